@@ -1,0 +1,156 @@
+//! Endpoints, kept compact: half a million of them are one backend's worth.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Transport protocol of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// TCP, also for HTTP and TLS.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+impl Protocol {
+    /// As Kubernetes writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+
+    /// Reads Kubernetes' spelling.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "TCP" => Some(Self::Tcp),
+            "UDP" => Some(Self::Udp),
+            "SCTP" => Some(Self::Sctp),
+            _ => None,
+        }
+    }
+}
+
+/// Address family: an `EndpointSlice` holds one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// `IPv4`.
+    V4,
+    /// `IPv6`.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    /// `EndpointSlice.addressType`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+}
+
+/// A port that endpoints listen on. Consumers join it to the Service's port by `name`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndpointPort {
+    /// Name, equal to the Service's port name; empty for a single unnamed port.
+    pub name: Arc<str>,
+    /// Number; `None` is Kubernetes' "all ports".
+    pub port: Option<u16>,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Application protocol.
+    pub app_protocol: Option<Arc<str>>,
+}
+
+/// The ports that a group of endpoints shares, sorted, without duplicates.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PortSet(Arc<[EndpointPort]>);
+
+impl PortSet {
+    /// Sorts and deduplicates.
+    #[must_use]
+    pub fn new(mut ports: Vec<EndpointPort>) -> Self {
+        ports.sort();
+        ports.dedup();
+        Self(ports.into())
+    }
+
+    /// The ports in order.
+    #[must_use]
+    pub fn ports(&self) -> &[EndpointPort] {
+        &self.0
+    }
+}
+
+/// Conditions of an endpoint, with Kubernetes' defaults already applied (`ready` unset means ready, `serving` unset
+/// means as ready, `terminating` unset means not).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Conditions {
+    /// May receive new traffic.
+    pub ready: bool,
+    /// Answers, whether or not it is terminating.
+    pub serving: bool,
+    /// Is being shut down.
+    pub terminating: bool,
+}
+
+impl Conditions {
+    /// Ready, serving, not terminating.
+    pub const READY: Self = Self { ready: true, serving: true, terminating: false };
+    /// Neither ready nor serving.
+    pub const NOT_READY: Self = Self { ready: false, serving: false, terminating: false };
+}
+
+/// What few endpoints have, kept apart so that the many stay small; shared between equal ones.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Detail {
+    /// Host name, a DNS label.
+    pub hostname: Option<Arc<str>>,
+    /// Topology zone.
+    pub zone: Option<Arc<str>>,
+    /// `hints.forZones`, sorted.
+    pub for_zones: Vec<Arc<str>>,
+}
+
+/// One address and what is known of it. Its identity within a Service is (family, address, port set); the port set is
+/// its group's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// Address.
+    pub address: IpAddr,
+    /// Conditions.
+    pub conditions: Conditions,
+    /// Host name, zone and hints, if there are any.
+    pub detail: Option<Arc<Detail>>,
+}
+
+impl Endpoint {
+    /// A ready endpoint without detail.
+    #[must_use]
+    pub fn ready(address: IpAddr) -> Self {
+        Self { address, conditions: Conditions::READY, detail: None }
+    }
+}
+
+/// Endpoints with the same ports, sorted by address, one for each address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortGroup {
+    /// The ports.
+    pub ports: PortSet,
+    /// The endpoints, sorted by address (all `IPv4` before all `IPv6`).
+    pub endpoints: Vec<Endpoint>,
+}

@@ -1,0 +1,129 @@
+//! Who and where: the backend, a Service in its source, and the object that stands for it in the Gimbal cluster.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a backend, as configured: `[a-z]([-a-z0-9]*[a-z0-9])?`, at most 63 characters (it is a label value).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BackendName(Arc<str>);
+
+/// A string that is no backend name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "backend name {0:?} is invalid: use lower-case letters, digits and '-', start with a letter, end with a letter or digit, at most 63 characters"
+)]
+pub struct InvalidBackendName(pub String);
+
+impl BackendName {
+    /// Checks `name` against the pattern above.
+    ///
+    /// # Errors
+    /// When the name does not match.
+    pub fn parse(name: &str) -> Result<Self, InvalidBackendName> {
+        let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+        let bytes = name.as_bytes();
+        let valid = bytes.len() <= 63
+            && bytes.first().is_some_and(u8::is_ascii_lowercase)
+            && bytes.last().is_some_and(|c| *c != b'-')
+            && bytes.iter().copied().all(inner);
+        if valid { Ok(Self(name.into())) } else { Err(InvalidBackendName(name.into())) }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for BackendName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for BackendName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+impl std::str::FromStr for BackendName {
+    type Err = InvalidBackendName;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::parse(name)
+    }
+}
+
+macro_rules! namespaced_key {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            /// Namespace.
+            pub namespace: Arc<str>,
+            /// Name within the namespace.
+            pub name: Arc<str>,
+        }
+
+        impl $name {
+            /// A key from its two parts. The parts are not validated here: a key from outside may hold anything.
+            pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+                Self { namespace: namespace.into(), name: name.into() }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}/{}", self.namespace, self.name)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}/{}", self.namespace, self.name)
+            }
+        }
+    };
+}
+
+namespaced_key! {
+    /// A Service in its source. The key of the stream and of the writer's queue.
+    SourceKey
+}
+namespaced_key! {
+    /// The Service in the Gimbal cluster that stands for a source Service; its slices are found through it.
+    TargetKey
+}
+
+impl SourceKey {
+    /// Reads `<namespace>/<name>`, the form of the `source` annotation.
+    #[must_use]
+    pub fn from_annotation(text: &str) -> Option<Self> {
+        let (namespace, name) = text.split_once('/')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backend_names() {
+        for good in ["a", "node02", "us-east-1", &"a".repeat(63)] {
+            assert!(BackendName::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "1a", "A", "a_b", "a.b", "ä", &"a".repeat(64)] {
+            assert!(BackendName::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn source_annotation() {
+        assert_eq!(SourceKey::from_annotation("a/b"), Some(SourceKey::new("a", "b")));
+        for bad in ["", "a", "/b", "a/", "a/b/c"] {
+            assert_eq!(SourceKey::from_annotation(bad), None, "{bad}");
+        }
+    }
+}

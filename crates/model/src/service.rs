@@ -1,0 +1,132 @@
+//! A source Service as it travels: header and endpoints.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::digest::{Digest, endpoint_digest, header_digest};
+use crate::{Endpoint, PortGroup, PortSet, Protocol, SourceKey};
+
+/// `targetPort` of a Service port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetPort {
+    /// A number.
+    Number(u16),
+    /// The name of a container port.
+    Name(Arc<str>),
+}
+
+/// A port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServicePort {
+    /// Name; empty for a single unnamed port.
+    pub name: Arc<str>,
+    /// Number.
+    pub port: u16,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// Application protocol.
+    pub app_protocol: Option<Arc<str>>,
+    /// Port on the endpoints; `None` where the source names none.
+    pub target_port: Option<TargetPort>,
+}
+
+/// All of a Service but its endpoints. Labels and annotations are the source's, whole: what is left out of the Gimbal
+/// cluster is the writer's decision, for it is the writer who has the policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
+pub struct Header {
+    /// Labels of the source Service.
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Annotations of the source Service.
+    pub annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// Ports, in the source's order.
+    pub ports: Vec<ServicePort>,
+}
+
+/// A source Service with its endpoints. Cheap to clone. Groups are sorted by ports, never empty, one for each port set.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Service {
+    /// Labels, annotations, ports.
+    pub header: Arc<Header>,
+    groups: Vec<PortGroup>,
+}
+
+impl Service {
+    /// A Service from endpoints in any order. Of two for one identity the last one counts.
+    pub fn new(header: Arc<Header>, endpoints: impl IntoIterator<Item = (PortSet, Endpoint)>) -> Self {
+        let mut grouped: BTreeMap<PortSet, BTreeMap<IpAddr, Endpoint>> = BTreeMap::new();
+        for (ports, endpoint) in endpoints {
+            grouped.entry(ports).or_default().insert(endpoint.address, endpoint);
+        }
+        let groups = grouped
+            .into_iter()
+            .map(|(ports, endpoints)| PortGroup { ports, endpoints: endpoints.into_values().collect() })
+            .collect();
+        Self { header, groups }
+    }
+
+    /// The endpoints by port set.
+    #[must_use]
+    pub fn groups(&self) -> &[PortGroup] {
+        &self.groups
+    }
+
+    /// Every endpoint with its ports, in order of identity.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&PortSet, &Endpoint)> {
+        self.groups.iter().flat_map(|group| group.endpoints.iter().map(move |endpoint| (&group.ports, endpoint)))
+    }
+
+    /// Number of endpoints.
+    #[must_use]
+    pub fn endpoint_count(&self) -> usize {
+        self.groups.iter().map(|group| group.endpoints.len()).sum()
+    }
+
+    /// The endpoint of this identity.
+    #[must_use]
+    pub fn endpoint(&self, ports: &PortSet, address: IpAddr) -> Option<&Endpoint> {
+        let group = self.groups.binary_search_by(|group| group.ports.cmp(ports)).ok()?;
+        let endpoints = &self.groups[group].endpoints;
+        endpoints.binary_search_by(|endpoint| endpoint.address.cmp(&address)).ok().map(|at| &endpoints[at])
+    }
+
+    /// Adds an endpoint, or replaces the one of its identity, which is returned.
+    pub fn insert(&mut self, ports: &PortSet, endpoint: Endpoint) -> Option<Endpoint> {
+        let group = match self.groups.binary_search_by(|group| group.ports.cmp(ports)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.groups.insert(at, PortGroup { ports: ports.clone(), endpoints: Vec::new() });
+                at
+            }
+        };
+        let endpoints = &mut self.groups[group].endpoints;
+        match endpoints.binary_search_by(|other| other.address.cmp(&endpoint.address)) {
+            Ok(at) => Some(std::mem::replace(&mut endpoints[at], endpoint)),
+            Err(at) => {
+                endpoints.insert(at, endpoint);
+                None
+            }
+        }
+    }
+
+    /// Takes the endpoint of this identity away.
+    pub fn remove(&mut self, ports: &PortSet, address: IpAddr) -> Option<Endpoint> {
+        let group = self.groups.binary_search_by(|group| group.ports.cmp(ports)).ok()?;
+        let endpoints = &mut self.groups[group].endpoints;
+        let at = endpoints.binary_search_by(|endpoint| endpoint.address.cmp(&address)).ok()?;
+        let gone = endpoints.remove(at);
+        if endpoints.is_empty() {
+            self.groups.remove(group);
+        }
+        Some(gone)
+    }
+
+    /// The digest of this Service under `key`: of its header and of each endpoint, added up, so that a change of one
+    /// endpoint costs one endpoint's hash.
+    #[must_use]
+    pub fn digest(&self, key: &SourceKey) -> Digest {
+        self.endpoints().fold(header_digest(key, &self.header), |sum, (ports, endpoint)| {
+            sum + endpoint_digest(key, ports, endpoint)
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What all objects share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// `ObjectMeta`, without managedFields: they are most of an object's bytes and never read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// Name.
+    pub name: Arc<str>,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub namespace: Arc<str>,
+    /// UID; empty in an object that is to be created.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub uid: Arc<str>,
+    /// Version; empty in an object that is to be created.
+    #[serde(skip_serializing_if = "is_empty")]
+    pub resource_version: Arc<str>,
+    /// Labels.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Annotations.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// Set while the object is being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<Arc<str>>,
+}
+
+fn is_empty(text: &Arc<str>) -> bool {
+    text.is_empty()
+}
+
+/// An object of which only the metadata is read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnedMeta {
+    /// Metadata.
+    pub metadata: Meta,
+}
+
+/// Where a kind is found in the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    /// `kind`.
+    pub kind: &'static str,
+    /// `apiVersion`.
+    pub api_version: &'static str,
+    /// Plural, as in the path.
+    pub plural: &'static str,
+}
+
+impl Kind {
+    /// `/api/v1` or `/apis/<group>/<version>`.
+    #[must_use]
+    pub fn root(self) -> String {
+        if self.api_version.contains('/') {
+            format!("/apis/{}", self.api_version)
+        } else {
+            format!("/api/{}", self.api_version)
+        }
+    }
+}
+
+/// An object that can be read and written.
+pub trait Object: Serialize + for<'de> Deserialize<'de> + Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// Its kind.
+    const KIND: Kind;
+    /// Its metadata.
+    fn meta(&self) -> &Meta;
+}
+
+macro_rules! object {
+    ($name:ty, $kind:literal, $api:literal, $plural:literal) => {
+        impl crate::Object for $name {
+            const KIND: crate::Kind = crate::Kind { kind: $kind, api_version: $api, plural: $plural };
+            fn meta(&self) -> &crate::Meta {
+                &self.metadata
+            }
+        }
+    };
+}
+pub(crate) use object;
+
+/// A list, or a page of one.
+#[derive(Debug, Clone, Deserialize)]
+pub struct List<T> {
+    /// Version and continuation.
+    #[serde(default)]
+    pub metadata: ListMeta,
+    /// Objects.
+    #[serde(default = "Vec::new")]
+    pub items: Vec<T>,
+}
+
+/// `ListMeta`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ListMeta {
+    /// Version to watch from.
+    pub resource_version: String,
+    /// Token for the next page; empty on the last.
+    #[serde(rename = "continue")]
+    pub continue_token: String,
+}
+
+/// `metav1.Status`: how the API server says no.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// HTTP code.
+    pub code: u16,
+    /// Machine-readable reason.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// More.
+    pub details: Option<StatusDetails>,
+}
+
+/// Details of a [`Status`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// Name of the object.
+    pub name: String,
+    /// Plural of its kind.
+    pub kind: String,
+    /// When to try again, in seconds.
+    pub retry_after_seconds: u32,
+    /// Causes, for instance `NamespaceTerminating`.
+    pub causes: Vec<StatusCause>,
+}
+
+/// One cause of a [`Status`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusCause {
+    /// Machine-readable.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Field.
+    pub field: String,
+}

@@ -1,0 +1,17 @@
+//! Both ends of the stream between an agent and the writer, as state machines without I/O.
+//!
+//! [`AgentEnd`] holds what the source offers and says, frame by frame, what the writer must hear. [`WriterEnd`] holds
+//! what one backend said and tells what has to be reconciled. Time comes in as a parameter; messages are plain values
+//! (`gimbal-wire` turns them into protobuf). docs/protocol.md gives each rule and the failure it prevents.
+
+mod message;
+
+pub use message::{
+    AgentMessage, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange, Reject,
+    RejectReason, Scope, Summary, Unreadable, Welcome, WriterMessage,
+};
+
+/// The protocol version of this build, and the only one so far.
+pub const PROTOCOL: u32 = 1;
+/// Largest encoded frame, in bytes.
+pub const MAX_FRAME: usize = 1 << 20;

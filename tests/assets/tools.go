@@ -1,0 +1,10 @@
+//go:build tools
+
+package assets
+
+// Imported for their versions only: cargo xtask builds these commands from this module.
+import (
+	_ "go.etcd.io/etcd/server/v3/etcdmain"
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+)
