@@ -1,1 +1,17 @@
-//! placeholder
+//! The edge to Kubernetes API servers, and the only user of `kube`.
+//!
+//! A [`Cluster`] makes calls, each once and under a time-out, with errors that tell apart what callers act on; [`watch()`]
+//! follows a kind for ever and shows every sign of life. kube gives the credentials and TLS; its retries and its
+//! watcher, which hides bookmarks, are not used.
+
+mod access;
+mod cluster;
+mod error;
+mod page;
+mod request;
+mod watch;
+
+pub use access::{Access, ConnectError};
+pub use cluster::Cluster;
+pub use error::ApiError;
+pub use watch::{WatchEvent, WatchScope, watch};

@@ -1,0 +1,212 @@
+//! One API server behind one connection pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use gimbal_objects::{Kind, Object};
+use http::{HeaderValue, Response, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::access::{self, Access, ConnectError};
+use crate::error::one_line;
+use crate::page::Page;
+use crate::request::{self, Call};
+use crate::{ApiError, WatchScope};
+
+/// How long a call may take where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An API server, through a connection pool of its own. Clones share the pool; connect again for another, so that a
+/// burst of writes cannot sit in front of a lease's renewal. No call is ever repeated by itself.
+#[derive(Clone)]
+pub struct Cluster {
+    client: kube::Client,
+    url: Arc<str>,
+    user_agent: HeaderValue,
+    timeout: Duration,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Reads the credentials; the first call dials. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the credentials cannot be read or make no sense.
+    pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
+        let (config, place) = access.config()?;
+        let client = access::client(&config, &place)?;
+        let url = config.cluster_url.to_string();
+        Ok(Self::new(client, url.trim_end_matches('/'), user_agent))
+    }
+
+    pub(crate) fn new(client: kube::Client, url: &str, user_agent: &str) -> Self {
+        let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("gimbal"));
+        Self { client, url: url.into(), user_agent, timeout: TIMEOUT }
+    }
+
+    /// The same pool with another time-out for each call.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Where the API server is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url.to_string()
+    }
+
+    /// Reads one object. The namespace of a cluster-scoped one is empty.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get<T: Object>(&self, namespace: &str, name: &str) -> Result<T, ApiError> {
+        self.object(request::get(T::KIND, namespace, name)?).await
+    }
+
+    /// Creates an object and returns what the server made of it.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; [`ApiError::namespace_missing`] tells why it was not found.
+    pub async fn create<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::create(object)?).await
+    }
+
+    /// Replaces an object, if it still has the version and the UID that its metadata names.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn replace<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::replace(object)?).await
+    }
+
+    /// Deletes an object, if it still has this UID and this version (an empty one is not compared).
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn delete(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        resource_version: &str,
+    ) -> Result<(), ApiError> {
+        self.answer(request::delete(kind, namespace, name, uid, resource_version)?).await.map(drop)
+    }
+
+    /// Lists all objects of a scope, page by page. One that cannot be decoded fails the list: what is returned is
+    /// complete.
+    ///
+    /// # Errors
+    /// See [`ApiError`]. [`ApiError::Gone`] when the pages took longer than the server remembers: ask again.
+    pub async fn list<T: Object>(&self, scope: &WatchScope) -> Result<Vec<T>, ApiError> {
+        let mut objects = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = self.page(scope, next.as_deref()).await?;
+            if let Some(error) = page.unreadable {
+                return Err(error);
+            }
+            objects.extend(page.items);
+            next = page.next;
+            if next.is_none() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    /// One page of a list. A page may be large and the line thin, so the time-out counts from the last piece received.
+    pub(crate) async fn page<T: Object>(&self, scope: &WatchScope, next: Option<&str>) -> Result<Page<T>, ApiError> {
+        let mut body = self.open(request::list(T::KIND, scope, next)?).await?;
+        let mut bytes = BytesMut::new();
+        while let Some(piece) = self.limited(piece(&mut body)).await? {
+            bytes.extend_from_slice(&piece);
+        }
+        Page::read(&bytes)
+    }
+
+    /// Opens a watch from `version` on; returns once the server has accepted it.
+    pub(crate) async fn watch(
+        &self,
+        kind: Kind,
+        scope: &WatchScope,
+        version: &str,
+        seconds: u64,
+    ) -> Result<Body, ApiError> {
+        self.open(request::watch(kind, scope, version, seconds)?).await
+    }
+
+    async fn object<T: DeserializeOwned>(&self, call: Call) -> Result<T, ApiError> {
+        let bytes = self.answer(call).await?;
+        serde_json::from_slice(&bytes).map_err(|error| ApiError::undecodable("an object", &error))
+    }
+
+    async fn answer(&self, call: Call) -> Result<Bytes, ApiError> {
+        self.limited(async { collect(self.send(call).await?.into_body()).await }).await
+    }
+
+    async fn open(&self, call: Call) -> Result<Body, ApiError> {
+        self.limited(async { Ok(self.send(call).await?.into_body()) }).await
+    }
+
+    async fn limited<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        match timeout(self.timeout, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ApiError::Timeout { message: format!("no answer from {} in {:?}", self.url, self.timeout) }),
+        }
+    }
+
+    async fn send(&self, mut call: Call) -> Result<Response<Body>, ApiError> {
+        call.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
+        let answer = self.client.send(call.map(Body::from)).await.map_err(|error| self.unreachable(&error))?;
+        let code = answer.status();
+        if code.is_success() {
+            return Ok(answer);
+        }
+        let seconds = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = collect(answer.into_body()).await?;
+        Err(ApiError::from_answer(code, seconds.map(Duration::from_secs), &body))
+    }
+
+    fn unreachable(&self, error: &kube::Error) -> ApiError {
+        let cause = match error {
+            kube::Error::Service(error) => one_line(&**error),
+            other => one_line(other),
+        };
+        ApiError::Transport { message: format!("{}: {cause}", self.url) }
+    }
+}
+
+async fn collect(body: Body) -> Result<Bytes, ApiError> {
+    body.collect().await.map(|body| body.to_bytes()).map_err(|error| broken(&error))
+}
+
+/// The next piece of a body; `None` at its end.
+pub(crate) async fn piece(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(broken(&error)),
+            // Trailers tell nothing.
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Ok(Some(data)),
+                Err(_) => continue,
+            },
+        }
+    }
+}
+
+fn broken(error: &kube::Error) -> ApiError {
+    ApiError::Transport { message: format!("the connection broke in the middle of an answer: {}", one_line(error)) }
+}

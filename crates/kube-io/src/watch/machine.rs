@@ -1,0 +1,291 @@
+//! What a watch asks next, and what it makes of the answers. Pure: the edge brings answers, time and randomness.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use gimbal_objects::{Object, OwnedMeta, Status};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::WatchEvent;
+use crate::ApiError;
+use crate::page::{Page, unreadable_object};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// An outage longer than this ends in a new list: whoever has called the source unknown by then gets whole evidence.
+const RESUMABLE: Duration = Duration::from_secs(10);
+
+/// What to ask the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// A page of a list; the first one without a token.
+    List(Option<String>),
+    /// What happened since this version.
+    Watch(String),
+}
+
+#[derive(Debug)]
+enum State {
+    /// A list is to begin.
+    Start,
+    /// Some pages of a list are in.
+    Pages { next: String, unreadable: Option<ApiError> },
+    /// Everything up to this version is told.
+    At { version: String },
+}
+
+/// The state between two questions.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    state: State,
+    /// Failures in a row.
+    failures: u32,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self { state: State::Start, failures: 0 }
+    }
+
+    pub(crate) fn ask(&self) -> Ask {
+        match &self.state {
+            State::Start => Ask::List(None),
+            State::Pages { next, .. } => Ask::List(Some(next.clone())),
+            State::At { version } => Ask::Watch(version.clone()),
+        }
+    }
+
+    /// Takes a page. An error: the list is through, but one of its objects could not be read, so it proves nothing.
+    pub(crate) fn page<T: Object>(&mut self, page: Page<T>) -> (Vec<WatchEvent<T>>, Result<(), ApiError>) {
+        let mut events = vec![WatchEvent::Alive];
+        let before = match std::mem::replace(&mut self.state, State::Start) {
+            State::Pages { unreadable, .. } => unreadable,
+            State::Start | State::At { .. } => {
+                events.push(WatchEvent::ListBegin);
+                None
+            }
+        };
+        events.push(WatchEvent::Listed(page.items));
+        let unreadable = before.or(page.unreadable);
+        match (page.next, unreadable) {
+            (Some(next), unreadable) => self.state = State::Pages { next, unreadable },
+            (None, Some(error)) => return (events, Err(error)),
+            (None, None) => {
+                self.state = State::At { version: page.version };
+                events.push(WatchEvent::ListDone);
+            }
+        }
+        (events, Ok(()))
+    }
+
+    /// Takes a line of a watch. An error: nothing more is to be read from this watch.
+    pub(crate) fn line<T: Object>(&mut self, line: &[u8]) -> Result<WatchEvent<T>, ApiError> {
+        let event = read::<T>(line);
+        match event {
+            Ok((version, event)) => {
+                self.state = State::At { version };
+                Ok(event)
+            }
+            // What the line told is lost, or the server lost its place: only a list puts that right.
+            Err(error) => {
+                self.state = State::Start;
+                Err(error)
+            }
+        }
+    }
+
+    /// The server does what is asked of it.
+    pub(crate) fn thrives(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Takes a failure after an outage of this length so far; returns the longest time to wait.
+    pub(crate) fn failed(&mut self, error: &ApiError, outage: Duration) -> Duration {
+        let lost = match error {
+            ApiError::Gone { .. } | ApiError::Undecodable { .. } => true,
+            // Rights or a whole API come and go: what happened meanwhile may never be told.
+            ApiError::Forbidden { .. }
+            | ApiError::Unauthorized { .. }
+            | ApiError::NotFound { .. }
+            | ApiError::Invalid { .. } => true,
+            _ => outage >= RESUMABLE,
+        };
+        if lost {
+            self.state = State::Start;
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        pause.max(error.retry_after().unwrap_or_default().min(2 * LONGEST_PAUSE))
+    }
+}
+
+fn read<T: Object>(line: &[u8]) -> Result<(String, WatchEvent<T>), ApiError> {
+    let what = || format!("an event of {}", T::KIND.plural);
+    let event: Event<'_> = serde_json::from_slice(line).map_err(|error| ApiError::undecodable(&what(), &error))?;
+    let json = event.object.get();
+    let object = || serde_json::from_str::<T>(json).map_err(|error| unreadable_object::<T>(json, &error));
+    let event = match &*event.kind {
+        "ADDED" | "MODIFIED" => WatchEvent::Applied(object()?),
+        "DELETED" => WatchEvent::Deleted(object()?),
+        "BOOKMARK" => WatchEvent::Alive,
+        "ERROR" => {
+            let status: Status =
+                serde_json::from_str(json).map_err(|error| ApiError::undecodable("an error event", &error))?;
+            let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return Err(ApiError::from_status(code, None, status));
+        }
+        other => return Err(ApiError::Undecodable { message: format!("{} has the type {other:?}", what()) }),
+    };
+    let version = match &event {
+        WatchEvent::Applied(object) | WatchEvent::Deleted(object) => object.meta().resource_version.to_string(),
+        _ => {
+            let bookmark: OwnedMeta =
+                serde_json::from_str(json).map_err(|error| ApiError::undecodable("a bookmark", &error))?;
+            bookmark.metadata.resource_version.to_string()
+        }
+    };
+    if version.is_empty() {
+        return Err(ApiError::Undecodable { message: format!("{} has no resourceVersion", what()) });
+    }
+    Ok((version, event))
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_objects::Service;
+
+    use super::*;
+
+    fn page(version: &str, next: Option<&str>) -> Page<Service> {
+        Page { items: vec![], version: version.into(), next: next.map(Into::into), unreadable: None }
+    }
+
+    fn at(version: &str) -> Machine {
+        let mut machine = Machine::new();
+        machine.page(page(version, None)).1.unwrap();
+        machine
+    }
+
+    fn bad() -> ApiError {
+        ApiError::Undecodable { message: "x".into() }
+    }
+
+    #[test]
+    fn pages_then_watch() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.ask(), Ask::List(None));
+        let (events, through) = machine.page(page("5", Some("more")));
+        assert_eq!(events, [WatchEvent::Alive, WatchEvent::ListBegin, WatchEvent::Listed(vec![])]);
+        assert!(through.is_ok());
+        assert_eq!(machine.ask(), Ask::List(Some("more".into())));
+        let (events, _) = machine.page(page("5", None));
+        assert_eq!(events, [WatchEvent::Alive, WatchEvent::Listed(vec![]), WatchEvent::ListDone]);
+        assert_eq!(machine.ask(), Ask::Watch("5".into()));
+    }
+
+    #[test]
+    fn a_list_with_an_unreadable_object_is_never_done() {
+        let mut machine = Machine::new();
+        machine.page(Page { unreadable: Some(bad()), ..page("5", Some("more")) }).1.unwrap();
+        let (events, through) = machine.page(page("5", None));
+        assert!(!events.contains(&WatchEvent::ListDone));
+        assert_eq!(through, Err(bad()));
+        assert_eq!(machine.ask(), Ask::List(None));
+    }
+
+    #[test]
+    fn every_event_moves_the_version() {
+        let mut machine = at("5");
+        for (line, version) in [
+            (r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"}}}"#, "6"),
+            (r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}"#, "7"),
+            (r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"8"}}}"#, "8"),
+            (r#"{"type":"BOOKMARK","object":{"kind":"Service","metadata":{"resourceVersion":"9"}}}"#, "9"),
+        ] {
+            machine.line::<Service>(line.as_bytes()).unwrap();
+            assert_eq!(machine.ask(), Ask::Watch(version.into()), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_tells_nothing_leads_to_a_list() {
+        for (line, expected) in [
+            ("{", "cannot read the answer: an event of services: "),
+            (r#"{"type":"NEW","object":{}}"#, "cannot read the answer: an event of services has the type \"NEW\""),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n"},"spec":1}}"#,
+                "cannot read the answer: Service n/a: ",
+            ),
+            (r#"{"type":"ADDED","object":{}}"#, "cannot read the answer: an event of services has no resourceVersion"),
+            (r#"{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"old"}}"#, "gone: old"),
+            (r#"{"type":"ERROR","object":{"code":500,"message":"x"}}"#, "server error: x"),
+        ] {
+            let mut machine = at("5");
+            let error = machine.line::<Service>(line.as_bytes()).unwrap_err();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            assert_eq!(machine.ask(), Ask::List(None), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_short_outage_resumes_and_a_long_one_lists() {
+        let cut = ApiError::Transport { message: "x".into() };
+        let mut machine = at("5");
+        machine.failed(&cut, Duration::from_secs(9));
+        assert_eq!(machine.ask(), Ask::Watch("5".into()));
+        machine.failed(&cut, Duration::from_secs(10));
+        assert_eq!(machine.ask(), Ask::List(None));
+    }
+
+    #[test]
+    fn what_may_have_lost_events_lists() {
+        let message = String::new;
+        for error in [
+            ApiError::Gone { message: message() },
+            ApiError::Forbidden { message: message() },
+            ApiError::Unauthorized { message: message() },
+            ApiError::NotFound { message: message(), namespace: false },
+            bad(),
+        ] {
+            let mut machine = at("5");
+            machine.failed(&error, Duration::ZERO);
+            assert_eq!(machine.ask(), Ask::List(None), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_asked_again_unless_it_is_too_old() {
+        let mut machine = Machine::new();
+        machine.page(page("5", Some("more"))).1.unwrap();
+        machine.failed(&ApiError::Server { message: "x".into(), retry_after: None }, Duration::ZERO);
+        assert_eq!(machine.ask(), Ask::List(Some("more".into())));
+        machine.failed(&ApiError::Gone { message: "x".into() }, Duration::ZERO);
+        assert_eq!(machine.ask(), Ask::List(None));
+        let (events, _) = machine.page(page("6", None));
+        assert!(events.contains(&WatchEvent::ListBegin), "a list that starts over says so");
+    }
+
+    #[test]
+    fn pauses() {
+        let mut machine = Machine::new();
+        let cut = ApiError::Transport { message: "x".into() };
+        let pauses: Vec<_> = (0..10).map(|_| machine.failed(&cut, Duration::ZERO).as_millis()).collect();
+        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        machine.thrives();
+        assert_eq!(machine.failed(&cut, Duration::ZERO), FIRST_PAUSE);
+        let busy =
+            |seconds| ApiError::Throttled { message: "x".into(), retry_after: Some(Duration::from_secs(seconds)) };
+        assert_eq!(machine.failed(&busy(7), Duration::ZERO), Duration::from_secs(7));
+        assert_eq!(machine.failed(&busy(100_000), Duration::ZERO), Duration::from_secs(60));
+    }
+}
