@@ -1,1 +1,27 @@
-//! placeholder
+//! Kubernetes' objects, as a source has them, turned into what a backend offers.
+//!
+//! [`KubernetesIndex`] joins Services with the slices (or Endpoints) that come beside them, in any order, and tells for
+//! each Service that was touched what it now is:
+//!
+//! ```text
+//!   Service events ---> header ---+
+//!                                 +--> entry by namespace/name --drain--> (SourceKey, model::Service or none)
+//!   slice events -----> part -----+         (parts by slice name)
+//! ```
+//!
+//! Nothing here waits, reads a clock or knows how the objects were fetched.
+
+mod explain;
+mod header;
+mod index;
+mod part;
+mod pattern;
+mod pool;
+mod relist;
+mod selection;
+mod skip;
+
+pub use index::KubernetesIndex;
+pub use pattern::{InvalidPattern, Pattern};
+pub use selection::{Flavour, Selection};
+pub use skip::Skip;

@@ -1,0 +1,83 @@
+//! Namespace patterns: a name in which `*` stands for any run of characters.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A namespace name in which `*` stands for any run of characters, the empty one too.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pattern(String);
+
+/// A text that can match no namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("namespace pattern {0:?} is invalid: use lower-case letters, digits, '-' and '*'")]
+pub struct InvalidPattern(pub String);
+
+impl FromStr for Pattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'*');
+        if text.is_empty() || !text.bytes().all(allowed) {
+            return Err(InvalidPattern(text.into()));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl Pattern {
+    /// Whether the whole of `name` matches.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let mut pieces = self.0.split('*');
+        let Some(head) = pieces.next() else { return false };
+        let Some(mut rest) = name.strip_prefix(head) else { return false };
+        let Some(tail) = pieces.next_back() else { return rest.is_empty() };
+        // The leftmost match of each piece in between leaves the most for those after it.
+        for piece in pieces {
+            let Some(at) = rest.find(piece) else { return false };
+            rest = &rest[at + piece.len()..];
+        }
+        rest.ends_with(tail)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matching() {
+        for (pattern, name, expected) in [
+            ("team-a", "team-a", true),
+            ("team-a", "team-ab", false),
+            ("team-a", "a-team-a", false),
+            ("*", "anything", true),
+            ("team-*", "team-", true),
+            ("team-*", "team-blue", true),
+            ("team-*", "steam-blue", false),
+            ("*-prod", "a-prod", true),
+            ("*-prod", "a-prod-b", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "ac", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("**", "x", true),
+        ] {
+            assert_eq!(pattern.parse::<Pattern>().unwrap().matches(name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn invalid() {
+        for bad in ["", "A", "a.b", "a b", "a/b", "ä", "[a]", "?"] {
+            assert_eq!(bad.parse::<Pattern>(), Err(InvalidPattern(bad.into())));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Which Services of a source are offered at all.
+
+use gimbal_objects::{Service, keys};
+
+use crate::{Pattern, Skip};
+
+/// Where endpoints are read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Flavour {
+    /// `discovery.k8s.io/v1` `EndpointSlices`.
+    #[default]
+    Slices,
+    /// `core/v1` Endpoints, on a cluster without slices.
+    Endpoints,
+}
+
+/// Which part of the source is offered, and how its endpoints are read.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Namespaces offered; empty: all.
+    pub namespaces: Vec<Pattern>,
+    /// Namespaces left out; outranks `namespaces`.
+    pub exclude: Vec<Pattern>,
+    /// Where endpoints are read from.
+    pub flavour: Flavour,
+}
+
+impl Selection {
+    /// Why nothing of this namespace is offered, if so.
+    pub(crate) fn against_namespace(&self, namespace: &str) -> Option<Skip> {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(namespace));
+        if namespace == "kube-system" {
+            Some(Skip::KubeSystem)
+        } else if any(&self.exclude) {
+            Some(Skip::NamespaceExcluded)
+        } else if !self.namespaces.is_empty() && !any(&self.namespaces) {
+            Some(Skip::NamespaceNotSelected)
+        } else {
+            None
+        }
+    }
+
+    /// Why this Service is not offered, if so.
+    pub(crate) fn against_service(&self, service: &Service) -> Option<Skip> {
+        let meta = &service.metadata;
+        if let Some(skip) = self.against_namespace(&meta.namespace) {
+            return Some(skip);
+        }
+        if &*meta.namespace == "default" && &*meta.name == "kubernetes" {
+            Some(Skip::ApiServer)
+        } else if meta.labels.contains_key(keys::BACKEND) {
+            Some(Skip::Mirror)
+        } else if service.spec.type_.as_deref() == Some("ExternalName") {
+            Some(Skip::ExternalName)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Why something of the source is left out, and how much of it is.
+
+use std::collections::BTreeMap;
+
+/// Why a Service, a slice or an endpoint is not offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Skip {
+    /// A Service in `kube-system`.
+    KubeSystem,
+    /// A Service in a namespace that `exclude` matches.
+    NamespaceExcluded,
+    /// A Service in a namespace that `namespaces` does not match.
+    NamespaceNotSelected,
+    /// The Service `default/kubernetes`: the source's own API server.
+    ApiServer,
+    /// A Service of type `ExternalName`: it has no endpoints.
+    ExternalName,
+    /// A Service that carries our backend label. A cluster mirrored back would loop.
+    Mirror,
+    /// A slice, or Endpoints, that carries our backend label.
+    MirrorSlice,
+    /// A slice of an address type other than `IPv4` and `IPv6`, or with a port that cannot be represented.
+    Unsupported,
+    /// An endpoint without an address that can be read.
+    BadAddress,
+    /// A port of a Service that cannot be represented.
+    BadPort,
+}
+
+impl Skip {
+    /// For metrics and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KubeSystem => "KubeSystem",
+            Self::NamespaceExcluded => "NamespaceExcluded",
+            Self::NamespaceNotSelected => "NamespaceNotSelected",
+            Self::ApiServer => "ApiServer",
+            Self::ExternalName => "ExternalName",
+            Self::Mirror => "Mirror",
+            Self::MirrorSlice => "MirrorSlice",
+            Self::Unsupported => "Unsupported",
+            Self::BadAddress => "BadAddress",
+            Self::BadPort => "BadPort",
+        }
+    }
+
+    /// Why a Service is not offered, as a sentence's end.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Self::KubeSystem => "namespace kube-system is never offered",
+            Self::NamespaceExcluded => "its namespace is excluded (--exclude-namespaces)",
+            Self::NamespaceNotSelected => "its namespace is not selected (--namespaces)",
+            Self::ApiServer => "it is the source's own API server",
+            Self::ExternalName => "it is of type ExternalName, which has no endpoints",
+            Self::Mirror => "it carries the label gimbal.projectcontour.io/backend: it is itself a mirror",
+            Self::MirrorSlice => "carries the label gimbal.projectcontour.io/backend: it is itself a mirror",
+            Self::Unsupported => "cannot be represented",
+            Self::BadAddress => "has no address that can be read",
+            Self::BadPort => "has a port that cannot be represented",
+        }
+    }
+}
+
+/// How many things are left out now, by reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tally(BTreeMap<Skip, u64>);
+
+impl Tally {
+    pub(crate) fn add(&mut self, skip: Skip, count: u64) {
+        if count > 0 {
+            *self.0.entry(skip).or_default() += count;
+        }
+    }
+
+    pub(crate) fn subtract(&mut self, skip: Skip, count: u64) {
+        if let Some(held) = self.0.get_mut(&skip) {
+            *held = held.saturating_sub(count);
+            if *held == 0 {
+                self.0.remove(&skip);
+            }
+        }
+    }
+
+    pub(crate) fn counts(&self) -> &BTreeMap<Skip, u64> {
+        &self.0
+    }
+}
