@@ -1,1 +1,24 @@
-//! placeholder
+//! Real servers for tests and the demo: clusters, certificates, our own binaries, and waiting for what they do.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let cluster = gimbal_testkit::TestCluster::start().await?;
+//! let writer = cluster.user("writer")?;
+//! cluster.grant(&writer, &[gimbal_testkit::Rule::read("", &["services"])]).await?;
+//! println!("kubectl --kubeconfig {} get services -A", writer.kubeconfig().display());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything lives in a temporary folder and dies with the value that started it, or with the test process.
+
+pub mod assets;
+pub mod cluster;
+pub mod pki;
+pub mod process;
+pub mod wait;
+
+pub use cluster::{AuditEntry, Rule, TestCluster, UserAccess};
+pub use pki::{Pair, Pki, San};
+pub use process::{Exit, Process};
+pub use wait::eventually;

@@ -1,0 +1,147 @@
+//! The servers and tools that tests need, pinned: found where someone put them, or built once into a cache.
+//!
+//! `KUBEBUILDER_ASSETS` may name a folder with kube-apiserver and etcd. The cache is `GIMBAL_CACHE_DIR`, else
+//! `$XDG_CACHE_HOME/gimbal`, else `~/.cache/gimbal`; it is outside of `target/`, for it takes minutes to fill.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+mod build;
+mod lock;
+
+use build::Recipe;
+
+const KUBERNETES: &str = "1.36.1";
+const ETCD: &str = "3.6.8";
+const GRPCURL: &str = "1.9.3";
+const BUF: &str = "1.66.0";
+
+/// A program that is not ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asset {
+    /// etcd.
+    Etcd,
+    /// kube-apiserver.
+    ApiServer,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// grpcurl.
+    Grpcurl,
+    /// buf.
+    Buf,
+}
+
+impl Asset {
+    /// The program's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Grpcurl => "grpcurl",
+            Self::Buf => "buf",
+        }
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Etcd => ETCD,
+            Self::ApiServer | Self::ControllerManager => KUBERNETES,
+            Self::Grpcurl => GRPCURL,
+            Self::Buf => BUF,
+        }
+    }
+
+    /// The path of the program, which is built first if it has to be. Blocks, perhaps for minutes.
+    ///
+    /// # Errors
+    /// It is not there and cannot be built, for instance because there is no `go`.
+    pub fn path(self) -> anyhow::Result<PathBuf> {
+        if let Some(given) = self.given() {
+            return Ok(given);
+        }
+        let path = cache()?.join(self.folder()).join(self.name());
+        if !path.is_file() {
+            build::build(self, &self.recipe(), &path)?;
+        }
+        Ok(path)
+    }
+
+    /// From `KUBEBUILDER_ASSETS`. A folder without an API server and etcd is not taken for the others either: one that mixes
+    /// versions of the two is nobody's intention.
+    fn given(self) -> Option<PathBuf> {
+        let dir = PathBuf::from(std::env::var_os("KUBEBUILDER_ASSETS")?);
+        let complete = [Self::ApiServer, Self::Etcd].iter().all(|asset| dir.join(asset.name()).is_file());
+        let path = dir.join(self.name());
+        (complete && path.is_file()).then_some(path)
+    }
+
+    /// Names every version, so that a new one never meets an old binary.
+    fn folder(self) -> String {
+        match self {
+            Self::Etcd | Self::ApiServer | Self::ControllerManager => format!("k8s-{KUBERNETES}-etcd-{ETCD}"),
+            Self::Grpcurl | Self::Buf => format!("{}-{}", self.name(), self.version()),
+        }
+    }
+
+    fn recipe(self) -> Recipe {
+        let version = self.version();
+        match self {
+            Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
+            Self::ApiServer | Self::ControllerManager => Recipe::Module {
+                package: format!("k8s.io/kubernetes/cmd/{}", self.name()),
+                // Unset, the server calls itself v0.0.0 and clients that look at its version refuse it.
+                stamp: format!(
+                    "-X k8s.io/component-base/version.gitVersion=v{version} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+                ),
+            },
+            Self::Grpcurl => Recipe::Install(format!("github.com/fullstorydev/grpcurl/cmd/grpcurl@v{version}")),
+            Self::Buf => Recipe::Install(format!("github.com/bufbuild/buf/cmd/buf@v{version}")),
+        }
+    }
+}
+
+/// The folder that tools are kept in.
+///
+/// # Errors
+/// Neither `GIMBAL_CACHE_DIR`, `XDG_CACHE_HOME` nor `HOME` is set.
+pub fn cache() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("GIMBAL_CACHE_DIR")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("gimbal")))
+        .or_else(|| Some(set("HOME")?.join(".cache/gimbal")))
+        .context("no folder for built tools: set GIMBAL_CACHE_DIR")
+}
+
+/// Makes `path` by running `make` with a folder beside it to work in, unless it is there. Only one process does so at a
+/// time, the others wait; a run that is cut off leaves nothing that looks done.
+///
+/// # Errors
+/// What `make` says, or files that cannot be written.
+pub fn once(path: &Path, make: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    lock::once(path, make)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_of_the_module() {
+        let module = std::fs::read_to_string(build::module_dir().join("go.mod")).unwrap();
+        for line in [format!("k8s.io/kubernetes v{KUBERNETES}"), format!("go.etcd.io/etcd/server/v3 v{ETCD}")] {
+            assert!(module.contains(&line), "tests/assets/go.mod does not say {line:?}");
+        }
+    }
+
+    #[test]
+    fn folders_name_versions() {
+        for asset in [Asset::Etcd, Asset::ApiServer, Asset::ControllerManager, Asset::Grpcurl, Asset::Buf] {
+            assert!(asset.folder().contains(asset.version()), "{asset:?}");
+        }
+    }
+}

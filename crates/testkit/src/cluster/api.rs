@@ -1,0 +1,127 @@
+//! The API in plain JSON.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use reqwest::Method;
+use serde_json::Value;
+
+/// How this client calls itself, so that an audit can leave it out.
+pub const USER_AGENT: &str = "gimbal-testkit";
+
+/// An API server, as one user.
+#[derive(Clone)]
+pub struct Api {
+    url: String,
+    token: String,
+    client: reqwest::Client,
+}
+
+/// A request that was not answered with success.
+#[derive(Debug)]
+pub struct Refused {
+    /// HTTP status; 0 where there was no answer.
+    pub code: u16,
+    /// What the server said.
+    pub message: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Api {
+    pub(super) fn connect(url: &str, token: &str, ca: &Path) -> anyhow::Result<Self> {
+        let ca = std::fs::read(ca).with_context(|| format!("cannot read {}", ca.display()))?;
+        let client = reqwest::Client::builder()
+            .tls_certs_only([reqwest::Certificate::from_pem(&ca)?])
+            .user_agent(USER_AGENT)
+            .no_proxy()
+            .build()?;
+        Ok(Self { url: url.to_owned(), token: token.to_owned(), client })
+    }
+
+    /// GET.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn get(&self, path: &str) -> Result<Value, Refused> {
+        self.json(Method::GET, path, None).await
+    }
+
+    /// The objects of a list.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn items(&self, path: &str) -> Result<Vec<Value>, Refused> {
+        let mut list = self.get(path).await?;
+        Ok(list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
+    }
+
+    /// POST.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Refused> {
+        self.json(Method::POST, path, Some(body)).await
+    }
+
+    /// PUT.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Refused> {
+        self.json(Method::PUT, path, Some(body)).await
+    }
+
+    /// PATCH, as a merge patch.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, Refused> {
+        self.json(Method::PATCH, path, Some(body)).await
+    }
+
+    /// DELETE.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn delete(&self, path: &str) -> Result<Value, Refused> {
+        self.json(Method::DELETE, path, None).await
+    }
+
+    /// GET of something that is not JSON.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn text(&self, path: &str) -> Result<String, Refused> {
+        self.send(Method::GET, path, None).await
+    }
+
+    async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Refused> {
+        let text = self.send(method, path, body).await?;
+        serde_json::from_str(&text).map_err(|error| Refused { code: 200, message: format!("{error} in {text:?}") })
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<String, Refused> {
+        let lost = |error: reqwest::Error| Refused { code: 0, message: format!("{:#}", anyhow::Error::from(error)) };
+        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let mut request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
+        if let Some(body) = body {
+            request = request.header("content-type", kind).body(body.to_string());
+        }
+        let answer = request.send().await.map_err(lost)?;
+        let status = answer.status();
+        let text = answer.text().await.map_err(lost)?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        let message = serde_json::from_str::<Value>(&text).ok();
+        let message = message.as_ref().and_then(|status| status.get("message")?.as_str()).unwrap_or(&text);
+        Err(Refused { code: status.as_u16(), message: message.to_owned() })
+    }
+}

@@ -1,0 +1,143 @@
+//! Who asked the API server for what.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::TestCluster;
+
+/// One request that was answered. A watch appears when it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    pub verb: String,
+    /// User name.
+    pub user: String,
+    /// Plural, with `/status` where that was asked for; empty for a path that is no object's.
+    pub resource: String,
+    /// Namespace; empty for none.
+    pub namespace: String,
+    /// Name; empty for lists, and for what was refused before it had one.
+    pub name: String,
+    /// HTTP status.
+    pub code: u16,
+    /// The client's name for itself.
+    pub user_agent: String,
+    /// Path and query.
+    pub uri: String,
+}
+
+impl AuditEntry {
+    /// Whether it asked for a change.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
+    /// Whether it asked for a change of what Gimbal publishes: a Service, its slices, or its Endpoints.
+    #[must_use]
+    pub fn is_publication(&self) -> bool {
+        self.is_write() && matches!(self.resource.as_str(), "services" | "endpointslices" | "endpoints")
+    }
+}
+
+impl TestCluster {
+    /// Every request so far, in the order of their ends. The API server's own are left out.
+    ///
+    /// # Errors
+    /// The log cannot be read, or the API server does not run.
+    pub async fn audit(&self) -> anyhow::Result<Vec<AuditEntry>> {
+        self.audit_since(0).await
+    }
+
+    /// Every request but the first `seen`: pass the length of an earlier answer's whole log.
+    ///
+    /// # Errors
+    /// As [`TestCluster::audit`].
+    pub async fn audit_since(&self, seen: usize) -> anyhow::Result<Vec<AuditEntry>> {
+        // An answer may reach its client before its line reaches the log. A line asked for later ends up behind it.
+        let unique = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+        let marker = format!("/version?audit={unique}");
+        self.admin.text(&marker).await?;
+        let log = crate::eventually("the audit log is written", Duration::from_secs(10), async || {
+            let log = tokio::fs::read_to_string(&self.layout.audit_log).await?;
+            // A line that is being written is not one yet.
+            let whole = log.rfind('\n').map_or("", |end| &log[..end]);
+            anyhow::ensure!(whole.contains(&marker), "the last request is not in it");
+            Ok(whole.to_owned())
+        })
+        .await?;
+        let all = log.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(all.into_iter().flatten().skip(seen).collect())
+    }
+
+    /// How many requests there were: a mark for [`TestCluster::audit_since`].
+    ///
+    /// # Errors
+    /// As [`TestCluster::audit`].
+    pub async fn audit_mark(&self) -> anyhow::Result<usize> {
+        Ok(self.audit().await?.len())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    stage: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    verb: String,
+    user: User,
+    #[serde(default)]
+    user_agent: String,
+    #[serde(default)]
+    object_ref: ObjectRef,
+    #[serde(default)]
+    response_status: ResponseStatus,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ObjectRef {
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ResponseStatus {
+    code: u16,
+}
+
+/// `None` for the lines that this module itself causes.
+fn parse(line: &str) -> anyhow::Result<Option<AuditEntry>> {
+    let line: Line = serde_json::from_str(line).with_context(|| format!("audit line {line:?}"))?;
+    if line.stage != "ResponseComplete" || line.request_uri.starts_with("/version?audit=") {
+        return Ok(None);
+    }
+    let object = line.object_ref;
+    let resource = if object.subresource.is_empty() {
+        object.resource
+    } else {
+        format!("{}/{}", object.resource, object.subresource)
+    };
+    Ok(Some(AuditEntry {
+        verb: line.verb,
+        user: line.user.username,
+        resource,
+        namespace: object.namespace,
+        name: object.name,
+        code: line.response_status.code,
+        user_agent: line.user_agent,
+        uri: line.request_uri,
+    }))
+}

@@ -1,0 +1,135 @@
+//! Files and command lines of the two servers.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::{Api, READY_WITHIN, users};
+use crate::assets::Asset;
+use crate::process::free_port;
+use crate::{Pki, Process};
+
+/// Keeps the log to what a test may ask about: the API server talks to itself all the time.
+const AUDIT_POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+rules:
+- {level: None, users: ["system:apiserver"]}
+- {level: Metadata}
+"#;
+
+/// The programs.
+pub(super) struct Tools {
+    etcd: PathBuf,
+    apiserver: PathBuf,
+}
+
+impl Tools {
+    /// Finds them, or builds them.
+    pub(super) fn find() -> anyhow::Result<Self> {
+        Ok(Self { etcd: Asset::Etcd.path()?, apiserver: Asset::ApiServer.path()? })
+    }
+}
+
+/// Where everything of one cluster is.
+pub(super) struct Layout {
+    dir: PathBuf,
+    etcd: PathBuf,
+    apiserver: PathBuf,
+    etcd_args: Vec<String>,
+    apiserver_args: Vec<String>,
+    pub(super) url: String,
+    pub(super) etcd_url: String,
+    pub(super) ca: PathBuf,
+    pub(super) audit_log: PathBuf,
+}
+
+impl Layout {
+    /// Chooses ports and writes the files that the servers read.
+    pub(super) fn write(dir: &Path, tools: &Tools) -> anyhow::Result<Self> {
+        let file = |name: &str| dir.join(name);
+        let write = |name: &str, text: &str| {
+            std::fs::write(file(name), text).with_context(|| format!("cannot write {name}"))?;
+            anyhow::Ok(file(name).display().to_string())
+        };
+        let pki = Pki::create(file("pki"))?;
+        let serving = pki.server("apiserver")?;
+        let accounts = pki.issue("service-accounts", &[])?;
+        let port = free_port()?;
+        let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
+        let audit_log = file("audit.log");
+        // The port of a peer that does not exist need not be known.
+        let peer = "http://127.0.0.1:0";
+        let etcd_args = options(&[
+            ("data-dir", &file("etcd").display().to_string()),
+            ("listen-client-urls", &etcd_url),
+            ("advertise-client-urls", &etcd_url),
+            ("listen-peer-urls", peer),
+            ("initial-advertise-peer-urls", peer),
+            ("initial-cluster", &format!("default={peer}")),
+            // It is thrown away with the test, so a power cut may as well take it.
+            ("unsafe-no-fsync", "true"),
+            ("log-level", "warn"),
+        ]);
+        let apiserver_args = options(&[
+            ("etcd-servers", &etcd_url),
+            ("bind-address", "127.0.0.1"),
+            ("advertise-address", "127.0.0.1"),
+            ("secure-port", &port.to_string()),
+            ("tls-cert-file", &serving.cert.display().to_string()),
+            ("tls-private-key-file", &serving.key.display().to_string()),
+            ("token-auth-file", &write("tokens.csv", &users::token_file())?),
+            ("authorization-mode", "RBAC"),
+            // Nobody makes the default ServiceAccounts that it would wait for.
+            ("disable-admission-plugins", "ServiceAccount"),
+            ("service-account-key-file", &accounts.cert.display().to_string()),
+            ("service-account-signing-key-file", &accounts.key.display().to_string()),
+            ("service-account-issuer", "https://kubernetes.default.svc"),
+            ("service-cluster-ip-range", "10.96.0.0/16,fd00:96::/112"),
+            // A loopback address is no endpoint.
+            ("endpoint-reconciler-type", "none"),
+            ("audit-policy-file", &write("audit-policy.yaml", AUDIT_POLICY)?),
+            ("audit-log-path", &audit_log.display().to_string()),
+            // In MB. A log that is rotated would lose what a test counts.
+            ("audit-log-maxsize", "100000"),
+        ]);
+        Ok(Self {
+            dir: dir.to_owned(),
+            etcd: tools.etcd.clone(),
+            apiserver: tools.apiserver.clone(),
+            etcd_args,
+            apiserver_args,
+            url: format!("https://127.0.0.1:{port}"),
+            etcd_url,
+            ca: pki.ca().to_owned(),
+            audit_log,
+        })
+    }
+
+    pub(super) fn start_etcd(&self) -> anyhow::Result<Process> {
+        Process::start("etcd", &self.etcd, &self.etcd_args, &self.dir.join("etcd.log"))
+    }
+
+    pub(super) fn start_apiserver(&self) -> anyhow::Result<Process> {
+        let log = self.dir.join("apiserver.log");
+        Process::start("kube-apiserver", &self.apiserver, &self.apiserver_args, &log)
+    }
+}
+
+fn options(pairs: &[(&str, &str)]) -> Vec<String> {
+    pairs.iter().map(|(name, value)| format!("--{name}={value}")).collect()
+}
+
+/// Waits for `/readyz`; at once an error if the server ends.
+pub(super) async fn wait_ready(admin: &Api, apiserver: &mut Process) -> anyhow::Result<()> {
+    let wait = crate::eventually("kube-apiserver is ready", READY_WITHIN, async || {
+        if let Some(status) = apiserver.exited()? {
+            return Ok(Err(anyhow::anyhow!("kube-apiserver ended with {status}")));
+        }
+        admin.text("/readyz").await?;
+        anyhow::Ok(Ok(()))
+    });
+    let result = wait.await.and_then(|ready| ready);
+    result.map_err(|error| anyhow::anyhow!("{error:#}; the end of its log:\n{}", apiserver.log_tail()))
+}

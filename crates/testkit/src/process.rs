@@ -1,0 +1,168 @@
+//! Child processes: their logs, their ends, and that none of them outlives us.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+mod binary;
+mod spawn;
+
+pub use binary::binary;
+
+/// How many lines of a log are shown when a test fails.
+const SHOWN: usize = 60;
+
+/// A running program. Killed when dropped; when that is by a panic, the end of its log is shown.
+pub struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// Exit code; `None` where a signal ended it.
+    pub code: Option<i32>,
+    /// Time since it was asked to end, or was awaited.
+    pub after: Duration,
+}
+
+impl Process {
+    /// Starts `program` with its output appended to `log`.
+    ///
+    /// # Errors
+    /// A program that cannot be started, or a log that cannot be written.
+    pub fn start(name: &str, program: &Path, args: &[String], log: &Path) -> anyhow::Result<Self> {
+        Self::start_with(name, program, args, &[], log)
+    }
+
+    /// As [`Process::start`], with environment variables of its own beside ours.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_with(
+        name: &str,
+        program: &Path,
+        args: &[String],
+        env: &[(&str, &str)],
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let out = std::fs::OpenOptions::new().create(true).append(true).open(log);
+        let out = out.with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = spawn::command(program);
+        command.args(args).envs(env.iter().copied()).stdin(Stdio::null());
+        command.stdout(out.try_clone()?).stderr(out);
+        let child = spawn::spawn(command).with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { name: name.to_owned(), log: log.to_owned(), child })
+    }
+
+    /// Process ID.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything that it said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// The last lines of what it said.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(SHOWN)..].join("\n")
+    }
+
+    /// Whether it has ended, and how.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("cannot ask after {}", self.name))
+    }
+
+    /// Sends a signal by name, for instance `STOP`.
+    ///
+    /// # Errors
+    /// A process that has ended.
+    pub fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).stderr(Stdio::null()).status();
+        anyhow::ensure!(status.context("cannot run kill")?.success(), "cannot send {name} to {}", self.name);
+        Ok(())
+    }
+
+    /// Asks it to end (SIGTERM), and waits.
+    ///
+    /// # Errors
+    /// It does not end within `timeout`.
+    pub async fn terminate(&mut self, timeout: Duration) -> anyhow::Result<Exit> {
+        if self.exited()?.is_none() {
+            self.signal("TERM")?;
+        }
+        self.wait_exit(timeout).await
+    }
+
+    /// Ends it at once (SIGKILL).
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
+        self.child.wait().with_context(|| format!("cannot wait for {}", self.name))?;
+        Ok(())
+    }
+
+    /// Waits for it to end by itself.
+    ///
+    /// # Errors
+    /// It does not end within `timeout`.
+    pub async fn wait_exit(&mut self, timeout: Duration) -> anyhow::Result<Exit> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.exited()? {
+                return Ok(Exit { code: status.code(), after: start.elapsed() });
+            }
+            anyhow::ensure!(start.elapsed() < timeout, "{} has not ended within {timeout:?}", self.name);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- end of {}'s log ({}):\n{}\n---", self.name, self.log.display(), self.log_tail());
+        }
+        // Both fail only where it has ended already, and then there is nothing left to do.
+        self.kill().ok();
+    }
+}
+
+/// A TCP port on 127.0.0.1 that nobody listens on at this moment.
+///
+/// # Errors
+/// No port is left.
+pub fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// Waits until `url` answers 200, and returns the body.
+///
+/// # Errors
+/// Not within `timeout`.
+pub async fn wait_url(url: &str, timeout: Duration) -> anyhow::Result<String> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    crate::eventually(url, timeout, async || {
+        let answer = client.get(url).send().await?.error_for_status()?;
+        anyhow::Ok(answer.text().await?)
+    })
+    .await
+}

@@ -1,0 +1,53 @@
+//! Where our own binaries are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context as _;
+
+/// The path of one of our binaries, which is called as its package is.
+///
+/// In `GIMBAL_BIN_DIR`, if that is set. Otherwise it is built, once for each process that asks, in the profile that this
+/// process was built in: a binary that merely lies there may be older than the code that is tested.
+///
+/// # Errors
+/// It is not in `GIMBAL_BIN_DIR`, or does not build.
+pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
+    static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    if let Some(dir) = std::env::var_os("GIMBAL_BIN_DIR") {
+        let path = Path::new(&dir).join(name);
+        anyhow::ensure!(path.is_file(), "GIMBAL_BIN_DIR has no {name}: build it, or unset the variable");
+        return Ok(path);
+    }
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = built.get(name) {
+        return Ok(path.clone());
+    }
+    let path = build(name)?;
+    built.insert(name.to_owned(), path.clone());
+    Ok(path)
+}
+
+fn build(name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own path")?;
+    // target/<profile>/deps/<test>, or target/<profile>/<program>.
+    let dir = own.parent().context("this program has no folder")?;
+    let dir = if dir.ends_with("deps") { dir.parent().context("deps has no folder")? } else { dir };
+    let target = dir.parent().context("the profile's folder has no parent")?;
+    let profile = match dir.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => "dev",
+        Some(other) => other,
+        None => anyhow::bail!("{} names no profile", dir.display()),
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--package", name, "--bin", name, "--profile", profile, "--target-dir"])
+        .arg(target)
+        .status()
+        .context("cannot run cargo")?;
+    anyhow::ensure!(status.success(), "cargo could not build {name}");
+    Ok(dir.join(name))
+}

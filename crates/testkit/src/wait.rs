@@ -1,0 +1,70 @@
+//! Waiting for a condition, level-triggered: what counts is what is there now, not an event that could be missed.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Polls `condition` until it is `Ok`.
+///
+/// # Errors
+/// After `timeout`, with `what` was awaited and the last reason why it was not so.
+pub async fn eventually<T, E: Display>(
+    what: &str,
+    timeout: Duration,
+    mut condition: impl AsyncFnMut() -> Result<T, E>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + timeout;
+    let mut last = None;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A condition that hangs is one that is not met.
+        match tokio::time::timeout(left.max(PAUSE), condition()).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(reason)) => last = Some(format!("{reason:#}")),
+            Err(_) if last.is_none() => last = Some("the check itself did not return".to_owned()),
+            Err(_) => {}
+        }
+        if Instant::now() >= deadline {
+            anyhow::bail!("{what}: not within {timeout:?}: {}", last.unwrap_or_default());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tells_the_last_reason() {
+        let mut tries = 0;
+        let result = eventually("the moon", Duration::from_millis(60), async || {
+            tries += 1;
+            Err::<(), _>(format!("try {tries}"))
+        })
+        .await;
+        assert_eq!(result.unwrap_err().to_string(), format!("the moon: not within 60ms: try {tries}"));
+        assert!(tries > 1);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_hangs_is_a_timeout() {
+        let result = eventually("the sun", Duration::from_millis(30), async || {
+            std::future::pending::<()>().await;
+            Ok::<_, String>(())
+        })
+        .await;
+        assert_eq!(result.unwrap_err().to_string(), "the sun: not within 30ms: the check itself did not return");
+    }
+
+    #[tokio::test]
+    async fn returns_the_value() {
+        let mut tries = 0;
+        let value = eventually("three", Duration::from_secs(5), async || {
+            tries += 1;
+            if tries < 3 { Err("not yet") } else { Ok(tries) }
+        });
+        assert_eq!(value.await.unwrap(), 3);
+    }
+}
