@@ -2,6 +2,8 @@
 
 mod lines;
 mod machine;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
