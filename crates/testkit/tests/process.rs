@@ -1,4 +1,5 @@
 //! Processes, and certificates that peers accept.
+#![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::path::Path;
 use std::process::Command;
