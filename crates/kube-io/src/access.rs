@@ -10,7 +10,7 @@ use kube::config::{Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tower::{BoxError, Layer, ServiceExt};
 
-use crate::error::one_line;
+use crate::error::{first_line, one_line};
 
 /// Where the credentials come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,15 +86,29 @@ fn problem(error: &KubeconfigError) -> String {
         KubeconfigError::LoadContext(name) => format!("has no context {name:?}, which is its current-context"),
         KubeconfigError::LoadClusterOfContext(name) => format!("has no cluster {name:?}, which its context names"),
         KubeconfigError::FindPath => "there is no home directory to look in; name a kubeconfig".to_owned(),
-        other => one_line(other),
+        KubeconfigError::Parse(error) => first_line(&error.to_string()).trim_start_matches("error: ").to_owned(),
+        other => tidy(other),
     }
+}
+
+/// kube prints the name of a file within two pairs of quotes.
+fn tidy(error: &(dyn std::error::Error + 'static)) -> String {
+    one_line(error).replace("'\"", "\"").replace("\"'", "\"")
 }
 
 /// One connection pool. Unlike kube's default client it never retries by itself (it would send a body that is no longer
 /// wanted), ignores proxies of the environment, and sends small requests at once.
 pub(crate) fn client(config: &Config, place: &str) -> Result<Client, ConnectError> {
     install_crypto();
-    let refuse = |error: &kube::Error| ConnectError { place: place.to_owned(), problem: one_line(error) };
+    let wrong = |problem| ConnectError { place: place.to_owned(), problem };
+    let refuse = |error: &kube::Error| match error {
+        kube::Error::InferKubeconfig(error) => wrong(problem(error)),
+        other => wrong(tidy(other)),
+    };
+    if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+        // Without this, every handshake would fail and say nothing of the reason.
+        return Err(wrong("its certificate authority holds no certificate in PEM form".to_owned()));
+    }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);

@@ -175,7 +175,7 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn first_line(text: &str) -> String {
+pub(crate) fn first_line(text: &str) -> String {
     text.trim().lines().next().unwrap_or_default().trim_end().to_owned()
 }
 
