@@ -90,6 +90,14 @@ impl TestCluster {
         &self.admin
     }
 
+    /// The API as `system:masters`, with our own edge to it.
+    ///
+    /// # Errors
+    /// The kubeconfig file is gone.
+    pub fn client(&self) -> anyhow::Result<gimbal_kube_io::Cluster> {
+        Ok(gimbal_kube_io::Cluster::connect(&gimbal_kube_io::Access::Kubeconfig(self.kubeconfig()), USER_AGENT)?)
+    }
+
     /// The end of the API server's log.
     #[must_use]
     pub fn log_tail(&self) -> String {

@@ -34,6 +34,8 @@ async fn users_have_what_was_granted(cluster: &TestCluster) {
     assert_eq!(code(api.post(SERVICES, &service("a")).await), 403);
     cluster.grant(&user, &[Rule::write("", &["services"])]).await.unwrap();
     assert_eq!(code(api.post(SERVICES, &service("a")).await), 200);
+    let edge = cluster.client().unwrap();
+    assert_eq!(&*edge.get::<gimbal_objects::Service>("default", "a").await.unwrap().metadata.name, "a");
     cluster.revoke(&user).await.unwrap();
     assert_eq!(code(api.get(SERVICES).await), 403);
     assert!(cluster.user("nobody").is_err());
