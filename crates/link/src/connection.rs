@@ -1,0 +1,93 @@
+//! An accepted connection: with or without TLS, with its peer, and with an end that does not depend on tonic.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::transport::server::Connected;
+
+use crate::Peer;
+
+/// tonic spawns its connections where nobody can abort them, so the socket itself ends them: after `abort` every read
+/// and write fails.
+pub(crate) struct Connection {
+    stream: Stream,
+    peer: Peer,
+    aborted: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection {
+    pub(crate) fn plain(stream: TcpStream, abort: CancellationToken) -> Self {
+        Self { stream: Stream::Plain(stream), peer: Peer::Loopback, aborted: Box::pin(abort.cancelled_owned()) }
+    }
+
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer, abort: CancellationToken) -> Self {
+        Self { stream: Stream::Tls(Box::new(stream)), peer, aborted: Box::pin(abort.cancelled_owned()) }
+    }
+
+    /// The socket, unless the server has aborted its connections.
+    fn socket(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut dyn Socket>> {
+        if self.aborted.as_mut().poll(cx).is_ready() {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server has ended"));
+        }
+        Ok(match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream),
+            Stream::Tls(stream) => Pin::new(&mut **stream),
+        })
+    }
+}
+
+trait Socket: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Socket for T {}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.socket(cx)?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.socket(cx)?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket(cx)?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket(cx)?.poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.socket(cx)?.poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}

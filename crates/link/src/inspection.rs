@@ -1,0 +1,129 @@
+//! The server side of `InspectionService`.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use gimbal_model::BackendName;
+use gimbal_wire::pb;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use crate::Peer;
+use crate::discovery::peer;
+
+/// What somebody may see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Viewer {
+    /// Everything.
+    All,
+    /// One backend.
+    Backend(BackendName),
+}
+
+impl Viewer {
+    /// Whether this backend may be shown.
+    #[must_use]
+    pub fn sees(&self, backend: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Backend(own) => own.as_str() == backend,
+        }
+    }
+
+    /// Makes a request for every backend one for the viewer's own.
+    fn narrow(&self, backend: &mut String) -> Result<(), Status> {
+        match self {
+            Self::Backend(own) if backend.is_empty() => own.as_str().clone_into(backend),
+            _ if !backend.is_empty() && !self.sees(backend) => {
+                return Err(Status::permission_denied(format!("the certificate does not see backend {backend:?}")));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Answers questions about what is known. `request.backend` is already narrowed to what the viewer may see; what a
+/// request without a backend's name finds, the implementer narrows with [`Viewer::sees`].
+#[tonic::async_trait]
+pub trait Inspection: Send + Sync + 'static {
+    /// What the peer may see.
+    ///
+    /// # Errors
+    /// When it may see nothing.
+    fn viewer(&self, peer: &Peer) -> Result<Viewer, Status>;
+
+    /// The backends that the viewer sees.
+    async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status>;
+
+    /// The Services that the request selects.
+    async fn list_services(
+        &self,
+        viewer: &Viewer,
+        request: pb::ListServicesRequest,
+    ) -> Result<Vec<pb::ServiceStatus>, Status>;
+
+    /// What is there, `SnapshotDone`, then changes. Ended by the link at shutdown.
+    async fn watch(
+        &self,
+        viewer: &Viewer,
+        request: pb::WatchRequest,
+    ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status>;
+
+    /// Where an object comes from, or why it is missing.
+    async fn explain(&self, viewer: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status>;
+}
+
+pub(crate) struct InspectionEdge {
+    pub(crate) inspection: Arc<dyn Inspection>,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl InspectionEdge {
+    fn viewer<T>(&self, request: &Request<T>) -> Result<Viewer, Status> {
+        self.inspection.viewer(&peer(request)?)
+    }
+}
+
+#[tonic::async_trait]
+impl pb::inspection_service_server::InspectionService for InspectionEdge {
+    type WatchStream = BoxStream<'static, Result<pb::WatchResponse, Status>>;
+
+    async fn list_backends(
+        &self,
+        request: Request<pb::ListBackendsRequest>,
+    ) -> Result<Response<pb::ListBackendsResponse>, Status> {
+        let viewer = self.viewer(&request)?;
+        let backends = self.inspection.list_backends(&viewer).await?;
+        Ok(Response::new(pb::ListBackendsResponse { backends }))
+    }
+
+    async fn list_services(
+        &self,
+        request: Request<pb::ListServicesRequest>,
+    ) -> Result<Response<pb::ListServicesResponse>, Status> {
+        let viewer = self.viewer(&request)?;
+        let mut request = request.into_inner();
+        viewer.narrow(&mut request.backend)?;
+        let services = self.inspection.list_services(&viewer, request).await?;
+        Ok(Response::new(pb::ListServicesResponse { services }))
+    }
+
+    async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let viewer = self.viewer(&request)?;
+        let mut request = request.into_inner();
+        viewer.narrow(&mut request.backend)?;
+        let events = self.inspection.watch(&viewer, request).await?;
+        Ok(Response::new(events.take_until(self.shutdown.clone().cancelled_owned()).boxed()))
+    }
+
+    async fn explain(&self, request: Request<pb::ExplainRequest>) -> Result<Response<pb::ExplainResponse>, Status> {
+        let viewer = self.viewer(&request)?;
+        let mut request = request.into_inner();
+        if let Some(pb::explain_request::Object::Source(source)) = &mut request.object {
+            viewer.narrow(&mut source.backend)?;
+        }
+        self.inspection.explain(&viewer, request).await.map(Response::new)
+    }
+}

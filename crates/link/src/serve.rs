@@ -1,0 +1,154 @@
+//! One gRPC server, from listener to the end of its last stream.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_wire::{FILE_DESCRIPTOR_SET, pb};
+use pb::admin_service_server::AdminServiceServer;
+use pb::discovery_service_server::DiscoveryServiceServer;
+use pb::inspection_service_server::InspectionServiceServer;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::codec::CompressionEncoding;
+use tonic::server::NamedService;
+use tonic::transport::Server;
+
+use crate::admin::AdminEdge;
+use crate::discovery::DiscoveryEdge;
+use crate::error::chain;
+use crate::inspection::InspectionEdge;
+use crate::{
+    Admin, CONNECTION_WINDOW, Discovery, Inspection, KEEPALIVE, KEEPALIVE_TIMEOUT, LinkError, MAX_MESSAGE,
+    STREAM_WINDOW, accept, plaintext_allowed,
+};
+
+/// Time for streams to end by themselves once shutdown has begun.
+const GRACE: Duration = Duration::from_secs(2);
+/// Calls of one connection at a time.
+const STREAMS: u32 = 128;
+
+/// Told of every refused connection: where it came from, and why.
+pub type HandshakeFailed = Arc<dyn Fn(SocketAddr, &str) + Send + Sync>;
+
+/// How to serve. The default is plaintext, which only a loopback listener may.
+#[derive(Clone, Default)]
+pub struct ServeOptions {
+    /// As [`crate::server_tls`] makes it.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// For a metric; the log line is written anyway.
+    pub handshake_failed: Option<HandshakeFailed>,
+}
+
+/// What is served.
+#[derive(Clone)]
+pub struct Services {
+    /// The writer's.
+    pub discovery: Option<Arc<dyn Discovery>>,
+    /// Everybody's.
+    pub inspection: Arc<dyn Inspection>,
+    /// The writer's.
+    pub admin: Option<Arc<dyn Admin>>,
+}
+
+/// Serves until `shutdown`, then ends within two seconds: the listener closes at once, incoming messages and watches
+/// end, `Discovery::sync` may still say goodbye, and what then stands is cut.
+///
+/// # Errors
+/// When the listener is plaintext and not on loopback, or the server cannot be built.
+pub async fn serve(
+    listener: TcpListener,
+    services: Services,
+    options: ServeOptions,
+    shutdown: CancellationToken,
+) -> Result<(), LinkError> {
+    let address = listener.local_addr().map_err(|error| LinkError::Serve(error.to_string()))?;
+    if options.tls.is_none() && !plaintext_allowed(&address) {
+        return Err(LinkError::Plaintext(address));
+    }
+    // Dropped with this future: a server that is dropped leaves no connection behind.
+    let abort = CancellationToken::new();
+    let _aborts = abort.clone().drop_guard();
+    let incoming = accept::connections(listener, options.tls, options.handshake_failed, abort.clone());
+    // Streams are tasks beside their connections; the server has ended when both have.
+    let streams = TaskTracker::new();
+    let router = router(services, &shutdown, &abort, &streams).await?;
+    let server = async {
+        router.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned()).await?;
+        streams.close();
+        streams.wait().await;
+        Ok::<_, tonic::transport::Error>(())
+    };
+    let deadline = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        ended = server => ended.map_err(|error| LinkError::Serve(chain(&error))),
+        () = deadline => {
+            tracing::warn!(%address, "streams were cut at shutdown");
+            Ok(())
+        }
+    }
+}
+
+async fn router(
+    services: Services,
+    shutdown: &CancellationToken,
+    abort: &CancellationToken,
+    streams: &TaskTracker,
+) -> Result<tonic::transport::server::Router, LinkError> {
+    let (health, health_server) = tonic_health::server::health_reporter();
+    let mut names = vec![name_of(&health_server)];
+    let mut routes = tonic::service::Routes::builder();
+    routes.add_service(health_server);
+
+    let inspection = InspectionEdge { inspection: services.inspection, shutdown: shutdown.clone() };
+    let inspection = InspectionServiceServer::new(inspection);
+    names.push(name_of(&inspection));
+    routes.add_service(inspection);
+    if let Some(discovery) = services.discovery {
+        let (shutdown, abort, streams) = (shutdown.clone(), abort.clone(), streams.clone());
+        let discovery = DiscoveryEdge { discovery, shutdown, abort, streams };
+        let discovery = DiscoveryServiceServer::new(discovery)
+            .accept_compressed(CompressionEncoding::Zstd)
+            .send_compressed(CompressionEncoding::Zstd)
+            .max_decoding_message_size(MAX_MESSAGE);
+        names.push(name_of(&discovery));
+        routes.add_service(discovery);
+    }
+    if let Some(admin) = services.admin {
+        let admin = AdminServiceServer::new(AdminEdge(admin));
+        names.push(name_of(&admin));
+        routes.add_service(admin);
+    }
+    for name in &names {
+        health.set_service_status(name, tonic_health::ServingStatus::Serving).await;
+    }
+
+    let failed = |error: tonic_reflection::server::Error| LinkError::Serve(chain(&error));
+    routes.add_service(reflection(&names).build_v1().map_err(failed)?);
+    routes.add_service(reflection(&names).build_v1alpha().map_err(failed)?);
+    let mut server = Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(STREAMS);
+    Ok(server.add_routes(routes.routes()))
+}
+
+/// Names only what this process serves: a tool that lists a service may call it.
+fn reflection(names: &[&'static str]) -> tonic_reflection::server::Builder<'static> {
+    let builder = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name("grpc.reflection.v1.ServerReflection")
+        .with_service_name("grpc.reflection.v1alpha.ServerReflection");
+    names.iter().fold(builder, |builder, name| builder.with_service_name(*name))
+}
+
+fn name_of<S: NamedService>(_: &S) -> &'static str {
+    S::NAME
+}
