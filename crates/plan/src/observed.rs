@@ -1,0 +1,247 @@
+//! What the Gimbal cluster holds under one target: compact, for there may be half a million endpoints of it.
+
+mod held;
+mod version;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_model::{Family, PortGroup, PortSet, SourceKey};
+use gimbal_objects::{self as objects, Kind, Object as _, keys};
+
+use crate::print::{self, Fingerprint};
+use crate::shape;
+pub(crate) use held::{Common, Packed, Slice};
+use version::Graves;
+
+/// Whose an object is: the backend label's value, and the source that the annotation names.
+pub type Owner = (Arc<str>, SourceKey);
+
+/// An object that is held, for one who must compare a whole listing with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held<'a> {
+    /// Kind.
+    pub kind: Kind,
+    /// Name; `None` where it is the target's own.
+    pub name: Option<&'a str>,
+    /// UID.
+    pub uid: &'a str,
+    /// Version.
+    pub resource_version: &'a str,
+}
+
+/// The owned objects of one target. Answers to writes and events of watches may come in any order: an object replaces
+/// the one that is held only if it is not older, and what is gone does not come back with an old version.
+#[derive(Debug, Clone, Default)]
+pub struct Observed {
+    service: Option<held::Service>,
+    slices: Vec<Slice>,
+    packed: Option<Box<Packed>>,
+    graves: Graves,
+}
+
+impl Observed {
+    /// Takes the Service; false if it is older than what is known.
+    pub fn set_service(&mut self, object: &objects::Service) -> bool {
+        let kind = objects::Service::KIND;
+        if !self.is_news(kind, &object.metadata, self.service.as_ref().map(|held| &held.common)) {
+            return false;
+        }
+        let owner = self.owner_of(&object.metadata);
+        let common =
+            Common::new(&object.metadata, print::service(object), owner, self.service.take().map(|old| old.common));
+        self.service = Some(held::Service { common, fixed_address: held::has_fixed_address(&object.spec) });
+        true
+    }
+
+    /// Takes a slice; false if it is older than what is known.
+    pub fn set_slice(&mut self, object: &objects::EndpointSlice) -> bool {
+        let kind = objects::EndpointSlice::KIND;
+        let at = self.slice_at(&object.metadata.name);
+        if !self.is_news(kind, &object.metadata, at.ok().map(|at| &self.slices[at].common)) {
+            return false;
+        }
+        let owner = self.owner_of(&object.metadata);
+        let family = match &*object.address_type {
+            "IPv4" => Some(Family::V4),
+            "IPv6" => Some(Family::V6),
+            _ => None,
+        };
+        let (ports, ports_regular) = shape::read_ports(&object.ports);
+        let ports = self.slices.iter().find(|slice| slice.ports == ports).map_or(ports, |slice| slice.ports.clone());
+        let (endpoints, regular) = shape::read_endpoints(&object.endpoints, family);
+        let old = at.ok().map(|at| self.slices[at].common.clone());
+        let slice = Slice {
+            common: Common::new(&object.metadata, print::slice(object), owner, old),
+            name: object.metadata.name.clone(),
+            meta: print::meta(&object.metadata.labels, &object.metadata.annotations),
+            family,
+            ports,
+            endpoints,
+            regular: regular && ports_regular,
+        };
+        match at {
+            Ok(at) => self.slices[at] = slice,
+            Err(at) => {
+                // Most Services have one slice; doubling would give room for four.
+                if self.slices.len() == self.slices.capacity() {
+                    self.slices.reserve_exact(1 + self.slices.len() / 4);
+                }
+                self.slices.insert(at, slice);
+            }
+        }
+        true
+    }
+
+    /// Takes the Endpoints object; false if it is older than what is known.
+    pub fn set_endpoints(&mut self, object: &objects::Endpoints) -> bool {
+        let kind = objects::Endpoints::KIND;
+        if !self.is_news(kind, &object.metadata, self.packed.as_ref().map(|held| &held.common)) {
+            return false;
+        }
+        let owner = self.owner_of(&object.metadata);
+        let groups = shape::group(&shape::flatten(object).0);
+        let common =
+            Common::new(&object.metadata, print::endpoints(object), owner, self.packed.take().map(|old| old.common));
+        self.packed = Some(Box::new(Packed { common, groups }));
+        true
+    }
+
+    /// The Service is gone: a watch's last version of it, or the UID and version that a delete of ours named. False if
+    /// that was another, older one than what is held.
+    pub fn remove_service(&mut self, uid: &str, resource_version: &str) -> bool {
+        let held = self.service.as_ref().map(|held| &held.common);
+        let gone = held.is_none_or(|held| held.ends_with(uid, resource_version));
+        if gone {
+            let known = self.service.take().map(|held| held.common.resource_version);
+            self.graves.dig(objects::Service::KIND, "", resource_version, known.as_deref());
+        }
+        gone
+    }
+
+    /// A slice is gone; as [`Observed::remove_service`].
+    pub fn remove_slice(&mut self, name: &str, uid: &str, resource_version: &str) -> bool {
+        let at = self.slice_at(name).ok();
+        let gone = at.is_none_or(|at| self.slices[at].common.ends_with(uid, resource_version));
+        if gone {
+            let known = at.map(|at| self.slices.remove(at).common.resource_version);
+            self.graves.dig(objects::EndpointSlice::KIND, name, resource_version, known.as_deref());
+        }
+        gone
+    }
+
+    /// The Endpoints object is gone; as [`Observed::remove_service`].
+    pub fn remove_endpoints(&mut self, uid: &str, resource_version: &str) -> bool {
+        let held = self.packed.as_ref().map(|held| &held.common);
+        let gone = held.is_none_or(|held| held.ends_with(uid, resource_version));
+        if gone {
+            let known = self.packed.take().map(|held| held.common.resource_version);
+            self.graves.dig(objects::Endpoints::KIND, "", resource_version, known.as_deref());
+        }
+        gone
+    }
+
+    /// Whether nothing is held. With no write in flight an empty one may be thrown away; before, it still knows which
+    /// answers are too old.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.service.is_none() && self.slices.is_empty() && self.packed.is_none()
+    }
+
+    /// Distinct endpoints (family, address, ports) over the slices, or of the Endpoints object if that has more.
+    #[must_use]
+    pub fn endpoint_count(&self) -> usize {
+        self.slice_count().max(self.packed_count())
+    }
+
+    /// Whose all this is, by the Service, else a slice, else the Endpoints object. `None` where label or annotation is
+    /// missing.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Owner> {
+        self.commons().find_map(|common| common.owner.as_deref())
+    }
+
+    /// Everything that is held. Who compares a whole listing with it takes it before the listing begins: what it names
+    /// and the listing lacks is gone; what came since is not in question.
+    pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
+        let service = self.service.iter().map(|held| (objects::Service::KIND, None, &held.common));
+        let slices = self.slices.iter().map(|held| (objects::EndpointSlice::KIND, Some(&*held.name), &held.common));
+        let packed = self.packed.iter().map(|held| (objects::Endpoints::KIND, None, &held.common));
+        service.chain(slices).chain(packed).map(|(kind, name, common)| {
+            let Common { uid, resource_version, .. } = common;
+            Held { kind, name, uid, resource_version }
+        })
+    }
+
+    /// The server's answer to a write differs from what was sent, because something of its own changes such objects:
+    /// the answer is accepted until either side changes (DESIGN 2, rule 6). To be called after the answer was taken by
+    /// `set_*`. True if this form was not accepted before, and should be logged and counted.
+    pub fn accept(&mut self, kind: Kind, name: &str, sent: Fingerprint, answer: Fingerprint) -> bool {
+        let common = if kind == objects::Service::KIND {
+            self.service.as_mut().map(|held| &mut held.common)
+        } else if kind == objects::Endpoints::KIND {
+            self.packed.as_mut().map(|held| &mut held.common)
+        } else {
+            self.slice_at(name).ok().map(|at| &mut self.slices[at].common)
+        };
+        common.is_some_and(|common| common.accept(sent, answer))
+    }
+
+    pub(crate) fn service(&self) -> Option<&held::Service> {
+        self.service.as_ref()
+    }
+
+    /// Sorted by name.
+    pub(crate) fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    pub(crate) fn packed(&self) -> Option<&Packed> {
+        self.packed.as_deref()
+    }
+
+    pub(crate) fn packed_count(&self) -> usize {
+        self.packed.iter().flat_map(|held| &held.groups).map(|group: &PortGroup| group.endpoints.len()).sum()
+    }
+
+    pub(crate) fn slice_count(&self) -> usize {
+        match self.slices.as_slice() {
+            // No duplicates within one slice, and there is mostly one.
+            [one] => one.endpoints.len(),
+            _ => self.identities().collect::<BTreeSet<_>>().len(),
+        }
+    }
+
+    /// Port set and address of every endpoint in a slice, with duplicates; an address has its family with it.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (&PortSet, IpAddr)> {
+        self.slices.iter().flat_map(|slice| slice.endpoints.iter().map(|endpoint| (&slice.ports, endpoint.address)))
+    }
+
+    fn slice_at(&self, name: &str) -> Result<usize, usize> {
+        self.slices.binary_search_by(|slice| (*slice.name).cmp(name))
+    }
+
+    fn commons(&self) -> impl Iterator<Item = &Common> {
+        let service = self.service.iter().map(|held| &held.common);
+        let slices = self.slices.iter().map(|held| &held.common);
+        service.chain(slices).chain(self.packed.iter().map(|held| &held.common))
+    }
+
+    fn is_news(&self, kind: Kind, meta: &objects::Meta, held: Option<&Common>) -> bool {
+        let name = if kind == objects::EndpointSlice::KIND { &*meta.name } else { "" };
+        match held {
+            Some(held) => !version::is_older(&meta.resource_version, &held.resource_version),
+            None => !self.graves.cover(kind, name, &meta.resource_version),
+        }
+    }
+
+    /// Shared with an object that is held already: most have the same.
+    fn owner_of(&self, meta: &objects::Meta) -> Option<Arc<Owner>> {
+        let backend = meta.labels.get(keys::BACKEND)?;
+        let source = SourceKey::from_annotation(meta.annotations.get(keys::SOURCE)?)?;
+        let owner = (backend.clone(), source);
+        let known = self.commons().filter_map(|common| common.owner.as_ref()).take(1).find(|known| ***known == owner);
+        Some(known.cloned().unwrap_or_else(|| Arc::new(owner)))
+    }
+}

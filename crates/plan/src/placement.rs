@@ -1,0 +1,141 @@
+//! Which endpoint is in which slice. An endpoint stays where it is observed, so that one change rewrites one slice however
+//! large the Service is.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+
+use gimbal_model::{Endpoint, PortSet};
+
+use crate::MAX_ENDPOINTS;
+use crate::observed::Slice;
+use crate::print::Fingerprint;
+
+/// What becomes of the slices of one family and port set.
+#[derive(Debug, Default)]
+pub(crate) struct Placement<'a> {
+    /// Slices with other content than is observed.
+    pub(crate) rewrites: Vec<Rewrite<'a>>,
+    /// Slices that are left with no endpoint.
+    pub(crate) emptied: Vec<&'a Slice>,
+    /// Content of slices that are not there yet.
+    pub(crate) new: Vec<Vec<Endpoint>>,
+}
+
+/// A slice that changes.
+#[derive(Debug)]
+pub(crate) struct Rewrite<'a> {
+    pub(crate) slice: &'a Slice,
+    /// Sorted by address.
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// Nothing in it is new or changed, or what it loses must first be elsewhere.
+    pub(crate) late: bool,
+}
+
+struct Draft<'a> {
+    slice: &'a Slice,
+    kept: Vec<Endpoint>,
+    /// Differs from what is observed.
+    touched: bool,
+    /// Differs by more than endpoints that go.
+    gains: bool,
+    /// Had more than fit.
+    overflows: bool,
+}
+
+/// Places `wanted` (sorted by address) on `slices` (sorted by name). With `keep`, what is observed and not wanted stays.
+pub(crate) fn place<'a>(
+    ports: &PortSet,
+    meta: Fingerprint,
+    wanted: &[Endpoint],
+    slices: Vec<&'a Slice>,
+    keep: bool,
+) -> Placement<'a> {
+    let mut placed = vec![false; wanted.len()];
+    let mut rest = Vec::new();
+    let mut drafts: Vec<Draft<'a>> = Vec::with_capacity(slices.len());
+    for slice in slices {
+        drafts.push(draft(slice, ports, meta, wanted, keep, &mut placed, &mut rest));
+    }
+    rest.extend(wanted.iter().zip(&placed).filter(|(_, placed)| !**placed).map(|(endpoint, _)| endpoint.clone()));
+    rest.sort_by_key(|endpoint| endpoint.address);
+    rest.dedup_by_key(|endpoint| endpoint.address);
+
+    let mut placement = Placement { new: fill(&mut drafts, rest), ..Placement::default() };
+    for Draft { slice, mut kept, touched, gains, overflows } in drafts {
+        if kept.is_empty() {
+            placement.emptied.push(slice);
+        } else if touched {
+            kept.sort_by_key(|endpoint| endpoint.address);
+            placement.rewrites.push(Rewrite { slice, endpoints: kept, late: overflows || !gains });
+        }
+    }
+    placement
+}
+
+/// What a slice keeps. An endpoint that is in two slices stays in the first; what does not fit goes to `rest`.
+fn draft<'a>(
+    slice: &'a Slice,
+    ports: &PortSet,
+    meta: Fingerprint,
+    wanted: &[Endpoint],
+    keep: bool,
+    placed: &mut [bool],
+    rest: &mut Vec<Endpoint>,
+) -> Draft<'a> {
+    let odd = !slice.regular || slice.ports != *ports || slice.meta != meta;
+    let mut draft = Draft { slice, kept: Vec::new(), touched: odd, gains: odd, overflows: false };
+    for endpoint in &slice.endpoints {
+        let full = draft.kept.len() == MAX_ENDPOINTS;
+        match find(wanted, endpoint.address) {
+            Some(at) if !placed[at] && !full => {
+                placed[at] = true;
+                draft.gains |= wanted[at] != *endpoint;
+                draft.kept.push(wanted[at].clone());
+            }
+            Some(at) => draft.overflows |= !placed[at],
+            None if keep && !full => draft.kept.push(endpoint.clone()),
+            None if keep => {
+                draft.overflows = true;
+                rest.push(endpoint.clone());
+            }
+            None => {}
+        }
+    }
+    draft.touched |= draft.gains || draft.kept.len() != slice.endpoints.len();
+    draft
+}
+
+fn find(wanted: &[Endpoint], address: IpAddr) -> Option<usize> {
+    wanted.binary_search_by_key(&address, |endpoint| endpoint.address).ok()
+}
+
+/// Gives every endpoint of `rest` a place at the cost of the fewest writes: slices that are written anyway, the fullest
+/// first; then full new ones; then the fullest other slice that has room for all that is left; else one more new one.
+fn fill(drafts: &mut [Draft<'_>], mut rest: Vec<Endpoint>) -> Vec<Vec<Endpoint>> {
+    let mut order: Vec<usize> = (0..drafts.len()).collect();
+    order.sort_by_key(|at| Reverse(drafts[*at].kept.len()));
+    for at in order.iter().copied().filter(|at| drafts[*at].touched).collect::<Vec<_>>() {
+        add(&mut drafts[at], &mut rest, MAX_ENDPOINTS);
+    }
+    let mut new = Vec::new();
+    while rest.len() >= MAX_ENDPOINTS {
+        new.push(rest.drain(..MAX_ENDPOINTS).collect());
+    }
+    if !rest.is_empty() {
+        let fits = |at: &usize| !drafts[*at].touched && drafts[*at].kept.len() + rest.len() <= MAX_ENDPOINTS;
+        match order.into_iter().find(fits) {
+            Some(at) => add(&mut drafts[at], &mut rest, MAX_ENDPOINTS),
+            None => new.push(rest),
+        }
+    }
+    new
+}
+
+fn add(draft: &mut Draft<'_>, rest: &mut Vec<Endpoint>, limit: usize) {
+    let room = limit.saturating_sub(draft.kept.len()).min(rest.len());
+    if room > 0 {
+        draft.kept.extend(rest.drain(..room));
+        draft.touched = true;
+        draft.gains = true;
+    }
+}
