@@ -1,2 +1,39 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: what a person or a CI machine does with this repository.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod assets;
+mod ci;
+mod shell;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "What a person or a CI machine does with this repository")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build or fetch the servers and tools that tests and the demo need, once.
+    Assets(assets::Args),
+    /// Everything that CI checks, the quick things first; stops at the first failure.
+    #[command(alias = "ci")]
+    Test(ci::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().task {
+        Task::Assets(args) => assets::run(&args),
+        Task::Test(args) => ci::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

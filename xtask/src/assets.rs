@@ -1,0 +1,49 @@
+//! `cargo xtask assets`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use gimbal_testkit::assets::{Asset, cache, once};
+
+use crate::shell;
+
+const CARGO_DENY: &str = "0.20.2";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// kube-controller-manager too; no test of ours needs it.
+    #[arg(long)]
+    controller_manager: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut wanted = vec![Asset::Etcd, Asset::ApiServer, Asset::Grpcurl, Asset::Buf];
+    if args.controller_manager {
+        wanted.push(Asset::ControllerManager);
+    }
+    for asset in wanted {
+        show(asset.name(), asset.version(), &asset.path()?);
+    }
+    show("cargo-deny", CARGO_DENY, &cargo_deny()?);
+    Ok(())
+}
+
+fn show(name: &str, version: &str, path: &std::path::Path) {
+    println!("{name:<24} {version:<8} {}", path.display());
+}
+
+/// The path of cargo-deny, which is built first if it has to be.
+pub fn cargo_deny() -> anyhow::Result<PathBuf> {
+    let path = cache()?.join(format!("cargo-deny-{CARGO_DENY}/cargo-deny"));
+    if path.is_file() {
+        return Ok(path);
+    }
+    once(&path, |work| {
+        eprintln!("gimbal: building cargo-deny {CARGO_DENY} once; this takes minutes");
+        let mut install = shell::cargo(&["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]);
+        install.arg(work).env("CARGO_TARGET_DIR", work.join("target"));
+        shell::run(install)?;
+        std::fs::rename(work.join("bin/cargo-deny"), work.join("cargo-deny")).context("cargo made no cargo-deny")
+    })?;
+    Ok(path)
+}

@@ -1,0 +1,89 @@
+//! `cargo xtask test`: what must hold before a change lands.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use gimbal_testkit::assets::Asset;
+
+use crate::{assets, shell};
+
+mod deps;
+mod files;
+mod proto;
+
+/// The services, each a package with a binary of its name.
+const BINARIES: [&str; 2] = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Ask for known vulnerabilities too; the database of them comes from outside.
+    #[arg(long)]
+    advisories: bool,
+}
+
+type Check = Box<dyn FnOnce() -> anyhow::Result<()>>;
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let advisories = args.advisories;
+    let steps: Vec<(&str, Check)> = vec![
+        ("format", Box::new(|| shell::run(cargo(&["fmt", "--all", "--check"])))),
+        ("files: length, reachability", Box::new(files::check)),
+        ("dependencies: pure crates, one TLS provider", Box::new(deps::check)),
+        ("lints", Box::new(lints)),
+        ("servers and tools", Box::new(tools)),
+        ("protocol: lint, format, compatibility", Box::new(proto::check)),
+        ("licences, sources, bans", Box::new(move || deps::deny(advisories))),
+        ("binaries", Box::new(binaries)),
+        ("tests", Box::new(|| shell::run(cargo(&["test", "--workspace", "--no-fail-fast"])))),
+    ];
+    let all = Instant::now();
+    let mut times = Vec::new();
+    for (number, (name, check)) in steps.into_iter().enumerate() {
+        eprintln!("\n=== {}. {name}", number + 1);
+        let start = Instant::now();
+        let result = check();
+        times.push((name, start.elapsed()));
+        result.with_context(|| format!("step {} ({name}) failed after {}", number + 1, show(start.elapsed())))?;
+        eprintln!("=== {name}: passed in {}", show(start.elapsed()));
+    }
+    eprintln!("\n=== all passed in {}", show(all.elapsed()));
+    for (name, time) in times {
+        eprintln!("    {:>8}  {name}", show(time));
+    }
+    Ok(())
+}
+
+/// What incremental compilation writes is never read on a machine that starts from nothing.
+fn cargo(args: &[&str]) -> std::process::Command {
+    let mut command = shell::cargo(args);
+    if std::env::var_os("CI").is_some() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command
+}
+
+fn lints() -> anyhow::Result<()> {
+    shell::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn tools() -> anyhow::Result<()> {
+    for asset in [Asset::Etcd, Asset::ApiServer, Asset::Buf, Asset::Grpcurl] {
+        asset.path()?;
+    }
+    assets::cargo_deny().map(|_| ())
+}
+
+fn binaries() -> anyhow::Result<()> {
+    let packages = BINARIES.into_iter().flat_map(|name| ["--package", name]);
+    let args: Vec<&str> = ["build", "--bins"].into_iter().chain(packages).collect();
+    shell::run(cargo(&args))
+}
+
+fn show(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 60.0 {
+        format!("{seconds:.1} s")
+    } else {
+        format!("{:.0} m {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0)
+    }
+}

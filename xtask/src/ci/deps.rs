@@ -1,0 +1,54 @@
+//! What may depend on what.
+
+use crate::{assets, shell};
+
+/// These hold the logic. Without a runtime, a client or a server in reach they cannot grow an edge unnoticed.
+const PURE: [&str; 5] = ["gimbal-model", "gimbal-objects", "gimbal-translate", "gimbal-stream", "gimbal-plan"];
+
+/// What makes an edge.
+const EDGES: [&str; 7] = ["tokio", "kube", "tonic", "hyper", "axum", "reqwest", "rustls"];
+
+pub fn check() -> anyhow::Result<()> {
+    for package in PURE {
+        let tree =
+            shell::output(shell::cargo(&["tree", "--package", package, "--edges", "normal", "--prefix", "none"]))?;
+        let found = forbidden(&tree);
+        anyhow::ensure!(found.is_empty(), "{package} is to be pure and depends on {}", found.join(", "));
+    }
+    // Two providers in one process, and which one serves depends on who asks first.
+    let tree = shell::output(shell::cargo(&["tree", "--workspace", "--edges", "normal", "--prefix", "none"]))?;
+    let ring = tree.lines().any(|line| name_of(line) == "ring");
+    anyhow::ensure!(!ring, "ring is a normal dependency beside aws-lc-rs: `cargo tree -i ring -e normal` tells whose");
+    Ok(())
+}
+
+pub fn deny(advisories: bool) -> anyhow::Result<()> {
+    let mut command = shell::command(assets::cargo_deny()?);
+    command.args(["--locked", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
+    if advisories {
+        command.arg("advisories");
+    }
+    shell::run(command)
+}
+
+fn forbidden(tree: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = tree.lines().map(name_of).filter(|name| EDGES.contains(name)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn name_of(line: &str) -> &str {
+    line.split_whitespace().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_found_by_their_whole_name() {
+        let tree = "gimbal-model v0.1.0\nserde v1.0.1 (*)\ntokio-less v1.0.0\n\ntonic v0.14.0\ntokio v1.2.3 (*)\n";
+        assert_eq!(forbidden(tree), ["tokio", "tonic"]);
+    }
+}

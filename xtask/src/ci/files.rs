@@ -1,0 +1,149 @@
+//! Rust files: none too long to read, none forgotten.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::shell;
+
+const MOST_LINES: usize = 500;
+
+const FOLDERS: [&str; 4] = ["crates", "services", "tests", "xtask"];
+
+pub fn check() -> anyhow::Result<()> {
+    let root = shell::root();
+    let mut files = BTreeSet::new();
+    for folder in FOLDERS {
+        collect(&root.join(folder), &mut files)?;
+    }
+    let mut reached = BTreeSet::new();
+    for target in targets()? {
+        reach(&target, true, &mut reached)?;
+    }
+    let mut faults = Vec::new();
+    for file in &files {
+        let name = file.strip_prefix(&root).unwrap_or(file).display();
+        let lines = read(file)?.lines().count();
+        if lines > MOST_LINES {
+            faults.push(format!("{name} has {lines} lines, more than {MOST_LINES}: split it"));
+        }
+        if !reached.contains(file) {
+            faults.push(format!(
+                "{name} belongs to no module tree, so it is neither built nor tested: declare or remove it"
+            ));
+        }
+    }
+    anyhow::ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    eprintln!("{} files", files.len());
+    Ok(())
+}
+
+fn collect(dir: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.insert(path);
+        }
+    }
+    Ok(())
+}
+
+/// The root file of every library, binary, test, benchmark and build script.
+fn targets() -> anyhow::Result<Vec<PathBuf>> {
+    let text = shell::output(shell::cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&text).context("cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let targets = packages.iter().filter_map(|package| package["targets"].as_array()).flatten();
+    Ok(targets.filter_map(|target| target["src_path"].as_str().map(PathBuf::from)).collect())
+}
+
+/// Adds `file` and all modules below it. `flat`: its modules lie beside it, as those of a crate's root and of `mod.rs` do.
+fn reach(file: &Path, flat: bool, reached: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
+    if !reached.insert(file.to_owned()) {
+        return Ok(());
+    }
+    let dir = file.parent().context("a file without a folder")?;
+    let below = if flat { dir.to_owned() } else { dir.join(file.file_stem().unwrap_or_default()) };
+    for module in modules(&read(file)?) {
+        match module {
+            Module::Path(path) => reach(&dir.join(path), true, reached)?,
+            Module::Name(name) => {
+                let (leaf, folder) = (below.join(format!("{name}.rs")), below.join(&name).join("mod.rs"));
+                if leaf.is_file() {
+                    reach(&leaf, false, reached)?;
+                } else if folder.is_file() {
+                    reach(&folder, true, reached)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq)]
+enum Module {
+    Name(String),
+    Path(String),
+}
+
+/// The modules that a file declares without a body.
+fn modules(text: &str) -> Vec<Module> {
+    let mut found = Vec::new();
+    let mut path = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("#[path = \"") {
+            path = rest.split('"').next().map(str::to_owned);
+        }
+        let Some(declared) = line.strip_suffix(';') else { continue };
+        let words: Vec<&str> = declared.split_whitespace().collect();
+        let name = match words[..] {
+            ["mod", name] => name,
+            [visibility, "mod", name] if visibility.starts_with("pub") => name,
+            _ => continue,
+        };
+        found.push(path.take().map_or_else(|| Module::Name(name.to_owned()), Module::Path));
+    }
+    found
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_found() {
+        let text = "mod a;\npub mod b;\npub(crate) mod c;\nmod inline { }\n#[path = \"x/y.rs\"]\nmod d;\n// mod no;\nlet mod_e;\n";
+        let name = |name: &str| Module::Name(name.to_owned());
+        assert_eq!(modules(text), [name("a"), name("b"), name("c"), Module::Path("x/y.rs".to_owned())]);
+    }
+
+    #[test]
+    fn only_what_is_declared_is_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let root = write("lib.rs", "mod a;\nmod b;\n");
+        let expected = BTreeSet::from([
+            root.clone(),
+            write("a.rs", "mod deep;\n"),
+            write("a/deep.rs", ""),
+            write("b/mod.rs", "mod beside;\n"),
+            write("b/beside.rs", ""),
+        ]);
+        write("rotten.rs", "");
+        let mut reached = BTreeSet::new();
+        reach(&root, true, &mut reached).unwrap();
+        assert_eq!(reached, expected);
+    }
+}

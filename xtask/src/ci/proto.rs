@@ -1,0 +1,54 @@
+//! The protocol: style, and that older agents and writers still understand it.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use gimbal_testkit::assets::Asset;
+
+use crate::shell;
+
+/// Where the last accepted version is. A clone may have a local branch only, or a remote one only.
+const BASES: [&str; 2] = ["refs/heads/main", "refs/remotes/origin/main"];
+
+pub fn check() -> anyhow::Result<()> {
+    let buf = Asset::Buf.path()?;
+    let run = |args: &[&str]| {
+        let mut command = shell::command(&buf);
+        command.args(args);
+        shell::run(command)
+    };
+    run(&["lint"])?;
+    run(&["format", "--diff", "--exit-code"])?;
+    let Some(base) = BASES.into_iter().find(|base| exists(base)) else {
+        eprintln!("no branch main here: nothing to compare proto/ with");
+        return Ok(());
+    };
+    if !exists(&format!("{base}:proto")) {
+        eprintln!("{base} has no proto/ yet: nothing to compare with");
+        return Ok(());
+    }
+    let earlier = tempfile::tempdir().context("no temporary folder")?;
+    extract(base, earlier.path())?;
+    eprintln!("comparing proto/ with {base}");
+    let mut command = shell::command(&buf);
+    command.arg("breaking").arg("--against").arg(earlier.path());
+    shell::run(command).context("proto/ breaks agents or writers that are in use")
+}
+
+/// Whether git knows this object.
+fn exists(object: &str) -> bool {
+    let mut command = shell::command("git");
+    command.args(["rev-parse", "--quiet", "--verify", object]);
+    shell::output(command).is_ok()
+}
+
+/// By `git archive`, since a shallow clone or a linked work tree is nothing that buf could clone.
+fn extract(base: &str, dir: &Path) -> anyhow::Result<()> {
+    let archive = dir.join("proto.tar");
+    let mut git = shell::command("git");
+    git.args(["archive", "--format=tar", "--output"]).arg(&archive).args([base, "proto", "buf.yaml"]);
+    shell::run(git)?;
+    let mut tar = shell::command("tar");
+    tar.arg("-xf").arg(&archive).arg("-C").arg(dir);
+    shell::run(tar)
+}
