@@ -1,1 +1,31 @@
-//! placeholder
+//! The frame of a process: arguments, logging, signals, exit codes, and the admin endpoint. What all services have in
+//! common, so that an operator learns it once.
+//!
+//! ```no_run
+//! # #[derive(clap::Parser)] struct Args {}
+//! # async fn work(_: Args) -> Result<(), gimbal_operate::Exit> { Ok(()) }
+//! fn main() -> std::process::ExitCode {
+//!     match gimbal_operate::parse::<Args>() {
+//!         Ok(args) => gimbal_operate::run("gimbal-example", work(args)),
+//!         Err(code) => code,
+//!     }
+//! }
+//! ```
+
+mod admin;
+mod args;
+mod duration;
+mod exit;
+mod health;
+mod logging;
+mod readiness;
+mod shutdown;
+
+pub use admin::serve_admin;
+pub use args::parse;
+pub use duration::{HumanDuration, InvalidDuration};
+pub use exit::{Exit, run};
+pub use health::Health;
+pub use logging::{LogFormat, init_logging};
+pub use readiness::{Guard, Readiness};
+pub use shutdown::shutdown_token;

@@ -1,0 +1,109 @@
+//! What must be up before a process is ready, by name: "not ready" without a reason helps nobody.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Whether a process is ready: when nothing blocks it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Readiness(Arc<watch::Sender<Blocks>>);
+
+#[derive(Debug, Default)]
+struct Blocks {
+    last: u64,
+    awaited: BTreeMap<u64, String>,
+}
+
+/// Keeps a process from being ready for as long as it lives.
+#[derive(Debug)]
+#[must_use = "dropping a guard tells that what it stands for is up"]
+pub struct Guard {
+    id: u64,
+    readiness: Readiness,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Blocks::default())))
+    }
+}
+
+impl Readiness {
+    /// Ready, until something blocks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Not ready until the guard is dropped or [`Guard::done`]. May be called again when it is lost again.
+    pub fn block(&self, what: impl Into<String>) -> Guard {
+        let mut id = 0;
+        self.0.send_modify(|blocks| {
+            blocks.last += 1;
+            id = blocks.last;
+            blocks.awaited.insert(id, what.into());
+        });
+        Guard { id, readiness: self.clone() }
+    }
+
+    /// What is awaited, in the order in which it began to be. Empty: ready.
+    #[must_use]
+    pub fn awaited(&self) -> Vec<String> {
+        self.0.borrow().awaited.values().cloned().collect()
+    }
+
+    /// Waits until nothing blocks.
+    pub async fn ready(&self) {
+        let mut changes = self.0.subscribe();
+        // Fails only without a sender, and `self` is one.
+        if changes.wait_for(|blocks| blocks.awaited.is_empty()).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Guard {
+    /// What was awaited is up.
+    pub fn done(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut done = None;
+        self.readiness.0.send_modify(|blocks| done = blocks.awaited.remove(&self.id));
+        let awaited = self.readiness.awaited();
+        tracing::info!(done, still_awaited = awaited.join(", "), ready = awaited.is_empty(), "readiness changed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ready_when_nothing_blocks() {
+        let readiness = Readiness::new();
+        assert!(readiness.awaited().is_empty());
+        let watches = readiness.block("watches");
+        let lease = readiness.block("lease");
+        assert_eq!(readiness.awaited(), ["watches", "lease"]);
+        watches.done();
+        assert_eq!(readiness.awaited(), ["lease"]);
+        let waiting = tokio::spawn({
+            let readiness = readiness.clone();
+            async move { readiness.ready().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(lease);
+        waiting.await.unwrap();
+
+        let again = readiness.block("watches");
+        assert_eq!(readiness.awaited(), ["watches"]);
+        again.done();
+        readiness.ready().await;
+    }
+}
