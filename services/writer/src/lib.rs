@@ -1,1 +1,26 @@
-//! placeholder
+//! The writer: the only process with the Gimbal cluster's credentials. Agents stream to it what their sources offer; it makes the
+//! Gimbal cluster so.
+//!
+//! ```text
+//!  agents -> discovery --+                       +-> apply -> API server
+//!                        +-> owner (Reconciler) -+-> keep  -> ConfigMaps
+//!  API server -> watches +                       +-> discovery -> agents
+//!  people ----> inspect -+         ^ lease
+//! ```
+
+mod apply;
+mod args;
+pub mod config;
+mod discovery;
+mod inspect;
+mod keep;
+pub mod lease;
+mod metrics;
+mod owner;
+mod pace;
+mod policy;
+mod run;
+mod watches;
+
+pub use args::Args;
+pub use run::run;

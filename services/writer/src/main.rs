@@ -1,2 +1,12 @@
-//! placeholder
-fn main() {}
+//! `gimbal-writer`.
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> std::process::ExitCode {
+    let args = match gimbal_operate::parse::<gimbal_writer::Args>() {
+        Ok(args) => args,
+        Err(code) => return code,
+    };
+    gimbal_operate::run(gimbal_writer::run(args))
+}

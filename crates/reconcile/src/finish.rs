@@ -1,0 +1,174 @@
+//! How writes ended, and what follows.
+
+use std::time::{Duration, Instant};
+
+use gimbal_model::TargetKey;
+use gimbal_plan::{Action, Body};
+use gimbal_stream::{Outcome, Reject, RejectReason};
+
+use crate::target::LONGEST_DELAY;
+use crate::{Claim, Job, Reconciler, Urgency, WriteFailure, Written};
+
+/// Longest wait after the API server said that an object is not valid: that changes when somebody changes a webhook.
+const LONGEST_INVALID: Duration = Duration::from_secs(300);
+/// How long to wait for the watch to bring what a conflict was about.
+const CONFLICT_DELAY: Duration = Duration::from_secs(1);
+
+impl Reconciler {
+    /// The writes of a job ended: `written` has one answer for each action, in order.
+    pub fn finish(&mut self, job: &Job, written: Vec<Written>, now: Instant) {
+        let key = &job.target;
+        let mut retry: Option<Instant> = None;
+        for (action, written) in job.actions.iter().zip(written) {
+            let wait = match written {
+                Written::Answered(body) => {
+                    self.observe(&body, now);
+                    self.accept(key, action, &body);
+                    None
+                }
+                Written::Found(body) => {
+                    self.observe(&body, now);
+                    None
+                }
+                Written::Gone => {
+                    self.observe_gone(key, action, now);
+                    None
+                }
+                Written::NotSent => Some(now),
+                Written::Failed(failure) => self.failed(key, action, failure, now),
+            };
+            retry = retry.max(wait);
+        }
+        let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
+        if let Some(backend) = backend {
+            match retry {
+                Some(until) => self.queue.push_later(key, &backend, until),
+                // The next phase, or the look that finds nothing left to do.
+                None => self.queue.push(key, &backend, Urgency::Fresh),
+            }
+        }
+        self.queue.done(key);
+        self.drop_if_idle(key);
+    }
+
+    /// Rule 6: where the answer differs from what was sent, it counts as what we wanted until either side changes.
+    fn accept(&mut self, key: &TargetKey, action: &Action, answer: &Body) {
+        let (Action::Create(sent) | Action::Replace(sent)) = action else { return };
+        let (sent_form, answer_form) = (sent.fingerprint(), answer.fingerprint());
+        let Some(target) = self.targets.get_mut(key) else { return };
+        if sent_form != answer_form && target.observed.accept(sent.kind(), sent.name(), sent_form, answer_form) {
+            self.counters.accepted_forms += 1;
+        }
+    }
+
+    fn observe(&mut self, body: &Body, now: Instant) {
+        match body {
+            Body::Service(service) => self.service_is(service, now),
+            Body::Endpoints(endpoints) => self.endpoints_is(endpoints, now),
+            Body::Slice(slice) => self.slice_is(slice, now),
+        }
+    }
+
+    fn observe_gone(&mut self, key: &TargetKey, action: &Action, now: Instant) {
+        let (uid, version) = match action {
+            Action::Delete { uid, resource_version, .. } => (uid, resource_version),
+            Action::Create(body) | Action::Replace(body) => (&body.meta().uid, &body.meta().resource_version),
+        };
+        self.gone(action.kind(), key, action.name(), uid, version, now);
+    }
+
+    /// Returns when to try again.
+    fn failed(&mut self, key: &TargetKey, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
+        let target = self.targets.get_mut(key)?;
+        let api = |message: &str| format!("{} {}: {message}", action.kind().kind, action.name());
+        let (reason, message, until) = match failure {
+            WriteFailure::Conflict => return Some(now + CONFLICT_DELAY),
+            WriteFailure::Throttled(after) => {
+                return Some(target.failed(now, LONGEST_DELAY, after));
+            }
+            WriteFailure::Foreign if action.kind().kind == "EndpointSlice" => {
+                target.taken.insert(action.name().to_string());
+                return None;
+            }
+            WriteFailure::Foreign => {
+                let message = format!("{} {key} exists and is not ours; it is never touched", action.kind().kind);
+                (RejectReason::NameConflict, message, target.failed(now, LONGEST_DELAY, None))
+            }
+            WriteFailure::NamespaceMissing => {
+                let message = format!("namespace {} does not exist, or is being deleted", key.namespace);
+                (RejectReason::NamespaceMissing, message, target.failed(now, LONGEST_DELAY, None))
+            }
+            WriteFailure::Invalid(message) => {
+                (RejectReason::Invalid, api(&message), target.failed(now, LONGEST_INVALID, None))
+            }
+            WriteFailure::TooLarge(message) => {
+                (RejectReason::TooLarge, api(&message), target.failed(now, LONGEST_INVALID, None))
+            }
+            WriteFailure::Api(message) => {
+                (RejectReason::ApiError, api(&message), target.failed(now, LONGEST_DELAY, None))
+            }
+        };
+        let concerned: Vec<Claim> = target.owner.iter().chain(&target.leaving).cloned().collect();
+        for claim in concerned {
+            let key = Some(claim.key.clone());
+            let reject = Reject { key, reason, retryable: true, message: message.clone() };
+            self.settle(&claim, Outcome::Rejected(reject));
+        }
+        Some(until)
+    }
+
+    /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
+    pub fn approve(&mut self, name: &gimbal_model::BackendName, id: &str) -> Option<u64> {
+        let released = self.backends.get_mut(name)?.guard.approve(id)?;
+        self.enqueue_backend(name);
+        Some(released)
+    }
+
+    /// Lets a backend's name belong to another source. Returns the source that it belonged to.
+    ///
+    /// # Errors
+    /// When the backend is not known, in a sentence.
+    pub fn confirm_incarnation(
+        &mut self,
+        name: &gimbal_model::BackendName,
+        incarnation: &str,
+    ) -> Result<Option<String>, String> {
+        let backend = self.backends.get_mut(name).ok_or_else(|| format!("backend {name} is not configured"))?;
+        let previous = backend.state.incarnation.replace(incarnation.to_owned());
+        backend.refused_incarnation = None;
+        let (backend, state) = (name.clone(), backend.state.clone());
+        self.outputs.push(crate::Output::Keep { backend, state });
+        Ok(previous)
+    }
+
+    /// What time brings: time-outs of streams, released removals, the comparison. To be called about every 100 ms.
+    pub fn tick(&mut self, now: Instant) {
+        let names: Vec<gimbal_model::BackendName> = self.backends.keys().cloned().collect();
+        for name in names {
+            let Some(backend) = self.backends.get_mut(&name) else { continue };
+            let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
+            let released = backend.guard.tick(now);
+            if backend.connected && backend.guard.wants_snapshot(now) {
+                backend.end.request_snapshot("a complete snapshot confirms or ends a held removal");
+            }
+            let held = backend.guard.held().map(|held| held.id.clone());
+            if backend.state.held != held {
+                backend.state.held = held;
+                let state = backend.state.clone();
+                self.outputs.push(crate::Output::Keep { backend: name.clone(), state });
+                self.enqueue_backend(&name);
+            }
+            if released {
+                self.enqueue_backend(&name);
+            }
+            self.carry_out(&name, outputs, Urgency::Bulk, now);
+        }
+        self.compare_some(now);
+    }
+
+    /// When something becomes due without new input.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.queue.next_deadline()
+    }
+}

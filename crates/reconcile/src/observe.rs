@@ -1,0 +1,299 @@
+//! What the watches on the Gimbal cluster show. Only owned objects are watched; a relist is a set, and what it does
+//! not name is gone at its end.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_objects::{EndpointSlice, Endpoints, Kind, Meta, Namespace, Object, Service, keys};
+
+use crate::{Reconciler, Urgency};
+
+type Name = (Arc<str>, Arc<str>);
+
+/// An object as it was when a list began.
+#[derive(Debug)]
+struct Before {
+    target: TargetKey,
+    name: Arc<str>,
+    uid: Arc<str>,
+    resource_version: Arc<str>,
+}
+
+/// One kind's running relist, and whether it was ever listed.
+#[derive(Debug, Default)]
+struct Relist {
+    /// What was held when it began: what came since is not in question.
+    before: Vec<Before>,
+    seen: HashSet<Name>,
+    done: bool,
+}
+
+impl Relist {
+    fn saw(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
+        if !self.before.is_empty() {
+            self.seen.insert((namespace.clone(), name.clone()));
+        }
+    }
+}
+
+/// The relists of every kind that is watched.
+#[derive(Debug, Default)]
+pub(crate) struct Relists {
+    services: Relist,
+    slices: Relist,
+    endpoints: Relist,
+    namespaces: Relist,
+}
+
+impl Before {
+    fn namespace(name: &Arc<str>) -> Self {
+        let target = TargetKey::new("", name.clone());
+        Self { target, name: name.clone(), uid: "".into(), resource_version: "".into() }
+    }
+}
+
+/// Whether this very version is held: the watch's echo of an answer.
+fn is_known(target: &crate::target::Target, kind: Kind, name: Option<&str>, meta: &Meta) -> bool {
+    let mut held = target.observed.held().filter(|held| held.kind == kind && held.name == name);
+    held.any(|held| *held.resource_version == *meta.resource_version && *held.uid == *meta.uid)
+}
+
+/// A kind that is watched in the Gimbal cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Watched {
+    /// Services with our mark.
+    Services,
+    /// `EndpointSlices` with our mark.
+    Slices,
+    /// `Endpoints` with our mark.
+    Endpoints,
+    /// All namespaces.
+    Namespaces,
+}
+
+impl Watched {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Services, Self::Slices, Self::Endpoints, Self::Namespaces];
+}
+
+impl Reconciler {
+    /// Whether every kind has been listed once: before that nothing is decided.
+    #[must_use]
+    pub fn has_observed(&self) -> bool {
+        Watched::ALL.iter().all(|kind| self.relist(*kind).done)
+    }
+
+    fn relist(&self, kind: Watched) -> &Relist {
+        match kind {
+            Watched::Services => &self.relists.services,
+            Watched::Slices => &self.relists.slices,
+            Watched::Endpoints => &self.relists.endpoints,
+            Watched::Namespaces => &self.relists.namespaces,
+        }
+    }
+
+    fn relist_mut(&mut self, kind: Watched) -> &mut Relist {
+        match kind {
+            Watched::Services => &mut self.relists.services,
+            Watched::Slices => &mut self.relists.slices,
+            Watched::Endpoints => &mut self.relists.endpoints,
+            Watched::Namespaces => &mut self.relists.namespaces,
+        }
+    }
+
+    /// A list of a kind begins.
+    pub fn list_begin(&mut self, kind: Watched) {
+        let before = match kind {
+            Watched::Namespaces => self.namespaces.iter().map(|name| Before::namespace(name)).collect(),
+            Watched::Services => self.held(Service::KIND),
+            Watched::Slices => self.held(EndpointSlice::KIND),
+            Watched::Endpoints => self.held(Endpoints::KIND),
+        };
+        let relist = self.relist_mut(kind);
+        relist.before = before;
+        relist.seen.clear();
+    }
+
+    fn held(&self, kind: Kind) -> Vec<Before> {
+        let mut before = Vec::new();
+        for (target, entry) in &self.targets {
+            for held in entry.observed.held().filter(|held| held.kind == kind) {
+                let name = held.name.map_or_else(|| target.name.clone(), Into::into);
+                let (uid, resource_version) = (held.uid.into(), held.resource_version.into());
+                before.push(Before { target: target.clone(), name, uid, resource_version });
+            }
+        }
+        before
+    }
+
+    /// A list of a kind is complete: what it did not name is gone.
+    pub fn list_end(&mut self, kind: Watched, now: Instant) {
+        let relist = self.relist_mut(kind);
+        relist.done = true;
+        let seen = std::mem::take(&mut relist.seen);
+        let before = std::mem::take(&mut relist.before);
+        for gone in before.into_iter().filter(|old| !seen.contains(&(old.target.namespace.clone(), old.name.clone()))) {
+            match kind {
+                Watched::Namespaces => {
+                    self.namespaces.remove(&gone.name);
+                }
+                Watched::Services => self.gone(Service::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now),
+                Watched::Slices => self.gone(EndpointSlice::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now),
+                Watched::Endpoints => self.gone(Endpoints::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now),
+            }
+        }
+        if self.has_observed() {
+            self.enqueue_everything();
+        }
+    }
+
+    /// A Service with our mark is there.
+    pub fn service_is(&mut self, service: &Service, now: Instant) {
+        let meta = &service.metadata;
+        self.relists.services.saw(&meta.namespace, &meta.name);
+        let key = TargetKey::new(meta.namespace.clone(), meta.name.clone());
+        self.look_at(&key, now, |target| {
+            !is_known(target, Service::KIND, None, meta) && target.observed.set_service(service)
+        });
+    }
+
+    /// A Service with our mark is gone, or bears the mark no more.
+    pub fn service_gone(&mut self, service: &Service, now: Instant) {
+        self.object_gone(service, now);
+    }
+
+    /// See [`Reconciler::service_is`].
+    pub fn endpoints_is(&mut self, endpoints: &Endpoints, now: Instant) {
+        let meta = &endpoints.metadata;
+        self.relists.endpoints.saw(&meta.namespace, &meta.name);
+        let key = TargetKey::new(meta.namespace.clone(), meta.name.clone());
+        self.look_at(&key, now, |target| {
+            !is_known(target, Endpoints::KIND, None, meta) && target.observed.set_endpoints(endpoints)
+        });
+    }
+
+    /// See [`Reconciler::service_gone`].
+    pub fn endpoints_gone(&mut self, endpoints: &Endpoints, now: Instant) {
+        self.object_gone(endpoints, now);
+    }
+
+    fn object_gone<T: Object>(&mut self, object: &T, now: Instant) {
+        let meta = object.meta();
+        let key = TargetKey::new(meta.namespace.clone(), meta.name.clone());
+        self.gone(T::KIND, &key, &meta.name, &meta.uid, &meta.resource_version, now);
+    }
+
+    /// A slice with our mark is there. A slice that we knew stays with its target even if a hand changed the label that
+    /// names it: the label is what will be repaired.
+    pub fn slice_is(&mut self, slice: &EndpointSlice, now: Instant) {
+        let meta = &slice.metadata;
+        self.relists.slices.saw(&meta.namespace, &meta.name);
+        let name: Name = (meta.namespace.clone(), meta.name.clone());
+        let key = match self.slices.get(&name) {
+            Some(key) => key.clone(),
+            None => {
+                let service = meta.labels.get(keys::SERVICE_NAME).cloned().unwrap_or_default();
+                TargetKey::new(meta.namespace.clone(), service)
+            }
+        };
+        self.slices.insert(name, key.clone());
+        self.look_at(&key, now, |target| {
+            !is_known(target, EndpointSlice::KIND, Some(&meta.name), meta) && target.observed.set_slice(slice)
+        });
+    }
+
+    /// See [`Reconciler::service_gone`].
+    pub fn slice_gone(&mut self, slice: &EndpointSlice, now: Instant) {
+        let meta = &slice.metadata;
+        let Some(key) = self.slices.get(&(meta.namespace.clone(), meta.name.clone())).cloned() else { return };
+        self.gone(EndpointSlice::KIND, &key, &meta.name, &meta.uid, &meta.resource_version, now);
+    }
+
+    /// An object is gone: by list, event, or a delete of ours.
+    pub(crate) fn gone(&mut self, kind: Kind, key: &TargetKey, name: &str, uid: &str, version: &str, now: Instant) {
+        if !self.targets.contains_key(key) {
+            return;
+        }
+        let mut left = true;
+        self.look_at(key, now, |target| {
+            let observed = &mut target.observed;
+            let held = observed.held().any(|h| h.kind == kind && h.name.is_none_or(|n| n == name));
+            left = if kind == Service::KIND {
+                observed.remove_service(uid, version)
+            } else if kind == Endpoints::KIND {
+                observed.remove_endpoints(uid, version)
+            } else {
+                observed.remove_slice(name, uid, version)
+            };
+            held && left
+        });
+        if left && kind == EndpointSlice::KIND {
+            self.slices.remove(&(key.namespace.clone(), name.into()));
+        }
+    }
+
+    /// A namespace is there. One that is being deleted takes nothing new, so it counts as gone.
+    pub fn namespace_is(&mut self, namespace: &Namespace) {
+        let name = &namespace.metadata.name;
+        self.relists.namespaces.saw(&Arc::from(""), name);
+        if namespace.metadata.deletion_timestamp.is_some() {
+            self.namespaces.remove(name);
+        } else if self.namespaces.insert(name.clone()) && self.has_observed() {
+            self.enqueue_namespace(name);
+        }
+    }
+
+    /// A namespace is gone.
+    pub fn namespace_gone(&mut self, name: &str) {
+        self.namespaces.remove(name);
+    }
+
+    fn enqueue_namespace(&mut self, namespace: &Arc<str>) {
+        let from = TargetKey::new(namespace.clone(), "");
+        let waiting: Vec<(TargetKey, BackendName)> = self
+            .targets
+            .range(from..)
+            .take_while(|(key, _)| key.namespace == *namespace)
+            .filter_map(|(key, target)| Some((key.clone(), self.backend_of(target)?)))
+            .collect();
+        for (target, backend) in waiting {
+            self.enqueue(&target, &backend, Urgency::Fresh);
+        }
+    }
+
+    /// Applies what was observed of a target; if it was news, the target is decided anew. Tells whether it was.
+    pub(crate) fn look_at(
+        &mut self,
+        key: &TargetKey,
+        now: Instant,
+        apply: impl FnOnce(&mut crate::target::Target) -> bool,
+    ) -> bool {
+        let target = self.targets.entry(key.clone()).or_default();
+        if !apply(target) {
+            self.drop_if_idle(key);
+            return false;
+        }
+        let busy = self.queue.is_in_flight(key);
+        if !busy {
+            self.recount(key);
+        }
+        if self.has_observed() {
+            self.weigh(key, now);
+            let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
+            if let Some(backend) = backend {
+                self.enqueue(key, &backend, Urgency::Fresh);
+            }
+        }
+        self.drop_if_idle(key);
+        true
+    }
+
+    pub(crate) fn drop_if_idle(&mut self, key: &TargetKey) {
+        if !self.queue.contains(key) && self.targets.get(key).is_some_and(crate::target::Target::is_idle) {
+            self.uncount(key);
+            self.targets.remove(key);
+        }
+    }
+}

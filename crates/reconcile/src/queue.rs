@@ -1,0 +1,298 @@
+//! Which target is worked on next: keyed (a target waits once, however often it changes), fair across backends, fresh
+//! changes before bulk, with a delay for each target that failed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
+
+use gimbal_model::{BackendName, TargetKey};
+
+/// How urgent a target is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// A resync, a comparison, a sweep.
+    Bulk,
+    /// A change that somebody made just now.
+    Fresh,
+}
+
+/// After so many fresh targets in a row one of bulk passes, so that a flood of changes cannot stop a resync.
+const BULK_SHARE: u32 = 8;
+
+/// A lane of one urgency: backends take turns, each with its own first-in-first-out line.
+#[derive(Debug, Default)]
+struct Lane {
+    turns: VecDeque<BackendName>,
+    lines: HashMap<BackendName, VecDeque<TargetKey>>,
+}
+
+impl Lane {
+    fn push(&mut self, backend: &BackendName, target: TargetKey) {
+        let line = self.lines.entry(backend.clone()).or_default();
+        if line.is_empty() {
+            self.turns.push_back(backend.clone());
+        }
+        line.push_back(target);
+    }
+
+    /// The next target whose entry is still meant: an entry left behind by a change of lane is skipped.
+    fn pop(&mut self, mut meant: impl FnMut(&TargetKey, &BackendName) -> bool) -> Option<TargetKey> {
+        while let Some(backend) = self.turns.pop_front() {
+            let Some(line) = self.lines.get_mut(&backend) else { continue };
+            let mut found = None;
+            while let Some(target) = line.pop_front() {
+                if meant(&target, &backend) {
+                    found = Some(target);
+                    break;
+                }
+            }
+            if line.is_empty() {
+                self.lines.remove(&backend);
+            } else {
+                self.turns.push_back(backend);
+            }
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Waiting {
+    backend: BackendName,
+    urgency: Urgency,
+    /// Set while the target waits for a time rather than for its turn.
+    until: Option<Instant>,
+}
+
+/// The queue. Memory is bounded by the number of targets.
+#[derive(Debug, Default)]
+pub struct Queue {
+    fresh: Lane,
+    bulk: Lane,
+    waiting: HashMap<TargetKey, Waiting>,
+    delayed: BTreeSet<(Instant, TargetKey)>,
+    /// Targets that are being written, and what came for them meanwhile.
+    in_flight: BTreeMap<TargetKey, Option<Waiting>>,
+    fresh_in_a_row: u32,
+}
+
+impl Queue {
+    /// Lines a target up. Its backend and the higher urgency count; a delay ends.
+    pub fn push(&mut self, target: &TargetKey, backend: &BackendName, urgency: Urgency) {
+        if let Some(next) = self.in_flight.get_mut(target) {
+            let urgency = next.as_ref().map_or(urgency, |n| n.urgency.max(urgency));
+            *next = Some(Waiting { backend: backend.clone(), urgency, until: None });
+            return;
+        }
+        if let Some(waiting) = self.waiting.get(target) {
+            if waiting.until.is_none() && waiting.urgency >= urgency && waiting.backend == *backend {
+                return;
+            }
+            if let Some(until) = waiting.until {
+                self.delayed.remove(&(until, target.clone()));
+            }
+        }
+        self.line_up(target, Waiting { backend: backend.clone(), urgency, until: None });
+    }
+
+    /// Lets a target wait until `until`, unless it is in line already.
+    pub fn push_later(&mut self, target: &TargetKey, backend: &BackendName, until: Instant) {
+        let later = Waiting { backend: backend.clone(), urgency: Urgency::Bulk, until: Some(until) };
+        if let Some(next) = self.in_flight.get_mut(target) {
+            next.get_or_insert(later);
+            return;
+        }
+        match self.waiting.get(target) {
+            Some(waiting) if waiting.until.is_none_or(|u| u <= until) => return,
+            Some(Waiting { until: Some(old), .. }) => {
+                self.delayed.remove(&(*old, target.clone()));
+            }
+            _ => {}
+        }
+        self.line_up(target, later);
+    }
+
+    fn line_up(&mut self, target: &TargetKey, waiting: Waiting) {
+        match waiting.until {
+            Some(until) => {
+                self.delayed.insert((until, target.clone()));
+            }
+            None => self.lane(waiting.urgency).push(&waiting.backend, target.clone()),
+        }
+        self.waiting.insert(target.clone(), waiting);
+    }
+
+    fn lane(&mut self, urgency: Urgency) -> &mut Lane {
+        match urgency {
+            Urgency::Fresh => &mut self.fresh,
+            Urgency::Bulk => &mut self.bulk,
+        }
+    }
+
+    /// Takes the next target out of the queue.
+    pub fn pop(&mut self, now: Instant) -> Option<TargetKey> {
+        while let Some((until, target)) = self.delayed.first().cloned().filter(|(until, _)| *until <= now) {
+            self.delayed.remove(&(until, target.clone()));
+            if let Some(mut waiting) = self.waiting.remove(&target) {
+                waiting.until = None;
+                self.line_up(&target, waiting);
+            }
+        }
+        let bulk_first = self.fresh_in_a_row >= BULK_SHARE;
+        let order = if bulk_first { [Urgency::Bulk, Urgency::Fresh] } else { [Urgency::Fresh, Urgency::Bulk] };
+        for urgency in order {
+            let waiting = &self.waiting;
+            let meant = |target: &TargetKey, backend: &BackendName| {
+                waiting
+                    .get(target)
+                    .is_some_and(|w| w.until.is_none() && w.urgency == urgency && w.backend == *backend)
+            };
+            let lane = match urgency {
+                Urgency::Fresh => &mut self.fresh,
+                Urgency::Bulk => &mut self.bulk,
+            };
+            if let Some(target) = lane.pop(meant) {
+                self.waiting.remove(&target);
+                self.fresh_in_a_row = if urgency == Urgency::Fresh { self.fresh_in_a_row + 1 } else { 0 };
+                return Some(target);
+            }
+        }
+        None
+    }
+
+    /// Marks a target as being written: until [`Queue::done`] it is not handed out again.
+    pub fn start(&mut self, target: TargetKey) {
+        self.in_flight.insert(target, None);
+    }
+
+    /// Ends [`Queue::start`]; what came meanwhile lines up now. Tells whether something did.
+    pub fn done(&mut self, target: &TargetKey) -> bool {
+        match self.in_flight.remove(target) {
+            Some(Some(next)) => {
+                match next.until {
+                    Some(until) => self.push_later(target, &next.backend, until),
+                    None => self.push(target, &next.backend, next.urgency),
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the target waits or is being written.
+    #[must_use]
+    pub fn contains(&self, target: &TargetKey) -> bool {
+        self.waiting.contains_key(target) || self.in_flight.contains_key(target)
+    }
+
+    /// Whether the target is being written.
+    #[must_use]
+    pub fn is_in_flight(&self, target: &TargetKey) -> bool {
+        self.in_flight.contains_key(target)
+    }
+
+    /// Targets waiting for their turn or their time.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Targets being written.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// When the first delayed target is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.delayed.first().map(|(until, _)| *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn backend(name: &str) -> BackendName {
+        BackendName::parse(name).unwrap()
+    }
+
+    fn target(name: &str) -> TargetKey {
+        TargetKey::new("ns", name)
+    }
+
+    fn drain(queue: &mut Queue, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| queue.pop(now)).map(|t| t.name.to_string()).collect()
+    }
+
+    #[test]
+    fn backends_take_turns() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for n in ["a1", "a2", "a3"] {
+            queue.push(&target(n), &backend("a"), Urgency::Fresh);
+        }
+        queue.push(&target("b1"), &backend("b"), Urgency::Fresh);
+        assert_eq!(drain(&mut queue, now), ["a1", "b1", "a2", "a3"]);
+    }
+
+    #[test]
+    fn fresh_passes_bulk_and_bulk_is_not_starved() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push(&target("bulk"), &backend("a"), Urgency::Bulk);
+        for n in 0..20 {
+            queue.push(&target(&format!("fresh{n}")), &backend("a"), Urgency::Fresh);
+        }
+        let order = drain(&mut queue, now);
+        assert_eq!(order.iter().position(|n| n == "bulk"), Some(BULK_SHARE as usize));
+        assert_eq!(order.len(), 21);
+    }
+
+    #[test]
+    fn a_target_waits_once_and_its_urgency_rises() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push(&target("x"), &backend("a"), Urgency::Bulk);
+        queue.push(&target("y"), &backend("a"), Urgency::Bulk);
+        queue.push(&target("y"), &backend("a"), Urgency::Fresh);
+        queue.push(&target("y"), &backend("a"), Urgency::Bulk);
+        assert_eq!(queue.len(), 2);
+        assert_eq!(drain(&mut queue, now), ["y", "x"]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_comes_during_a_write_waits_for_its_end() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+        let x = queue.pop(now).unwrap();
+        queue.start(x.clone());
+        queue.push(&x, &backend("a"), Urgency::Fresh);
+        queue.push_later(&x, &backend("a"), now + Duration::from_secs(9));
+        assert_eq!(queue.pop(now), None);
+        assert!(queue.done(&x));
+        assert_eq!(queue.pop(now), Some(x));
+    }
+
+    #[test]
+    fn a_delay_ends_by_time_or_by_a_change() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let soon = now + Duration::from_secs(1);
+        queue.push_later(&target("x"), &backend("a"), soon);
+        assert_eq!(queue.pop(now), None);
+        assert_eq!(queue.next_deadline(), Some(soon));
+        assert_eq!(queue.pop(soon), Some(target("x")));
+        queue.push_later(&target("x"), &backend("a"), soon);
+        queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+        assert_eq!(queue.pop(now), Some(target("x")));
+        assert_eq!((queue.pop(soon), queue.next_deadline()), (None, None));
+    }
+}

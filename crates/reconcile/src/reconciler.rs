@@ -1,0 +1,266 @@
+//! The state itself, and how it is entered.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::{EndpointsApi, Guard};
+use gimbal_stream::{Outcome, WriterEnd, WriterLimits, WriterMessage};
+
+use crate::observe::Relists;
+use crate::queue::Queue;
+use crate::target::Target;
+use crate::{Backend, BackendState, Claim, Policy, Urgency};
+
+/// What does not change while the writer runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which objects hold endpoints.
+    pub api: EndpointsApi,
+    /// Window and time-out of each stream.
+    pub limits: WriterLimits,
+    /// How often everything is compared.
+    pub comparison_interval: Duration,
+}
+
+/// What the edge has to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Send a message on a stream, if that stream is still there.
+    Send {
+        /// Whose.
+        backend: BackendName,
+        /// Which stream.
+        generation: u64,
+        /// What.
+        message: WriterMessage,
+    },
+    /// End a stream after what was to be sent.
+    Close {
+        /// Whose.
+        backend: BackendName,
+        /// Which stream.
+        generation: u64,
+    },
+    /// Keep the state of a backend in the Gimbal cluster.
+    Keep {
+        /// Whose.
+        backend: BackendName,
+        /// What.
+        state: BackendState,
+    },
+    /// The status of a source Service may have changed.
+    Touched(Claim),
+}
+
+/// What happened, for metrics. Only ever grows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Targets that a comparison found to differ without a reason to.
+    pub comparison_differences: u64,
+    /// Comparisons of everything that ended.
+    pub comparisons: u64,
+    /// Objects whose accepted form differs from what was sent.
+    pub accepted_forms: u64,
+    /// Entries of a frame, or frames, that could not be read.
+    pub unreadable: u64,
+    /// Streams that were refused.
+    pub refused_streams: u64,
+    /// Targets that were in the desired state again after a write.
+    pub converged: u64,
+}
+
+/// See the crate.
+#[derive(Debug)]
+pub struct Reconciler {
+    pub(crate) settings: Settings,
+    pub(crate) backends: BTreeMap<BackendName, Backend>,
+    pub(crate) targets: BTreeMap<TargetKey, Target>,
+    /// Which target a slice belongs to, by namespace and name.
+    pub(crate) slices: HashMap<(Arc<str>, Arc<str>), TargetKey>,
+    /// Namespaces that exist and are not being deleted.
+    pub(crate) namespaces: BTreeSet<Arc<str>>,
+    pub(crate) relists: Relists,
+    pub(crate) queue: Queue,
+    pub(crate) generation: u64,
+    pub(crate) leading: bool,
+    pub(crate) comparison: Comparison,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) counters: Counters,
+}
+
+/// Where the running comparison stands.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    pub(crate) next: Option<Instant>,
+    pub(crate) after: Option<TargetKey>,
+    pub(crate) running: bool,
+}
+
+impl Reconciler {
+    /// Knows nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            backends: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            slices: HashMap::new(),
+            namespaces: BTreeSet::new(),
+            relists: Relists::default(),
+            queue: Queue::default(),
+            generation: 0,
+            leading: false,
+            comparison: Comparison::default(),
+            outputs: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Makes a backend known. What the Gimbal cluster holds of it counts from here on.
+    pub fn add_backend(&mut self, name: &BackendName, policy: Policy) {
+        if self.backends.contains_key(name) {
+            return;
+        }
+        let backend = Backend {
+            name: name.clone(),
+            end: WriterEnd::new(self.settings.limits.clone()),
+            guard: Guard::new(policy.guard.clone()),
+            policy,
+            generation: 0,
+            connected: false,
+            state: BackendState::default(),
+            refused_incarnation: None,
+            endpoints: 0,
+        };
+        self.backends.insert(name.clone(), backend);
+        let theirs: Vec<TargetKey> = self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| *backend == *name.as_str()))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for target in theirs {
+            self.recount(&target);
+        }
+    }
+
+    /// Restores what was kept of a backend before this process started.
+    pub fn restore(&mut self, name: &BackendName, state: BackendState) {
+        if let Some(backend) = self.backends.get_mut(name) {
+            backend.state = state;
+        }
+    }
+
+    /// Whether this process may write. On a gain everything is looked at again; on a loss every stream ends.
+    pub fn lead(&mut self, epoch: Option<u64>) {
+        let leading = epoch.is_some();
+        if leading == self.leading {
+            return;
+        }
+        self.leading = leading;
+        if let Some(epoch) = epoch {
+            // Generations of a later leader are larger than those of an earlier one.
+            self.generation = self.generation.max(epoch << 32);
+            self.enqueue_everything();
+        } else {
+            self.end_all_streams();
+        }
+    }
+
+    /// Whether this process leads.
+    #[must_use]
+    pub fn is_leading(&self) -> bool {
+        self.leading
+    }
+
+    /// What has to be done since the last call.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        for backend in self.backends.values_mut() {
+            for message in backend.end.take_messages() {
+                let (name, generation) = (backend.name.clone(), backend.generation);
+                self.outputs.push(Output::Send { backend: name, generation, message });
+            }
+        }
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The backends, by name.
+    #[must_use]
+    pub fn backends(&self) -> &BTreeMap<BackendName, Backend> {
+        &self.backends
+    }
+
+    /// Targets that wait or are being written.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.queue.len() + self.queue.in_flight()
+    }
+
+    /// Targets of one backend that wait or are being written.
+    #[must_use]
+    pub fn pending_of(&self, name: &BackendName) -> u64 {
+        let theirs = |target: &&Target| !target.converged && self.backend_of(target).as_ref() == Some(name);
+        self.targets.values().filter(theirs).count() as u64
+    }
+
+    /// Targets that are being written.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.queue.in_flight()
+    }
+
+    pub(crate) fn enqueue(&mut self, key: &TargetKey, backend: &BackendName, urgency: Urgency) {
+        if let Some(target) = self.targets.get_mut(key) {
+            target.converged = false;
+            if urgency == Urgency::Fresh {
+                // Whatever failed before may not fail with what came now.
+                target.failure = None;
+            }
+        }
+        self.queue.push(key, backend, urgency);
+    }
+
+    /// Puts every target in the queue under the backend that it belongs to, if there is one.
+    pub(crate) fn enqueue_everything(&mut self) {
+        let all: Vec<(TargetKey, BackendName)> = self
+            .targets
+            .iter()
+            .filter_map(|(key, target)| Some((key.clone(), self.backend_of(target)?)))
+            .collect();
+        for (key, backend) in all {
+            self.enqueue(&key, &backend, Urgency::Bulk);
+        }
+    }
+
+    /// The backend under which a target lines up: its owner's, a claimant's, or the one that its objects name.
+    pub(crate) fn backend_of(&self, target: &Target) -> Option<BackendName> {
+        let claim = target.owner.as_ref().or(target.claims.first()).or(target.leaving.first());
+        match claim {
+            Some(claim) => Some(claim.backend.clone()),
+            None => target
+                .observed
+                .owner()
+                .and_then(|(backend, _)| self.backends.get_key_value(&*backend).map(|(name, _)| name.clone())),
+        }
+    }
+
+    /// Tells the backend's end how a change ended, and whoever watches.
+    pub(crate) fn settle(&mut self, claim: &Claim, outcome: Outcome) {
+        if let Some(backend) = self.backends.get_mut(&claim.backend) {
+            backend.end.settle(&claim.key, outcome);
+        }
+        self.outputs.push(Output::Touched(claim.clone()));
+    }
+
+    pub(crate) fn target_of(&self, backend: &BackendName, key: &SourceKey) -> Option<Result<TargetKey, String>> {
+        self.backends.get(backend).map(|b| b.policy.target(backend, key))
+    }
+}

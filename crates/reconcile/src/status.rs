@@ -1,0 +1,173 @@
+//! What people ask: the state of a source Service, and why.
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_stream::{Reject, RejectReason};
+
+use crate::claims::Standing;
+use crate::{Claim, Reconciler};
+
+/// Where a source Service stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// As the source has it, in the Gimbal cluster.
+    Synced,
+    /// About to be written.
+    Pending,
+    /// Not as the source has it, for a reason.
+    Rejected,
+    /// In the Gimbal cluster, though its source is not known to have it.
+    Held,
+}
+
+/// A source Service and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceStatus {
+    /// Which.
+    pub claim: Claim,
+    /// The object that stands for it; `None` where its policy allows none.
+    pub target: Option<TargetKey>,
+    /// Where it stands.
+    pub state: State,
+    /// Why, if it is rejected.
+    pub reject: Option<Reject>,
+    /// As last heard from the agent; `None` where only the Gimbal cluster knows of it.
+    pub service: Option<std::sync::Arc<gimbal_model::Service>>,
+    /// Endpoints in the Gimbal cluster.
+    pub observed_endpoints: usize,
+}
+
+/// How an object came to be as it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Explanation {
+    /// The source Service, if one is known.
+    pub status: Option<ServiceStatus>,
+    /// Sentences, in order.
+    pub reasons: Vec<String>,
+    /// Others that want the same name.
+    pub others: Vec<Claim>,
+}
+
+impl Reconciler {
+    /// Where a source Service stands; `None` if neither its agent nor the Gimbal cluster knows it.
+    #[must_use]
+    pub fn status(&self, claim: &Claim) -> Option<ServiceStatus> {
+        let backend = self.backends.get(&claim.backend)?;
+        let service = backend.end.service(&claim.key).cloned();
+        let target = backend.policy.target(&claim.backend, &claim.key).ok();
+        let entry = target.as_ref().and_then(|key| self.targets.get(key));
+        let reject = backend.end.rejects().get(&claim.key).cloned();
+        let stands = entry.is_some_and(|entry| {
+            let owner = entry.observed.owner();
+            owner.is_some_and(|(label, key)| *label == *claim.backend.as_str() && key == claim.key)
+        });
+        if service.is_none() && !stands {
+            return None;
+        }
+        let state = match &reject {
+            Some(reject) if reject.reason == RejectReason::Held => State::Held,
+            Some(_) => State::Rejected,
+            None if entry.is_some_and(|entry| !entry.converged) => State::Pending,
+            None if service.is_none() => State::Held,
+            None => State::Synced,
+        };
+        let observed_endpoints = if stands { entry.map_or(0, |entry| entry.observed.endpoint_count()) } else { 0 };
+        Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
+    }
+
+    /// Every source Service of a backend, those that only the Gimbal cluster knows included.
+    pub fn services(&self, name: &BackendName) -> Vec<ServiceStatus> {
+        let Some(backend) = self.backends.get(name) else { return Vec::new() };
+        let mut keys: std::collections::BTreeSet<SourceKey> = backend.end.services().map(|(key, _)| key.clone()).collect();
+        keys.extend(self.targets.values().filter_map(|target| {
+            let (label, key) = target.observed.owner()?;
+            (*label == *name.as_str()).then_some(key)
+        }));
+        keys.into_iter().filter_map(|key| self.status(&Claim { backend: name.clone(), key })).collect()
+    }
+
+    /// Why a source Service is where it is.
+    #[must_use]
+    pub fn explain_source(&self, claim: &Claim) -> Explanation {
+        let Some(backend) = self.backends.get(&claim.backend) else {
+            let reasons = vec![format!("backend {} is not configured", claim.backend)];
+            return Explanation { reasons, ..Explanation::default() };
+        };
+        match backend.policy.target(&claim.backend, &claim.key) {
+            Ok(target) => {
+                let mut explanation = self.explain_target(&target);
+                if explanation.status.as_ref().is_none_or(|status| status.claim != *claim) {
+                    if let Some(status) = self.status(claim) {
+                        if let Some(reject) = &status.reject {
+                            explanation.reasons.push(format!("{claim} is rejected ({}): {}", reject.reason.as_str(), reject.message));
+                        }
+                        explanation.status = Some(status);
+                    } else {
+                        explanation.reasons.push(format!("neither the agent nor the Gimbal cluster knows {claim}"));
+                    }
+                    explanation.others.retain(|other| other != claim);
+                }
+                explanation
+            }
+            Err(message) => {
+                Explanation { status: self.status(claim), reasons: vec![message], others: Vec::new() }
+            }
+        }
+    }
+
+    /// Where an object of the Gimbal cluster comes from, or why it is missing.
+    #[must_use]
+    pub fn explain_target(&self, key: &TargetKey) -> Explanation {
+        let mut reasons = Vec::new();
+        let Some(target) = self.targets.get(key) else {
+            reasons.push(format!("no backend offers a Service that would be {key}, and no object of ours has that name"));
+            return Explanation { reasons, ..Explanation::default() };
+        };
+        let claim = match self.standing(key, target) {
+            Standing::Owned(claim) => {
+                reasons.push(format!("{key} stands for {claim}"));
+                Some(claim)
+            }
+            Standing::Blocked(holder) => {
+                reasons.push(format!("{key} stands for {holder}, which may still be there; others wait"));
+                Some(holder)
+            }
+            Standing::Gone => {
+                reasons.push(format!("{key} is about to be deleted: its source has it no more"));
+                target.leaving.first().cloned()
+            }
+            Standing::Kept(why) => {
+                reasons.push(format!("{key} stays as it is: {why}"));
+                target.observed.owner().and_then(|(label, source)| {
+                    BackendName::parse(&label).ok().map(|backend| Claim { backend, key: source })
+                })
+            }
+            Standing::Nothing => {
+                reasons.push(format!("{key} is not there and nobody wants it"));
+                None
+            }
+        };
+        if let Some(backend) = claim.as_ref().and_then(|claim| self.backends.get(&claim.backend)) {
+            let trouble = backend.trouble();
+            if !trouble.is_empty() {
+                reasons.push(format!("backend {}: {trouble}", backend.name));
+            }
+        }
+        if !self.namespaces.contains(&key.namespace) {
+            reasons.push(format!("namespace {} does not exist in the Gimbal cluster", key.namespace));
+        }
+        let status = claim.as_ref().and_then(|claim| self.status(claim));
+        if let Some(reject) = status.as_ref().and_then(|status| status.reject.as_ref()) {
+            reasons.push(format!("rejected ({}): {}", reject.reason.as_str(), reject.message));
+        }
+        if let Some(failure) = &target.failure {
+            reasons.push(format!("{} writes in a row failed; it is tried again", failure.times));
+        }
+        reasons.push(if target.converged {
+            format!("{} endpoints are in the Gimbal cluster; nothing is left to write", target.observed.endpoint_count())
+        } else {
+            format!("{} endpoints are in the Gimbal cluster; a write is waiting or under way", target.observed.endpoint_count())
+        });
+        let others = target.claims.iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
+        Explanation { status, reasons, others }
+    }
+}

@@ -1,0 +1,248 @@
+//! What agents say, and what it makes desired.
+
+use std::time::Instant;
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_stream::{
+    AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Reject, RejectReason, Scope,
+    WriterMessage, WriterOutput,
+};
+
+use crate::{Claim, Output, Reconciler, Urgency};
+
+impl Reconciler {
+    /// A stream was opened by an agent whose certificate names `backend`. Returns its generation, which fences every
+    /// older stream of the backend.
+    ///
+    /// # Errors
+    /// The goodbye to answer with. A refused stream fences nobody.
+    pub fn open(&mut self, name: &BackendName, hello: &Hello, now: Instant) -> Result<u64, Goodbye> {
+        if let Err(goodbye) = self.admit(name, hello) {
+            self.counters.refused_streams += 1;
+            return Err(goodbye);
+        }
+        self.supersede(name);
+        self.generation += 1;
+        let generation = self.generation;
+        if let Some(backend) = self.backends.get_mut(name) {
+            backend.generation = generation;
+            backend.connected = true;
+            let outputs = backend.end.open(hello, name.as_str(), generation, now);
+            self.carry_out(name, outputs, Urgency::Bulk, now);
+        }
+        Ok(generation)
+    }
+
+    /// Identity, then protocol, then incarnation.
+    fn admit(&mut self, name: &BackendName, hello: &Hello) -> Result<(), Goodbye> {
+        let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
+        if !self.leading {
+            return refuse(GoodbyeReason::NotLeader, "this writer does not lead".into());
+        }
+        let Some(backend) = self.backends.get_mut(name) else {
+            return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
+        };
+        if hello.backend != name.as_str() {
+            let message = format!("the certificate is backend {name}'s, but the agent calls itself {:?}", hello.backend);
+            return refuse(GoodbyeReason::UnknownBackend, message);
+        }
+        if !(hello.protocol.0..=hello.protocol.1).contains(&PROTOCOL) {
+            let message = format!(
+                "the agent speaks protocol {} to {}, this writer {PROTOCOL}",
+                hello.protocol.0, hello.protocol.1
+            );
+            return refuse(GoodbyeReason::Protocol, message);
+        }
+        if !hello.source_incarnation.is_empty() {
+            match &backend.state.incarnation {
+                Some(known) if *known != hello.source_incarnation => {
+                    let message = format!(
+                        "backend {name} belongs to source {known}, not {}; an admin must confirm the change (AdminService.ConfirmIncarnation)",
+                        hello.source_incarnation
+                    );
+                    backend.refused_incarnation = Some(hello.source_incarnation.clone());
+                    return refuse(GoodbyeReason::Incarnation, message);
+                }
+                Some(_) => {}
+                None => {
+                    backend.state.incarnation = Some(hello.source_incarnation.clone());
+                    let (backend, state) = (name.clone(), backend.state.clone());
+                    self.outputs.push(Output::Keep { backend, state });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn supersede(&mut self, name: &BackendName) {
+        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.connected) else { return };
+        let goodbye = Goodbye {
+            reason: GoodbyeReason::Superseded,
+            message: format!("a newer stream of backend {name} took over"),
+            retry_after: None,
+        };
+        let generation = backend.generation;
+        let message = WriterMessage::Goodbye(goodbye);
+        self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+        self.outputs.push(Output::Close { backend: name.clone(), generation });
+    }
+
+    /// A message of a stream. One of an older stream is dropped.
+    pub fn receive(&mut self, name: &BackendName, generation: u64, message: AgentMessage, now: Instant) {
+        let Some(backend) = self.backends.get_mut(name).filter(|b| b.connected && b.generation == generation) else {
+            return;
+        };
+        let urgency = match &message {
+            AgentMessage::Data(Data { frame: Frame::Delta { .. }, .. }) => Urgency::Fresh,
+            _ => Urgency::Bulk,
+        };
+        let outputs = backend.end.receive(message, now);
+        self.carry_out(name, outputs, urgency, now);
+    }
+
+    /// A stream is no more. Nothing else changes: what was last known stays.
+    pub fn closed(&mut self, name: &BackendName, generation: u64) {
+        if let Some(backend) = self.backends.get_mut(name).filter(|b| b.generation == generation) {
+            backend.connected = false;
+            backend.end.closed();
+        }
+    }
+
+    pub(crate) fn end_all_streams(&mut self) {
+        for backend in self.backends.values_mut().filter(|backend| backend.connected) {
+            let goodbye = Goodbye {
+                reason: GoodbyeReason::NotLeader,
+                message: "this writer does not lead any more".into(),
+                retry_after: None,
+            };
+            let (name, generation) = (backend.name.clone(), backend.generation);
+            let message = WriterMessage::Goodbye(goodbye);
+            self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+            self.outputs.push(Output::Close { backend: name, generation });
+            backend.connected = false;
+            backend.end.closed();
+        }
+    }
+
+    pub(crate) fn carry_out(
+        &mut self,
+        name: &BackendName,
+        outputs: Vec<WriterOutput>,
+        urgency: Urgency,
+        now: Instant,
+    ) {
+        for output in outputs {
+            match output {
+                WriterOutput::Changed(key) => self.changed(name, &key, urgency, now),
+                WriterOutput::Removed(key) => self.removed(name, key, urgency, now),
+                WriterOutput::ScopeComplete { scope, seq, begun } => self.scope_complete(name, &scope, seq, begun, now),
+                // What is unknown is only read when something would be deleted.
+                WriterOutput::ScopeUnknown => {}
+                WriterOutput::Unreadable { .. } => self.counters.unreadable += 1,
+                WriterOutput::Close => {
+                    if let Some(backend) = self.backends.get_mut(name) {
+                        let generation = backend.generation;
+                        for message in backend.end.take_messages() {
+                            self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+                        }
+                        backend.connected = false;
+                        backend.end.closed();
+                        self.outputs.push(Output::Close { backend: name.clone(), generation });
+                    }
+                }
+            }
+        }
+    }
+
+    fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
+        let claim = Claim { backend: name.clone(), key: key.clone() };
+        match self.target_of(name, key) {
+            None => {}
+            Some(Err(message)) => {
+                let reason = RejectReason::NamespaceForbidden;
+                let reject = Reject { key: Some(key.clone()), reason, retryable: false, message };
+                self.settle(&claim, Outcome::Rejected(reject));
+            }
+            Some(Ok(target)) => {
+                let entry = self.targets.entry(target.clone()).or_default();
+                entry.leaving.retain(|other| *other != claim);
+                if !entry.claims.contains(&claim) {
+                    entry.claims.push(claim);
+                }
+                self.weigh(&target, now);
+                self.enqueue(&target, name, urgency);
+            }
+        }
+    }
+
+    fn removed(&mut self, name: &BackendName, key: SourceKey, urgency: Urgency, now: Instant) {
+        let claim = Claim { backend: name.clone(), key };
+        let Some(Ok(target)) = self.target_of(name, &claim.key) else {
+            self.left(&claim);
+            return;
+        };
+        let Some(entry) = self.targets.get_mut(&target) else {
+            self.left(&claim);
+            return;
+        };
+        entry.claims.retain(|other| *other != claim);
+        if !entry.leaving.contains(&claim) {
+            entry.leaving.push(claim);
+        }
+        self.weigh(&target, now);
+        self.enqueue(&target, name, urgency);
+    }
+
+    /// Nothing is left of a Service that its source removed.
+    pub(crate) fn left(&mut self, claim: &Claim) {
+        self.settle(claim, Outcome::Applied);
+        if let Some(backend) = self.backends.get_mut(&claim.backend) {
+            backend.end.forget_removed(&claim.key);
+        }
+    }
+
+    /// A complete snapshot proves absence: whatever the Gimbal cluster holds of this backend in its scope, and the
+    /// snapshot does not, goes. The end of the stream knows of what it held itself; here is what only we observe.
+    fn scope_complete(&mut self, name: &BackendName, scope: &Scope, seq: u64, begun: Instant, now: Instant) {
+        let Some(backend) = self.backends.get_mut(name) else { return };
+        let released = backend.guard.snapshot_complete(begun, now);
+        let orphans: Vec<(TargetKey, Claim)> = self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.claims.is_empty())
+            .filter_map(|(key, target)| {
+                let (label, source) = target.observed.owner()?;
+                let theirs = *label == *name.as_str() && scope.contains(&source.namespace);
+                theirs.then(|| (key.clone(), Claim { backend: name.clone(), key: source }))
+            })
+            .collect();
+        for (target, claim) in orphans {
+            if let Some(backend) = self.backends.get_mut(name) {
+                backend.end.expect(&claim.key, seq);
+            }
+            if let Some(entry) = self.targets.get_mut(&target) {
+                if !entry.leaving.contains(&claim) {
+                    entry.leaving.push(claim);
+                }
+            }
+            self.weigh(&target, now);
+            self.enqueue(&target, name, Urgency::Bulk);
+        }
+        if released {
+            self.enqueue_backend(name);
+        }
+    }
+
+    /// Looks at everything of a backend again.
+    pub(crate) fn enqueue_backend(&mut self, name: &BackendName) {
+        let theirs: Vec<TargetKey> = self
+            .targets
+            .iter()
+            .filter(|(_, target)| self.backend_of(target).as_ref() == Some(name))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for target in theirs {
+            self.enqueue(&target, name, Urgency::Bulk);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! One Service of the Gimbal cluster: who wants it, what is there, and what went wrong last.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use gimbal_model::{BackendName, SourceKey};
+use gimbal_plan::Observed;
+
+/// A source Service that wants a target.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim {
+    /// Whose.
+    pub backend: BackendName,
+    /// Which of its Services.
+    pub key: SourceKey,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} of backend {}", self.key.namespace, self.key.name, self.backend)
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Shortest wait after a failure; doubles with each further one.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+/// Longest wait after failures that may pass any moment.
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
+
+/// The last failures of a target, in a row.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) times: u32,
+    pub(crate) until: Instant,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Target {
+    /// What the Gimbal cluster holds.
+    pub(crate) observed: Observed,
+    /// Source Services that want it, the earliest first. Almost always one.
+    pub(crate) claims: Vec<Claim>,
+    /// The claim that has it, once decided; it keeps it while it stands.
+    pub(crate) owner: Option<Claim>,
+    /// Claims that went away; each is settled when nothing of it is left.
+    pub(crate) leaving: Vec<Claim>,
+    /// Slice names that a foreign object has.
+    pub(crate) taken: BTreeSet<String>,
+    pub(crate) failure: Option<Failure>,
+    /// Nothing differed when it was last looked at, and nothing changed since.
+    pub(crate) converged: bool,
+    /// Endpoints when it last converged or was first observed: what the guard counts losses against.
+    pub(crate) settled_endpoints: usize,
+    /// Endpoints that it would lose, as the guard was last told.
+    pub(crate) loss: u64,
+    /// Whose total `settled_endpoints` is in.
+    pub(crate) counted_for: Option<BackendName>,
+}
+
+impl Target {
+    /// Whether nobody wants it, nothing is there, and nobody waits to hear so.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.claims.is_empty() && self.leaving.is_empty() && self.observed.is_empty()
+    }
+
+    /// Notes a failure; returns when to try again.
+    pub(crate) fn failed(&mut self, now: Instant, longest: Duration, at_least: Option<Duration>) -> Instant {
+        let times = self.failure.as_ref().map_or(0, |failure| failure.times);
+        let delay = FIRST_DELAY.saturating_mul(1 << times.min(12)).min(longest).max(at_least.unwrap_or_default());
+        let until = now + delay;
+        self.failure = Some(Failure { times: times + 1, until });
+        until
+    }
+}

@@ -1,0 +1,133 @@
+//! Sends the writes of a job to the API server. Carries and converts; decides nothing.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use gimbal_kube_io::{ApiError, Cluster};
+use gimbal_objects::{EndpointSlice, Endpoints, Meta, Object, Service, keys};
+use gimbal_plan::{Action, Body};
+use gimbal_reconcile::{Job, WriteFailure, Written};
+use tokio::sync::watch;
+
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+
+/// Writes of one job that are under way side by side: a Service of many slices must not take a lane for itself.
+const SIDE_BY_SIDE: usize = 8;
+
+/// Everything a write needs. Cheap to clone.
+#[derive(Clone)]
+pub struct Writes {
+    /// Own connections: a burst of writes must not stand before a watch or the lease.
+    pub cluster: Cluster,
+    /// No write is sent after its deadline.
+    pub leadership: watch::Receiver<Leadership>,
+    /// Counts and times.
+    pub metrics: Metrics,
+}
+
+impl Writes {
+    /// Carries a job out; one answer for each action, in order.
+    pub async fn carry_out(&self, job: &Job) -> Vec<Written> {
+        futures::stream::iter(&job.actions).map(|action| self.write(action)).buffered(SIDE_BY_SIDE).collect().await
+    }
+
+    async fn write(&self, action: &Action) -> Written {
+        if !self.leadership.borrow().may_write(Instant::now()) {
+            return Written::NotSent;
+        }
+        let start = Instant::now();
+        let (verb, result) = match action {
+            Action::Create(body) => ("create", self.create(body).await),
+            Action::Replace(body) => ("replace", self.replace(body).await),
+            Action::Delete { kind, namespace, name, uid, resource_version } => {
+                let deleted = self.cluster.delete(*kind, namespace, name, uid, resource_version).await;
+                ("delete", deleted.map(|()| Written::Gone))
+            }
+        };
+        let kind = action.kind().kind;
+        let code = result.as_ref().err().map_or("ok", code);
+        self.metrics.written(verb, kind, code, start.elapsed());
+        match result {
+            Ok(written) => written,
+            // A create reports a missing namespace as not found; to the others it means that the object is gone.
+            Err(error @ ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => {
+                tracing::debug!(kind, name = action.name(), %error, "the object was gone already");
+                Written::Gone
+            }
+            Err(error) => Written::Failed(failure(error)),
+        }
+    }
+
+    async fn create(&self, body: &Body) -> Result<Written, ApiError> {
+        match body {
+            Body::Service(object) => self.create_or_find(object, keys::MANAGED_BY, Body::Service).await,
+            Body::Slice(object) => self.create_or_find(object, keys::SLICE_MANAGED_BY, Body::Slice).await,
+            Body::Endpoints(object) => self.create_or_find(object, keys::MANAGED_BY, Body::Endpoints).await,
+        }
+    }
+
+    /// A create that meets an object looks whose it is: one of ours comes from a create whose answer was lost.
+    async fn create_or_find<T: Object>(&self, object: &T, mark: &str, body: fn(T) -> Body) -> Result<Written, ApiError> {
+        match self.cluster.create(object).await {
+            Ok(answer) => Ok(Written::Answered(body(answer))),
+            Err(ApiError::AlreadyExists { .. }) => {
+                let meta = object.meta();
+                let there: T = self.cluster.get(&meta.namespace, &meta.name).await?;
+                if bears(there.meta(), mark) {
+                    Ok(Written::Found(body(there)))
+                } else {
+                    Ok(Written::Failed(WriteFailure::Foreign))
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn replace(&self, body: &Body) -> Result<Written, ApiError> {
+        let answer = match body {
+            Body::Service(object) => Body::Service(self.cluster.replace::<Service>(object).await?),
+            Body::Slice(object) => Body::Slice(self.cluster.replace::<EndpointSlice>(object).await?),
+            Body::Endpoints(object) => Body::Endpoints(self.cluster.replace::<Endpoints>(object).await?),
+        };
+        Ok(Written::Answered(answer))
+    }
+}
+
+fn bears(meta: &Meta, mark: &str) -> bool {
+    meta.labels.get(mark).is_some_and(|manager| **manager == *keys::MANAGER)
+}
+
+fn failure(error: ApiError) -> WriteFailure {
+    match error {
+        error if error.namespace_missing() => WriteFailure::NamespaceMissing,
+        ApiError::NamespaceTerminating { .. } => WriteFailure::NamespaceMissing,
+        ApiError::Conflict { .. } => WriteFailure::Conflict,
+        ApiError::Throttled { retry_after, .. } => WriteFailure::Throttled(retry_after),
+        ApiError::Invalid { message } => WriteFailure::Invalid(message),
+        ApiError::TooLarge { message } => WriteFailure::TooLarge(message),
+        error => WriteFailure::Api(error.to_string()),
+    }
+}
+
+fn code(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::NotFound { .. } => "not_found",
+        ApiError::AlreadyExists { .. } => "already_exists",
+        ApiError::Conflict { .. } => "conflict",
+        ApiError::Forbidden { .. } => "forbidden",
+        ApiError::NamespaceTerminating { .. } => "namespace_terminating",
+        ApiError::Invalid { .. } => "invalid",
+        ApiError::TooLarge { .. } => "too_large",
+        ApiError::Throttled { .. } => "throttled",
+        ApiError::Gone { .. } => "gone",
+        ApiError::Unauthorized { .. } => "unauthorized",
+        ApiError::Server { .. } => "server_error",
+        ApiError::Timeout { .. } => "timeout",
+        ApiError::Transport { .. } => "transport",
+        _ => "other",
+    }
+}
+
+/// How long one write may take. An answer that takes longer tells nothing any more.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);

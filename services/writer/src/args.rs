@@ -1,0 +1,83 @@
+//! The command line: a stable interface (DESIGN 6). Every flag has an environment variable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use gimbal_kube_io::Access;
+use gimbal_plan::EndpointsApi;
+
+/// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's credentials.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "gimbal-writer", version)]
+pub struct Args {
+    /// Configuration file: backends, their identities and their policies.
+    #[arg(long, env = "GIMBAL_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kubeconfig of the Gimbal cluster; without it the pod's own service account.
+    #[arg(long, alias = "gimbal-kubecfg-file", env = "GIMBAL_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Address for agents and inspection.
+    #[arg(long, env = "GIMBAL_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7443")]
+    pub listen: SocketAddr,
+    /// Address for metrics and health.
+    #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7480")]
+    pub admin_listen: SocketAddr,
+    /// Certificate of this writer.
+    #[arg(long, env = "GIMBAL_TLS_CERT", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, env = "GIMBAL_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities that agents' certificates are checked against.
+    #[arg(long, env = "GIMBAL_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// No TLS. On loopback only.
+    #[arg(long, env = "GIMBAL_PLAINTEXT")]
+    pub plaintext: bool,
+    /// Which objects hold endpoints: endpointslices, endpoints (the older API) or both.
+    #[arg(long, env = "GIMBAL_ENDPOINTS_API", value_name = "API", default_value = "endpointslices")]
+    pub endpoints_api: EndpointsApi,
+    /// Most writes a second; 0: as many as the API server takes.
+    #[arg(long, env = "GIMBAL_WRITE_QPS", value_name = "N", default_value_t = 0)]
+    pub write_qps: u32,
+    /// Most targets written side by side.
+    #[arg(long, alias = "num-threads", env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value_t = 32,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub write_concurrency: u32,
+    /// Namespace of the Lease and of what is kept for each backend; by default the pod's own, else kube-system.
+    #[arg(long, env = "GIMBAL_NAMESPACE", value_name = "NS")]
+    pub namespace: Option<String>,
+    /// Whether several writers agree on one by a Lease.
+    #[arg(long, env = "GIMBAL_LEADER_ELECTION", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub leader_election: bool,
+    /// How often everything is compared, though no comparison should ever find anything.
+    #[arg(long, env = "GIMBAL_COMPARISON_INTERVAL", value_name = "DURATION", default_value = "5m")]
+    pub comparison_interval: gimbal_operate::HumanDuration,
+    /// Form of the log on standard error.
+    #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub log_format: gimbal_operate::LogFormat,
+}
+
+/// Where a pod finds the namespace that it runs in.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+impl Args {
+    /// How the Gimbal cluster is reached.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        match &self.kubeconfig {
+            Some(path) => Access::Kubeconfig(path.clone()),
+            None => Access::InCluster,
+        }
+    }
+
+    /// The namespace for the Lease and for what is kept.
+    #[must_use]
+    pub fn own_namespace(&self) -> String {
+        self.namespace.clone().unwrap_or_else(|| match std::fs::read_to_string(POD_NAMESPACE) {
+            Ok(namespace) if self.kubeconfig.is_none() && !namespace.trim().is_empty() => namespace.trim().to_owned(),
+            _ => "kube-system".to_owned(),
+        })
+    }
+}

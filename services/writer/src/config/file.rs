@@ -1,0 +1,198 @@
+//! The file as it is written, and what becomes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use gimbal_model::{AddressRules, BackendName};
+use gimbal_plan::{Pattern, Strip};
+use serde::{Deserialize, Deserializer};
+use serde_saphyr::Spanned;
+
+use super::values::{CertificateDigest, NamespaceName, NamespacePattern, Percent, Range, Time};
+use super::{BackendConfig, Config, ConfigError, GuardPolicy, Mode, NamespacePolicy, OnLoss, Quota};
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct File {
+    admins: Vec<Identity>,
+    deny_certificates: Vec<CertificateDigest>,
+    refused_addresses: Vec<Range>,
+    backends: Vec<Backend>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Backend {
+    name: Spanned<Name>,
+    identity: Spanned<Identity>,
+    #[serde(default)]
+    namespaces: Namespaces,
+    #[serde(default)]
+    addresses: Addresses,
+    #[serde(default)]
+    strip: Lists,
+    #[serde(default)]
+    quota: Quota,
+    #[serde(default)]
+    on_loss: Loss,
+    #[serde(default)]
+    guard: Guard,
+    #[serde(default)]
+    mode: Mode,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Namespaces {
+    allow: Option<Vec<NamespacePattern>>,
+    deny: Vec<NamespacePattern>,
+    map: BTreeMap<String, NamespaceName>,
+    create: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Addresses {
+    allow: Option<Vec<Range>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Lists {
+    labels: Option<Vec<String>>,
+    annotations: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Loss {
+    not_ready_after: Option<Time>,
+    drain_after: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Guard {
+    max_drop_percent: Option<Percent>,
+    min_endpoints: Option<u64>,
+    window: Option<Time>,
+    quiet_time: Option<Time>,
+    release_all_after: Option<Time>,
+}
+
+struct Name(BackendName);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        BackendName::parse(&text).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A URI or DNS name, as it stands in a certificate's subject alternative names.
+struct Identity(String);
+
+impl<'de> Deserialize<'de> for Identity {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let printable = !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic());
+        let uri = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+        let dns = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'.';
+        if printable && !text.contains('*') && (uri || text.bytes().all(dns)) {
+            return Ok(Self(text));
+        }
+        let message = format!("{text:?} is no identity: use one URI or DNS name of its certificate, without wildcards");
+        Err(serde::de::Error::custom(message))
+    }
+}
+
+/// Reads and checks the text of a file; `path` is only named.
+pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
+    let wrong = |location: Option<serde_saphyr::Location>, message: &str| ConfigError {
+        place: match location {
+            Some(at) => format!("{}:{}:{}", path.display(), at.line(), at.column()),
+            None => path.display().to_string(),
+        },
+        problem: message.to_owned(),
+    };
+    let file: File = serde_saphyr::from_str(text).map_err(|error| {
+        let message = plain(&error);
+        wrong(error.location(), &message)
+    })?;
+    let mut names = BTreeSet::new();
+    let mut identities = BTreeSet::new();
+    for backend in &file.backends {
+        let (name, identity) = (&backend.name.value.0, &backend.identity.value.0);
+        if !names.insert(name) {
+            let at = Some(backend.name.referenced);
+            return Err(wrong(at, &format!("two backends have the name {name}: give one of them another")));
+        }
+        if !identities.insert(identity.to_ascii_lowercase()) {
+            let at = Some(backend.identity.referenced);
+            return Err(wrong(at, &format!("two backends have the identity {identity:?}: each needs its own")));
+        }
+    }
+    let refused: Vec<_> = file.refused_addresses.into_iter().map(|range| range.0).collect();
+    let backends = file.backends.into_iter().map(|backend| backend.settle(&refused)).collect();
+    Ok(Config {
+        admins: file.admins.into_iter().map(|identity| identity.0).collect(),
+        deny_certificates: file.deny_certificates,
+        refused_addresses: refused,
+        backends,
+        any_backend: false,
+    })
+}
+
+impl Backend {
+    fn settle(self, refused: &[ipnet::IpNet]) -> BackendConfig {
+        let Namespaces { allow, deny, map, create } = self.namespaces;
+        let map = map.into_iter().map(|(from, to)| (from, to.0)).collect();
+        let allowed = self.addresses.allow.map(|ranges| ranges.into_iter().map(|range| range.0).collect());
+        let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect();
+        let default = Strip::default();
+        let time = |time: Option<Time>| time.map(|time| time.0);
+        BackendConfig {
+            name: self.name.value.0,
+            identity: Some(self.identity.value.0),
+            namespaces: NamespacePolicy { allow, deny, map, create },
+            addresses: AddressRules { refused: refused.to_vec(), allowed },
+            strip: Strip {
+                labels: self.strip.labels.map_or(default.labels, patterns),
+                annotations: self.strip.annotations.map_or(default.annotations, patterns),
+            },
+            quota: self.quota,
+            on_loss: OnLoss {
+                not_ready_after: time(self.on_loss.not_ready_after),
+                drain_after: time(self.on_loss.drain_after),
+            },
+            guard: self.guard.settle(),
+            mode: self.mode,
+        }
+    }
+}
+
+impl Guard {
+    fn settle(self) -> GuardPolicy {
+        let default = GuardPolicy::default();
+        let time = |time: Option<Time>, default: Duration| time.map_or(default, |time| time.0);
+        GuardPolicy {
+            max_drop_percent: self.max_drop_percent.map_or(default.max_drop_percent, |share| share.0),
+            min_endpoints: self.min_endpoints.unwrap_or(default.min_endpoints),
+            window: time(self.window, default.window),
+            quiet_time: time(self.quiet_time, default.quiet_time),
+            release_all_after: self.release_all_after.map(|time| time.0),
+        }
+    }
+}
+
+/// The message in one line, without the place, which stands before it.
+fn plain(error: &serde_saphyr::Error) -> String {
+    let options = serde_saphyr::render_options! {
+        formatter: &serde_saphyr::UserMessageFormatter,
+        snippets: serde_saphyr::SnippetMode::Off,
+    };
+    let text = error.render_with_options(options);
+    let line = text.lines().next().unwrap_or_default();
+    line.rsplit_once(" at line ").map_or(line, |(message, _)| message).to_owned()
+}

@@ -1,0 +1,217 @@
+//! Good files, bad files, and what follows from them.
+
+use std::fmt::Write as _;
+
+use super::*;
+
+/// DESIGN 6's example.
+const FULL: &str = r#"
+admins: ["spiffe://gimbal.example/admin"]
+denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"]
+refusedAddresses: ["10.96.0.0/12"]
+backends:
+- name: node02
+  identity: spiffe://gimbal.example/backend/node02
+  namespaces: {allow: ["team-*"], deny: ["team-x"], map: {project-a: team-a}, create: false}
+  addresses:  {allow: ["10.0.0.0/8", "fd00::/8"]}
+  strip:      {labels: [], annotations: ["a.example/*"]}
+  quota:      {services: 5000, endpoints: 250000, bytes: 100000000, changesPerSecond: 500}
+  onLoss:     {notReadyAfter: 10m, drainAfter: null}
+  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h}
+  mode:       admit
+- name: osp1
+  identity: osp1.backends.gimbal.example
+"#;
+
+fn read(text: &str) -> Result<Config, String> {
+    file::read(Path::new("gimbal.yaml"), text).map_err(|error| error.to_string())
+}
+
+fn sans(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+#[test]
+fn the_whole_schema() {
+    let config = read(FULL).unwrap();
+    assert_eq!(config.admins, ["spiffe://gimbal.example/admin"]);
+    assert_eq!(config.deny_certificates[0].0[..4], [0, 0x11, 0x22, 0x33]);
+    assert_eq!(config.deny_certificates[0].0[28..], [0xcc, 0xdd, 0xee, 0xff]);
+    let node02 = &config.backends[0];
+    assert_eq!(node02.name.as_str(), "node02");
+    assert!(node02.addresses.check("10.96.0.1".parse().unwrap()).is_err(), "refused to all");
+    assert!(node02.addresses.check("10.1.0.1".parse().unwrap()).is_ok());
+    assert!(node02.addresses.check("192.0.2.1".parse().unwrap()).is_err());
+    assert!(node02.strip.labels.is_empty());
+    assert_eq!(node02.strip.annotations, [gimbal_plan::Pattern::new("a.example/*")]);
+    assert_eq!(node02.quota.changes_per_second, Some(500));
+    assert_eq!(node02.on_loss, OnLoss { not_ready_after: Some(Duration::from_secs(600)), drain_after: None });
+    assert_eq!(
+        node02.guard,
+        GuardPolicy {
+            max_drop_percent: 40,
+            min_endpoints: 10,
+            window: Duration::from_millis(500),
+            quiet_time: Duration::from_secs(30),
+            release_all_after: Some(Duration::from_secs(3600)),
+        }
+    );
+}
+
+#[test]
+fn what_is_left_out_has_the_defaults() {
+    let config = read(FULL).unwrap();
+    let osp1 = &config.backends[1];
+    assert_eq!(osp1.namespaces, NamespacePolicy::default());
+    assert!(osp1.addresses.check("192.0.2.1".parse().unwrap()).is_ok());
+    assert!(osp1.addresses.check("10.96.0.1".parse().unwrap()).is_err());
+    assert_eq!(osp1.strip, Strip::default());
+    assert_eq!((osp1.quota, osp1.on_loss, osp1.mode), (Quota::default(), OnLoss::default(), Mode::Admit));
+    let guard = GuardPolicy {
+        max_drop_percent: 50,
+        min_endpoints: 20,
+        window: Duration::from_secs(60),
+        quiet_time: Duration::from_secs(60),
+        release_all_after: None,
+    };
+    assert_eq!(osp1.guard, guard);
+    assert!(read("{}").unwrap().backends.is_empty());
+}
+
+#[test]
+fn bad_files() {
+    let mut report = String::new();
+    for bad in [
+        "",
+        "backends: [",
+        "backends:\n\t- name: a",
+        "backend: []",
+        "backends:\n- name: a\n",
+        "backends:\n- {name: a, identity: a, quotas: {}}",
+        "backends:\n- {name: Node02, identity: a}",
+        "backends:\n- {name: a, identity: 'a b'}",
+        "backends:\n- {name: a, identity: '*.example'}",
+        "admins: ['spiffe://']",
+        "backends:\n- {name: a, identity: a}\n- {name: a, identity: b}",
+        "backends:\n- {name: a, identity: x}\n- {name: b, identity: X}",
+        "backends:\n- name: a\n  identity: a\n  guard:\n    maxDropPercent: 101\n",
+        "backends:\n- name: a\n  identity: a\n  guard: {maxDropPercent: -1}\n",
+        "backends:\n- name: a\n  identity: a\n  guard: {window: 30}\n",
+        "backends:\n- name: a\n  identity: a\n  guard: {window: 1d}\n",
+        "backends:\n- name: a\n  identity: a\n  guard: {window: 99999999999999999h}\n",
+        "backends:\n- name: a\n  identity: a\n  onLoss: {drainAfter: soon}\n",
+        "backends:\n- name: a\n  identity: a\n  addresses: {allow: [10.0.0.0/8, 10.0.0.1]}\n",
+        "refusedAddresses:\n- 10.0.0.0/33\n",
+        "backends:\n- name: a\n  identity: a\n  namespaces: {allow: ['Team-*']}\n",
+        "backends:\n- name: a\n  identity: a\n  namespaces: {map: {a: B}}\n",
+        "backends:\n- name: a\n  identity: a\n  mode: off\n",
+        "backends:\n- name: a\n  identity: a\n  quota: {services: many}\n",
+        "backends:\n- name: a\n  name: b\n  identity: a\n",
+        "denyCertificates: ['sha256:00']",
+        "denyCertificates: ['sha256:zz112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']",
+    ] {
+        let error = read(bad).map(|_| ()).unwrap_err();
+        assert!(!error.contains('\n'), "{error:?} is one line");
+        writeln!(report, "{bad:?}\n    {error}").unwrap();
+    }
+    insta::assert_snapshot!(report);
+}
+
+#[test]
+fn a_missing_file() {
+    assert_eq!(
+        Config::load(Path::new("/nowhere/gimbal.yaml")).unwrap_err().to_string(),
+        "/nowhere/gimbal.yaml: cannot be read: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn who_speaks() {
+    let config = read(FULL).unwrap();
+    let name = |texts: &[&str]| config.backend_of(&sans(texts)).map(|backend| backend.name.to_string());
+    let node02 = "spiffe://gimbal.example/backend/node02";
+    assert_eq!(name(&["other", node02]).as_deref(), Some("node02"));
+    assert_eq!(name(&["OSP1.backends.gimbal.example"]).as_deref(), Some("osp1"), "DNS names know no case");
+    assert_eq!(name(&["spiffe://gimbal.example/backend/NODE02"]), None, "URIs do");
+    assert_eq!(name(&["spiffe://gimbal.example/backend/node02/x"]), None);
+    assert_eq!(name(&[]), None);
+    assert_eq!(name(&[node02, "osp1.backends.gimbal.example"]), None, "two identities are none");
+    assert_eq!(
+        config.refusal(&sans(&["a", "b"])).as_deref(),
+        Some("no backend has the identity a or b")
+    );
+    assert_eq!(config.refusal(&sans(&[node02])), None);
+    assert!(config.is_admin(&sans(&["spiffe://gimbal.example/admin"])));
+    assert!(!config.is_admin(&sans(&[node02])));
+    assert!(!config.is_admin(&[]));
+    let unlisted = BackendName::parse("node03").unwrap();
+    assert!(config.backend_named(&unlisted).is_none());
+    assert!(config.backend_named(&BackendName::parse("node02").unwrap()).is_some());
+}
+
+#[test]
+fn a_first_look_admits_any_name_and_no_certificate() {
+    let config = Config::first_look();
+    let backend = config.backend_named(&BackendName::parse("node03").unwrap()).unwrap();
+    assert_eq!(backend.namespaces.target("default").as_deref(), Ok("default"));
+    assert!(config.backend_of(&sans(&["anyone"])).is_none());
+    assert!(!config.is_admin(&sans(&["anyone"])));
+}
+
+#[test]
+fn quarantine_is_never_admission() {
+    let config = read("backends:\n- {name: a, identity: a, mode: quarantine}").unwrap();
+    assert!(config.backend_of(&sans(&["a"])).is_none());
+    assert!(config.backend_named(&BackendName::parse("a").unwrap()).is_none());
+    assert_eq!(config.refusal(&sans(&["a"])).as_deref(), Some("backend a is in quarantine"));
+}
+
+#[test]
+fn what_is_not_enforced_is_said() {
+    assert_eq!(read("backends:\n- {name: a, identity: a, onLoss: {}, quota: {}}").unwrap().not_enforced(), [""; 0]);
+    let text = FULL.replace("create: false", "create: true").replace("mode:       admit", "mode: quarantine");
+    insta::assert_snapshot!(read(&text).unwrap().not_enforced().join("\n"));
+}
+
+#[test]
+fn targets() {
+    let policy = &read(FULL).unwrap().backends[0].namespaces;
+    for (source, expected) in [
+        ("team-a", Ok("team-a")),
+        ("project-a", Ok("team-a")),
+        ("other", Err("namespace \"other\" is not allowed to this backend (namespaces.allow)")),
+        ("team-x", Err("namespace \"team-x\" is denied to this backend (namespaces.deny)")),
+        ("kube-public", Err("namespace \"kube-public\" is the Gimbal cluster's own (kube-*)")),
+        (
+            "../team-a",
+            Err("\"../team-a\" cannot be the name of a namespace; map it to one that can (namespaces.map)"),
+        ),
+    ] {
+        let target = policy.target(source).map_err(|refused| refused.to_string());
+        assert_eq!(target.as_deref().map_err(String::as_str), expected);
+    }
+    let all = NamespacePolicy::default();
+    assert_eq!(all.target("anything").as_deref(), Ok("anything"));
+    assert!(all.target("kube-system").is_err());
+    let map = [("kubes".to_owned(), "kube-system".to_owned())].into();
+    let to_system = NamespacePolicy { map, ..NamespacePolicy::default() };
+    assert!(to_system.target("kubes").is_err(), "not even by a map");
+    let none = NamespacePolicy { allow: Some(vec![]), ..NamespacePolicy::default() };
+    assert!(none.target("anything").is_err(), "an empty list allows nothing");
+}
+
+#[test]
+fn patterns() {
+    for (pattern, name, expected) in [
+        ("team-a", "team-a", true),
+        ("team-a", "team-ab", false),
+        ("*", "anything", true),
+        ("team-*", "steam-a", false),
+        ("*-prod", "a-prod-b", false),
+        ("a*b*c", "a-b-b-c", true),
+        ("a*b*c", "ac", false),
+        ("a*a", "a", false),
+    ] {
+        assert_eq!(pattern.parse::<NamespacePattern>().unwrap().matches(name), expected, "{pattern} {name}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The leaves of the file. Each checks itself while it is read, so that its error carries its line.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+/// Reads a text by its parser.
+fn parsed<'de, D: Deserializer<'de>, T>(from: D, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, D::Error> {
+    let text = String::deserialize(from)?;
+    parse(&text).map_err(D::Error::custom)
+}
+
+/// Whether a text can be the name of a namespace (a DNS label).
+pub(super) fn is_namespace(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'-')
+        && bytes.first().is_some_and(|c| *c != b'-')
+        && bytes.last().is_some_and(|c| *c != b'-')
+}
+
+/// A namespace name in which `*` stands for any run of characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespacePattern(String);
+
+impl NamespacePattern {
+    /// Whether the whole of `name` matches.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let mut pieces = self.0.split('*');
+        let Some(mut rest) = pieces.next().and_then(|head| name.strip_prefix(head)) else { return false };
+        let Some(tail) = pieces.next_back() else { return rest.is_empty() };
+        // The leftmost match of each piece in between leaves the most for those after it.
+        for piece in pieces {
+            let Some(at) = rest.find(piece) else { return false };
+            rest = &rest[at + piece.len()..];
+        }
+        rest.ends_with(tail)
+    }
+}
+
+impl FromStr for NamespacePattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'*');
+        if !text.is_empty() && text.bytes().all(allowed) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("{text:?} is no namespace pattern: use lower-case letters, digits, '-' and '*'"))
+    }
+}
+
+impl fmt::Display for NamespacePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for NamespacePattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, str::parse)
+    }
+}
+
+/// A namespace that a map leads to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NamespaceName(pub(super) String);
+
+impl<'de> Deserialize<'de> for NamespaceName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| match is_namespace(text) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(format!("{text:?} is no namespace: use lower-case letters, digits and '-', at most 63")),
+        })
+    }
+}
+
+/// A range of addresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range(pub(super) IpNet);
+
+impl<'de> Deserialize<'de> for Range {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| match text.parse::<IpNet>() {
+            Ok(range) => Ok(Self(range)),
+            Err(_) if text.parse::<IpAddr>().is_ok() => {
+                Err(format!("{text:?} is no range of addresses: add the length of its prefix, as in 10.0.0.0/8"))
+            }
+            Err(_) => Err(format!("{text:?} is no range of addresses: write it as in 10.0.0.0/8")),
+        })
+    }
+}
+
+/// The SHA-256 of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CertificateDigest(pub [u8; 32]);
+
+impl<'de> Deserialize<'de> for CertificateDigest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| {
+            let wrong = || format!("{text:?} is no certificate: write sha256: and 64 hexadecimal digits");
+            let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64).ok_or_else(wrong)?;
+            let mut digest = [0; 32];
+            for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
+                let digit = |at: usize| pair.get(at).and_then(|c| char::from(*c).to_digit(16));
+                let (high, low) = digit(0).zip(digit(1)).ok_or_else(wrong)?;
+                *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
+            }
+            Ok(Self(digest))
+        })
+    }
+}
+
+/// A share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Percent(pub(super) u8);
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(from)?;
+        match u8::try_from(number) {
+            Ok(share) if share <= 100 => Ok(Self(share)),
+            _ => Err(D::Error::custom(format!("{number} is no percentage: use 0 to 100"))),
+        }
+    }
+}
+
+/// A duration like `30s`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| {
+            let wrong = || format!("{text:?} is no duration: write it as in 500ms, 30s, 10m or 1h");
+            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, unit) = text.split_at(digits);
+            let number: u64 = number.parse().map_err(|_| wrong())?;
+            let milliseconds = match unit {
+                "ms" => Some(1),
+                "s" => Some(1_000),
+                "m" => Some(60_000),
+                "h" => Some(3_600_000),
+                _ => None,
+            };
+            let total = milliseconds.and_then(|unit: u64| unit.checked_mul(number)).ok_or_else(wrong)?;
+            Ok(Self(Duration::from_millis(total)))
+        })
+    }
+}

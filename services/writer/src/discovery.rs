@@ -1,0 +1,108 @@
+//! The agents' streams: who is speaking, then frames to the owner and answers back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_link::{AgentMessages, Discovery, Peer};
+use gimbal_model::BackendName;
+use gimbal_reconcile::Policy;
+use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+
+use crate::config::Config;
+use crate::owner::{Handle, STREAM_QUEUE};
+use crate::policy::policy;
+
+/// How long an agent may take to say Hello.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub struct Streams {
+    /// Who may speak.
+    pub config: Arc<Config>,
+    /// Where frames go.
+    pub owner: Handle,
+}
+
+#[tonic::async_trait]
+impl Discovery for Streams {
+    async fn sync(&self, peer: Peer, mut incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>) {
+        let (backend, policy, hello) = match self.identify(&peer, &mut incoming).await {
+            Ok(known) => known,
+            Err(goodbye) => return refuse(&peer, &outgoing, goodbye).await,
+        };
+        let (queue, mut queued) = mpsc::channel(STREAM_QUEUE);
+        let generation = match self.owner.open(backend.clone(), policy, hello, queue).await {
+            Ok(generation) => generation,
+            Err(goodbye) => return refuse(&peer, &outgoing, goodbye).await,
+        };
+        loop {
+            tokio::select! {
+                message = queued.recv() => match message {
+                    Some(message) if outgoing.send(message).await.is_ok() => {}
+                    // The owner ended the stream, or the agent is gone.
+                    _ => break,
+                },
+                message = incoming.next() => match message {
+                    Some(Ok(message)) => {
+                        if self.owner.message(&backend, generation, message).await.is_err() {
+                            break;
+                        }
+                    }
+                    Some(Err(error)) => {
+                        tracing::info!(%backend, generation, %peer, %error, "the stream broke");
+                        break;
+                    }
+                    None => break,
+                },
+            }
+        }
+        self.owner.closed(&backend, generation).await;
+    }
+}
+
+impl Streams {
+    async fn identify(
+        &self,
+        peer: &Peer,
+        incoming: &mut AgentMessages,
+    ) -> Result<(BackendName, Option<Policy>, Hello), Goodbye> {
+        let goodbye = |reason, message| Goodbye { reason, message, retry_after: None };
+        let hello = match tokio::time::timeout(HELLO, incoming.next()).await {
+            Ok(Some(Ok(AgentMessage::Hello(hello)))) => hello,
+            Ok(_) => {
+                return Err(goodbye(GoodbyeReason::ProtocolError, "the first message must be Hello".into()));
+            }
+            Err(_) => return Err(goodbye(GoodbyeReason::Timeout, "no Hello came in time".into())),
+        };
+        let known = match peer {
+            Peer::Certificate(certificate) => self.config.backend_of(&certificate.sans).ok_or_else(|| {
+                let message = format!("no backend of the configuration has an identity of this certificate ({})", certificate.sans.join(", "));
+                goodbye(GoodbyeReason::UnknownBackend, message)
+            })?,
+            // Plaintext on loopback: whoever is on this machine may be any backend.
+            Peer::Loopback => match self.config.backend_named(&hello.backend) {
+                Some(known) => known,
+                None if self.config.is_first_look() => {
+                    let name = BackendName::parse(&hello.backend)
+                        .map_err(|error| goodbye(GoodbyeReason::UnknownBackend, error.to_string()))?;
+                    let policy = policy(&self.config, &self.config.default_backend(&name));
+                    return Ok((name, Some(policy), hello));
+                }
+                None => {
+                    let message = format!("backend {:?} is not configured", hello.backend);
+                    return Err(goodbye(GoodbyeReason::UnknownBackend, message));
+                }
+            },
+        };
+        Ok((known.name.clone(), None, hello))
+    }
+}
+
+async fn refuse(peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
+    tracing::warn!(%peer, reason = ?goodbye.reason, message = goodbye.message, "stream refused");
+    if outgoing.send(WriterMessage::Goodbye(goodbye)).await.is_err() {
+        tracing::debug!(%peer, "the agent did not wait for the goodbye");
+    }
+}

@@ -1,0 +1,283 @@
+//! What people may ask and decide, answered by the owner.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use gimbal_link::{Admin, Inspection, Peer, Viewer};
+use gimbal_model::BackendName;
+use gimbal_reconcile::{Claim, Explanation, Reconciler, ServiceStatus, State};
+use gimbal_wire::{pb, source_key, target_key};
+use tokio::sync::{broadcast, mpsc};
+use tonic::Status;
+
+use crate::config::Config;
+use crate::owner::{Ended, Handle};
+
+/// Events that may wait for a reader of Watch.
+const WATCH_QUEUE: usize = 256;
+
+/// See the module.
+pub struct Answers {
+    /// Who may see what.
+    pub config: Arc<Config>,
+    /// Who knows.
+    pub owner: Handle,
+}
+
+fn ended(error: Ended) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+#[tonic::async_trait]
+impl Inspection for Answers {
+    fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
+        match peer {
+            Peer::Loopback => Ok(Viewer::All),
+            Peer::Certificate(certificate) if self.config.is_admin(&certificate.sans) => Ok(Viewer::All),
+            Peer::Certificate(certificate) => match self.config.backend_of(&certificate.sans) {
+                Some(backend) => Ok(Viewer::Backend(backend.name.clone())),
+                None => Err(Status::permission_denied("the certificate is neither an admin's nor a backend's")),
+            },
+        }
+    }
+
+    async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {
+        let viewer = viewer.clone();
+        let question = move |state: &mut Reconciler| {
+            let now = Instant::now();
+            let seen = state.backends().values().filter(|backend| viewer.sees(backend.name.as_str()));
+            seen.map(|backend| describe(state, backend, now)).collect()
+        };
+        self.owner.ask(question).await.map_err(ended)
+    }
+
+    async fn list_services(
+        &self,
+        viewer: &Viewer,
+        request: pb::ListServicesRequest,
+    ) -> Result<Vec<pb::ServiceStatus>, Status> {
+        let viewer = viewer.clone();
+        let question = move |state: &mut Reconciler| {
+            let trouble = |status: &ServiceStatus| !request.only_trouble || status.state != State::Synced;
+            services(state, &viewer, &request.backend, &request.namespace)
+                .iter()
+                .filter(|status| trouble(status))
+                .map(status)
+                .collect()
+        };
+        self.owner.ask(question).await.map_err(ended)
+    }
+
+    async fn watch(
+        &self,
+        viewer: &Viewer,
+        request: pb::WatchRequest,
+    ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
+        let (events, receiver) = mpsc::channel(WATCH_QUEUE);
+        tokio::spawn(follow(self.owner.clone(), viewer.clone(), request, events));
+        Ok(tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok).boxed())
+    }
+
+    async fn explain(&self, viewer: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        let invalid = |error: gimbal_wire::WireError| Status::invalid_argument(error.to_string());
+        let explanation = match request.object {
+            Some(pb::explain_request::Object::Target(key)) => {
+                let key = target_key(key).map_err(invalid)?;
+                self.owner.ask(move |state| state.explain_target(&key)).await
+            }
+            Some(pb::explain_request::Object::Source(source)) => {
+                let key = source_key(source.key.unwrap_or_default()).map_err(invalid)?;
+                let backend = BackendName::parse(&source.backend)
+                    .map_err(|error| Status::invalid_argument(error.to_string()))?;
+                self.owner.ask(move |state| state.explain_source(&Claim { backend, key })).await
+            }
+            None => return Err(Status::invalid_argument("name an object: target or source")),
+        };
+        Ok(explain(viewer, &explanation.map_err(ended)?))
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for Answers {
+    fn is_admin(&self, peer: &Peer) -> bool {
+        match peer {
+            Peer::Loopback => true,
+            Peer::Certificate(certificate) => self.config.is_admin(&certificate.sans),
+        }
+    }
+
+    async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status> {
+        let backend = parse(&request.backend)?;
+        let id = request.id.clone();
+        match self.owner.ask(move |state| state.approve(&backend, &id)).await.map_err(ended)? {
+            Some(services_released) => Ok(pb::ApproveResponse { services_released }),
+            None => Err(Status::not_found(format!("backend {} holds no change {:?}", request.backend, request.id))),
+        }
+    }
+
+    async fn confirm_incarnation(
+        &self,
+        request: pb::ConfirmIncarnationRequest,
+    ) -> Result<pb::ConfirmIncarnationResponse, Status> {
+        let backend = parse(&request.backend)?;
+        if request.source_incarnation.is_empty() {
+            return Err(Status::invalid_argument("source_incarnation is empty"));
+        }
+        let confirmed =
+            self.owner.ask(move |state| state.confirm_incarnation(&backend, &request.source_incarnation)).await;
+        let previous = confirmed.map_err(ended)?.map_err(Status::not_found)?;
+        Ok(pb::ConfirmIncarnationResponse { previous: previous.unwrap_or_default() })
+    }
+}
+
+fn parse(backend: &str) -> Result<BackendName, Status> {
+    BackendName::parse(backend).map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+fn services(state: &Reconciler, viewer: &Viewer, backend: &str, namespace: &str) -> Vec<ServiceStatus> {
+    state
+        .backends()
+        .keys()
+        .filter(|name| viewer.sees(name.as_str()) && (backend.is_empty() || name.as_str() == backend))
+        .flat_map(|name| state.services(name))
+        .filter(|status| namespace.is_empty() || *status.claim.key.namespace == *namespace)
+        .collect()
+}
+
+/// Sends what is there, a marker, then each change. Whoever reads too slowly gets all of it anew: the memory for a slow
+/// reader is bounded by the broadcast's.
+async fn follow(owner: Handle, viewer: Viewer, request: pb::WatchRequest, events: mpsc::Sender<pb::WatchResponse>) {
+    use pb::watch_response::{Event, Restarted, SnapshotDone};
+    let event = |event| pb::WatchResponse { event: Some(event) };
+    loop {
+        let mut touched = owner.touched();
+        let (seer, asked) = (viewer.clone(), request.clone());
+        let there = owner.ask(move |state| services(state, &seer, &asked.backend, &asked.namespace)).await;
+        let Ok(there) = there else { return };
+        for known in &there {
+            if events.send(event(Event::Service(status(known)))).await.is_err() {
+                return;
+            }
+        }
+        if events.send(event(Event::SnapshotDone(SnapshotDone {}))).await.is_err() {
+            return;
+        }
+        loop {
+            let claim = tokio::select! {
+                () = events.closed() => return,
+                claim = touched.recv() => claim,
+            };
+            let claim = match claim {
+                Ok(claim) => claim,
+                Err(broadcast::error::RecvError::Lagged(_)) => break,
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            let wanted = viewer.sees(claim.backend.as_str())
+                && (request.backend.is_empty() || claim.backend.as_str() == request.backend)
+                && (request.namespace.is_empty() || *claim.key.namespace == *request.namespace);
+            if !wanted {
+                continue;
+            }
+            let asked = claim.clone();
+            let Ok(known) = owner.ask(move |state| state.status(&asked)).await else { return };
+            let change = match known {
+                Some(known) => Event::Service(status(&known)),
+                None => Event::Gone(pb::ServiceGone {
+                    backend: claim.backend.to_string(),
+                    source: Some((&claim.key).into()),
+                }),
+            };
+            if events.send(event(change)).await.is_err() {
+                return;
+            }
+        }
+        if events.send(event(Event::Restarted(Restarted {}))).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn describe(state: &Reconciler, backend: &gimbal_reconcile::Backend, now: Instant) -> pb::Backend {
+    let end = &backend.end;
+    let hello = end.hello().cloned().unwrap_or_default();
+    let unknown = end
+        .unknown()
+        .map(|(scope, reason)| pb::UnknownScope { scope: Some((&scope).into()), reason: reason.to_owned() })
+        .collect();
+    let held_changes = backend
+        .guard
+        .held()
+        .map(|held| pb::HeldChange {
+            id: held.id.clone(),
+            endpoints_removed: held.endpoints_removed,
+            endpoints_before: held.endpoints_before,
+            services: held.targets.len() as u64,
+            message: backend.trouble(),
+        })
+        .into_iter()
+        .collect();
+    pb::Backend {
+        name: backend.name.to_string(),
+        connected: backend.connected,
+        complete: end.is_complete(),
+        generation: backend.generation,
+        agent_instance: hello.agent_instance,
+        agent_version: hello.agent_version,
+        source_incarnation: backend.state.incarnation.clone().unwrap_or_default(),
+        last_heard_ms: end.last_heard().map(|at| millis(now.saturating_duration_since(at))),
+        sources: end.freshness().iter().map(Into::into).collect(),
+        held: Some(end.summary().into()),
+        endpoints: backend.endpoints,
+        pending: state.pending_of(&backend.name),
+        rejected: end.rejects().len() as u64,
+        unknown,
+        held_changes,
+        trouble: backend.trouble(),
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+fn status(known: &ServiceStatus) -> pb::ServiceStatus {
+    let state = match known.state {
+        State::Synced => pb::ServiceState::Synced,
+        State::Pending => pb::ServiceState::Pending,
+        State::Rejected => pb::ServiceState::Rejected,
+        State::Held => pb::ServiceState::Held,
+    };
+    let reason = known.reject.as_ref().map_or(pb::RejectReason::Unspecified, |reject| reject.reason.into());
+    let service = known.service.as_deref();
+    let ready = service.map_or(0, |s| s.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count());
+    pb::ServiceStatus {
+        backend: known.claim.backend.to_string(),
+        source: Some((&known.claim.key).into()),
+        target: known.target.as_ref().map(Into::into),
+        state: state.into(),
+        endpoints: service.map_or(known.observed_endpoints, gimbal_model::Service::endpoint_count) as u64,
+        ready_endpoints: ready as u64,
+        ports: service.map(|s| s.header.ports.iter().map(Into::into).collect()).unwrap_or_default(),
+        reject_reason: reason.into(),
+        message: known.reject.as_ref().map(|reject| reject.message.clone()).unwrap_or_default(),
+    }
+}
+
+/// A backend's certificate learns of others only that there is somebody.
+fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
+    let own = explanation.status.as_ref().is_none_or(|status| viewer.sees(status.claim.backend.as_str()));
+    if !own {
+        let reasons = vec!["the name belongs to another backend".to_owned()];
+        return pb::ExplainResponse { service: None, reasons, other_claims: Vec::new() };
+    }
+    let others = explanation.others.iter().filter(|other| viewer.sees(other.backend.as_str()));
+    pb::ExplainResponse {
+        service: explanation.status.as_ref().map(status),
+        reasons: explanation.reasons.clone(),
+        other_claims: others
+            .map(|other| pb::SourceRef { backend: other.backend.to_string(), key: Some((&other.key).into()) })
+            .collect(),
+    }
+}

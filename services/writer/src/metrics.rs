@@ -1,0 +1,198 @@
+//! What Prometheus sees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WriteLabels {
+    verb: &'static str,
+    kind: &'static str,
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BackendLabels {
+    backend: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RejectLabels {
+    backend: String,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    backend: String,
+    kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    reason: String,
+}
+
+/// Handles to every metric. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    writes: Family<WriteLabels, Counter>,
+    write_seconds: Histogram,
+    propagation_seconds: Family<BackendLabels, Histogram>,
+    connected: Family<BackendLabels, Gauge>,
+    complete: Family<BackendLabels, Gauge>,
+    services: Family<BackendLabels, Gauge>,
+    endpoints: Family<BackendLabels, Gauge>,
+    held_endpoints: Family<BackendLabels, Gauge>,
+    rejected: Family<RejectLabels, Gauge>,
+    source_age: Family<SourceLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    pending: Gauge,
+    in_flight: Gauge,
+    concurrency: Gauge<f64, std::sync::atomic::AtomicU64>,
+    leading: Gauge,
+    comparison_differences: Gauge,
+    comparisons: Gauge,
+    accepted_forms: Gauge,
+    unreadable: Gauge,
+    refused_streams: Gauge,
+    watch_failures: Family<ReasonLabels, Counter>,
+    handshake_failures: Counter,
+}
+
+impl Metrics {
+    /// Registers everything.
+    pub fn register(registry: &mut Registry) -> Self {
+        let latency = || Histogram::new(exponential_buckets(0.001, 2.0, 16));
+        let inner = Inner {
+            writes: Family::default(),
+            write_seconds: latency(),
+            propagation_seconds: Family::new_with_constructor(latency),
+            connected: Family::default(),
+            complete: Family::default(),
+            services: Family::default(),
+            endpoints: Family::default(),
+            held_endpoints: Family::default(),
+            rejected: Family::default(),
+            source_age: Family::default(),
+            pending: Gauge::default(),
+            in_flight: Gauge::default(),
+            concurrency: Gauge::default(),
+            leading: Gauge::default(),
+            comparison_differences: Gauge::default(),
+            comparisons: Gauge::default(),
+            accepted_forms: Gauge::default(),
+            unreadable: Gauge::default(),
+            refused_streams: Gauge::default(),
+            watch_failures: Family::default(),
+            handshake_failures: Counter::default(),
+        };
+        let r = registry.sub_registry_with_prefix("gimbal_writer");
+        r.register("writes", "Calls to the API server that change an object, by outcome", inner.writes.clone());
+        r.register_with_unit("write", "Time of such a call", Unit::Seconds, inner.write_seconds.clone());
+        r.register_with_unit(
+            "propagation",
+            "From the source telling its agent of a change to the API server accepting it",
+            Unit::Seconds,
+            inner.propagation_seconds.clone(),
+        );
+        r.register("backend_connected", "Whether an agent of the backend is connected", inner.connected.clone());
+        r.register("backend_complete", "Whether a complete snapshot of the backend was seen", inner.complete.clone());
+        r.register("backend_services", "Services that the backend offers", inner.services.clone());
+        r.register("backend_endpoints", "Endpoints of the backend in the Gimbal cluster", inner.endpoints.clone());
+        r.register("backend_held_endpoints", "Endpoints whose removal the guard holds", inner.held_endpoints.clone());
+        r.register("backend_rejected", "Services of the backend that are rejected, by reason", inner.rejected.clone());
+        r.register_with_unit(
+            "backend_source_age",
+            "Time since the source last said anything about a kind",
+            Unit::Seconds,
+            inner.source_age.clone(),
+        );
+        r.register("pending", "Targets that wait to be written", inner.pending.clone());
+        r.register("in_flight", "Targets that are being written", inner.in_flight.clone());
+        r.register("concurrency", "Targets that may be written side by side now", inner.concurrency.clone());
+        r.register("leading", "Whether this process leads", inner.leading.clone());
+        r.register(
+            "comparison_differences",
+            "Targets that a full comparison found to differ without a reason to; must stay 0",
+            inner.comparison_differences.clone(),
+        );
+        r.register("comparisons", "Full comparisons that ended", inner.comparisons.clone());
+        r.register("accepted_forms", "Objects that the API server stored otherwise than sent", inner.accepted_forms.clone());
+        r.register("unreadable", "Entries or frames of agents that could not be read", inner.unreadable.clone());
+        r.register("refused_streams", "Streams of agents that were refused", inner.refused_streams.clone());
+        r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
+        r.register("handshake_failures", "TLS handshakes that failed", inner.handshake_failures.clone());
+        Self(Arc::new(inner))
+    }
+
+    /// A write was answered.
+    pub fn written(&self, verb: &'static str, kind: &'static str, code: &'static str, took: Duration) {
+        self.0.writes.get_or_create_owned(&WriteLabels { verb, kind, code }).inc();
+        self.0.write_seconds.observe(took.as_secs_f64());
+    }
+
+    /// A change of a backend was applied so long after its source told of it.
+    pub fn propagated(&self, backend: &str, took: Duration) {
+        let labels = BackendLabels { backend: backend.to_owned() };
+        self.0.propagation_seconds.get_or_create_owned(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A watch failed.
+    pub fn watch_failed(&self, kind: &str) {
+        self.0.watch_failures.get_or_create_owned(&ReasonLabels { reason: kind.to_owned() }).inc();
+    }
+
+    /// A TLS handshake failed.
+    pub fn handshake_failed(&self) {
+        self.0.handshake_failures.inc();
+    }
+
+    /// Shows the state as it is now.
+    pub fn show(&self, reconciler: &gimbal_reconcile::Reconciler, concurrency: f64) {
+        let inner = &self.0;
+        let counters = reconciler.counters();
+        inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
+        inner.in_flight.set(signed(reconciler.in_flight()));
+        inner.concurrency.set(concurrency);
+        inner.leading.set(i64::from(reconciler.is_leading()));
+        inner.comparison_differences.set(signed(counters.comparison_differences));
+        inner.comparisons.set(signed(counters.comparisons));
+        inner.accepted_forms.set(signed(counters.accepted_forms));
+        inner.unreadable.set(signed(counters.unreadable));
+        inner.refused_streams.set(signed(counters.refused_streams));
+        inner.rejected.clear();
+        for (name, backend) in reconciler.backends() {
+            let labels = BackendLabels { backend: name.to_string() };
+            inner.connected.get_or_create_owned(&labels).set(i64::from(backend.connected));
+            inner.complete.get_or_create_owned(&labels).set(i64::from(backend.end.is_complete()));
+            inner.services.get_or_create_owned(&labels).set(signed(backend.end.tree().count()));
+            inner.endpoints.get_or_create_owned(&labels).set(signed(backend.endpoints));
+            let held = backend.guard.held().map_or(0, |held| held.endpoints_removed);
+            inner.held_endpoints.get_or_create_owned(&labels).set(signed(held));
+            for reject in backend.end.rejects().values() {
+                let labels = RejectLabels { backend: name.to_string(), reason: reject.reason.as_str() };
+                inner.rejected.get_or_create_owned(&labels).inc();
+            }
+            for source in backend.end.freshness() {
+                if let Some(age) = source.age {
+                    let labels = SourceLabels { backend: name.to_string(), kind: source.kind.clone() };
+                    inner.source_age.get_or_create_owned(&labels).set(age.as_secs_f64());
+                }
+            }
+        }
+    }
+}
+
+/// Gauges are signed; no count of ours comes near the limit.
+fn signed(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,415 @@
+//! The task that owns the [`Reconciler`]: everything that happens comes in by its mailbox, everything that is decided
+//! goes out from here. Nobody else touches the state.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use gimbal_model::BackendName;
+use gimbal_reconcile::{Job, Output, Policy, Reconciler, WriteFailure, Written};
+use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::apply::Writes;
+use crate::keep::Keeper;
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::pace::Pace;
+use crate::watches::ClusterEvent;
+
+/// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.
+const MAILBOX: usize = 256;
+/// Inputs taken in one turn before decisions are made.
+const TURN: usize = 512;
+/// How often time is told to the state.
+const TICK: Duration = Duration::from_millis(100);
+/// How often metrics are brought up to date.
+const SHOW: Duration = Duration::from_secs(1);
+/// Messages that may wait for an agent. One that reads slower than this is told goodbye and resumes by digest.
+pub const STREAM_QUEUE: usize = 4096;
+/// How long writes under way may take to end when the process ends.
+const LAST_WRITES: Duration = Duration::from_secs(3);
+
+type Question = Box<dyn FnOnce(&mut Reconciler) + Send>;
+
+/// What comes in.
+enum Mail {
+    /// An agent said Hello under a certificate that names this backend.
+    Open {
+        backend: BackendName,
+        /// Adds the backend, if it is to be known from here on only.
+        policy: Option<Policy>,
+        hello: Hello,
+        outgoing: mpsc::Sender<WriterMessage>,
+        reply: oneshot::Sender<Result<u64, Goodbye>>,
+    },
+    Message { backend: BackendName, generation: u64, message: AgentMessage },
+    Closed { backend: BackendName, generation: u64 },
+    Ask(Question),
+}
+
+/// A way to the owner. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    mail: mpsc::Sender<Mail>,
+    touched: tokio::sync::broadcast::Sender<gimbal_reconcile::Claim>,
+}
+
+/// The owner is gone: the process ends.
+#[derive(Debug, thiserror::Error)]
+#[error("the writer is shutting down")]
+pub struct Ended;
+
+impl Handle {
+    /// Opens a stream. Messages for the agent go to `outgoing`; it is closed when the stream must end.
+    ///
+    /// # Errors
+    /// The goodbye to answer with.
+    pub async fn open(
+        &self,
+        backend: BackendName,
+        policy: Option<Policy>,
+        hello: Hello,
+        outgoing: mpsc::Sender<WriterMessage>,
+    ) -> Result<u64, Goodbye> {
+        let ending =
+            || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
+        let (reply, answer) = oneshot::channel();
+        let mail = Mail::Open { backend, policy, hello, outgoing, reply };
+        self.mail.send(mail).await.map_err(|_| ending())?;
+        answer.await.map_err(|_| ending())?
+    }
+
+    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure.
+    ///
+    /// # Errors
+    /// When the process ends.
+    pub async fn message(&self, backend: &BackendName, generation: u64, message: AgentMessage) -> Result<(), Ended> {
+        let mail = Mail::Message { backend: backend.clone(), generation, message };
+        self.mail.send(mail).await.map_err(|_| Ended)
+    }
+
+    /// A stream ended. That the owner is gone already needs no telling.
+    pub async fn closed(&self, backend: &BackendName, generation: u64) {
+        let mail = Mail::Closed { backend: backend.clone(), generation };
+        if self.mail.send(mail).await.is_err() {
+            tracing::debug!(%backend, generation, "a stream ended after the owner");
+        }
+    }
+
+    /// Asks the state something, or tells it something.
+    ///
+    /// # Errors
+    /// When the process ends.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        let (reply, answer) = oneshot::channel();
+        let question: Question = Box::new(move |state| {
+            if reply.send(question(state)).is_err() {
+                tracing::debug!("whoever asked did not wait for the answer");
+            }
+        });
+        self.mail.send(Mail::Ask(question)).await.map_err(|_| Ended)?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    /// Source Services whose status may have changed, from now on.
+    #[must_use]
+    pub fn touched(&self) -> tokio::sync::broadcast::Receiver<gimbal_reconcile::Claim> {
+        self.touched.subscribe()
+    }
+}
+
+/// An open stream, as the owner sees it.
+struct Stream {
+    generation: u64,
+    outgoing: mpsc::Sender<WriterMessage>,
+    /// Deltas that are not acknowledged yet: number, and when the source told its agent of the oldest change.
+    told: VecDeque<(u64, Instant)>,
+}
+
+/// See the module.
+pub struct Owner {
+    state: Reconciler,
+    mail: mpsc::Receiver<Mail>,
+    events: mpsc::Receiver<ClusterEvent>,
+    touched: tokio::sync::broadcast::Sender<gimbal_reconcile::Claim>,
+    streams: HashMap<BackendName, Stream>,
+    leadership: watch::Receiver<Leadership>,
+    writes: Writes,
+    running: JoinSet<(Job, Vec<Written>)>,
+    pace: Pace,
+    keeper: Keeper,
+    metrics: Metrics,
+    health: gimbal_operate::Health,
+    shown: Option<Instant>,
+    leading: Option<u64>,
+}
+
+impl Owner {
+    /// An owner and the way to it.
+    #[must_use]
+    pub fn new(
+        state: Reconciler,
+        events: mpsc::Receiver<ClusterEvent>,
+        leadership: watch::Receiver<Leadership>,
+        writes: Writes,
+        pace: Pace,
+        keeper: Keeper,
+        metrics: Metrics,
+        health: gimbal_operate::Health,
+    ) -> (Self, Handle) {
+        let (sender, mail) = mpsc::channel(MAILBOX);
+        let (touched, _) = tokio::sync::broadcast::channel(STREAM_QUEUE);
+        let handle = Handle { mail: sender, touched: touched.clone() };
+        let owner = Self {
+            state,
+            mail,
+            events,
+            touched,
+            streams: HashMap::new(),
+            leadership,
+            writes,
+            running: JoinSet::new(),
+            pace,
+            keeper,
+            metrics,
+            health,
+            shown: None,
+            leading: None,
+        };
+        (owner, handle)
+    }
+
+    /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let wake = self.wake_at();
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                Some(done) = self.running.join_next() => self.finished(done),
+                Some(event) = self.events.recv() => self.observe(event),
+                Some(mail) = self.mail.recv() => self.receive(mail),
+                () = sleep_until(wake) => {}
+                _ = tick.tick() => self.tick().await,
+            }
+            self.take_more();
+            self.start_jobs();
+            self.send();
+        }
+        self.end().await;
+    }
+
+    /// Takes what else is there, so that decisions are made on all of it.
+    fn take_more(&mut self) {
+        for _ in 0..TURN {
+            if let Some(done) = self.running.try_join_next() {
+                self.finished(done);
+            } else if let Ok(event) = self.events.try_recv() {
+                self.observe(event);
+            } else if let Ok(mail) = self.mail.try_recv() {
+                self.receive(mail);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn receive(&mut self, mail: Mail) {
+        let now = Instant::now();
+        match mail {
+            Mail::Open { backend, policy, hello, outgoing, reply } => {
+                if let Some(policy) = policy {
+                    self.state.add_backend(&backend, policy);
+                }
+                let opened = self.state.open(&backend, &hello, now);
+                // The older stream's goodbye must leave before its place is taken.
+                self.send();
+                if let Ok(generation) = opened {
+                    tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, "stream opened");
+                    self.streams.insert(backend, Stream { generation, outgoing, told: VecDeque::new() });
+                }
+                if reply.send(opened).is_err() {
+                    tracing::debug!("a stream ended while it was opened");
+                }
+            }
+            Mail::Message { backend, generation, message } => {
+                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message {
+                    if let Some(stream) = self.streams.get_mut(&backend).filter(|s| s.generation == generation) {
+                        stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
+                    }
+                }
+                self.state.receive(&backend, generation, message, now);
+            }
+            Mail::Closed { backend, generation } => {
+                if self.streams.get(&backend).is_some_and(|stream| stream.generation == generation) {
+                    self.streams.remove(&backend);
+                    tracing::info!(%backend, generation, "stream closed; what was last known stays");
+                }
+                self.state.closed(&backend, generation);
+            }
+            Mail::Ask(question) => question(&mut self.state),
+        }
+    }
+
+    fn observe(&mut self, event: ClusterEvent) {
+        event.apply(&mut self.state, Instant::now());
+    }
+
+    fn finished(&mut self, done: Result<(Job, Vec<Written>), tokio::task::JoinError>) {
+        let now = Instant::now();
+        match done {
+            Ok((job, written)) => {
+                for written in &written {
+                    match written {
+                        Written::Failed(WriteFailure::Throttled(after)) => self.pace.throttled(*after, now),
+                        Written::NotSent => {}
+                        _ => self.pace.answered(),
+                    }
+                }
+                self.state.finish(&job, written, now);
+            }
+            // A write task that panicked leaves its target in flight for ever: better to start anew.
+            Err(error) => {
+                tracing::error!(%error, "a write task failed; the process restarts");
+                std::process::exit(1);
+            }
+        }
+    }
+
+    fn start_jobs(&mut self) {
+        let now = Instant::now();
+        while self.pace.may_start(self.running.len(), now) {
+            let Some(job) = self.state.next_job(now) else { return };
+            self.pace.started(job.actions.len());
+            let writes = self.writes.clone();
+            self.running.spawn(async move {
+                let written = writes.carry_out(&job).await;
+                (job, written)
+            });
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let due = self.state.next_deadline().filter(|due| *due > now);
+        match (due, self.pace.wake_at(now)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    async fn tick(&mut self) {
+        self.health.beat();
+        let now = Instant::now();
+        self.follow_leadership(now).await;
+        self.state.tick(now);
+        if self.shown.is_none_or(|shown| now >= shown + SHOW) {
+            self.shown = Some(now);
+            self.metrics.show(&self.state, self.pace.concurrency());
+        }
+    }
+
+    /// A new leader first reads what was kept by the one before.
+    async fn follow_leadership(&mut self, now: Instant) {
+        let epoch = self.leadership.borrow().epoch(now);
+        if epoch == self.leading {
+            return;
+        }
+        if epoch.is_some() {
+            match self.keeper.read().await {
+                Ok(kept) => {
+                    for (backend, state) in kept {
+                        self.state.restore(&backend, state);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read what is kept of the backends; nothing is written until it can be read");
+                    return;
+                }
+            }
+        }
+        tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
+        self.leading = epoch;
+        self.state.lead(epoch);
+    }
+
+    fn send(&mut self) {
+        for output in self.state.take_outputs() {
+            match output {
+                Output::Send { backend, generation, message } => self.send_message(&backend, generation, message),
+                Output::Close { backend, generation } => {
+                    if self.streams.get(&backend).is_some_and(|stream| stream.generation == generation) {
+                        // Dropping the sender ends the stream after what is queued.
+                        self.streams.remove(&backend);
+                    }
+                }
+                Output::Keep { backend, state } => self.keeper.keep(backend, state),
+                Output::Touched(claim) => {
+                    // An error means that nobody watches.
+                    self.touched.send(claim).ok();
+                }
+            }
+        }
+    }
+
+    fn send_message(&mut self, backend: &BackendName, generation: u64, message: WriterMessage) {
+        let Some(stream) = self.streams.get_mut(backend).filter(|stream| stream.generation == generation) else {
+            return;
+        };
+        match &message {
+            WriterMessage::Ack(seq) => {
+                let now = Instant::now();
+                while let Some((_, since)) = stream.told.pop_front_if(|(told, _)| *told <= *seq) {
+                    self.metrics.propagated(backend.as_str(), now.saturating_duration_since(since));
+                }
+            }
+            WriterMessage::Reject(reject) => {
+                let key = reject.key.as_ref().map(ToString::to_string);
+                tracing::warn!(%backend, key, reason = reject.reason.as_str(), message = reject.message, "rejected");
+            }
+            WriterMessage::Resolved(key) => tracing::info!(%backend, %key, "resolved"),
+            WriterMessage::Resync { reason, .. } => tracing::info!(%backend, reason, "asked for a snapshot"),
+            WriterMessage::Goodbye(goodbye) => {
+                tracing::info!(%backend, generation, reason = ?goodbye.reason, message = goodbye.message, "goodbye");
+            }
+            WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}
+        }
+        if let Err(mpsc::error::TrySendError::Full(_)) = stream.outgoing.try_send(message) {
+            tracing::warn!(%backend, generation, "the agent does not read; its stream ends and it may resume");
+            self.streams.remove(backend);
+            self.state.closed(backend, generation);
+        }
+    }
+
+    async fn end(mut self) {
+        let goodbye = Goodbye {
+            reason: GoodbyeReason::Shutdown,
+            message: "the writer shuts down".into(),
+            retry_after: None,
+        };
+        for stream in self.streams.values() {
+            // A stream that is full or gone needs no goodbye: the agent sees it end.
+            stream.outgoing.try_send(WriterMessage::Goodbye(goodbye.clone())).ok();
+        }
+        self.streams.clear();
+        let under_way = self.running.len();
+        let waiting = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_WRITES, waiting).await.is_err() {
+            tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
+        }
+        self.keeper.finish().await;
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

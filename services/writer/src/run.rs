@@ -1,0 +1,160 @@
+//! Puts the parts together, and takes them apart in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_kube_io::Cluster;
+use gimbal_link::{ServeOptions, Services, TlsFiles, plaintext_allowed, serve, server_tls};
+use gimbal_operate::{Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
+use gimbal_reconcile::{Reconciler, Settings};
+use gimbal_stream::{Credit, WriterLimits};
+use prometheus_client::registry::Registry;
+
+use crate::apply::{WRITE_TIMEOUT, Writes};
+use crate::args::Args;
+use crate::config::Config;
+use crate::discovery::Streams;
+use crate::inspect::Answers;
+use crate::keep::Keeper;
+use crate::lease::{self, Leadership};
+use crate::metrics::Metrics;
+use crate::owner::Owner;
+use crate::pace::Pace;
+use crate::policy::policy;
+use crate::watches;
+
+/// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy.
+const CREDIT: Credit = Credit { changes: 1000, bytes: 8 << 20 };
+/// An agent that is silent for so long is gone.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Beats that the owner may miss before the process counts as stuck.
+const HEALTH: Duration = Duration::from_secs(10);
+const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
+
+/// Runs until it is told to end.
+///
+/// # Errors
+/// What was wrong with the flags, the files or the ports.
+pub async fn run(args: Args) -> Result<(), Exit> {
+    init_logging(args.log_format);
+    let config = Arc::new(configuration(&args)?);
+    let tls = tls(&args)?;
+    let connect = || Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()));
+    // Each has its own connections: a burst of writes must not stand before a watch or the lease.
+    let (watching, writing) = (connect()?, connect()?.with_timeout(WRITE_TIMEOUT));
+    let (leasing, keeping) = (connect()?, connect()?);
+    let listener = bind("--listen", args.listen).await?;
+    let admin_listener = bind("--admin-listen", args.admin_listen).await?;
+
+    let shutdown = shutdown_token();
+    let (readiness, health) = (Readiness::new(), Health::new(HEALTH));
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let admin = tokio::spawn(serve_admin(
+        admin_listener,
+        Arc::new(registry),
+        readiness.clone(),
+        health.clone(),
+        shutdown.clone(),
+    ));
+
+    // The lease is given back last, when nothing can be written any more.
+    let release = tokio_util::sync::CancellationToken::new();
+    let namespace = args.own_namespace();
+    let (leadership, lease) = if args.leader_election {
+        let identity = lease::identity(&args.listen);
+        lease::start(leasing, &namespace, &identity, release.clone())
+    } else {
+        Leadership::unopposed()
+    };
+
+    let mut state = Reconciler::new(Settings {
+        api: args.endpoints_api,
+        limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
+        comparison_interval: args.comparison_interval.into(),
+    });
+    for backend in config.backends() {
+        state.add_backend(&backend.name, policy(&config, backend));
+    }
+    let (events, watch_tasks) = watches::start(&watching, &metrics);
+    let writes = Writes { cluster: writing, leadership: leadership.clone(), metrics: metrics.clone() };
+    let pace = Pace::new(args.write_concurrency, args.write_qps);
+    let keeper = Keeper::start(keeping, &namespace);
+    let observing = readiness.block("the watches on the Gimbal cluster");
+    let (owner, handle) = Owner::new(state, events, leadership, writes, pace, keeper, metrics.clone(), health);
+    let owner = tokio::spawn(owner.run(shutdown.clone()));
+    tokio::spawn(report_ready(handle.clone(), observing, shutdown.clone()));
+
+    let answers = Arc::new(Answers { config: config.clone(), owner: handle.clone() });
+    let services = Services {
+        discovery: Some(Arc::new(Streams { config, owner: handle })),
+        inspection: answers.clone(),
+        admin: Some(answers),
+    };
+    let options = ServeOptions { tls, handshake_failed: Some(Arc::new(move |_, _| metrics.handshake_failed())) };
+    tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer runs");
+    let served = serve(listener, services, options, shutdown.clone()).await;
+
+    // Whatever ended the server ends the rest.
+    shutdown.cancel();
+    let owned = owner.await;
+    release.cancel();
+    if let Some(lease) = lease {
+        lease.await.map_err(|error| Exit::Failure(format!("the lease's task failed: {error}")))?;
+    }
+    drop(watch_tasks);
+    admin.await.map_err(|error| Exit::Failure(format!("the admin server's task failed: {error}")))?;
+    owned.map_err(|error| Exit::Failure(format!("the owner's task failed: {error}")))?;
+    served.map_err(|error| Exit::Failure(error.to_string()))
+}
+
+fn configuration(args: &Args) -> Result<Config, Exit> {
+    let config = match &args.config {
+        Some(path) => Config::load(path).map_err(|error| Exit::Usage(error.to_string()))?,
+        None if args.plaintext => Config::first_look(),
+        None => {
+            let message = "--config is required: it names the backends and their identities (only --plaintext does without, for a first look)";
+            return Err(Exit::Usage(message.into()));
+        }
+    };
+    for sentence in config.not_enforced() {
+        tracing::warn!("{sentence}");
+    }
+    Ok(config)
+}
+
+fn tls(args: &Args) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
+    match (&args.tls_cert, &args.tls_key, &args.tls_ca) {
+        (Some(cert), Some(key), Some(ca)) if !args.plaintext => {
+            let files = TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() };
+            server_tls(&files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
+        }
+        (None, None, None) if args.plaintext && plaintext_allowed(&args.listen) => Ok(None),
+        (None, None, None) if args.plaintext => {
+            Err(Exit::Usage(format!("--plaintext: --listen {} is not a loopback address; use TLS there", args.listen)))
+        }
+        _ if args.plaintext => Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into())),
+        _ => Err(Exit::Usage("--tls-cert, --tls-key and --tls-ca are required (or --plaintext on a loopback address)".into())),
+    }
+}
+
+/// Ready is who has seen the Gimbal cluster, whether it leads or not: a follower takes over at once.
+async fn report_ready(
+    owner: crate::owner::Handle,
+    observing: gimbal_operate::Guard,
+    shutdown: tokio_util::sync::CancellationToken,
+) {
+    let mut poll = tokio::time::interval(Duration::from_millis(50));
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = poll.tick() => match owner.ask(|state| state.has_observed()).await {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(_) => return,
+            },
+        }
+    }
+    observing.done();
+    tracing::info!("the Gimbal cluster is observed");
+}

@@ -1,0 +1,124 @@
+//! The watches on the Gimbal cluster, each a task that hands what it sees to the owner.
+
+use std::time::Instant;
+
+use futures::StreamExt;
+use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
+use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
+use gimbal_reconcile::{Reconciler, Watched};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::metrics::Metrics;
+
+/// Events that may wait for the owner: a page of a list is one.
+const QUEUE: usize = 64;
+
+/// Something that a watch saw.
+pub struct ClusterEvent(Box<dyn FnOnce(&mut Reconciler, Instant) + Send>);
+
+impl ClusterEvent {
+    /// Tells the state of it.
+    pub fn apply(self, state: &mut Reconciler, now: Instant) {
+        (self.0)(state, now);
+    }
+}
+
+/// How a kind is told to the state.
+trait Told: Object {
+    const WATCHED: Watched;
+    /// The label that marks what is ours; `None`: all objects matter.
+    const MARK: Option<&'static str>;
+    fn is(self, state: &mut Reconciler, now: Instant);
+    fn gone(self, state: &mut Reconciler, now: Instant);
+}
+
+impl Told for Service {
+    const WATCHED: Watched = Watched::Services;
+    const MARK: Option<&'static str> = Some(keys::MANAGED_BY);
+    fn is(self, state: &mut Reconciler, now: Instant) {
+        state.service_is(&self, now);
+    }
+    fn gone(self, state: &mut Reconciler, now: Instant) {
+        state.service_gone(&self, now);
+    }
+}
+
+impl Told for EndpointSlice {
+    const WATCHED: Watched = Watched::Slices;
+    const MARK: Option<&'static str> = Some(keys::SLICE_MANAGED_BY);
+    fn is(self, state: &mut Reconciler, now: Instant) {
+        state.slice_is(&self, now);
+    }
+    fn gone(self, state: &mut Reconciler, now: Instant) {
+        state.slice_gone(&self, now);
+    }
+}
+
+impl Told for Endpoints {
+    const WATCHED: Watched = Watched::Endpoints;
+    const MARK: Option<&'static str> = Some(keys::MANAGED_BY);
+    fn is(self, state: &mut Reconciler, now: Instant) {
+        state.endpoints_is(&self, now);
+    }
+    fn gone(self, state: &mut Reconciler, now: Instant) {
+        state.endpoints_gone(&self, now);
+    }
+}
+
+impl Told for Namespace {
+    const WATCHED: Watched = Watched::Namespaces;
+    const MARK: Option<&'static str> = None;
+    fn is(self, state: &mut Reconciler, _: Instant) {
+        state.namespace_is(&self);
+    }
+    fn gone(self, state: &mut Reconciler, _: Instant) {
+        state.namespace_gone(&self.metadata.name);
+    }
+}
+
+/// Starts every watch. The tasks end when the receiver is dropped.
+pub fn start(cluster: &Cluster, metrics: &Metrics) -> (mpsc::Receiver<ClusterEvent>, JoinSet<()>) {
+    let (events, receiver) = mpsc::channel(QUEUE);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follow::<Service>(cluster.clone(), events.clone(), metrics.clone()));
+    tasks.spawn(follow::<EndpointSlice>(cluster.clone(), events.clone(), metrics.clone()));
+    tasks.spawn(follow::<Endpoints>(cluster.clone(), events.clone(), metrics.clone()));
+    tasks.spawn(follow::<Namespace>(cluster.clone(), events, metrics.clone()));
+    (receiver, tasks)
+}
+
+async fn follow<T: Told>(cluster: Cluster, events: mpsc::Sender<ClusterEvent>, metrics: Metrics) {
+    let selector = T::MARK.map(|mark| format!("{mark}={}", keys::MANAGER));
+    let scope = WatchScope { namespace: None, label_selector: selector };
+    let mut watching = std::pin::pin!(watch::<T>(cluster, scope));
+    let mut failing = false;
+    while let Some(event) = watching.next().await {
+        let apply: Box<dyn FnOnce(&mut Reconciler, Instant) + Send> = match event {
+            WatchEvent::ListBegin => Box::new(|state, _| state.list_begin(T::WATCHED)),
+            WatchEvent::Listed(page) => {
+                Box::new(move |state, now| page.into_iter().for_each(|object| object.is(state, now)))
+            }
+            WatchEvent::ListDone => Box::new(|state, now| state.list_end(T::WATCHED, now)),
+            WatchEvent::Applied(object) => Box::new(move |state, now| object.is(state, now)),
+            WatchEvent::Deleted(object) => Box::new(move |state, now| object.gone(state, now)),
+            WatchEvent::Alive => {
+                if std::mem::take(&mut failing) {
+                    tracing::info!(kind = T::KIND.plural, "the watch on the Gimbal cluster works again");
+                }
+                continue;
+            }
+            WatchEvent::Failed(error) => {
+                metrics.watch_failed(T::KIND.plural);
+                // Once for each outage: it is retried until it works, and the metric counts.
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(kind = T::KIND.plural, %error, "the watch on the Gimbal cluster failed; it is retried");
+                }
+                continue;
+            }
+        };
+        if events.send(ClusterEvent(apply)).await.is_err() {
+            return;
+        }
+    }
+}
