@@ -1,0 +1,114 @@
+//! Signals, exit codes and logs, each in a process of its own: this test binary, started again as the child.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use gimbal_operate::{Exit, LogFormat, init_logging, run, shutdown_token};
+
+const ROLE: &str = "GIMBAL_TEST_ROLE";
+
+fn child(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "as_child", "--nocapture"]).env(ROLE, role).env_remove("GIMBAL_LOG");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// What the child does; nothing when this binary runs as a test.
+#[test]
+fn as_child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let code = match role.as_str() {
+        "usage" => run("child", async { Err(Exit::Usage("--flag is\nwrong".to_owned())) }),
+        "failure" => run("child", async { Err(Exit::Failure("it broke".to_owned())) }),
+        "obedient" => run("child", async {
+            init_logging(LogFormat::Json, "info")?;
+            let token = shutdown_token()?;
+            tracing::info!(answer = 42, "waiting");
+            token.cancelled().await;
+            Ok(())
+        }),
+        "talker" => run("child", async {
+            init_logging(LogFormat::Text, "info")?;
+            tracing::info!("seen");
+            tracing::error!("heard");
+            Ok(())
+        }),
+        "stubborn" => run("child", async {
+            init_logging(LogFormat::Text, "info")?;
+            let _token = shutdown_token()?;
+            tracing::info!("waiting");
+            std::future::pending().await
+        }),
+        other => panic!("no such role: {other}"),
+    };
+    // The harness would turn any end of a test into 0 or 101.
+    std::process::exit(if code == ExitCode::SUCCESS {
+        0
+    } else if code == ExitCode::from(2) {
+        2
+    } else {
+        1
+    });
+}
+
+#[test]
+fn wrong_input_is_one_line_and_code_2() {
+    for (role, code, line) in [("usage", 2, "error: --flag is wrong\n"), ("failure", 1, "error: it broke\n")] {
+        let output = child(role).output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), line);
+    }
+}
+
+#[test]
+fn the_first_signal_asks() {
+    for name in ["-TERM", "-INT"] {
+        let mut child = child("obedient").spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            (&entry["message"], &entry["answer"], &entry["level"]),
+            (&"waiting".into(), &42.into(), &"INFO".into())
+        );
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_second_signal_does_not() {
+    let mut child = child("stubborn").spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    signal(&child, "-TERM");
+    line.clear();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("told to end"), "{line}");
+    assert!(child.try_wait().unwrap().is_none(), "it was only asked");
+    signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    stderr.read_to_string(&mut line).unwrap();
+    assert!(line.contains("second time"), "{line}");
+}
+
+#[test]
+fn the_level_can_be_set_from_outside() {
+    for (level, lines) in [(None, &["seen", "heard"][..]), (Some("error"), &["heard"]), (Some("off"), &[])] {
+        let mut command = child("talker");
+        if let Some(level) = level {
+            command.env("GIMBAL_LOG", level);
+        }
+        let stderr = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        let words: Vec<_> = stderr.lines().filter_map(|line| line.split(' ').next_back()).collect();
+        assert_eq!(words, lines, "{stderr}");
+    }
+}
