@@ -63,7 +63,12 @@ fn cargo(args: &[&str]) -> std::process::Command {
 }
 
 fn lints() -> anyhow::Result<()> {
-    shell::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    let mut command = cargo(&["clippy", "--workspace", "--all-targets"]);
+    if std::env::var_os("CI").is_some() {
+        command.arg("--locked");
+    }
+    command.args(["--", "-D", "warnings"]);
+    shell::run(command)
 }
 
 fn tools() -> anyhow::Result<()> {

@@ -24,7 +24,7 @@ pub fn check() -> anyhow::Result<()> {
 
 pub fn deny(advisories: bool) -> anyhow::Result<()> {
     let mut command = shell::command(assets::cargo_deny()?);
-    command.args(["--locked", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
+    command.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]);
     if advisories {
         command.arg("advisories");
     }
