@@ -19,13 +19,16 @@ pub struct Args {
     /// Ask for known vulnerabilities too; the database of them comes from outside.
     #[arg(long)]
     advisories: bool,
+    /// Only the steps whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
 }
 
 type Check = Box<dyn FnOnce() -> anyhow::Result<()>>;
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let advisories = args.advisories;
-    let steps: Vec<(&str, Check)> = vec![
+    let mut steps: Vec<(&str, Check)> = vec![
         ("format", Box::new(|| shell::run(cargo(&["fmt", "--all", "--check"])))),
         ("files: length, reachability", Box::new(files::check)),
         ("dependencies: pure crates, one TLS provider", Box::new(deps::check)),
@@ -36,6 +39,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("binaries", Box::new(binaries)),
         ("tests", Box::new(|| shell::run(cargo(&["test", "--workspace", "--no-fail-fast"])))),
     ];
+    if let Some(only) = &args.only {
+        steps.retain(|(name, _)| name.contains(only.as_str()));
+        anyhow::ensure!(!steps.is_empty(), "no step's name contains {only:?}");
+    }
     let all = Instant::now();
     let mut times = Vec::new();
     for (number, (name, check)) in steps.into_iter().enumerate() {
