@@ -9,7 +9,7 @@ use gimbal_plan::{Pattern, Strip};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{CertificateDigest, NamespaceName, NamespacePattern, Percent, Range, Time};
+use super::values::{CertificateDigest, NamespaceName, NamespacePattern, Percent, Range, Time, optional_number};
 use super::{BackendConfig, Config, ConfigError, GuardPolicy, Mode, NamespacePolicy, OnLoss, Quota};
 
 #[derive(Deserialize, Default)]
@@ -75,6 +75,7 @@ struct Loss {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Guard {
     max_drop_percent: Option<Percent>,
+    #[serde(deserialize_with = "optional_number")]
     min_endpoints: Option<u64>,
     window: Option<Time>,
     quiet_time: Option<Time>,
@@ -116,6 +117,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
         },
         problem: message.to_owned(),
     };
+    // A file that is being written is empty for a moment; that must never read as "no backends".
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Err(wrong(None, "is empty: name at least one backend, or write {} for none"));
+    }
     let file: File = serde_saphyr::from_str(text).map_err(|error| {
         let message = plain(&error);
         wrong(error.location(), &message)

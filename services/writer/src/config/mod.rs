@@ -62,12 +62,16 @@ pub struct BackendConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Quota {
     /// Services.
+    #[serde(deserialize_with = "values::optional_number")]
     pub services: Option<u64>,
     /// Endpoints.
+    #[serde(deserialize_with = "values::optional_number")]
     pub endpoints: Option<u64>,
     /// Bytes of all that it publishes.
+    #[serde(deserialize_with = "values::optional_number")]
     pub bytes: Option<u64>,
     /// Changes a second.
+    #[serde(deserialize_with = "values::optional_number")]
     pub changes_per_second: Option<u64>,
 }
 
@@ -172,7 +176,9 @@ impl Config {
     pub fn not_enforced(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         if !self.deny_certificates.is_empty() {
-            sentences.push("denyCertificates is not enforced yet: leave such certificates to expire, or change the CA".into());
+            sentences.push(
+                "denyCertificates is not enforced yet: leave such certificates to expire, or change the CA".into(),
+            );
         }
         for backend in &self.backends {
             let name = &backend.name;
@@ -183,7 +189,8 @@ impl Config {
                 sentences.push(format!("onLoss of backend {name} is not enforced yet: what was last known is held"));
             }
             if backend.namespaces.create {
-                sentences.push(format!("namespaces.create of backend {name} is not enforced yet: create them yourself"));
+                sentences
+                    .push(format!("namespaces.create of backend {name} is not enforced yet: create them yourself"));
             }
             if backend.mode == Mode::Quarantine {
                 sentences.push(format!("mode quarantine of backend {name} is not there yet: the backend is refused"));

@@ -117,17 +117,33 @@ impl<'de> Deserialize<'de> for CertificateDigest {
     }
 }
 
+/// A number that is not negative.
+struct Number(u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| match text.parse() {
+            Ok(number) => Ok(Self(number)),
+            Err(_) => Err(format!("{text:?} is no number: use digits only")),
+        })
+    }
+}
+
+/// A number, or nothing.
+pub(super) fn optional_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    Ok(Option::<Number>::deserialize(from)?.map(|number| number.0))
+}
+
 /// A share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Percent(pub(super) u8);
 
 impl<'de> Deserialize<'de> for Percent {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let number = u64::deserialize(from)?;
-        match u8::try_from(number) {
+        parsed(from, |text| match text.parse() {
             Ok(share) if share <= 100 => Ok(Self(share)),
-            _ => Err(D::Error::custom(format!("{number} is no percentage: use 0 to 100"))),
-        }
+            _ => Err(format!("{text:?} is no percentage: use 0 to 100")),
+        })
     }
 }
 
