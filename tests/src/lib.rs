@@ -1,1 +1,19 @@
-//! placeholder
+//! A scene for tests across processes: a source cluster, the Gimbal cluster, and our real binaries between them, over
+//! mTLS and with the rights of `deploy/rbac`.
+
+mod grpcurl;
+mod mirror;
+mod objects;
+mod programs;
+mod scene;
+
+pub use grpcurl::Grpcurl;
+pub use mirror::{Mirror, addresses};
+pub use objects::{Ep, slice, slice_of, svc};
+pub use programs::{Discoverer, Writer};
+pub use scene::{Scene, discoverer_rules, writer_rules};
+
+use std::time::Duration;
+
+/// How long a test waits for what should take milliseconds: the machine may be busy with other tests.
+pub const SOON: Duration = Duration::from_secs(30);

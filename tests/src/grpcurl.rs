@@ -1,0 +1,68 @@
+//! The reference client.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use gimbal_testkit::assets::Asset;
+use gimbal_testkit::{Pair, Pki};
+use serde_json::Value;
+
+/// Calls one server.
+pub struct Grpcurl {
+    address: String,
+    options: Vec<String>,
+}
+
+impl Grpcurl {
+    /// Over mTLS.
+    #[must_use]
+    pub fn tls(pki: &Pki, pair: &Pair, port: u16) -> Self {
+        let text = |path: &std::path::Path| path.display().to_string();
+        let options = vec![
+            "-cacert".to_owned(),
+            text(pki.ca()),
+            "-cert".to_owned(),
+            text(&pair.cert),
+            "-key".to_owned(),
+            text(&pair.key),
+        ];
+        Self { address: format!("localhost:{port}"), options }
+    }
+
+    /// Without TLS.
+    #[must_use]
+    pub fn plaintext(port: u16) -> Self {
+        Self { address: format!("127.0.0.1:{port}"), options: vec!["-plaintext".to_owned()] }
+    }
+
+    /// Calls a method, `Service/Method` of our package, and reads its one answer.
+    ///
+    /// # Errors
+    /// What grpcurl prints.
+    pub fn call(&self, method: &str, request: &Value) -> anyhow::Result<Value> {
+        let text = self.run(&["-d", &request.to_string()], &[&format!("gimbal.discovery.v1.{method}")])?;
+        serde_json::from_str(&text).with_context(|| format!("grpcurl printed no JSON: {text}"))
+    }
+
+    /// Any call: options before the address, words after it.
+    ///
+    /// # Errors
+    /// What grpcurl prints.
+    pub fn run(&self, options: &[&str], words: &[&str]) -> anyhow::Result<String> {
+        let out = self.command(options, words)?.output().context("cannot run grpcurl")?;
+        let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        anyhow::ensure!(out.status.success(), "{}", stderr.trim());
+        Ok(stdout.into_owned())
+    }
+
+    /// The command itself, for calls that stream.
+    ///
+    /// # Errors
+    /// grpcurl is missing and cannot be built.
+    pub fn command(&self, options: &[&str], words: &[&str]) -> anyhow::Result<Command> {
+        let mut command = Command::new(Asset::Grpcurl.path()?);
+        command.args(&self.options).args(options).arg(&self.address).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+}

@@ -1,0 +1,158 @@
+//! Two clusters, certificates and a folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use gimbal_testkit::{Pki, Rule, TestCluster};
+use serde_json::{Value, json};
+
+/// See the crate. Everything ends with it.
+pub struct Scene {
+    /// Where Services come from.
+    pub source: TestCluster,
+    /// Where they go.
+    pub gimbal: TestCluster,
+    /// Certificates of this run.
+    pub pki: Pki,
+    dir: tempfile::TempDir,
+}
+
+/// The rights of `deploy/rbac/kubernetes-discoverer.yaml`.
+#[must_use]
+pub fn discoverer_rules() -> Vec<Rule> {
+    vec![
+        Rule::new("", &["services", "endpoints"], &["list", "watch"]),
+        Rule::new("discovery.k8s.io", &["endpointslices"], &["list", "watch"]),
+        Rule::new("", &["namespaces"], &["get"]),
+    ]
+}
+
+/// The rights of `deploy/rbac/writer.yaml`.
+#[must_use]
+pub fn writer_rules() -> Vec<Rule> {
+    let all = ["get", "list", "watch", "create", "update", "delete"];
+    vec![
+        Rule::new("", &["services", "endpoints"], &all),
+        Rule::new("discovery.k8s.io", &["endpointslices"], &all),
+        Rule::new("discovery.k8s.io", &["endpointslices/restricted"], &["create"]),
+        Rule::new("", &["endpoints/restricted"], &["create"]),
+        Rule::new("", &["namespaces"], &["list", "watch"]),
+        Rule::new("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+        Rule::new("", &["configmaps"], &["get", "list", "create", "update"]),
+    ]
+}
+
+impl Scene {
+    /// Starts both clusters, with namespace `team1` in each, and grants the rights.
+    ///
+    /// # Errors
+    /// What a server says.
+    pub async fn start() -> anyhow::Result<Self> {
+        let (source, gimbal) = tokio::try_join!(TestCluster::start(), TestCluster::start())?;
+        let dir = tempfile::Builder::new().prefix("gimbal-scene-").tempdir().context("no temporary folder")?;
+        let pki = Pki::create(dir.path().join("pki"))?;
+        let scene = Self { source, gimbal, pki, dir };
+        scene.source.grant(&scene.source.user("discoverer")?, &discoverer_rules()).await?;
+        scene.gimbal.grant(&scene.gimbal.user("writer")?, &writer_rules()).await?;
+        for cluster in [&scene.source, &scene.gimbal] {
+            cluster.namespace("team1").await?;
+        }
+        Ok(scene)
+    }
+
+    /// A file of this scene.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a configuration file for the writer, with these backends under the identities that [`Pki::backend`] gives,
+    /// and `spiffe://gimbal.example/admin` as admin. `extra` is put into each backend.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn config(&self, backends: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
+        let mut text = "admins: [\"spiffe://gimbal.example/admin\"]\nbackends:\n".to_owned();
+        for name in backends {
+            let identity = gimbal_testkit::pki::backend_identity(name);
+            text.push_str(&format!("- name: {name}\n  identity: {identity}\n"));
+            for line in extra.lines() {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        let path = self.path("writer.yaml");
+        write(&path, &text)?;
+        Ok(path)
+    }
+
+    /// Creates or replaces an object in the source.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn put(&self, object: &Value) -> anyhow::Result<()> {
+        put(&self.source, object).await
+    }
+
+    /// Deletes a Service and its slices in the source, slices first, as the source's controllers would.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn remove(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        let api = self.source.admin();
+        for slice in api.items(&format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")).await? {
+            if slice["metadata"]["labels"]["kubernetes.io/service-name"] == name {
+                let slice = slice["metadata"]["name"].as_str().unwrap_or_default();
+                api.delete(&format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices/{slice}")).await?;
+            }
+        }
+        api.delete(&format!("/api/v1/namespaces/{namespace}/services/{name}")).await?;
+        Ok(())
+    }
+
+    /// The number of writes to Services, slices and Endpoints that the writer has made since `mark`
+    /// (see `TestCluster::audit_mark`), conflicts and refusals included.
+    ///
+    /// # Errors
+    /// The audit log cannot be read.
+    pub async fn writes_since(&self, mark: usize) -> anyhow::Result<Vec<String>> {
+        let entries = self.gimbal.audit_since(mark).await?;
+        let publications = entries.iter().filter(|entry| entry.is_publication() && entry.user == "writer");
+        Ok(publications.map(|e| format!("{} {} {}/{} {}", e.verb, e.resource, e.namespace, e.name, e.code)).collect())
+    }
+}
+
+/// Creates or replaces an object, without regard to what is there.
+///
+/// # Errors
+/// What the API server says.
+pub async fn put(cluster: &TestCluster, object: &Value) -> anyhow::Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+    let collection = match object["kind"].as_str() {
+        Some("Service") => format!("/api/v1/namespaces/{namespace}/services"),
+        Some("Endpoints") => format!("/api/v1/namespaces/{namespace}/endpoints"),
+        Some("EndpointSlice") => format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+        other => anyhow::bail!("unknown kind {other:?}"),
+    };
+    let api = cluster.admin();
+    match api.get(&format!("{collection}/{name}")).await {
+        Ok(there) => {
+            let mut object = object.clone();
+            object["metadata"]["resourceVersion"] = json!(there["metadata"]["resourceVersion"]);
+            if object["kind"] == "Service" {
+                for field in ["clusterIP", "clusterIPs"] {
+                    object["spec"][field] = there["spec"][field].clone();
+                }
+            }
+            api.put(&format!("{collection}/{name}"), &object).await?;
+        }
+        Err(_) => {
+            api.post(&collection, object).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
