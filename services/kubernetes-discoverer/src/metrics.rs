@@ -1,0 +1,140 @@
+//! What is counted. Gauges are set by the owner about once a second, counters as things happen.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gimbal_kube_io::ApiError;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::status::View;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Reason {
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Kind {
+    kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct KindReason {
+    kind: String,
+    reason: String,
+}
+
+type Seconds = Gauge<f64, AtomicU64>;
+
+/// All metrics of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    services: Gauge,
+    endpoints: Gauge,
+    pending: Gauge,
+    rejected: Family<Reason, Gauge>,
+    skipped: Family<Reason, Gauge>,
+    connected: Gauge,
+    complete: Gauge,
+    freshness: Family<Kind, Seconds>,
+    failures: Family<KindReason, Counter>,
+    relists: Family<Kind, Counter>,
+    pub(crate) sent: Counter,
+    pub(crate) received: Counter,
+    pub(crate) streams: Counter,
+    pub(crate) replaced: Counter,
+}
+
+/// Counts by reason, with the zeros of those that are over.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    rejected: BTreeMap<&'static str, u64>,
+    skipped: BTreeMap<&'static str, u64>,
+}
+
+impl Metrics {
+    pub(crate) fn register(&self, backend: &str, registry: &mut Registry) {
+        let info = vec![("backend", backend.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
+        registry.register("gimbal_discoverer", "Which backend this is", Info::new(info));
+        let r = registry.sub_registry_with_prefix("gimbal_discoverer");
+        r.register("services", "Services offered", self.services.clone());
+        r.register("endpoints", "Endpoints of all Services offered", self.endpoints.clone());
+        r.register("pending", "Services on their way to the writer", self.pending.clone());
+        r.register("rejected", "Services that the writer rejects, by reason", self.rejected.clone());
+        r.register("skipped", "Services, slices and endpoints left out, by reason", self.skipped.clone());
+        r.register("connected", "1 while the writer has taken the stream in", self.connected.clone());
+        r.register("source_complete", "1 while everything of the source is known", self.complete.clone());
+        r.register("source_freshness_seconds", "Time since the source was last heard of", self.freshness.clone());
+        r.register("source_failures", "Failed lists and watches", self.failures.clone());
+        r.register("source_lists", "Complete lists", self.relists.clone());
+        r.register("source_replacements", "Times that another source was found", self.replaced.clone());
+        r.register("messages_sent", "Messages sent to the writer", self.sent.clone());
+        r.register("messages_received", "Messages of the writer", self.received.clone());
+        r.register("streams", "Streams opened", self.streams.clone());
+    }
+
+    pub(crate) fn failed(&self, kind: &str, error: &ApiError) {
+        self.failures.get_or_create_owned(&KindReason { kind: kind.into(), reason: reason(error).into() }).inc();
+    }
+
+    pub(crate) fn listed(&self, kind: &str) {
+        self.relists.get_or_create_owned(&Kind { kind: kind.into() }).inc();
+    }
+
+    /// Sets the gauges to what is known now. `shown` keeps the reasons of earlier times, to be shown as zero from now on.
+    pub(crate) fn refresh(&self, view: &View<'_>, shown: &mut Shown) {
+        let backend = view.backend();
+        set(&self.services, view.session.agent.tree().count());
+        set(&self.endpoints, backend.endpoints);
+        set(&self.pending, backend.pending);
+        set(&self.connected, backend.connected.into());
+        set(&self.complete, backend.complete.into());
+        let rejects = view.session.agent.rejects().values().map(|reject| (reject.reason.as_str(), 1));
+        set_all(&self.rejected, &mut shown.rejected, rejects);
+        let skipped = view.session.index().skipped().iter().map(|(skip, count)| (skip.as_str(), *count));
+        set_all(&self.skipped, &mut shown.skipped, skipped);
+        for kind in view.session.freshness(view.now) {
+            if let Some(age) = kind.age {
+                self.freshness.get_or_create_owned(&Kind { kind: kind.kind }).set(age.as_secs_f64());
+            }
+        }
+    }
+}
+
+fn reason(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::NotFound { .. } => "NotFound",
+        ApiError::Forbidden { .. } => "Forbidden",
+        ApiError::Unauthorized { .. } => "Unauthorized",
+        ApiError::Throttled { .. } => "Throttled",
+        ApiError::Gone { .. } => "Gone",
+        ApiError::Server { .. } => "Server",
+        ApiError::Timeout { .. } => "Timeout",
+        ApiError::Transport { .. } => "Transport",
+        ApiError::Undecodable { .. } => "Undecodable",
+        _ => "Refused",
+    }
+}
+
+fn set(gauge: &Gauge, value: u64) {
+    gauge.inner().store(i64::try_from(value).unwrap_or(i64::MAX), Ordering::Relaxed);
+}
+
+fn set_all(
+    family: &Family<Reason, Gauge>,
+    shown: &mut BTreeMap<&'static str, u64>,
+    counts: impl Iterator<Item = (&'static str, u64)>,
+) {
+    shown.values_mut().for_each(|count| *count = 0);
+    for (reason, count) in counts {
+        *shown.entry(reason).or_default() += count;
+    }
+    for (reason, count) in shown {
+        set(&family.get_or_create_owned(&Reason { reason: (*reason).to_owned() }), *count);
+    }
+}

@@ -1,0 +1,172 @@
+//! What is known, as inspection tells it. Reads the session, changes nothing.
+
+use std::time::Instant;
+
+use gimbal_link::pb;
+use gimbal_model::{BackendName, SourceKey, service_name};
+use gimbal_stream::Summary;
+
+use crate::session::Session;
+
+/// Everything that a question is answered from.
+pub(crate) struct View<'a> {
+    pub(crate) backend: &'a BackendName,
+    pub(crate) instance: &'a str,
+    pub(crate) session: &'a Session,
+    /// The writer took us in.
+    pub(crate) connected: bool,
+    /// Nothing is ever sent.
+    pub(crate) dry_run: bool,
+    /// Last trouble with the writer, in words.
+    pub(crate) link_trouble: Option<&'a str>,
+    /// The source's identity cannot be read, in words.
+    pub(crate) identity_trouble: Option<&'a str>,
+    pub(crate) now: Instant,
+}
+
+impl View<'_> {
+    /// This discoverer.
+    pub(crate) fn backend(&self) -> pb::Backend {
+        let agent = &self.session.agent;
+        let tree = agent.tree();
+        pb::Backend {
+            name: self.backend.to_string(),
+            connected: self.connected,
+            complete: self.session.is_complete(),
+            generation: agent.generation().unwrap_or_default(),
+            agent_instance: self.instance.to_owned(),
+            agent_version: VERSION.to_owned(),
+            source_incarnation: self.session.incarnation().unwrap_or_default().to_owned(),
+            last_heard_ms: None,
+            sources: self.session.freshness(self.now).iter().map(Into::into).collect(),
+            held: Some(Summary { count: tree.count(), digest: tree.root() }.into()),
+            endpoints: self.endpoints(),
+            pending: agent.pending() as u64,
+            rejected: agent.rejects().len() as u64,
+            unknown: self.unknown(),
+            held_changes: Vec::new(),
+            trouble: self.trouble().join("; "),
+        }
+    }
+
+    fn endpoints(&self) -> u64 {
+        self.session.agent.services().map(|(_, service)| service.endpoint_count() as u64).sum()
+    }
+
+    fn unknown(&self) -> Vec<pb::UnknownScope> {
+        let unknown = |reason: &str| pb::UnknownScope { scope: Some(pb::Scope::default()), reason: reason.to_owned() };
+        self.session.unknown().map(unknown).into_iter().collect()
+    }
+
+    /// What is wrong now, in sentences.
+    pub(crate) fn trouble(&self) -> Vec<String> {
+        let source = self.session.trouble().map(|reason| format!("source: {reason}"));
+        let identity = self.identity_trouble.map(|reason| format!("source identity (namespace kube-system): {reason}"));
+        let link = self.link_trouble.map(|reason| format!("writer: {reason}"));
+        source.into_iter().chain(identity).chain(link).collect()
+    }
+
+    /// The Services that a request selects, in order.
+    pub(crate) fn services(&self, request: &pb::ListServicesRequest) -> Vec<pb::ServiceStatus> {
+        if !self.is_asked_for(&request.backend) {
+            return Vec::new();
+        }
+        let mut keys: Vec<_> = self.session.agent.services().map(|(key, _)| key).collect();
+        keys.retain(|key| request.namespace.is_empty() || *key.namespace == *request.namespace);
+        keys.sort();
+        let services = keys.into_iter().filter_map(|key| self.service(key));
+        let trouble = |status: &pb::ServiceStatus| !request.only_trouble || status.state != SYNCED;
+        services.filter(trouble).collect()
+    }
+
+    /// Whether a request's backend is this one.
+    pub(crate) fn is_asked_for(&self, backend: &str) -> bool {
+        backend.is_empty() || backend == self.backend.as_str()
+    }
+
+    /// One Service, if it is offered.
+    pub(crate) fn service(&self, key: &SourceKey) -> Option<pb::ServiceStatus> {
+        let service = self.session.agent.service(key)?;
+        let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
+        let reject = self.session.agent.rejects().get(key);
+        let (state, message) = self.state(key);
+        Some(pb::ServiceStatus {
+            backend: self.backend.to_string(),
+            source: Some(key.into()),
+            target: Some(self.target(key)),
+            state: state.into(),
+            endpoints: service.endpoint_count() as u64,
+            ready_endpoints: ready as u64,
+            ports: service.header.ports.iter().map(Into::into).collect(),
+            reject_reason: reject.map_or(0, |reject| pb::RejectReason::from(reject.reason).into()),
+            message,
+        })
+    }
+
+    fn state(&self, key: &SourceKey) -> (pb::ServiceState, String) {
+        let agent = &self.session.agent;
+        if let Some(reject) = agent.rejects().get(key) {
+            return (pb::ServiceState::Rejected, reject.message.clone());
+        }
+        if self.dry_run {
+            return (pb::ServiceState::Pending, "no writer is configured: a dry run".into());
+        }
+        if let Some(reason) = self.session.unknown() {
+            return (pb::ServiceState::Held, format!("the source is not fully known: {reason}"));
+        }
+        if !self.connected {
+            let reason = self.link_trouble.unwrap_or("not yet connected");
+            return (pb::ServiceState::Pending, format!("no stream to the writer: {reason}"));
+        }
+        if agent.is_pending(key) {
+            return (pb::ServiceState::Pending, "on its way to the writer".into());
+        }
+        (pb::ServiceState::Synced, String::new())
+    }
+
+    /// Where the Service goes unless the writer's policy maps its namespace: that is known to the writer alone.
+    fn target(&self, key: &SourceKey) -> pb::ServiceKey {
+        pb::ServiceKey { namespace: key.namespace.to_string(), name: service_name(self.backend, &key.name) }
+    }
+
+    /// Where an object comes from, or why it is missing.
+    pub(crate) fn explain(&self, request: &pb::ExplainRequest) -> pb::ExplainResponse {
+        match &request.object {
+            Some(pb::explain_request::Object::Source(pb::SourceRef { backend, key: Some(key) })) => {
+                if self.is_asked_for(backend) {
+                    self.explain_source(&SourceKey::new(&*key.namespace, &*key.name))
+                } else {
+                    reason(format!("this discoverer serves backend {} only", self.backend))
+                }
+            }
+            Some(pb::explain_request::Object::Target(target)) => {
+                let source = self.session.agent.services().find(|(key, _)| self.target(key) == *target);
+                match source {
+                    Some((key, _)) => self.explain_source(key),
+                    None => reason(format!(
+                        "backend {} offers nothing that would be {}/{} (its namespace as in the source; only the writer knows how namespaces are mapped)",
+                        self.backend, target.namespace, target.name
+                    )),
+                }
+            }
+            _ => reason("name an object: target, or source with its key".into()),
+        }
+    }
+
+    fn explain_source(&self, key: &SourceKey) -> pb::ExplainResponse {
+        let service = self.service(key);
+        let mut reasons = self.session.index().explain(key);
+        reasons.extend(service.iter().map(|status| status.message.clone()).filter(|message| !message.is_empty()));
+        reasons.extend(self.trouble());
+        pb::ExplainResponse { service, reasons, other_claims: Vec::new() }
+    }
+}
+
+/// Program and version, as the writer and those who inspect are told.
+pub(crate) const VERSION: &str = concat!("gimbal-kubernetes-discoverer/", env!("CARGO_PKG_VERSION"));
+
+const SYNCED: i32 = pb::ServiceState::Synced as i32;
+
+fn reason(reason: String) -> pb::ExplainResponse {
+    pb::ExplainResponse { service: None, reasons: vec![reason], other_claims: Vec::new() }
+}

@@ -1,0 +1,234 @@
+//! A writer that takes everything, keeps what it was told, and can say what it likes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use gimbal_link::{AgentMessages, Discovery, Inspection, Peer, ServeOptions, Services, Status, Viewer, pb};
+use gimbal_model::{EndpointChange, Service, SourceKey};
+use gimbal_stream::{AgentMessage, Credit, Frame, Need, PieceChange, Welcome, WriterMessage};
+use gimbal_testkit::eventually;
+use tokio::net::TcpListener;
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::SOON;
+
+/// What a discoverer said, in short: enough to compare an order of events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// With how many Services it holds, if it tells.
+    Hello(Option<u64>),
+    Begin,
+    Chunk(Vec<String>),
+    End,
+    Set(String),
+    Removed(String),
+    Unknown(String),
+    Goodbye,
+    Closed,
+}
+
+#[derive(Default)]
+struct State {
+    said: Vec<Said>,
+    held: BTreeMap<SourceKey, Service>,
+    incarnations: BTreeSet<String>,
+    streams: u64,
+}
+
+pub struct ScriptedWriter {
+    pub url: String,
+    state: Arc<Mutex<State>>,
+    says: broadcast::Sender<WriterMessage>,
+    _stop: DropGuard,
+}
+
+impl ScriptedWriter {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State::default()));
+        let (says, _) = broadcast::channel(64);
+        let stop = CancellationToken::new();
+        let discovery = Script { state: state.clone(), says: says.clone() };
+        let services = Services { discovery: Some(Arc::new(discovery)), inspection: Arc::new(Blind), admin: None };
+        tokio::spawn(gimbal_link::serve(listener, services, ServeOptions::default(), stop.clone()));
+        Self { url, state, says, _stop: stop.drop_guard() }
+    }
+
+    pub fn say(&self, message: WriterMessage) {
+        self.says.send(message).unwrap();
+    }
+
+    pub fn said(&self) -> Vec<Said> {
+        self.state.lock().unwrap().said.clone()
+    }
+
+    pub fn incarnations(&self) -> BTreeSet<String> {
+        self.state.lock().unwrap().incarnations.clone()
+    }
+
+    /// `namespace/name addresses` of all that is held.
+    pub fn held(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let addresses = |service: &Service| {
+            service.endpoints().map(|(_, endpoint)| format!(" {}", endpoint.address)).collect::<String>()
+        };
+        state.held.iter().map(|(key, service)| format!("{key}{}", addresses(service))).collect()
+    }
+
+    pub async fn until_held(&self, expected: &[&str]) {
+        eventually("the writer holds it", SOON, async || {
+            let held = self.held();
+            if held == expected { Ok(()) } else { Err(format!("it holds {held:?}, after {:?}", self.said())) }
+        })
+        .await
+        .unwrap();
+    }
+
+    pub async fn until_said(&self, what: &str, is: impl Fn(&Said) -> bool) {
+        eventually(what, SOON, async || {
+            let said = self.said();
+            if said.iter().any(&is) { Ok(()) } else { Err(format!("{said:?}")) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+struct Script {
+    state: Arc<Mutex<State>>,
+    says: broadcast::Sender<WriterMessage>,
+}
+
+#[tonic::async_trait]
+impl Discovery for Script {
+    async fn sync(&self, _: Peer, mut incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>) {
+        let mut says = self.says.subscribe();
+        let mut snapshot = BTreeSet::new();
+        loop {
+            let answers = tokio::select! {
+                message = incoming.next() => match message {
+                    Some(Ok(message)) => self.state.lock().unwrap().take(message, &mut snapshot),
+                    _ => break,
+                },
+                Ok(message) = says.recv() => vec![message],
+            };
+            for answer in answers {
+                if outgoing.send(answer).await.is_err() {
+                    break;
+                }
+            }
+        }
+        self.state.lock().unwrap().said.push(Said::Closed);
+    }
+}
+
+impl State {
+    fn take(&mut self, message: AgentMessage, snapshot: &mut BTreeSet<SourceKey>) -> Vec<WriterMessage> {
+        match message {
+            AgentMessage::Hello(hello) => {
+                self.said.push(Said::Hello(hello.held.map(|held| held.count)));
+                self.incarnations.insert(hello.source_incarnation);
+                self.streams += 1;
+                let need = if hello.held.is_some() { Need::All } else { Need::Nothing };
+                return vec![WriterMessage::Welcome(Welcome {
+                    protocol: 1,
+                    generation: self.streams,
+                    need,
+                    credit: Credit { changes: 10_000, bytes: 64 << 20 },
+                    backend: hello.backend,
+                    heartbeat_timeout: Duration::from_secs(15),
+                })];
+            }
+            AgentMessage::Data(data) => {
+                self.frame(data.frame, snapshot);
+                return vec![WriterMessage::Ack(data.seq)];
+            }
+            AgentMessage::ScopeUnknown { reason, .. } => self.said.push(Said::Unknown(reason)),
+            AgentMessage::Goodbye(_) => self.said.push(Said::Goodbye),
+            AgentMessage::Heartbeat { .. } => {}
+            AgentMessage::Unreadable { reason } => panic!("{reason}"),
+        }
+        Vec::new()
+    }
+
+    fn frame(&mut self, frame: Frame, snapshot: &mut BTreeSet<SourceKey>) {
+        match frame {
+            Frame::SnapshotBegin { .. } => {
+                snapshot.clear();
+                self.said.push(Said::Begin);
+            }
+            Frame::SnapshotChunk { pieces } => {
+                let mut names = Vec::new();
+                for piece in pieces {
+                    let piece = piece.unwrap();
+                    names.push(piece.key.to_string());
+                    snapshot.insert(piece.key.clone());
+                    self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
+                }
+                self.said.push(Said::Chunk(names));
+            }
+            Frame::SnapshotEnd { .. } => {
+                self.held.retain(|key, _| snapshot.contains(key));
+                self.said.push(Said::End);
+            }
+            Frame::Delta { changes, .. } => {
+                changes.into_iter().for_each(|change| self.change(change.unwrap(), snapshot))
+            }
+        }
+    }
+
+    fn change(&mut self, change: PieceChange, snapshot: &mut BTreeSet<SourceKey>) {
+        match change {
+            PieceChange::Replace(piece) => {
+                self.said.push(Said::Set(piece.key.to_string()));
+                snapshot.insert(piece.key.clone());
+                self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
+            }
+            PieceChange::Update { key, header, endpoints, .. } => {
+                self.said.push(Said::Set(key.to_string()));
+                let service = self.held.get_mut(&key).unwrap();
+                service.header = header.unwrap_or_else(|| service.header.clone());
+                for endpoint in endpoints {
+                    match endpoint {
+                        EndpointChange::Set(ports, endpoint) => drop(service.insert(&ports, endpoint)),
+                        EndpointChange::Gone(ports, address) => drop(service.remove(&ports, address)),
+                    }
+                }
+            }
+            PieceChange::Remove(key) => {
+                self.said.push(Said::Removed(key.to_string()));
+                self.held.remove(&key);
+            }
+        }
+    }
+}
+
+/// Shows nothing.
+struct Blind;
+
+#[tonic::async_trait]
+impl Inspection for Blind {
+    fn viewer(&self, _: &Peer) -> Result<Viewer, Status> {
+        Err(Status::permission_denied("blind"))
+    }
+    async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
+        Ok(Vec::new())
+    }
+    async fn list_services(&self, _: &Viewer, _: pb::ListServicesRequest) -> Result<Vec<pb::ServiceStatus>, Status> {
+        Ok(Vec::new())
+    }
+    async fn watch(
+        &self,
+        _: &Viewer,
+        _: pb::WatchRequest,
+    ) -> Result<futures::stream::BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
+        Ok(futures::stream::empty().boxed())
+    }
+    async fn explain(&self, _: &Viewer, _: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        Ok(pb::ExplainResponse::default())
+    }
+}
