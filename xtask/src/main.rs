@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod assets;
+mod build;
 mod ci;
+mod demo;
 mod shell;
 
 #[derive(Parser)]
@@ -22,12 +24,15 @@ enum Task {
     /// Everything that CI checks, the quick things first; stops at the first failure.
     #[command(alias = "ci")]
     Test(ci::Args),
+    /// Two clusters, a discoverer and a writer, and how fast what happens in one arrives in the other.
+    Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Args::parse().task {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => ci::run(&args),
+        Task::Demo(args) => demo::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,66 @@
+//! `cargo xtask demo`: two clusters, one discoverer, one writer, and how fast what happens in one arrives in the other.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+mod fill;
+mod objects;
+mod report;
+mod stage;
+mod steps;
+mod view;
+
+use report::Report;
+use stage::Stage;
+
+/// The backend's name.
+const BACKEND: &str = "demo";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// End by itself, with an error if anything is not as it should be.
+    #[arg(long)]
+    once: bool,
+    /// A cluster of yours as the source. Only namespaces that the demo makes (gimbal-demo-*) are touched, and removed at the
+    /// end.
+    #[arg(long, value_name = "FILE")]
+    source_kubeconfig: Option<PathBuf>,
+    /// A cluster of yours as the Gimbal cluster; as above.
+    #[arg(long, value_name = "FILE")]
+    gimbal_kubeconfig: Option<PathBuf>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(demo(args))
+}
+
+async fn demo(args: &Args) -> anyhow::Result<()> {
+    let mut report = Report::default();
+    let mut stage = Stage::build(args.source_kubeconfig.as_deref(), args.gimbal_kubeconfig.as_deref()).await?;
+    report.title("source", &stage.source.describe());
+    report.title("gimbal cluster", &stage.gimbal.describe());
+    // Whatever happens from here on, a cluster that is not ours is left as it was.
+    let result = tokio::select! {
+        result = play(args, &mut stage, &mut report) => result,
+        signal = tokio::signal::ctrl_c() => signal.context("cannot wait for Ctrl-C"),
+    };
+    let result = result.map_err(|error| error.context(stage.logs()));
+    let cleaned = stage.clean().await;
+    result.and(cleaned)
+}
+
+async fn play(args: &Args, stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
+    steps::all(stage, report).await?;
+    report.table(&stage.target().await?);
+    report.times();
+    for (what, line) in stage.hints() {
+        report.hint(what, &line);
+    }
+    if !args.once {
+        report.note("everything keeps running: change the source and look; Ctrl-C ends it");
+        std::future::pending::<()>().await;
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! What is played, in order.
+
+use std::time::{Duration, Instant};
+
+use gimbal_kube_io::WatchScope;
+use gimbal_objects::{EndpointSlice, Object as _, keys};
+
+use super::fill::{self, Fill};
+use super::objects::{Offer, ready};
+use super::report::Report;
+use super::stage::Stage;
+use super::view::{View, differences};
+
+/// How long anything may take. It is there to end a demo that does not work, not to judge one that does.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// How often is looked, and so how fine the times are.
+const PAUSE: Duration = Duration::from_millis(3);
+
+pub async fn all(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
+    let mut offers = fill::offers();
+    start(stage, report, &offers).await?;
+    changes(stage, report, &offers).await?;
+    comes_and_goes(stage, report).await?;
+    by_hand(stage, report).await?;
+    late_namespace(stage, report).await?;
+    restarts(stage, report, &offers).await?;
+    crashes(stage, report, &mut offers).await
+}
+
+async fn start(stage: &mut Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
+    report.note("start: the source is full, the Gimbal cluster empty");
+    stage.make_namespaces().await?;
+    let fill = Fill(&stage.source.cluster);
+    for offer in offers.iter().chain([&fill::elsewhere()]) {
+        fill.put(offer).await?;
+    }
+    stage.start_writer().await?;
+    let begin = Instant::now();
+    stage.start_discoverer().await?;
+    landed(stage, report, begin, &format!("{} Services are there, from the discoverer's start on", offers.len()))
+        .await?;
+    report.holds("the ExternalName is not: it has no endpoints");
+    Ok(())
+}
+
+async fn changes(stage: &Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
+    report.note("changes: from the source's answer to the sight of it in the Gimbal cluster");
+    let fill = Fill(&stage.source.cluster);
+    let web = find(offers, "web")?;
+    fill.change_slice(web, |slice| slice.endpoints.push(ready("10.20.1.4"))).await?;
+    landed(stage, report, Instant::now(), "an endpoint more").await?;
+    fill.change_slice(web, |slice| {
+        for endpoint in slice.endpoints.iter_mut().take(1) {
+            endpoint.conditions.ready = Some(false);
+            endpoint.conditions.terminating = Some(true);
+        }
+    })
+    .await?;
+    landed(stage, report, Instant::now(), "an endpoint terminates").await?;
+    fill.change_slice(web, |slice| drop(slice.endpoints.drain(..1))).await?;
+    landed(stage, report, Instant::now(), "it is gone").await?;
+    fill.change_service(web, |service| service.spec.ports.truncate(2)).await?;
+    landed(stage, report, Instant::now(), "a port less on the Service").await?;
+    let crowd = find(offers, "crowd")?;
+    fill.change_slice(crowd, |slice| {
+        for endpoint in slice.endpoints.iter_mut().step_by(2) {
+            endpoint.conditions.ready = Some(false);
+        }
+    })
+    .await?;
+    landed(stage, report, Instant::now(), "50 of 250 endpoints not ready, at once").await
+}
+
+async fn comes_and_goes(stage: &Stage, report: &mut Report) -> anyhow::Result<()> {
+    let fill = Fill(&stage.source.cluster);
+    let fresh = Offer::new(fill::SHOP, "fresh", &[("http", 80, 8080, "TCP")]).slice("IPv4", vec![ready("10.20.9.1")]);
+    fill.put(&fresh).await?;
+    landed(stage, report, Instant::now(), "a new Service").await?;
+    fill.remove(&fresh).await?;
+    landed(stage, report, Instant::now(), "it is deleted").await
+}
+
+async fn by_hand(stage: &Stage, report: &mut Report) -> anyhow::Result<()> {
+    report.note("by hand: someone deletes a slice in the Gimbal cluster");
+    let scope = WatchScope {
+        namespace: Some(fill::SHOP.to_owned()),
+        label_selector: Some(format!("{}={}", keys::SLICE_MANAGED_BY, keys::MANAGER)),
+    };
+    for slice in stage.gimbal.cluster.list::<EndpointSlice>(&scope).await?.iter().take(1) {
+        stage.gimbal.delete_by_hand(EndpointSlice::KIND, fill::SHOP, &slice.metadata.name).await?;
+    }
+    landed(stage, report, Instant::now(), "it is back").await
+}
+
+async fn late_namespace(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
+    report.note("a namespace that the Gimbal cluster does not have yet");
+    let early = Offer::new(fill::LATE, "early", &[("http", 80, 8080, "TCP")]).slice("IPv4", vec![ready("10.20.10.1")]);
+    Fill(&stage.source.cluster).put(&early).await?;
+    if !stage.one_cluster() {
+        stage.gimbal.make_namespace(fill::LATE).await?;
+    }
+    landed(stage, report, Instant::now(), "it is made, and what waited for it lands").await
+}
+
+async fn restarts(stage: &mut Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
+    report.note("restarts, with nothing changed: from the start of the process to the next change");
+    let web = find(offers, "web")?;
+    let before = stage.target().await?;
+    let exit = stage.discoverer()?.terminate(WITHIN).await?;
+    anyhow::ensure!(exit.code == Some(0), "the discoverer ends with {:?}", exit.code);
+    let begin = Instant::now();
+    stage.start_discoverer().await?;
+    Fill(&stage.source.cluster).change_slice(web, |slice| slice.endpoints.push(ready("10.20.1.5"))).await?;
+    landed(stage, report, begin, "discoverer").await?;
+    untouched(report, &before, &stage.target().await?, "web")?;
+
+    let before = stage.target().await?;
+    let exit = stage.writer()?.terminate(WITHIN).await?;
+    anyhow::ensure!(exit.code == Some(0), "the writer ends with {:?}", exit.code);
+    let begin = Instant::now();
+    stage.start_writer().await?;
+    Fill(&stage.source.cluster).change_slice(web, |slice| slice.endpoints.push(ready("10.20.1.6"))).await?;
+    landed(stage, report, begin, "writer").await?;
+    untouched(report, &before, &stage.target().await?, "web")
+}
+
+async fn crashes(stage: &mut Stage, report: &mut Report, offers: &mut Vec<Offer>) -> anyhow::Result<()> {
+    report.note("crashes (SIGKILL), with changes while it is down: from the start of the process until all has landed");
+    let stream = take(offers, "stream")?;
+    stage.writer()?.kill()?;
+    Fill(&stage.source.cluster).remove(&stream).await?;
+    Fill(&stage.source.cluster)
+        .change_slice(find(offers, "search")?, |slice| slice.endpoints.push(ready("10.20.3.3")))
+        .await?;
+    let begin = Instant::now();
+    stage.start_writer().await?;
+    landed(stage, report, begin, "writer: a Service was deleted, an endpoint came").await?;
+
+    let before = stage.target().await?;
+    let signal = take(offers, "signal")?;
+    stage.discoverer()?.kill()?;
+    Fill(&stage.source.cluster).remove(&signal).await?;
+    let differs = differences(&before, &stage.target().await?);
+    anyhow::ensure!(differs.is_empty(), "the loss of a discoverer changed something:\n{}", differs.join("\n"));
+    report.holds("without its discoverer, everything stays as it was");
+    let begin = Instant::now();
+    stage.start_discoverer().await?;
+    landed(stage, report, begin, "discoverer: a Service was deleted").await
+}
+
+/// Waits until the Gimbal cluster holds what the source offers, and reports how long that took since `begin`.
+async fn landed(stage: &Stage, report: &mut Report, begin: Instant, what: &str) -> anyhow::Result<()> {
+    let expected = stage.offered().await?;
+    loop {
+        let target = stage.target().await;
+        let seen = begin.elapsed();
+        let differs = match target {
+            Ok(target) => differences(&expected, &target),
+            Err(error) => vec![format!("the Gimbal cluster cannot be read: {error:#}")],
+        };
+        if differs.is_empty() {
+            report.took(what, seen);
+            return Ok(());
+        }
+        anyhow::ensure!(seen < WITHIN, "{what}: not within {WITHIN:?}\n{}", differs.join("\n"));
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Checks by versions that nothing was written but `changed`.
+fn untouched(report: &Report, before: &View, after: &View, changed: &str) -> anyhow::Result<()> {
+    let others = |view: &View| -> Vec<String> {
+        let kept = view.iter().filter(|(source, _)| !source.ends_with(&format!("/{changed}")));
+        kept.flat_map(|(_, seen)| seen.versions.iter().cloned()).collect()
+    };
+    let (before, after) = (others(before), others(after));
+    let written: Vec<String> = after.iter().filter(|version| !before.contains(version)).cloned().collect();
+    anyhow::ensure!(written.is_empty(), "written although nothing had changed:\n{}", written.join("\n"));
+    report.holds(&format!("the other {} objects were not written", after.len()));
+    Ok(())
+}
+
+fn find<'a>(offers: &'a [Offer], name: &str) -> anyhow::Result<&'a Offer> {
+    let found = offers.iter().find(|offer| &*offer.service.metadata.name == name);
+    found.ok_or_else(|| anyhow::anyhow!("the demo offers no {name}"))
+}
+
+fn take(offers: &mut Vec<Offer>, name: &str) -> anyhow::Result<Offer> {
+    let found = find(offers, name)?.clone();
+    offers.retain(|offer| &*offer.service.metadata.name != name);
+    Ok(found)
+}
