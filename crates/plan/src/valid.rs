@@ -13,17 +13,25 @@ const ANNOTATION_BYTES: usize = 256 * 1024;
 /// Most `hints.forZones` of an endpoint.
 const ZONES: usize = 8;
 
+/// As much of a text from outside as a line can bear.
+fn brief(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.into(),
+    }
+}
+
 fn invalid(message: String) -> Unwanted {
     Unwanted { reason: UnwantedReason::Invalid, message }
 }
 
 pub(crate) fn target(key: &TargetKey) -> Result<(), Unwanted> {
     if !is_label(&key.namespace) {
-        return Err(invalid(format!("namespace {:?} is no DNS label; map it to one", key.namespace)));
+        return Err(invalid(format!("namespace {:?} is no DNS label; map it to one", brief(&key.namespace))));
     }
     // Kubernetes 1.36 lets a Service's name begin with a digit; ours begins with a backend's, which has a letter there.
     if !is_label(&key.name) || !key.name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        return Err(invalid(format!("name {:?} is no DNS label; rename the source", key.name)));
+        return Err(invalid(format!("name {:?} is no DNS label; rename the source", brief(&key.name))));
     }
     Ok(())
 }
@@ -31,11 +39,12 @@ pub(crate) fn target(key: &TargetKey) -> Result<(), Unwanted> {
 pub(crate) fn service(object: &objects::Service) -> Result<(), Unwanted> {
     for (key, value) in &object.metadata.labels {
         if !is_qualified(key) {
-            return Err(invalid(format!("label key {key:?} is invalid; correct it, or strip it")));
+            return Err(invalid(format!("label key {:?} is invalid; correct it, or strip it", brief(key))));
         }
         if !is_label_value(value) {
             return Err(invalid(format!(
-                "label {key:?} has the invalid value {value:?}; correct it, or strip the label"
+                "label {key:?} has the invalid value {:?}; correct it, or strip the label",
+                brief(value)
             )));
         }
     }
@@ -43,7 +52,7 @@ pub(crate) fn service(object: &objects::Service) -> Result<(), Unwanted> {
     for (key, value) in &object.metadata.annotations {
         // An annotation's key may be written in capitals too.
         if !is_qualified(&key.to_ascii_lowercase()) {
-            return Err(invalid(format!("annotation key {key:?} is invalid; correct it, or strip it")));
+            return Err(invalid(format!("annotation key {:?} is invalid; correct it, or strip it", brief(key))));
         }
         bytes += key.len() + value.len();
     }
@@ -59,7 +68,7 @@ pub(crate) fn header(header: &Header) -> Result<(), Unwanted> {
     let mut numbers = BTreeSet::new();
     for port in &header.ports {
         let ServicePort { name, port: number, protocol, app_protocol, target_port } = port;
-        let what = format!("port {name:?} ({number}/{})", protocol.as_str());
+        let what = format!("port {:?} ({number}/{})", brief(name), protocol.as_str());
         if name.is_empty() && header.ports.len() > 1 {
             return Err(invalid(format!("{what} has no name, and there are several; name each")));
         }
@@ -76,13 +85,13 @@ pub(crate) fn header(header: &Header) -> Result<(), Unwanted> {
             return Err(invalid(format!("{what} has number and protocol of another port; change one")));
         }
         app(&what, app_protocol.as_deref())?;
-        let target_fits = match target_port {
-            None => true,
-            Some(TargetPort::Number(number)) => *number != 0,
-            Some(TargetPort::Name(name)) => is_port_name(name),
+        let target = match target_port {
+            Some(TargetPort::Number(0)) => Some("0"),
+            Some(TargetPort::Name(name)) if !is_port_name(name) => Some(&**name),
+            _ => None,
         };
-        if !target_fits {
-            return Err(invalid(format!("{what} has the invalid targetPort {target_port:?}; correct it")));
+        if let Some(target) = target {
+            return Err(invalid(format!("{what} has the invalid targetPort {:?}; correct it", brief(target))));
         }
     }
     Ok(())
@@ -91,7 +100,8 @@ pub(crate) fn header(header: &Header) -> Result<(), Unwanted> {
 pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
     let mut names = BTreeSet::new();
     for EndpointPort { name, port, protocol, app_protocol } in group.ports.ports() {
-        let what = format!("endpoint port {name:?} ({}/{})", port.unwrap_or_default(), protocol.as_str());
+        let number = port.unwrap_or_default();
+        let what = format!("endpoint port {:?} ({number}/{})", brief(name), protocol.as_str());
         if !name.is_empty() && !is_label(name) {
             return Err(invalid(format!("{what} has a name that is no DNS label; rename it")));
         }
@@ -114,7 +124,8 @@ pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
 fn check_detail(address: &str, Detail { hostname, for_zones, .. }: &Detail) -> Result<(), Unwanted> {
     if let Some(name) = hostname.as_deref().filter(|name| !is_label(name)) {
         return Err(invalid(format!(
-            "endpoint {address} has the hostname {name:?}, which is no DNS label; correct it"
+            "endpoint {address} has the hostname {:?}, which is no DNS label; correct it",
+            brief(name)
         )));
     }
     if for_zones.len() > ZONES {
@@ -125,14 +136,16 @@ fn check_detail(address: &str, Detail { hostname, for_zones, .. }: &Detail) -> R
     }
     let mut seen = BTreeSet::new();
     match for_zones.iter().find(|zone| !is_label_value(zone) || !seen.insert(*zone)) {
-        Some(zone) => Err(invalid(format!("endpoint {address} has the hint {zone:?} twice, or it is no label value"))),
+        Some(zone) => {
+            Err(invalid(format!("endpoint {address} has the hint {:?} twice, or it is no label", brief(zone))))
+        }
         None => Ok(()),
     }
 }
 
 fn app(what: &str, protocol: Option<&str>) -> Result<(), Unwanted> {
     match protocol.filter(|protocol| !is_qualified(protocol)) {
-        Some(protocol) => Err(invalid(format!("{what} has the invalid appProtocol {protocol:?}; correct it"))),
+        Some(protocol) => Err(invalid(format!("{what} has the invalid appProtocol {:?}; correct it", brief(protocol)))),
         None => Ok(()),
     }
 }

@@ -139,16 +139,15 @@ fn endpoints() {
 /// What the server fills in is no edit.
 #[test]
 fn what_the_server_fills_in() {
-    let server = converged(&web((0..3).map(v4)), EndpointsApi::Both);
+    let mut server = converged(&web((0..3).map(v4)), EndpointsApi::Both);
     let wanted = wanted_by(&web((0..3).map(v4)), EndpointsApi::Both);
-    let mut edited = server.clone();
-    edited.edit(Service::KIND, "node02-web", |object| {
+    server.edit(Service::KIND, "node02-web", |object| {
         set(object, "/spec/sessionAffinity", json!("None"));
         set(object, "/spec/publishNotReadyAddresses", json!(false));
         set(object, "/spec/clusterIPs", json!(["None"]));
         set(object, "/status", json!({"loadBalancer": {}}));
     });
-    assert!(planned(Some(&wanted), &edited.observe()).is_empty());
+    assert!(planned(Some(&wanted), &server.observe()).is_empty());
 }
 
 /// An object whose deletion waits for a finalizer is neither deleted again nor relied on.

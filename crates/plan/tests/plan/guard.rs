@@ -13,6 +13,7 @@ fn key(n: usize) -> TargetKey {
 }
 
 /// The only clock: every time in these tests is this one and some seconds.
+#[allow(clippy::disallowed_methods)]
 fn zero() -> Instant {
     Instant::now()
 }

@@ -41,6 +41,7 @@ fn what_would_be_refused() {
         labels("Capital.example/x", "x"),
         labels("x", "-no-value"),
         labels("x", &"x".repeat(64)),
+        labels("x", &"x".repeat(100)),
         with_header(Header { annotations: map(&[("a b", "x")]), ..Header::default() }),
         with_header(Header { annotations: map(&[("a", &"x".repeat(256 * 1024))]), ..Header::default() }),
         with_header(Header { ports: vec![port("a", 1, None), port("", 2, None)], ..Header::default() }),
