@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use gimbal_model::{AddressRules, BackendName};
+use gimbal_operate::HumanDuration;
 use gimbal_plan::{Pattern, Strip};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{CertificateDigest, NamespaceName, NamespacePattern, Percent, Range, Time, optional_number};
+use super::values::{CertificateDigest, NamespaceName, NamespacePattern, Percent, Range, optional_number};
 use super::{BackendConfig, Config, ConfigError, GuardPolicy, Mode, NamespacePolicy, OnLoss, Quota};
 
 #[derive(Deserialize, Default)]
@@ -67,8 +68,8 @@ struct Lists {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Loss {
-    not_ready_after: Option<Time>,
-    drain_after: Option<Time>,
+    not_ready_after: Option<HumanDuration>,
+    drain_after: Option<HumanDuration>,
 }
 
 #[derive(Deserialize, Default)]
@@ -77,9 +78,9 @@ struct Guard {
     max_drop_percent: Option<Percent>,
     #[serde(deserialize_with = "optional_number")]
     min_endpoints: Option<u64>,
-    window: Option<Time>,
-    quiet_time: Option<Time>,
-    release_all_after: Option<Time>,
+    window: Option<HumanDuration>,
+    quiet_time: Option<HumanDuration>,
+    release_all_after: Option<HumanDuration>,
 }
 
 struct Name(BackendName);
@@ -156,7 +157,7 @@ impl Backend {
         let allowed = self.addresses.allow.map(|ranges| ranges.into_iter().map(|range| range.0).collect());
         let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect();
         let default = Strip::default();
-        let time = |time: Option<Time>| time.map(|time| time.0);
+        let time = |time: Option<HumanDuration>| time.map(|time| time.0);
         BackendConfig {
             name: self.name.value.0,
             identity: Some(self.identity.value.0),
@@ -180,7 +181,7 @@ impl Backend {
 impl Guard {
     fn settle(self) -> GuardPolicy {
         let default = GuardPolicy::default();
-        let time = |time: Option<Time>, default: Duration| time.map_or(default, |time| time.0);
+        let time = |time: Option<HumanDuration>, default: Duration| time.map_or(default, |time| time.0);
         GuardPolicy {
             max_drop_percent: self.max_drop_percent.map_or(default.max_drop_percent, |share| share.0),
             min_endpoints: self.min_endpoints.unwrap_or(default.min_endpoints),

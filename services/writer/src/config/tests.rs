@@ -125,19 +125,19 @@ fn bad_files() {
         ),
         (
             "backends:\n- name: a\n  identity: a\n  guard: {window: 30}\n",
-            "gimbal.yaml:4:19: \"30\" is no duration: write it as in 500ms, 30s, 10m or 1h",
+            "gimbal.yaml:4:19: \"30\" is no duration: a number has no unit; write it like 30s, 10m, 1h30m or 500ms",
         ),
         (
-            "backends:\n- name: a\n  identity: a\n  guard: {window: 1d}\n",
-            "gimbal.yaml:4:19: \"1d\" is no duration: write it as in 500ms, 30s, 10m or 1h",
+            "backends:\n- name: a\n  identity: a\n  guard: {window: 1w}\n",
+            "gimbal.yaml:4:19: \"1w\" is no duration: the unit is not one of d, h, m, s, ms; write it like 30s, 10m, 1h30m or 500ms",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  guard: {window: 99999999999999999h}\n",
-            "gimbal.yaml:4:19: \"99999999999999999h\" is no duration: write it as in 500ms, 30s, 10m or 1h",
+            "gimbal.yaml:4:19: \"99999999999999999h\" is no duration: it is too long; write it like 30s, 10m, 1h30m or 500ms",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  onLoss: {drainAfter: soon}\n",
-            "gimbal.yaml:4:24: \"soon\" is no duration: write it as in 500ms, 30s, 10m or 1h",
+            "gimbal.yaml:4:24: \"soon\" is no duration: a number is missing; write it like 30s, 10m, 1h30m or 500ms",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  addresses: {allow: [10.0.0.0/8, 10.0.0.1]}\n",

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::de::Error;
@@ -143,30 +142,6 @@ impl<'de> Deserialize<'de> for Percent {
         parsed(from, |text| match text.parse() {
             Ok(share) if share <= 100 => Ok(Self(share)),
             _ => Err(format!("{text:?} is no percentage: use 0 to 100")),
-        })
-    }
-}
-
-/// A duration like `30s`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Time(pub(super) Duration);
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        parsed(from, |text| {
-            let wrong = || format!("{text:?} is no duration: write it as in 500ms, 30s, 10m or 1h");
-            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-            let (number, unit) = text.split_at(digits);
-            let number: u64 = number.parse().map_err(|_| wrong())?;
-            let milliseconds = match unit {
-                "ms" => Some(1),
-                "s" => Some(1_000),
-                "m" => Some(60_000),
-                "h" => Some(3_600_000),
-                _ => None,
-            };
-            let total = milliseconds.and_then(|unit: u64| unit.checked_mul(number)).ok_or_else(wrong)?;
-            Ok(Self(Duration::from_millis(total)))
         })
     }
 }

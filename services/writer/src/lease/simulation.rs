@@ -1,0 +1,240 @@
+//! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: never two leaders.
+
+use std::time::{Duration, Instant};
+
+use gimbal_objects::Lease;
+use proptest::prelude::*;
+
+use super::machine::{Failure, Machine, Step};
+
+const CANDIDATES: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// Time passes, in milliseconds.
+    Pass(u64),
+    /// A candidate does what it wants to do, unless it waits for an answer.
+    Act(usize),
+    /// The server takes one of the requests that are on their way, whatever became of who sent it.
+    Take(usize),
+    /// An answer arrives, if it is still waited for.
+    Answer(usize),
+    /// A candidate gives up waiting.
+    GiveUp(usize),
+    /// A process ends without a word, or comes back.
+    Crash(usize),
+    Start(usize),
+    /// A process ends properly.
+    Stop(usize),
+}
+
+struct Candidate {
+    machine: Option<Machine>,
+    /// How fast its clock runs, in thousandths, and what it showed at the beginning.
+    rate: u32,
+    offset: Duration,
+    waits_for: Option<(usize, Instant)>,
+}
+
+enum Answer {
+    Read(Option<Lease>),
+    Written(Lease),
+    Outrun,
+}
+
+struct Request {
+    id: usize,
+    from: usize,
+    step: Step,
+    answer: Option<Answer>,
+}
+
+struct World {
+    begin: Instant,
+    passed: Duration,
+    lease: Option<Lease>,
+    version: u64,
+    sent: usize,
+    candidates: Vec<Candidate>,
+    wire: Vec<Request>,
+}
+
+impl World {
+    fn new(clocks: &[(u32, u64)]) -> Self {
+        let candidate = |(rate, offset): &(u32, u64)| Candidate {
+            machine: None,
+            rate: *rate,
+            offset: Duration::from_millis(*offset),
+            waits_for: None,
+        };
+        Self {
+            begin: Instant::now(),
+            passed: Duration::ZERO,
+            lease: None,
+            version: 0,
+            sent: 0,
+            candidates: clocks.iter().map(candidate).collect(),
+            wire: Vec::new(),
+        }
+    }
+
+    fn now(&self, of: usize) -> Instant {
+        let candidate = &self.candidates[of];
+        self.begin + candidate.offset + self.passed * candidate.rate / 1000
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match *event {
+            Event::Pass(milliseconds) => self.passed += Duration::from_millis(milliseconds),
+            Event::Act(of) => self.act(of),
+            Event::Take(nth) => self.take(nth),
+            Event::Answer(nth) => self.answer(nth),
+            Event::GiveUp(of) => {
+                let now = self.now(of);
+                let candidate = &mut self.candidates[of];
+                if let (Some(machine), Some(_)) = (&mut candidate.machine, candidate.waits_for.take()) {
+                    machine.failed(Failure::Unknown, now);
+                }
+            }
+            Event::Crash(of) => self.candidates[of].machine = None,
+            Event::Start(of) => {
+                let now = self.now(of);
+                let candidate = &mut self.candidates[of];
+                if candidate.machine.is_none() {
+                    candidate.machine = Some(Machine::new("ns", "lease", &format!("c{of}"), now));
+                    candidate.waits_for = None;
+                }
+            }
+            Event::Stop(of) => {
+                let released = self.candidates[of].machine.take().and_then(|mut machine| machine.release(""));
+                if let Some(lease) = released {
+                    self.send(of, Step::Replace(lease));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, step: Step) -> usize {
+        self.sent += 1;
+        self.wire.push(Request { id: self.sent, from, step, answer: None });
+        self.sent
+    }
+
+    fn act(&mut self, of: usize) {
+        let now = self.now(of);
+        let Some(machine) = self.candidates[of].machine.as_ref().filter(|_| self.candidates[of].waits_for.is_none())
+        else {
+            return;
+        };
+        let step = machine.step(now, "");
+        if !matches!(step, Step::Wait(_)) {
+            let id = self.send(of, step);
+            self.candidates[of].waits_for = Some((id, now));
+        }
+    }
+
+    fn take(&mut self, nth: usize) {
+        let mut waiting: Vec<_> = self.wire.iter_mut().filter(|request| request.answer.is_none()).collect();
+        let count = waiting.len().max(1);
+        let Some(request) = waiting.get_mut(nth % count) else { return };
+        let there = self.lease.as_ref().map(|lease| &lease.metadata.resource_version);
+        let accepted = match &request.step {
+            Step::Wait(_) | Step::Read => {
+                request.answer = Some(Answer::Read(self.lease.clone()));
+                return;
+            }
+            Step::Create(lease) => there.is_none().then_some(lease),
+            Step::Replace(lease) => (there == Some(&lease.metadata.resource_version)).then_some(lease),
+        };
+        request.answer = Some(match accepted {
+            None => Answer::Outrun,
+            Some(lease) => {
+                self.version += 1;
+                let mut lease = lease.clone();
+                lease.metadata.resource_version = self.version.to_string().into();
+                self.lease = Some(lease.clone());
+                Answer::Written(lease)
+            }
+        });
+    }
+
+    fn answer(&mut self, nth: usize) {
+        let answered: Vec<_> = (0..self.wire.len()).filter(|at| self.wire[*at].answer.is_some()).collect();
+        let Some(at) = answered.get(nth % answered.len().max(1)) else { return };
+        let request = self.wire.remove(*at);
+        let now = self.now(request.from);
+        let candidate = &mut self.candidates[request.from];
+        let Some((_, started)) = candidate.waits_for.filter(|(id, _)| *id == request.id) else { return };
+        let (Some(machine), Some(answer)) = (&mut candidate.machine, request.answer) else { return };
+        candidate.waits_for = None;
+        match answer {
+            Answer::Read(lease) => machine.read(lease, now),
+            Answer::Written(lease) => machine.written(lease, started, now),
+            Answer::Outrun => machine.failed(Failure::Outrun, now),
+        }
+    }
+
+    fn leaders(&self) -> Vec<usize> {
+        let leads = |of: &usize| {
+            let machine = self.candidates[*of].machine.as_ref();
+            machine.is_some_and(|machine| machine.lead(self.now(*of)).is_some())
+        };
+        (0..self.candidates.len()).filter(leads).collect()
+    }
+
+    /// From here on everything works and answers come quickly.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            for of in 0..CANDIDATES {
+                for event in [Event::Start(of), Event::Act(of), Event::Take(0), Event::Answer(0)] {
+                    self.happen(&event);
+                }
+                if self.candidates[of].waits_for.is_some_and(|(id, _)| !self.wire.iter().any(|one| one.id == id)) {
+                    self.happen(&Event::GiveUp(of));
+                }
+            }
+            self.happen(&Event::Pass(100));
+        }
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let of = || 0..CANDIDATES;
+    prop_oneof![
+        8 => (0..400_u64).prop_map(Event::Pass),
+        2 => (400..3000_u64).prop_map(Event::Pass),
+        12 => of().prop_map(Event::Act),
+        12 => (0..4_usize).prop_map(Event::Take),
+        12 => (0..4_usize).prop_map(Event::Answer),
+        2 => of().prop_map(Event::GiveUp),
+        1 => of().prop_map(Event::Crash),
+        3 => of().prop_map(Event::Start),
+        1 => of().prop_map(Event::Stop),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_two_leaders_and_one_in_the_end(
+        clocks in prop::collection::vec((900..1100_u32, 0..1_000_000_u64), CANDIDATES),
+        events in prop::collection::vec(event(), 0..400),
+    ) {
+        let mut world = World::new(&clocks);
+        for of in 0..CANDIDATES {
+            world.happen(&Event::Start(of));
+        }
+        let mut epoch = 0;
+        for event in &events {
+            world.happen(event);
+            let leaders = world.leaders();
+            prop_assert!(leaders.len() <= 1, "{leaders:?} lead after {event:?}");
+            let now = world.lease.as_ref().and_then(|lease| lease.spec.lease_transitions).unwrap_or_default();
+            prop_assert!(now >= epoch, "the epoch fell from {epoch} to {now}");
+            epoch = now;
+        }
+        world.settle();
+        prop_assert_eq!(world.leaders().len(), 1, "somebody leads when all is well");
+    }
+}
