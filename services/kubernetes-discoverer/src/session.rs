@@ -12,6 +12,9 @@ use gimbal_objects::{self as objects, Object};
 use gimbal_stream::{AgentConfig, AgentEnd, Freshness, Scope};
 use gimbal_translate::{Flavour, KubernetesIndex, Selection};
 
+#[cfg(test)]
+mod tests;
+
 use crate::health::{KindHealth, Watched};
 
 /// What the watches tell.

@@ -34,8 +34,13 @@ async fn a_dry_run_shows_what_would_be_offered() {
         let key = Some(pb::ServiceKey { namespace: namespace.into(), name: name.into() });
         let source = pb::SourceRef { backend: "node02".into(), key };
         let object = Some(pb::explain_request::Object::Source(source));
-        let answer = inspection.explain(pb::ExplainRequest { object }).await.unwrap().into_inner();
-        assert!(answer.reasons.contains(&expected.to_owned()), "{answer:?}");
+        // The API server makes its own Service a moment after it is ready.
+        eventually("it is explained", common::SOON, async || {
+            let answer = inspection.explain(pb::ExplainRequest { object: object.clone() }).await.unwrap().into_inner();
+            if answer.reasons.contains(&expected.to_owned()) { Ok(()) } else { Err(format!("{answer:?}")) }
+        })
+        .await
+        .unwrap();
     }
     let target = pb::ServiceKey { namespace: "team-a".into(), name: "node02-web".into() };
     let object = Some(pb::explain_request::Object::Target(target));

@@ -1,5 +1,5 @@
 //! A discoverer between a real API server and a scripted writer.
-#![allow(dead_code, clippy::unwrap_used)] // Each test file uses its share, and a panic is its report.
+#![allow(dead_code, unused_imports, clippy::unwrap_used)] // Each test file uses its share, and a panic is its report.
 
 mod writer;
 
