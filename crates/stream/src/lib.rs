@@ -4,12 +4,22 @@
 //! what one backend said and tells what has to be reconciled. Time comes in as a parameter; messages are plain values
 //! (`gimbal-wire` turns them into protobuf). docs/protocol.md gives each rule and the failure it prevents.
 
+mod agent;
 mod message;
+mod namespaces;
+mod size;
+mod split;
+mod unknown;
+mod writer;
 
+pub use agent::{AgentConfig, AgentEnd, AgentVerdict, HEARTBEAT, StreamState};
 pub use message::{
     AgentMessage, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange, Reject,
     RejectReason, Scope, Summary, Unreadable, Welcome, WriterMessage,
 };
+pub use size::estimated_len;
+pub use unknown::UnknownScopes;
+pub use writer::{Outcome, WriterEnd, WriterLimits, WriterOutput};
 
 /// The protocol version of this build, and the only one so far.
 pub const PROTOCOL: u32 = 1;

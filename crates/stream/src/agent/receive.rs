@@ -1,0 +1,136 @@
+//! What the writer says.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_model::DigestTree;
+
+use super::AgentEnd;
+use super::stream::Stream;
+use crate::{Goodbye, GoodbyeReason, Need, PROTOCOL, Reject, Scope, Summary, Welcome, WriterMessage};
+
+/// What becomes of the stream after a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum AgentVerdict {
+    /// It goes on.
+    Continue,
+    /// The transport closes it and dials again. Never a reason to exit.
+    Close {
+        /// When to dial; `None`: the usual back-off decides.
+        retry_after: Option<Duration>,
+        /// In words.
+        reason: String,
+    },
+}
+
+/// The wait after a supersession, and the longest: two agents of one name must never chase each other.
+const FIRST_WAIT: Duration = Duration::from_secs(30);
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// Supersessions one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Supersessions {
+    wait: Option<Duration>,
+}
+
+impl Supersessions {
+    fn next(&mut self, stream_lived: Duration) -> Duration {
+        // The other one waits up to the longest wait as well, so only a stream that outlives it was undisturbed.
+        let previous = self.wait.filter(|_| stream_lived <= 2 * LONGEST_WAIT);
+        *self.wait.insert(previous.map_or(FIRST_WAIT, |wait| (wait * 2).min(LONGEST_WAIT)))
+    }
+}
+
+impl AgentEnd {
+    /// Takes in a message of the writer.
+    pub fn receive(&mut self, message: WriterMessage, now: Instant) -> AgentVerdict {
+        let Some(stream) = &mut self.stream else { return AgentVerdict::Continue };
+        let welcomed = stream.generation.is_some();
+        match message {
+            WriterMessage::Goodbye(goodbye) => return self.dismissed(goodbye, now),
+            WriterMessage::Welcome(welcome) => return self.welcome(welcome),
+            _ if !welcomed => return broken("the writer spoke before Welcome"),
+            WriterMessage::Ack(seq) if seq > stream.seq => {
+                return broken(&format!("the writer acknowledged frame {seq}, but {} is the last one sent", stream.seq));
+            }
+            WriterMessage::Ack(seq) => stream.window.acknowledged(seq),
+            WriterMessage::Credit(credit) => stream.window.set_credit(credit),
+            WriterMessage::Resync { need: Need::Nothing, .. } => {}
+            WriterMessage::Resync { need, .. } => {
+                stream.abandon();
+                owe(stream, need, &self.tree);
+            }
+            WriterMessage::Reject(reject) => self.rejected(reject),
+            WriterMessage::Resolved(key) => {
+                match self.too_large.get(&key) {
+                    // The writer is done with what it held; the Service itself is still too large to be sent.
+                    Some(local) => self.rejects.insert(key, local.clone()),
+                    None => self.rejects.remove(&key),
+                };
+            }
+        }
+        AgentVerdict::Continue
+    }
+
+    fn welcome(&mut self, welcome: Welcome) -> AgentVerdict {
+        let Some(stream) = &mut self.stream else { return AgentVerdict::Continue };
+        let offered = stream.offer.as_mut().filter(|_| stream.generation.is_none());
+        let Some(offer) = offered else { return broken("the writer sent Welcome, but no Hello asked for it") };
+        if welcome.protocol != PROTOCOL {
+            let reason = format!("the writer chose protocol {}, but this agent speaks {PROTOCOL}", welcome.protocol);
+            return AgentVerdict::Close { retry_after: None, reason };
+        }
+        let tree = std::mem::take(&mut offer.tree);
+        stream.generation = Some(welcome.generation);
+        stream.window.set_credit(welcome.credit);
+        owe(stream, welcome.need, &tree);
+        self.rejects.clone_from(&self.too_large);
+        AgentVerdict::Continue
+    }
+
+    fn rejected(&mut self, reject: Reject) {
+        // One without a key is about a message, not a Service; the transport logs it.
+        if let Some(key) = &reject.key {
+            self.rejects.insert(key.clone(), reject);
+        }
+    }
+
+    fn dismissed(&mut self, goodbye: Goodbye, now: Instant) -> AgentVerdict {
+        let lived = self.stream.as_ref().map_or(Duration::ZERO, |stream| now.saturating_duration_since(stream.opened));
+        let retry_after = match goodbye.reason {
+            GoodbyeReason::Superseded => Some(self.supersessions.next(lived)),
+            _ => goodbye.retry_after,
+        };
+        let reason = format!("the writer ended the stream ({:?}): {}", goodbye.reason, goodbye.message);
+        AgentVerdict::Close { retry_after, reason }
+    }
+}
+
+/// What the writer needs is owed. `tree` is what it compares with.
+fn owe(stream: &mut Stream, need: Need, tree: &DigestTree) {
+    match need {
+        Need::Nothing => {}
+        Need::All => stream.owe(&Scope::All),
+        Need::Namespaces(held) => {
+            let differing = differing(tree, &held);
+            if !differing.is_empty() {
+                stream.owe(&Scope::Namespaces(differing));
+            }
+        }
+    }
+}
+
+/// The namespaces where `held` and `tree` differ, those included that only one of them has.
+fn differing(tree: &DigestTree, held: &[(Arc<str>, Summary)]) -> Vec<Arc<str>> {
+    let differs = |(namespace, summary): &&(Arc<str>, Summary)| {
+        tree.namespace(namespace) != (summary.count, summary.digest)
+    };
+    let listed: std::collections::BTreeSet<&Arc<str>> = held.iter().map(|(namespace, _)| namespace).collect();
+    let unlisted = tree.namespaces().map(|(namespace, ..)| namespace).filter(|namespace| !listed.contains(namespace));
+    held.iter().filter(differs).map(|(namespace, _)| namespace).chain(unlisted).cloned().collect()
+}
+
+fn broken(reason: &str) -> AgentVerdict {
+    AgentVerdict::Close { retry_after: None, reason: reason.into() }
+}

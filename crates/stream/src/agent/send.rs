@@ -1,0 +1,237 @@
+//! What the agent says. Everything is decided when the transport asks, so that the newest state travels and nothing
+//! is kept for an event.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_model::{Change, SourceKey};
+
+use super::AgentEnd;
+use super::outbox::Base;
+use super::snapshot::{Snapshot, Start};
+use super::stream::{Begun, Offer, Stream};
+use super::window::{Room, Share};
+use crate::size::{FRAME, change_len, piece_len, scope_len};
+use crate::split::parts;
+use crate::{AgentMessage, Data, Frame, Hello, PROTOCOL, Scope, Summary};
+
+/// Time between two heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Most namespaces that one message names, so that it fits in a frame however long the names are.
+const NAMESPACES: usize = 1000;
+
+impl AgentEnd {
+    /// The next message to send, if there is one and the writer has room for it. Hello first; then Goodbye, unknown
+    /// scopes and heartbeats; then, within the credit, changes; then a snapshot.
+    pub fn next(&mut self, now: Instant) -> Option<AgentMessage> {
+        let offers = self.may_offer();
+        let stream = self.stream.as_mut().filter(|stream| !stream.ended)?;
+        if stream.offer.is_none() {
+            return Some(AgentMessage::Hello(self.hello(offers)));
+        }
+        if let Some(goodbye) = stream.goodbye.take() {
+            stream.ended = true;
+            return Some(AgentMessage::Goodbye(goodbye));
+        }
+        if let Some(unknown) = self.announcement() {
+            return Some(unknown);
+        }
+        if let Some(heartbeat) = self.heartbeat(now) {
+            return Some(heartbeat);
+        }
+        self.flowing()?;
+        self.change(now).or_else(|| self.begin()).or_else(|| self.delta(now)).or_else(|| self.bulk())
+    }
+
+    fn hello(&mut self, offers: bool) -> Hello {
+        let held = offers.then(|| Summary { count: self.tree.count(), digest: self.tree.root() });
+        if let Some(stream) = &mut self.stream {
+            let tree = self.tree.clone();
+            stream.offer = Some(Offer { incarnation: self.incarnation.clone(), data: offers, tree });
+        }
+        Hello {
+            protocol: (PROTOCOL, PROTOCOL),
+            capabilities: Vec::new(),
+            backend: self.config.backend.clone(),
+            agent_instance: self.config.instance.clone(),
+            source_incarnation: self.incarnation.clone().unwrap_or_default(),
+            held,
+            agent_version: self.config.version.clone(),
+        }
+    }
+
+    /// Each unknown scope is told once on a stream; namespaces with one reason share a message.
+    fn announcement(&mut self) -> Option<AgentMessage> {
+        let stream = self.stream.as_mut()?;
+        let (scope, reason) = match self.unknown.all() {
+            Some(reason) if stream.announced.all().is_none() => (Scope::All, reason.to_owned()),
+            _ => {
+                let announced = &stream.announced;
+                let mut untold = self.unknown.namespaces().filter(|(namespace, _)| !announced.has(namespace)).peekable();
+                let reason = untold.peek()?.1.to_owned();
+                let alike = untold.filter(|(_, other)| *other == reason).map(|(namespace, _)| namespace.clone());
+                (Scope::Namespaces(alike.take(NAMESPACES).collect()), reason)
+            }
+        };
+        stream.announced.add(&scope, &reason);
+        Some(AgentMessage::ScopeUnknown { scope, reason })
+    }
+
+    fn heartbeat(&mut self, now: Instant) -> Option<AgentMessage> {
+        let backlog = self.backlog() as u64;
+        let stream = self.stream.as_mut()?;
+        stream.heartbeat_due(now).filter(|due| *due <= now)?;
+        stream.last_heartbeat = Some(now);
+        Some(AgentMessage::Heartbeat { sources: self.freshness.clone(), backlog })
+    }
+
+    /// Freezes a view of what is owed and known.
+    fn begin(&mut self) -> Option<AgentMessage> {
+        let scope = self.startable()?;
+        let stream = self.stream.as_mut()?;
+        let len = FRAME + scope_len(&scope);
+        let mut room = stream.window.room(Share::Bulk, 0);
+        if !room.take_frame(len) {
+            return None;
+        }
+        stream.owed.remove(&scope);
+        let waited = stream.outbox.take(|namespace| scope.contains(namespace));
+        let (summary, view): (_, Vec<_>) = match &scope {
+            Scope::All => {
+                let view = self.services.iter().collect();
+                (Summary { count: self.tree.count(), digest: self.tree.root() }, view)
+            }
+            Scope::Namespaces(namespaces) => {
+                let mut summary = Summary::default();
+                for namespace in namespaces {
+                    let (count, digest) = self.tree.namespace(namespace);
+                    summary = Summary { count: summary.count + count, digest: summary.digest + digest };
+                }
+                let of = |namespace: &Arc<str>| {
+                    let namespace = namespace.clone();
+                    let first = SourceKey::new(namespace.clone(), "");
+                    self.services.range(first..).take_while(move |(key, _)| key.namespace == namespace)
+                };
+                (summary, namespaces.iter().flat_map(of).collect())
+            }
+        };
+        let view = view.into_iter().map(|(key, held)| (key.clone(), held.service.clone()));
+        stream.snapshot = Some(Snapshot::new(scope.clone(), summary, view, waited));
+        Some(frame(stream, room, Frame::SnapshotBegin { scope }))
+    }
+
+    /// What of the debt a snapshot can begin with now: nothing that is unknown.
+    fn startable(&self) -> Option<Scope> {
+        let stream = self.stream.as_ref().filter(|stream| stream.snapshot.is_none() && stream.begun.is_none())?;
+        if self.unknown.all().is_some() {
+            return None;
+        }
+        if stream.owed.has_rest() && self.unknown.is_empty() {
+            return Some(Scope::All);
+        }
+        let known = |namespace: &&Arc<str>| !self.unknown.contains(namespace);
+        // Only a snapshot of everything tells about namespaces that are not held; until that can begin, those that are
+        // held need not wait for the unknown ones.
+        let namespaces: Vec<_> = if stream.owed.has_rest() {
+            let held = self.tree.namespaces().map(|(namespace, ..)| namespace);
+            held.filter(|namespace| stream.owed.contains(namespace)).filter(known).take(NAMESPACES).cloned().collect()
+        } else {
+            stream.owed.listed().iter().filter(known).take(NAMESPACES).cloned().collect()
+        };
+        (!namespaces.is_empty()).then_some(Scope::Namespaces(namespaces))
+    }
+
+    /// Goes on with a change that did not fit in one frame.
+    fn change(&mut self, now: Instant) -> Option<AgentMessage> {
+        self.stream.as_ref()?.begun.as_ref()?;
+        self.delta(now)
+    }
+
+    fn delta(&mut self, now: Instant) -> Option<AgentMessage> {
+        let stream = self.stream.as_mut()?;
+        let mut room = stream.window.room(Share::Whole, FRAME);
+        let mut changes = Vec::new();
+        let mut oldest: Option<Instant> = None;
+        loop {
+            if let Some(begun) = &mut stream.begun {
+                if let Some(part) = begun.parts.pop_front_if(|part| room.take(change_len(part), &begun.key)) {
+                    oldest = Some(oldest.map_or(begun.since, |oldest| oldest.min(begun.since)));
+                    changes.push(Ok(part));
+                }
+                if !begun.parts.is_empty() {
+                    break;
+                }
+                stream.begun = None;
+            }
+            let Some((key, base, since)) = stream.outbox.oldest() else { break };
+            let key = key.clone();
+            let current = self.services.get(&key).map(|held| &held.service);
+            let Some(change) = change_from(&key, base, current, stream.snapshot.as_ref()) else {
+                stream.outbox.pop();
+                continue;
+            };
+            let parts = parts(&key, change, stream.window.target());
+            if parts.front().is_none_or(|part| !room.would_take(change_len(part))) {
+                break;
+            }
+            stream.outbox.pop();
+            if let Some(snapshot) = &mut stream.snapshot {
+                snapshot.mention(&key);
+            }
+            stream.begun = Some(Begun { key, parts, since });
+        }
+        let oldest_age = now.saturating_duration_since(oldest?);
+        Some(frame(stream, room, Frame::Delta { changes, oldest_age }))
+    }
+
+    /// The next pieces of a running snapshot, or its end.
+    fn bulk(&mut self) -> Option<AgentMessage> {
+        let stream = self.stream.as_mut()?;
+        let mut room = stream.window.room(Share::Bulk, FRAME);
+        let target = stream.window.target();
+        let snapshot = stream.snapshot.as_mut()?;
+        let mut pieces = Vec::new();
+        while let Some(piece) = snapshot.peek(target) {
+            if !room.take(piece_len(piece), &piece.key) {
+                break;
+            }
+            pieces.extend(snapshot.pop().map(Ok));
+        }
+        if !pieces.is_empty() {
+            return Some(frame(stream, room, Frame::SnapshotChunk { pieces }));
+        }
+        if snapshot.unsent() > 0 || !room.take_frame(0) {
+            return None;
+        }
+        let snapshot = stream.snapshot.take()?;
+        stream.outbox.settle_on(&snapshot);
+        Some(frame(stream, room, Frame::SnapshotEnd { summary: snapshot.summary }))
+    }
+}
+
+/// The change that brings the writer from what it holds to `current`; `None` where nothing need be sent.
+fn change_from(
+    key: &SourceKey,
+    base: &Base,
+    current: Option<&Arc<gimbal_model::Service>>,
+    snapshot: Option<&Snapshot>,
+) -> Option<Change> {
+    let start = match (base, snapshot) {
+        (Base::Unknown, Some(snapshot)) if snapshot.covers(&key.namespace) => snapshot.start(key, current),
+        _ => Start::From(base.clone()),
+    };
+    match start {
+        Start::Carried => None,
+        Start::From(Base::Told(old)) => Change::between(old.as_deref(), current.map(Arc::as_ref)),
+        Start::From(Base::Unknown) => {
+            Some(current.map_or(Change::Remove, |service| Change::Replace((**service).clone())))
+        }
+    }
+}
+
+/// Numbers a frame and counts it.
+fn frame(stream: &mut Stream, room: Room, frame: Frame) -> AgentMessage {
+    stream.seq += 1;
+    stream.window.sent(stream.seq, room);
+    AgentMessage::Data(Data { seq: stream.seq, frame })
+}

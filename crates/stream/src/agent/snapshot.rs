@@ -1,0 +1,111 @@
+//! A frozen view on its way to the writer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use gimbal_model::{Service, SourceKey};
+
+use super::outbox::Base;
+use crate::namespaces::NamespaceSet;
+use crate::split::pieces;
+use crate::{Piece, Scope, Summary};
+
+#[derive(Debug)]
+struct Entry {
+    service: Arc<Service>,
+    sent: bool,
+}
+
+/// What a change of a key has to start from while the snapshot runs.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// A state that the writer holds, or will hold when the snapshot ends.
+    From(Base),
+    /// Nothing need be sent: the view has this very state and is still to be sent.
+    Carried,
+}
+
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) scope: Scope,
+    covered: NamespaceSet,
+    pub(super) summary: Summary,
+    view: BTreeMap<SourceKey, Entry>,
+    order: VecDeque<SourceKey>,
+    pieces: VecDeque<Piece>,
+    /// Keys that a delta named since Begin. There the delta counts, whatever becomes of the chunk.
+    mentioned: BTreeSet<SourceKey>,
+}
+
+impl Snapshot {
+    /// `first` are keys that have waited; they go before the others.
+    pub(super) fn new(
+        scope: Scope,
+        summary: Summary,
+        view: impl Iterator<Item = (SourceKey, Arc<Service>)>,
+        first: Vec<SourceKey>,
+    ) -> Self {
+        let view: BTreeMap<_, _> = view.map(|(key, service)| (key, Entry { service, sent: false })).collect();
+        let early: BTreeSet<_> = first.iter().cloned().collect();
+        let rest = view.keys().filter(|key| !early.contains(key)).cloned();
+        let order = first.into_iter().filter(|key| view.contains_key(key)).chain(rest).collect();
+        let covered = NamespaceSet::of(&scope);
+        Self { scope, covered, summary, view, order, pieces: VecDeque::new(), mentioned: BTreeSet::new() }
+    }
+
+    pub(super) fn covers(&self, namespace: &str) -> bool {
+        self.covered.contains(namespace)
+    }
+
+    /// The frozen state of a key and whether it has been sent.
+    pub(super) fn entry(&self, key: &SourceKey) -> Option<(&Arc<Service>, bool)> {
+        self.view.get(key).map(|entry| (&entry.service, entry.sent))
+    }
+
+    /// Keys still to be sent.
+    pub(super) fn unsent(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(super) fn mention(&mut self, key: &SourceKey) {
+        if self.covers(&key.namespace) {
+            self.mentioned.insert(key.clone());
+        }
+    }
+
+    pub(super) fn is_mentioned(&self, key: &SourceKey) -> bool {
+        self.mentioned.contains(key)
+    }
+
+    /// For a key that no delta has named since Begin.
+    pub(super) fn start(&self, key: &SourceKey, current: Option<&Arc<Service>>) -> Start {
+        match self.entry(key) {
+            // Its absence is what End tells.
+            None => Start::From(Base::Told(None)),
+            Some((frozen, true)) => Start::From(Base::Told(Some(frozen.clone()))),
+            Some((frozen, false)) if current == Some(frozen) => Start::Carried,
+            Some((_, false)) => Start::From(Base::Unknown),
+        }
+    }
+
+    /// The next piece; `None` when all are sent.
+    pub(super) fn peek(&mut self, target: usize) -> Option<&Piece> {
+        if self.pieces.is_empty() {
+            let key = self.order.front()?;
+            let entry = self.view.get(key)?;
+            self.pieces = pieces(key, &entry.service, target);
+        }
+        self.pieces.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front()?;
+        if !piece.more {
+            self.order.pop_front();
+            if let Some(entry) = self.view.get_mut(&piece.key) {
+                entry.sent = true;
+            }
+        }
+        Some(piece)
+    }
+}

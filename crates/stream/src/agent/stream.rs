@@ -1,0 +1,150 @@
+//! What an agent remembers of one stream. All of it goes when the stream does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::{DigestTree, Service, SourceKey};
+
+use super::outbox::{Base, Outbox};
+use super::send::HEARTBEAT;
+use super::snapshot::Snapshot;
+use super::window::Window;
+use crate::namespaces::NamespaceSet;
+use crate::{Goodbye, PieceChange, Scope, UnknownScopes};
+
+/// What Hello said.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) incarnation: Option<String>,
+    /// Whether it told what is held.
+    pub(super) data: bool,
+    /// What it told, by namespace, until Welcome compares it.
+    pub(super) tree: DigestTree,
+}
+
+/// A change that needs more than one frame. It is sent to its end before anything else, as it was when it began.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) key: SourceKey,
+    pub(super) parts: VecDeque<PieceChange>,
+    pub(super) since: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) opened: Instant,
+    pub(super) offer: Option<Offer>,
+    /// Set by Welcome.
+    pub(super) generation: Option<u64>,
+    pub(super) goodbye: Option<Goodbye>,
+    pub(super) ended: bool,
+    /// Unknown scopes that the writer has been told of.
+    pub(super) announced: UnknownScopes,
+    pub(super) last_heartbeat: Option<Instant>,
+    pub(super) seq: u64,
+    pub(super) window: Window,
+    pub(super) outbox: Outbox,
+    pub(super) begun: Option<Begun>,
+    /// What the writer needs a snapshot of that has not begun.
+    pub(super) owed: NamespaceSet,
+    pub(super) snapshot: Option<Snapshot>,
+}
+
+impl Stream {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            opened: now,
+            offer: None,
+            generation: None,
+            goodbye: None,
+            ended: false,
+            announced: UnknownScopes::default(),
+            last_heartbeat: None,
+            seq: 0,
+            window: Window::new(),
+            outbox: Outbox::default(),
+            begun: None,
+            owed: NamespaceSet::default(),
+            snapshot: None,
+        }
+    }
+
+    /// Whether Hello offered data, of the source that is there now.
+    fn offered(&self, incarnation: Option<&str>) -> bool {
+        self.offer.as_ref().is_some_and(|offer| offer.data && offer.incarnation.as_deref() == incarnation)
+    }
+
+    pub(super) fn is_dataless(&self, incarnation: Option<&str>) -> bool {
+        self.offer.is_some() && !self.offered(incarnation)
+    }
+
+    /// Whether data may be sent.
+    pub(super) fn flows(&self, incarnation: Option<&str>) -> bool {
+        self.generation.is_some() && self.offered(incarnation)
+    }
+
+    /// A key was in state `told` and is not any more.
+    pub(super) fn changed(&mut self, key: &SourceKey, told: Option<Arc<Service>>, now: Instant) {
+        // Before Hello there is nothing that the writer could have been told.
+        if self.offer.as_ref().is_some_and(|offer| offer.data) {
+            let unsure = self.owed.contains(&key.namespace)
+                || self.snapshot.as_ref().is_some_and(|s| s.covers(&key.namespace) && !s.is_mentioned(key));
+            self.outbox.mark(key, || if unsure { Base::Unknown } else { Base::Told(told) }, now);
+        }
+    }
+
+    /// The writer needs a snapshot of `scope`; what it holds of it is not known until then.
+    pub(super) fn owe(&mut self, scope: &Scope) {
+        if !self.offer.as_ref().is_some_and(|offer| offer.data) {
+            return;
+        }
+        self.owed.add(scope);
+        let owed = &self.owed;
+        self.outbox.forget(|namespace| owed.contains(namespace));
+        if let Some(begun) = self.begun.take_if(|begun| owed.contains(&begun.key.namespace)) {
+            self.outbox.mark(&begun.key, || Base::Unknown, begun.since);
+        }
+    }
+
+    /// Gives a running snapshot up; all of it is owed again.
+    pub(super) fn abandon(&mut self) {
+        if let Some(snapshot) = self.snapshot.take() {
+            self.owe(&snapshot.scope);
+        }
+    }
+
+    /// The same, if it touches `scope`.
+    pub(super) fn abandon_if(&mut self, scope: &Scope) {
+        let touched = self.snapshot.as_ref().is_some_and(|snapshot| match scope {
+            Scope::All => true,
+            Scope::Namespaces(namespaces) => namespaces.iter().any(|namespace| snapshot.covers(namespace)),
+        });
+        if touched {
+            self.abandon();
+        }
+    }
+
+    /// When the next heartbeat is due; the first one at once after Hello.
+    pub(super) fn heartbeat_due(&self, now: Instant) -> Option<Instant> {
+        let running = self.offer.is_some() && !self.ended;
+        running.then(|| self.last_heartbeat.map_or(now, |last| last + HEARTBEAT))
+    }
+
+    pub(super) fn owes(&self, key: &SourceKey) -> bool {
+        self.owed.contains(&key.namespace)
+    }
+
+    pub(super) fn is_pending(&self, key: &SourceKey) -> bool {
+        self.outbox.contains(key)
+            || self.window.is_in_flight(key)
+            || self.begun.as_ref().is_some_and(|begun| begun.key == *key)
+            || self.snapshot.as_ref().and_then(|snapshot| snapshot.entry(key)).is_some_and(|(_, sent)| !sent)
+    }
+
+    /// Keys that wait in the outbox or in a running snapshot.
+    pub(super) fn unsent(&self) -> usize {
+        let begun = usize::from(self.begun.is_some());
+        self.outbox.len() + begun + self.snapshot.as_ref().map_or(0, Snapshot::unsent)
+    }
+}

@@ -1,0 +1,138 @@
+//! The window: what may be sent before the writer acknowledges.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use gimbal_model::SourceKey;
+
+use crate::Credit;
+use crate::split::TARGET;
+
+/// Which part of the window a frame may use.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Share {
+    /// All of it: fresh changes.
+    Whole,
+    /// Three quarters: a snapshot, so that a fresh change never waits behind bulk.
+    Bulk,
+}
+
+/// What a frame may hold.
+#[derive(Debug)]
+pub(super) struct Room {
+    changes: u64,
+    bytes: u64,
+    /// Nothing is outstanding: one item goes, however large, or a Service larger than the window would never go.
+    free: bool,
+    used: u64,
+    target: u64,
+    pub(super) keys: Vec<SourceKey>,
+}
+
+impl Room {
+    /// Whether there is room for an entry.
+    pub(super) fn would_take(&self, len: usize) -> bool {
+        let used = self.used + len as u64;
+        let first = self.keys.is_empty();
+        let fits = used <= self.bytes && (self.keys.len() as u64) < self.changes;
+        first && self.free || fits && (first || used <= self.target)
+    }
+
+    /// Takes room for an entry; false where there is none left.
+    pub(super) fn take(&mut self, len: usize, key: &SourceKey) -> bool {
+        let fits = self.would_take(len);
+        if fits {
+            self.used += len as u64;
+            self.keys.push(key.clone());
+        }
+        fits
+    }
+
+    /// Takes room for a frame without entries.
+    pub(super) fn take_frame(&mut self, len: usize) -> bool {
+        let fits = self.free || self.used + len as u64 <= self.bytes;
+        if fits {
+            self.used += len as u64;
+        }
+        fits
+    }
+}
+
+#[derive(Debug)]
+struct Sent {
+    seq: u64,
+    keys: Vec<SourceKey>,
+    bytes: u64,
+}
+
+/// Counts what is outstanding, by frame. Bounded by the credit.
+#[derive(Debug)]
+pub(super) struct Window {
+    credit: Credit,
+    sent: VecDeque<Sent>,
+    changes: u64,
+    bytes: u64,
+    /// The last frame that carried a key.
+    in_flight: BTreeMap<SourceKey, u64>,
+}
+
+impl Window {
+    pub(super) fn new() -> Self {
+        let credit = Credit { changes: 0, bytes: 0 };
+        Self { credit, sent: VecDeque::new(), changes: 0, bytes: 0, in_flight: BTreeMap::new() }
+    }
+
+    pub(super) fn set_credit(&mut self, credit: Credit) {
+        self.credit = credit;
+    }
+
+    /// The size that frames aim at.
+    pub(super) fn target(&self) -> usize {
+        usize::try_from(self.credit.bytes / 4).map_or(TARGET, |quarter| quarter.min(TARGET))
+    }
+
+    /// What the next frame may hold. `overhead` is what it takes itself.
+    pub(super) fn room(&self, share: Share, overhead: usize) -> Room {
+        let limit = |credit: u64| match share {
+            Share::Whole => credit,
+            Share::Bulk => credit - credit.div_ceil(4),
+        };
+        Room {
+            changes: limit(self.credit.changes.into()).saturating_sub(self.changes),
+            bytes: limit(self.credit.bytes).saturating_sub(self.bytes),
+            free: self.sent.is_empty(),
+            used: overhead as u64,
+            target: self.target() as u64,
+            keys: Vec::new(),
+        }
+    }
+
+    pub(super) fn sent(&mut self, seq: u64, room: Room) {
+        self.changes += room.keys.len() as u64;
+        self.bytes += room.used;
+        for key in &room.keys {
+            self.in_flight.insert(key.clone(), seq);
+        }
+        self.sent.push_back(Sent { seq, keys: room.keys, bytes: room.used });
+    }
+
+    /// Frees everything up to `seq`.
+    pub(super) fn acknowledged(&mut self, seq: u64) {
+        while let Some(sent) = self.sent.pop_front_if(|sent| sent.seq <= seq) {
+            self.changes -= sent.keys.len() as u64;
+            self.bytes -= sent.bytes;
+            for key in sent.keys {
+                if self.in_flight.get(&key) == Some(&sent.seq) {
+                    self.in_flight.remove(&key);
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_in_flight(&self, key: &SourceKey) -> bool {
+        self.in_flight.contains_key(key)
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+}

@@ -1,0 +1,73 @@
+//! The parts of a source that cannot be seen, and why.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::Scope;
+
+/// Unknown scopes with their reasons. Everything, once unknown, ends only with everything known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnknownScopes {
+    all: Option<String>,
+    namespaces: BTreeMap<Arc<str>, String>,
+}
+
+impl UnknownScopes {
+    /// Whether nothing is unknown.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_none() && self.namespaces.is_empty()
+    }
+
+    /// Why everything is unknown, if it is.
+    #[must_use]
+    pub fn all(&self) -> Option<&str> {
+        self.all.as_deref()
+    }
+
+    /// The namespaces that are unknown by themselves, with the reason.
+    pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, &str)> {
+        self.namespaces.iter().map(|(namespace, reason)| (namespace, &**reason))
+    }
+
+    /// Whether a namespace cannot be seen.
+    #[must_use]
+    pub fn contains(&self, namespace: &str) -> bool {
+        self.all.is_some() || self.namespaces.contains_key(namespace)
+    }
+
+    /// Whether it is unknown by itself.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        self.namespaces.contains_key(namespace)
+    }
+
+    /// Each scope with its reason.
+    pub fn iter(&self) -> impl Iterator<Item = (Scope, &str)> {
+        let all = self.all().map(|reason| (Scope::All, reason));
+        all.into_iter()
+            .chain(self.namespaces().map(|(namespace, reason)| (Scope::Namespaces(vec![namespace.clone()]), reason)))
+    }
+
+    pub(crate) fn add(&mut self, scope: &Scope, reason: &str) {
+        match scope {
+            Scope::All => self.all = Some(reason.into()),
+            Scope::Namespaces(namespaces) => {
+                for namespace in namespaces {
+                    self.namespaces.insert(namespace.clone(), reason.into());
+                }
+            }
+        }
+    }
+
+    /// Everything in `scope` has been seen.
+    pub(crate) fn clear(&mut self, scope: &Scope) {
+        match scope {
+            Scope::All => *self = Self::default(),
+            Scope::Namespaces(namespaces) => {
+                for namespace in namespaces {
+                    self.namespaces.remove(namespace);
+                }
+            }
+        }
+    }
+}

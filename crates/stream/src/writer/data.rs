@@ -1,0 +1,205 @@
+//! What data frames do to what is held.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::{Digest, EndpointChange, Header, Service, SourceKey};
+
+use super::snapshot::{Snapshot, Taken};
+use super::staging::{Misplaced, Parts, Pieces, Staged, Unfinished};
+use super::{Stream, WriterEnd, WriterOutput};
+use crate::{Piece, PieceChange, Scope, Summary, Unreadable};
+
+impl WriterEnd {
+    /// A view begins. One that runs is dropped; differences are to be applied again, for the agent makes them relative
+    /// to this view.
+    pub(super) fn begin(&mut self, scope: Scope, now: Instant) {
+        let Some(stream) = &mut self.stream else { return };
+        let scope = if scope == Scope::Namespaces(Vec::new()) { Scope::All } else { scope };
+        stream.awaiting = false;
+        if scope == Scope::All {
+            stream.resync.begun();
+        }
+        stream.trusted.add(&scope);
+        stream.snapshot = Some(Snapshot::new(scope, now));
+    }
+
+    pub(super) fn piece(&mut self, piece: Result<Piece, Unreadable>, seq: u64, out: &mut Vec<WriterOutput>) {
+        // Without a snapshot this is the rest of one that was dropped.
+        let Some(snapshot) = self.stream.as_mut().and_then(|stream| stream.snapshot.as_mut()) else { return };
+        let piece = match piece {
+            Ok(piece) => piece,
+            Err(Unreadable { key, reason }) => return self.spoiled(key, reason, out),
+        };
+        let key = piece.key.clone();
+        match snapshot.take(piece) {
+            Ok(Taken::Nothing) => {}
+            Ok(Taken::Service(service, digest)) => self.hold(key, service, digest, seq, out),
+            Err(misplaced) => self.spoiled(Some(key), misplaced.to_string(), out),
+        }
+    }
+
+    fn spoiled(&mut self, key: Option<SourceKey>, reason: String, out: &mut Vec<WriterOutput>) {
+        let Some(stream) = &mut self.stream else { return };
+        let Some(snapshot) = &mut stream.snapshot else { return };
+        snapshot.spoil(key.as_ref());
+        // Where a delta said something newer, an unreadable older state is no loss.
+        match key {
+            Some(key) if snapshot.is_mentioned(&key) => {}
+            key => self.unreadable(key, reason, out),
+        }
+    }
+
+    /// Only a view that came whole proves what is absent.
+    pub(super) fn end(&mut self, summary: Summary, seq: u64, now: Instant, out: &mut Vec<WriterOutput>) {
+        let Some(stream) = &mut self.stream else { return };
+        let Some(snapshot) = stream.snapshot.take() else { return };
+        if let Some(mismatch) = snapshot.mismatch(summary) {
+            self.knowledge.disproven(&snapshot.scope);
+            return stream.request(&mismatch, now);
+        }
+        let absent = |key: &SourceKey| snapshot.covers(&key.namespace) && !snapshot.speaks_of(key);
+        let gone: Vec<_> = self.holdings.iter().map(|(key, _)| key).filter(|key| absent(key)).cloned().collect();
+        let holdings = &self.holdings;
+        self.rejects.forget_unreadable(|key| absent(key) && holdings.get(key).is_none());
+        for key in gone {
+            self.holdings.take(&key);
+            self.rejects.readable(&key);
+            stream.ledger.wait(&key, seq);
+            out.push(WriterOutput::Removed(key));
+        }
+        self.knowledge.proven(&snapshot.scope);
+        self.last_complete = Some((snapshot.begun, snapshot.scope.clone()));
+        out.push(WriterOutput::ScopeComplete { scope: snapshot.scope, seq, begun: snapshot.begun });
+    }
+
+    pub(super) fn change(
+        &mut self,
+        change: Result<PieceChange, Unreadable>,
+        seq: u64,
+        now: Instant,
+        out: &mut Vec<WriterOutput>,
+    ) {
+        let Some(stream) = &mut self.stream else { return };
+        match change {
+            Err(Unreadable { key: None, reason }) => {
+                stream.request("a change could not be read", now);
+                self.unreadable(None, reason, out);
+            }
+            Err(Unreadable { key: Some(key), reason }) => {
+                stream.mention(&key);
+                stream.unfinished.take_if(|unfinished| *unfinished.key() == key);
+                self.unreadable(Some(key), reason, out);
+            }
+            Ok(PieceChange::Remove(key)) => {
+                stream.mention(&key);
+                stream.unfinished.take_if(|unfinished| *unfinished.key() == key);
+                stream.broken.remove(&key);
+                stream.ledger.wait(&key, seq);
+                self.rejects.readable(&key);
+                self.holdings.remove(&key);
+                out.push(WriterOutput::Removed(key));
+            }
+            Ok(PieceChange::Replace(piece)) => self.replace(piece, seq, out),
+            Ok(PieceChange::Update { key, header, endpoints, more }) => {
+                let staged = stream.unfinished.take_if(|unfinished| *unfinished.key() == key);
+                // The differences are to a state that was lost on the way; a snapshot is asked for already.
+                if !stream.trusted.contains(&key.namespace) {
+                    return;
+                }
+                let staged = staged.and_then(|unfinished| match unfinished {
+                    Unfinished::Update(_, parts) => Some(parts),
+                    Unfinished::Replace(..) => None,
+                });
+                match Parts::add(staged, header, endpoints, more) {
+                    Ok(Staged::Partial(parts)) => stream.unfinished = Some(Unfinished::Update(key, parts)),
+                    Ok(Staged::Whole(Parts { header, endpoints })) => {
+                        self.update(key, header, endpoints, seq, now, out);
+                    }
+                    Err(misplaced) => self.unreadable(Some(key), misplaced.to_string(), out),
+                }
+            }
+        }
+    }
+
+    fn replace(&mut self, piece: Piece, seq: u64, out: &mut Vec<WriterOutput>) {
+        let Some(stream) = &mut self.stream else { return };
+        let key = piece.key.clone();
+        let staged = stream.unfinished.take().and_then(|unfinished| match unfinished {
+            Unfinished::Replace(before, pieces) if before == key => Some(pieces),
+            _ => None,
+        });
+        match Pieces::add(staged, piece) {
+            Ok(Staged::Partial(pieces)) => {
+                stream.mention(&key);
+                stream.unfinished = Some(Unfinished::Replace(key, pieces));
+            }
+            Ok(Staged::Whole(service)) => {
+                stream.mention(&key);
+                let digest = service.digest(&key);
+                self.hold(key, service, digest, seq, out);
+            }
+            // Its first piece was in a frame that was lost.
+            Err(Misplaced::NoFirst) if !stream.trusted.contains(&key.namespace) => {}
+            Err(misplaced) => {
+                stream.mention(&key);
+                self.unreadable(Some(key), misplaced.to_string(), out);
+            }
+        }
+    }
+
+    fn update(
+        &mut self,
+        key: SourceKey,
+        header: Option<Arc<Header>>,
+        endpoints: Vec<EndpointChange>,
+        seq: u64,
+        now: Instant,
+        out: &mut Vec<WriterOutput>,
+    ) {
+        let Some(stream) = &mut self.stream else { return };
+        if stream.broken.contains(&key) || !self.holdings.update(&key, header, endpoints) {
+            self.knowledge.disproven(&Scope::Namespaces(vec![key.namespace.clone()]));
+            return stream.request(&format!("a difference of {key} came, but what it differs from is not held"), now);
+        }
+        stream.mention(&key);
+        stream.ledger.wait(&key, seq);
+        self.rejects.readable(&key);
+        out.push(WriterOutput::Changed(key));
+    }
+
+    fn hold(&mut self, key: SourceKey, service: Service, digest: Digest, seq: u64, out: &mut Vec<WriterOutput>) {
+        let Some(stream) = &mut self.stream else { return };
+        stream.broken.remove(&key);
+        stream.ledger.wait(&key, seq);
+        self.rejects.readable(&key);
+        self.holdings.replace(key.clone(), Arc::new(service), digest);
+        out.push(WriterOutput::Changed(key));
+    }
+
+    /// The newest state of a key, or of an unknown one, is lost; what is held of it stays.
+    fn unreadable(&mut self, key: Option<SourceKey>, reason: String, out: &mut Vec<WriterOutput>) {
+        if let Some(key) = &key {
+            self.rejects.unreadable(key, &reason);
+            if let Some(stream) = &mut self.stream {
+                stream.broken.insert(key.clone());
+            }
+        }
+        out.push(WriterOutput::Unreadable { key, reason });
+    }
+}
+
+impl Stream {
+    fn mention(&mut self, key: &SourceKey) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.mention(key);
+        }
+    }
+
+    /// Something is missing that only a snapshot brings.
+    pub(super) fn request(&mut self, reason: &str, now: Instant) {
+        if !self.awaiting {
+            self.resync.request(reason, now);
+        }
+    }
+}

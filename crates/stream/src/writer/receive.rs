@@ -1,0 +1,106 @@
+//! What the agent says.
+
+use std::time::Instant;
+
+use super::rejects::invalid;
+use super::{WriterEnd, WriterOutput};
+use crate::{AgentMessage, Data, Frame, GoodbyeReason, Scope, WriterMessage};
+
+impl WriterEnd {
+    /// Takes in a message of the open stream. After it was closed, messages still under way are not looked at.
+    pub fn receive(&mut self, message: AgentMessage, now: Instant) -> Vec<WriterOutput> {
+        let mut out = Vec::new();
+        if self.stream.is_none() {
+            return out;
+        }
+        self.last_heard = Some(now);
+        match message {
+            AgentMessage::Hello(_) => out.push(self.broke_a_rule("a second Hello came on one stream")),
+            AgentMessage::Data(data) => self.data(data, now, &mut out),
+            AgentMessage::Heartbeat { sources, backlog } => {
+                self.freshness = sources;
+                self.backlog = backlog;
+            }
+            AgentMessage::ScopeUnknown { scope, reason } => {
+                self.scope_unknown(&scope, &reason);
+                out.push(WriterOutput::ScopeUnknown);
+            }
+            AgentMessage::Goodbye(_) => {
+                self.closed();
+                out.push(WriterOutput::Close);
+            }
+            AgentMessage::Unreadable { reason } => self.unreadable_message(reason, now, &mut out),
+        }
+        self.ask(now);
+        out
+    }
+
+    fn broke_a_rule(&mut self, message: &str) -> WriterOutput {
+        self.dismiss(GoodbyeReason::ProtocolError, message.into())
+    }
+
+    /// Absence means nothing there from now on, so a snapshot that covers it cannot be completed.
+    fn scope_unknown(&mut self, scope: &Scope, reason: &str) {
+        self.knowledge.add_unknown(scope, reason);
+        if let Some(stream) = &mut self.stream {
+            stream.snapshot.take_if(|snapshot| snapshot.overlaps(scope));
+        }
+    }
+
+    /// Whatever it was, it is lost, and with it maybe a data frame; the next frame would show that, but may never come.
+    fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput>) {
+        let told = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
+        if !told {
+            let message = format!("a message could not be read: {reason}");
+            self.outbox.push(WriterMessage::Reject(invalid(None, message)));
+        }
+        if let Some(stream) = self.stream.as_mut().filter(|stream| stream.data) {
+            stream.request("a message could not be read", now);
+        }
+        out.push(WriterOutput::Unreadable { key: None, reason });
+    }
+
+    fn data(&mut self, data: Data, now: Instant, out: &mut Vec<WriterOutput>) {
+        let Some(stream) = &mut self.stream else { return };
+        if !stream.data {
+            let rule = "data came on a stream whose Hello did not tell what is held";
+            return out.push(self.broke_a_rule(rule));
+        }
+        let expected = stream.ledger.received() + 1;
+        if data.seq < expected {
+            // It came before, and was dealt with then.
+            return;
+        }
+        stream.ledger.receive(data.seq);
+        if data.seq > expected {
+            // Applied is of this frame only what needs nothing before it: a snapshot of everything begins anew anyway.
+            let begins_anew = matches!(data.frame, Frame::SnapshotBegin { scope: Scope::All });
+            self.lost(expected, data.seq, now);
+            if !begins_anew {
+                return;
+            }
+        }
+        match data.frame {
+            Frame::SnapshotBegin { scope } => self.begin(scope, now),
+            Frame::SnapshotChunk { pieces } => {
+                pieces.into_iter().for_each(|piece| self.piece(piece, data.seq, out));
+            }
+            Frame::SnapshotEnd { summary } => self.end(summary, data.seq, now, out),
+            Frame::Delta { changes, .. } => {
+                changes.into_iter().for_each(|change| self.change(change, data.seq, now, out));
+            }
+        }
+    }
+
+    /// Frames are missing: what is held is no longer what the agent thinks it is.
+    fn lost(&mut self, expected: u64, came: u64, now: Instant) {
+        self.knowledge.disproven(&Scope::All);
+        if let Some(stream) = &mut self.stream {
+            stream.snapshot = None;
+            stream.unfinished = None;
+            stream.trusted.remove(&Scope::All);
+            stream.awaiting = false;
+            stream.request(&format!("frame {expected} was expected and {came} came"), now);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What is not in the Gimbal cluster and why, and what of it the agent has been told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gimbal_model::SourceKey;
+
+use crate::{Reject, RejectReason, WriterMessage};
+
+/// Bounded by keys: what changes twice before it is told is told once.
+#[derive(Debug, Default)]
+pub(super) struct Rejects {
+    standing: BTreeMap<SourceKey, Reject>,
+    told: BTreeMap<SourceKey, Reject>,
+    changed: BTreeSet<SourceKey>,
+    /// Keys whose newest state could not be read. Whatever becomes of their older one, the newest is rejected.
+    unreadable: BTreeSet<SourceKey>,
+}
+
+impl Rejects {
+    pub(super) fn standing(&self) -> &BTreeMap<SourceKey, Reject> {
+        &self.standing
+    }
+
+    /// A new agent: it has been told nothing.
+    pub(super) fn tell_again(&mut self) {
+        self.told.clear();
+        self.changed = self.standing.keys().cloned().collect();
+    }
+
+    pub(super) fn reject(&mut self, key: &SourceKey, reject: Reject) {
+        if !self.unreadable.contains(key) {
+            self.put(key, Some(reject));
+        }
+    }
+
+    pub(super) fn resolve(&mut self, key: &SourceKey) {
+        if !self.unreadable.contains(key) {
+            self.put(key, None);
+        }
+    }
+
+    pub(super) fn unreadable(&mut self, key: &SourceKey, reason: &str) {
+        let message = format!("could not be read: {reason}");
+        self.unreadable.insert(key.clone());
+        self.put(key, Some(invalid(Some(key.clone()), message)));
+    }
+
+    /// A newer state of the key could be read. Its reject stands until that state is settled.
+    pub(super) fn readable(&mut self, key: &SourceKey) {
+        self.unreadable.remove(key);
+    }
+
+    pub(super) fn all_unreadable(&self) -> Vec<SourceKey> {
+        self.unreadable.iter().cloned().collect()
+    }
+
+    /// Takes the unreadable keys away for which `gone` says so; they are resolved where nobody else will settle them.
+    pub(super) fn forget_unreadable(&mut self, gone: impl Fn(&SourceKey) -> bool) {
+        let keys: Vec<_> = self.unreadable.iter().filter(|key| gone(key)).cloned().collect();
+        for key in keys {
+            self.unreadable.remove(&key);
+            self.put(&key, None);
+        }
+    }
+
+    fn put(&mut self, key: &SourceKey, reject: Option<Reject>) {
+        if self.standing.get(key) == reject.as_ref() {
+            return;
+        }
+        match reject {
+            Some(reject) => self.standing.insert(key.clone(), reject),
+            None => self.standing.remove(key),
+        };
+        self.changed.insert(key.clone());
+    }
+
+    /// What the agent has to be told.
+    pub(super) fn take_messages(&mut self, out: &mut Vec<WriterMessage>) {
+        for key in std::mem::take(&mut self.changed) {
+            match (self.standing.get(&key), self.told.get(&key)) {
+                (standing, told) if standing == told => {}
+                (Some(reject), _) => {
+                    self.told.insert(key, reject.clone());
+                    out.push(WriterMessage::Reject(reject.clone()));
+                }
+                (None, _) => {
+                    self.told.remove(&key);
+                    out.push(WriterMessage::Resolved(key));
+                }
+            }
+        }
+    }
+}
+
+/// What could not be read is rejected as invalid, and only a newer state ends that.
+pub(super) fn invalid(key: Option<SourceKey>, message: String) -> Reject {
+    Reject { key, reason: RejectReason::Invalid, retryable: false, message }
+}

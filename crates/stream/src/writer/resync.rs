@@ -1,0 +1,72 @@
+//! When to ask for another snapshot: at once the first time, then less and less often while trouble goes on.
+
+use std::time::{Duration, Instant};
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Trouble that is this old was another one.
+const QUIET: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Default)]
+pub(super) struct Resync {
+    last: Option<Instant>,
+    delay: Duration,
+    due: Option<Instant>,
+    reason: String,
+}
+
+impl Resync {
+    /// Something was lost. What is waiting already is not put off.
+    pub(super) fn request(&mut self, reason: &str, now: Instant) {
+        if self.due.is_some() {
+            return;
+        }
+        if self.last.is_none_or(|last| now.saturating_duration_since(last) > QUIET) {
+            self.delay = Duration::ZERO;
+        }
+        self.due = Some(now + self.delay);
+        self.delay = if self.delay.is_zero() { FIRST } else { (self.delay * 2).min(LONGEST) };
+        self.reason = reason.into();
+    }
+
+    /// Everything is on its way.
+    pub(super) fn begun(&mut self) {
+        self.due = None;
+    }
+
+    /// The reason, if it is time to ask.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<String> {
+        self.due.take_if(|due| *due <= now)?;
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.reason))
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_longer_each_time() {
+        let mut now = Instant::now();
+        let mut resync = Resync::default();
+        for wait in [0, 1, 2, 4, 8, 16, 32, 60, 60] {
+            resync.request("lost", now);
+            resync.request("again", now);
+            if wait > 0 {
+                assert_eq!(resync.take_due(now + Duration::from_secs(wait) - Duration::from_millis(1)), None);
+            }
+            now += Duration::from_secs(wait);
+            assert_eq!(resync.take_due(now).as_deref(), Some("lost"));
+            assert_eq!(resync.take_due(now), None);
+        }
+        now += QUIET + Duration::from_millis(1);
+        resync.request("later", now);
+        assert_eq!(resync.take_due(now).as_deref(), Some("later"), "quiet for long: at once");
+    }
+}
