@@ -88,6 +88,23 @@ impl Process {
         self.child.try_wait().with_context(|| format!("cannot ask after {}", self.name))
     }
 
+    /// Waits until `url`, which it serves, answers 200, and returns the body.
+    ///
+    /// # Errors
+    /// Not within `timeout`, or it ends before; with the end of its log.
+    pub async fn answers(&mut self, url: &str, timeout: Duration) -> anyhow::Result<String> {
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let what = format!("{} answers at {url}", self.name);
+        let answer = crate::eventually(&what, timeout, async || {
+            if let Some(status) = self.exited()? {
+                return Ok(Err(anyhow::anyhow!("{} ended with {status}", self.name)));
+            }
+            anyhow::Ok(Ok(client.get(url).send().await?.error_for_status()?.text().await?))
+        });
+        let answer = answer.await.and_then(|answer| answer);
+        answer.map_err(|error| anyhow::anyhow!("{error:#}; the end of its log:\n{}", self.log_tail()))
+    }
+
     /// Sends a signal by name, for instance `STOP`.
     ///
     /// # Errors

@@ -58,6 +58,14 @@ async fn urls_are_waited_for() {
 }
 
 #[tokio::test]
+async fn a_process_that_ends_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut process = sh(dir.path(), "echo no config; exit 2");
+    let error = process.answers("http://127.0.0.1:1/", Duration::from_secs(60)).await.unwrap_err().to_string();
+    assert_eq!(error, "sh ended with exit status: 2; the end of its log:\nno config");
+}
+
+#[tokio::test]
 async fn certificates_make_mutual_tls() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Pki::create(dir.path().join("a")).unwrap(), Pki::create(dir.path().join("b")).unwrap());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gimbal_kube_io::{Access, ApiError, Cluster};
 use gimbal_objects::{Kind, Namespace, Object as _};
-use gimbal_testkit::process::{free_port, wait_url};
+use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Pair, Pki, Process, Rule, San, TestCluster, pki};
 
 use super::view::{self, View};
@@ -126,8 +126,10 @@ impl Stage {
         ]);
         args.extend(self.tls(&self.certificates.writer));
         let log = self.dir.path().join("writer.log");
-        self.writer = Some(Process::start("writer", &self.writer_program, &args, &log)?);
-        wait_url(&format!("http://{admin}/healthz"), STARTS_WITHIN).await.map(drop)
+        let mut process = Process::start("writer", &self.writer_program, &args, &log)?;
+        process.answers(&format!("http://{admin}/healthz"), STARTS_WITHIN).await?;
+        self.writer = Some(process);
+        Ok(())
     }
 
     pub async fn start_discoverer(&mut self) -> anyhow::Result<()> {
@@ -142,8 +144,10 @@ impl Stage {
         ]);
         args.extend(self.tls(&self.certificates.backend));
         let log = self.dir.path().join("discoverer.log");
-        self.discoverer = Some(Process::start("discoverer", &self.discoverer_program, &args, &log)?);
-        wait_url(&format!("http://{admin}/healthz"), STARTS_WITHIN).await.map(drop)
+        let mut process = Process::start("discoverer", &self.discoverer_program, &args, &log)?;
+        process.answers(&format!("http://{admin}/healthz"), STARTS_WITHIN).await?;
+        self.discoverer = Some(process);
+        Ok(())
     }
 
     pub fn writer(&mut self) -> anyhow::Result<&mut Process> {
