@@ -48,9 +48,6 @@ impl Backend {
                 "an agent of source {refused} was refused: this name belongs to source {held}; AdminService.ConfirmIncarnation changes that"
             );
         }
-        if !self.policy.admit {
-            return "in quarantine: nothing is written".into();
-        }
         if let Some(held) = self.guard.held() {
             return format!(
                 "the mass-change guard holds the removal of {} of {} endpoints (id {})",

@@ -48,7 +48,9 @@ impl Reconciler {
                 }
             }
             (None, None) if target.observed.is_empty() => Standing::Nothing,
-            (None, None) => Standing::Kept("its labels and annotations name no source Service that could have it".into()),
+            (None, None) => {
+                Standing::Kept("its labels and annotations name no source Service that could have it".into())
+            }
         }
     }
 
@@ -56,13 +58,13 @@ impl Reconciler {
     /// and says nothing.
     fn holder(&self, key: &TargetKey, target: &Target) -> Option<Claim> {
         let (label, source) = target.observed.owner()?;
-        let backend = BackendName::parse(&label).ok()?;
-        let plausible = match self.target_of(&backend, &source) {
+        let backend = BackendName::parse(label).ok()?;
+        let plausible = match self.target_of(&backend, source) {
             Some(Ok(wanted)) => wanted == *key,
             // A policy that does not let the backend in any more takes nothing away by itself.
             Some(Err(_)) | None => *service_name(&backend, &source.name) == *key.name,
         };
-        plausible.then_some(Claim { backend, key: source })
+        plausible.then(|| Claim { backend, key: source.clone() })
     }
 
     /// Whether the source said that it has this Service no more: explicitly, or by a complete snapshot without it.
@@ -107,7 +109,6 @@ impl Reconciler {
             target.loss = loss;
         }
         if let Some(backend) = self.backends.get_mut(&backend) {
-            backend.guard.observed(backend.endpoints, now);
             backend.guard.pending(key, loss, now);
         }
     }
@@ -120,8 +121,9 @@ impl Reconciler {
     }
 
     /// Brings a backend's total up to date with what a target holds now that nothing is under way for it.
-    pub(crate) fn recount(&mut self, key: &TargetKey) {
+    pub(crate) fn recount(&mut self, key: &TargetKey, now: Instant) {
         self.uncount(key);
+        let observing = self.has_observed();
         let Some(target) = self.targets.get(key) else { return };
         let count = target.observed.endpoint_count();
         let name = target.owner.as_ref().map(|owner| owner.backend.clone()).or_else(|| self.backend_of(target));
@@ -130,6 +132,10 @@ impl Reconciler {
         if let Some(backend) = name.as_ref().and_then(|name| self.backends.get_mut(name)) {
             target.counted_for = name;
             backend.endpoints += count as u64;
+            // While the first lists come in, the total grows from nothing: no base to measure a loss by.
+            if observing {
+                backend.guard.observed(backend.endpoints, now);
+            }
         }
     }
 

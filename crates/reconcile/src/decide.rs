@@ -114,11 +114,6 @@ impl Reconciler {
         };
         let Some(backend) = self.backends.get(&claim.backend) else { return Verdict::Kept };
         let Some(service) = backend.end.service(&claim.key) else { return Verdict::Kept };
-        if !backend.policy.admit {
-            let message = format!("backend {} is in quarantine", claim.backend);
-            let reject = reject(&claim, RejectReason::Quarantined, true, message);
-            return Verdict::Rejected(claim, reject);
-        }
         if !self.namespaces.contains(&key.namespace) {
             let message = format!("namespace {} does not exist in the Gimbal cluster", key.namespace);
             let reject = reject(&claim, RejectReason::NamespaceMissing, true, message);
@@ -153,7 +148,7 @@ impl Reconciler {
     /// Nothing is left to write.
     fn converge(&mut self, key: &TargetKey, owner: Option<&Claim>, held: bool, partly: Option<Reject>, now: Instant) {
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.failure = None;
+        target.failures = 0;
         target.converged = true;
         let why = format!("the mass-change guard holds what {key} would lose; AdminService.Approve releases it");
         if held {
@@ -169,11 +164,10 @@ impl Reconciler {
         let counted_for = target.counted_for.clone();
         if let Some(backend) = counted_for.and_then(|name| self.backends.get_mut(&name)) {
             if loss > 0 {
-                backend.guard.applied(loss, now);
-                backend.guard.pending(key, 0, now);
+                backend.guard.applied(key, loss, now);
             }
         }
-        self.recount(key);
+        self.recount(key, now);
         if let Some(owner) = owner {
             self.settle(owner, partly.map_or(Outcome::Applied, Outcome::Rejected));
         }
@@ -227,7 +221,7 @@ impl Reconciler {
     fn compare(&mut self, key: &TargetKey, now: Instant) {
         let removals = self.removals(key, now);
         let Some(target) = self.targets.get(key) else { return };
-        if !target.converged || target.failure.is_some() || self.queue.contains(key) {
+        if !target.converged || target.failures > 0 || self.queue.contains(key) {
             return;
         }
         let Verdict::Plan { plan, .. } = self.verdict(key, target, removals) else { return };

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_model::TargetKey;
-use gimbal_plan::{Action, Body};
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::{Action, Body, GuardEvent};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::target::LONGEST_DELAY;
-use crate::{Claim, Job, Reconciler, Urgency, WriteFailure, Written};
+use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
 /// Longest wait after the API server said that an object is not valid: that changes when somebody changes a webhook.
 const LONGEST_INVALID: Duration = Duration::from_secs(300);
@@ -118,7 +118,7 @@ impl Reconciler {
     }
 
     /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
-    pub fn approve(&mut self, name: &gimbal_model::BackendName, id: &str) -> Option<u64> {
+    pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
         let released = self.backends.get_mut(name)?.guard.approve(id)?;
         self.enqueue_backend(name);
         Some(released)
@@ -128,37 +128,39 @@ impl Reconciler {
     ///
     /// # Errors
     /// When the backend is not known, in a sentence.
-    pub fn confirm_incarnation(
-        &mut self,
-        name: &gimbal_model::BackendName,
-        incarnation: &str,
-    ) -> Result<Option<String>, String> {
+    pub fn confirm_incarnation(&mut self, name: &BackendName, incarnation: &str) -> Result<Option<String>, String> {
         let backend = self.backends.get_mut(name).ok_or_else(|| format!("backend {name} is not configured"))?;
         let previous = backend.state.incarnation.replace(incarnation.to_owned());
         backend.refused_incarnation = None;
         let (backend, state) = (name.clone(), backend.state.clone());
-        self.outputs.push(crate::Output::Keep { backend, state });
+        self.outputs.push(Output::Keep { backend, state });
         Ok(previous)
     }
 
     /// What time brings: time-outs of streams, released removals, the comparison. To be called about every 100 ms.
     pub fn tick(&mut self, now: Instant) {
-        let names: Vec<gimbal_model::BackendName> = self.backends.keys().cloned().collect();
+        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
         for name in names {
             let Some(backend) = self.backends.get_mut(&name) else { continue };
             let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
-            let released = backend.guard.tick(now);
-            if backend.connected && backend.guard.wants_snapshot(now) {
-                backend.end.request_snapshot("a complete snapshot confirms or ends a held removal");
+            let events = backend.guard.tick(now);
+            let mut decide_anew = false;
+            for event in events {
+                match &event {
+                    GuardEvent::SnapshotWanted { .. } => {
+                        backend.end.request_snapshot("a complete snapshot confirms a held removal, or ends it");
+                    }
+                    GuardEvent::Held(_) | GuardEvent::Ended { .. } | GuardEvent::Released { .. } => decide_anew = true,
+                }
+                self.outputs.push(Output::Guard { backend: name.clone(), event });
             }
-            let held = backend.guard.held().map(|held| held.id.clone());
+            let held = backend.guard.held().map(|held| held.id);
             if backend.state.held != held {
                 backend.state.held = held;
                 let state = backend.state.clone();
-                self.outputs.push(crate::Output::Keep { backend: name.clone(), state });
-                self.enqueue_backend(&name);
+                self.outputs.push(Output::Keep { backend: name.clone(), state });
             }
-            if released {
+            if decide_anew {
                 self.enqueue_backend(&name);
             }
             self.carry_out(&name, outputs, Urgency::Bulk, now);

@@ -139,12 +139,21 @@ impl Reconciler {
                 Watched::Namespaces => {
                     self.namespaces.remove(&gone.name);
                 }
-                Watched::Services => self.gone(Service::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now),
-                Watched::Slices => self.gone(EndpointSlice::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now),
-                Watched::Endpoints => self.gone(Endpoints::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now),
+                Watched::Services => {
+                    self.gone(Service::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now)
+                }
+                Watched::Slices => {
+                    self.gone(EndpointSlice::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now)
+                }
+                Watched::Endpoints => {
+                    self.gone(Endpoints::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now)
+                }
             }
         }
         if self.has_observed() {
+            for backend in self.backends.values_mut() {
+                backend.guard.observed(backend.endpoints, now);
+            }
             self.enqueue_everything();
         }
     }
@@ -277,7 +286,7 @@ impl Reconciler {
         }
         let busy = self.queue.is_in_flight(key);
         if !busy {
-            self.recount(key);
+            self.recount(key, now);
         }
         if self.has_observed() {
             self.weigh(key, now);

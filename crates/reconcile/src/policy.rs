@@ -26,8 +26,6 @@ pub struct Policy {
     pub strip: Strip,
     /// Mass-change guard.
     pub guard: GuardConfig,
-    /// `false`: nothing of this backend is written (quarantine).
-    pub admit: bool,
 }
 
 impl Policy {

@@ -145,9 +145,7 @@ impl Queue {
         for urgency in order {
             let waiting = &self.waiting;
             let meant = |target: &TargetKey, backend: &BackendName| {
-                waiting
-                    .get(target)
-                    .is_some_and(|w| w.until.is_none() && w.urgency == urgency && w.backend == *backend)
+                waiting.get(target).is_some_and(|w| w.until.is_none() && w.urgency == urgency && w.backend == *backend)
             };
             let lane = match urgency {
                 Urgency::Fresh => &mut self.fresh,
@@ -197,12 +195,6 @@ impl Queue {
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Whether nothing waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 
     /// Targets being written.
@@ -266,7 +258,7 @@ mod tests {
         queue.push(&target("y"), &backend("a"), Urgency::Bulk);
         assert_eq!(queue.len(), 2);
         assert_eq!(drain(&mut queue, now), ["y", "x"]);
-        assert!(queue.is_empty());
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{EndpointsApi, Guard};
+use gimbal_plan::{EndpointsApi, Guard, GuardEvent};
 use gimbal_stream::{Outcome, WriterEnd, WriterLimits, WriterMessage};
 
 use crate::observe::Relists;
@@ -49,6 +49,13 @@ pub enum Output {
         backend: BackendName,
         /// What.
         state: BackendState,
+    },
+    /// Tell what the guard of a backend did.
+    Guard {
+        /// Whose.
+        backend: BackendName,
+        /// What.
+        event: GuardEvent,
     },
     /// The status of a source Service may have changed.
     Touched(Claim),
@@ -119,14 +126,14 @@ impl Reconciler {
     }
 
     /// Makes a backend known. What the Gimbal cluster holds of it counts from here on.
-    pub fn add_backend(&mut self, name: &BackendName, policy: Policy) {
+    pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
         if self.backends.contains_key(name) {
             return;
         }
         let backend = Backend {
             name: name.clone(),
             end: WriterEnd::new(self.settings.limits.clone()),
-            guard: Guard::new(policy.guard.clone()),
+            guard: Guard::new(policy.guard),
             policy,
             generation: 0,
             connected: false,
@@ -138,11 +145,11 @@ impl Reconciler {
         let theirs: Vec<TargetKey> = self
             .targets
             .iter()
-            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| *backend == *name.as_str()))
+            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()))
             .map(|(key, _)| key.clone())
             .collect();
         for target in theirs {
-            self.recount(&target);
+            self.recount(&target, now);
         }
     }
 
@@ -222,7 +229,7 @@ impl Reconciler {
             target.converged = false;
             if urgency == Urgency::Fresh {
                 // Whatever failed before may not fail with what came now.
-                target.failure = None;
+                target.failures = 0;
             }
         }
         self.queue.push(key, backend, urgency);
@@ -230,11 +237,8 @@ impl Reconciler {
 
     /// Puts every target in the queue under the backend that it belongs to, if there is one.
     pub(crate) fn enqueue_everything(&mut self) {
-        let all: Vec<(TargetKey, BackendName)> = self
-            .targets
-            .iter()
-            .filter_map(|(key, target)| Some((key.clone(), self.backend_of(target)?)))
-            .collect();
+        let all: Vec<(TargetKey, BackendName)> =
+            self.targets.iter().filter_map(|(key, target)| Some((key.clone(), self.backend_of(target)?))).collect();
         for (key, backend) in all {
             self.enqueue(&key, &backend, Urgency::Bulk);
         }
@@ -248,7 +252,7 @@ impl Reconciler {
             None => target
                 .observed
                 .owner()
-                .and_then(|(backend, _)| self.backends.get_key_value(&*backend).map(|(name, _)| name.clone())),
+                .and_then(|(backend, _)| self.backends.keys().find(|name| *name.as_str() == **backend).cloned()),
         }
     }
 

@@ -58,7 +58,7 @@ impl Reconciler {
         let reject = backend.end.rejects().get(&claim.key).cloned();
         let stands = entry.is_some_and(|entry| {
             let owner = entry.observed.owner();
-            owner.is_some_and(|(label, key)| *label == *claim.backend.as_str() && key == claim.key)
+            owner.is_some_and(|(label, key)| **label == *claim.backend.as_str() && *key == claim.key)
         });
         if service.is_none() && !stands {
             return None;
@@ -77,10 +77,11 @@ impl Reconciler {
     /// Every source Service of a backend, those that only the Gimbal cluster knows included.
     pub fn services(&self, name: &BackendName) -> Vec<ServiceStatus> {
         let Some(backend) = self.backends.get(name) else { return Vec::new() };
-        let mut keys: std::collections::BTreeSet<SourceKey> = backend.end.services().map(|(key, _)| key.clone()).collect();
+        let mut keys: std::collections::BTreeSet<SourceKey> =
+            backend.end.services().map(|(key, _)| key.clone()).collect();
         keys.extend(self.targets.values().filter_map(|target| {
             let (label, key) = target.observed.owner()?;
-            (*label == *name.as_str()).then_some(key)
+            (**label == *name.as_str()).then(|| key.clone())
         }));
         keys.into_iter().filter_map(|key| self.status(&Claim { backend: name.clone(), key })).collect()
     }
@@ -98,7 +99,11 @@ impl Reconciler {
                 if explanation.status.as_ref().is_none_or(|status| status.claim != *claim) {
                     if let Some(status) = self.status(claim) {
                         if let Some(reject) = &status.reject {
-                            explanation.reasons.push(format!("{claim} is rejected ({}): {}", reject.reason.as_str(), reject.message));
+                            explanation.reasons.push(format!(
+                                "{claim} is rejected ({}): {}",
+                                reject.reason.as_str(),
+                                reject.message
+                            ));
                         }
                         explanation.status = Some(status);
                     } else {
@@ -108,9 +113,7 @@ impl Reconciler {
                 }
                 explanation
             }
-            Err(message) => {
-                Explanation { status: self.status(claim), reasons: vec![message], others: Vec::new() }
-            }
+            Err(message) => Explanation { status: self.status(claim), reasons: vec![message], others: Vec::new() },
         }
     }
 
@@ -119,7 +122,8 @@ impl Reconciler {
     pub fn explain_target(&self, key: &TargetKey) -> Explanation {
         let mut reasons = Vec::new();
         let Some(target) = self.targets.get(key) else {
-            reasons.push(format!("no backend offers a Service that would be {key}, and no object of ours has that name"));
+            reasons
+                .push(format!("no backend offers a Service that would be {key}, and no object of ours has that name"));
             return Explanation { reasons, ..Explanation::default() };
         };
         let claim = match self.standing(key, target) {
@@ -138,7 +142,7 @@ impl Reconciler {
             Standing::Kept(why) => {
                 reasons.push(format!("{key} stays as it is: {why}"));
                 target.observed.owner().and_then(|(label, source)| {
-                    BackendName::parse(&label).ok().map(|backend| Claim { backend, key: source })
+                    BackendName::parse(label).ok().map(|backend| Claim { backend, key: source.clone() })
                 })
             }
             Standing::Nothing => {
@@ -159,13 +163,19 @@ impl Reconciler {
         if let Some(reject) = status.as_ref().and_then(|status| status.reject.as_ref()) {
             reasons.push(format!("rejected ({}): {}", reject.reason.as_str(), reject.message));
         }
-        if let Some(failure) = &target.failure {
-            reasons.push(format!("{} writes in a row failed; it is tried again", failure.times));
+        if target.failures > 0 {
+            reasons.push(format!("{} tries in a row failed; it is tried again", target.failures));
         }
         reasons.push(if target.converged {
-            format!("{} endpoints are in the Gimbal cluster; nothing is left to write", target.observed.endpoint_count())
+            format!(
+                "{} endpoints are in the Gimbal cluster; nothing is left to write",
+                target.observed.endpoint_count()
+            )
         } else {
-            format!("{} endpoints are in the Gimbal cluster; a write is waiting or under way", target.observed.endpoint_count())
+            format!(
+                "{} endpoints are in the Gimbal cluster; a write is waiting or under way",
+                target.observed.endpoint_count()
+            )
         });
         let others = target.claims.iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
         Explanation { status, reasons, others }

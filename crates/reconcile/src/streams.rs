@@ -43,7 +43,8 @@ impl Reconciler {
             return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
         };
         if hello.backend != name.as_str() {
-            let message = format!("the certificate is backend {name}'s, but the agent calls itself {:?}", hello.backend);
+            let message =
+                format!("the certificate is backend {name}'s, but the agent calls itself {:?}", hello.backend);
             return refuse(GoodbyeReason::UnknownBackend, message);
         }
         if !(hello.protocol.0..=hello.protocol.1).contains(&PROTOCOL) {
@@ -124,13 +125,7 @@ impl Reconciler {
         }
     }
 
-    pub(crate) fn carry_out(
-        &mut self,
-        name: &BackendName,
-        outputs: Vec<WriterOutput>,
-        urgency: Urgency,
-        now: Instant,
-    ) {
+    pub(crate) fn carry_out(&mut self, name: &BackendName, outputs: Vec<WriterOutput>, urgency: Urgency, now: Instant) {
         for output in outputs {
             match output {
                 WriterOutput::Changed(key) => self.changed(name, &key, urgency, now),
@@ -209,11 +204,11 @@ impl Reconciler {
         let orphans: Vec<(TargetKey, Claim)> = self
             .targets
             .iter()
-            .filter(|(_, target)| target.claims.is_empty())
             .filter_map(|(key, target)| {
                 let (label, source) = target.observed.owner()?;
-                let theirs = *label == *name.as_str() && scope.contains(&source.namespace);
-                theirs.then(|| (key.clone(), Claim { backend: name.clone(), key: source }))
+                let theirs = **label == *name.as_str() && scope.contains(&source.namespace);
+                let claim = theirs.then(|| Claim { backend: name.clone(), key: source.clone() })?;
+                (!target.claims.contains(&claim)).then(|| (key.clone(), claim))
             })
             .collect();
         for (target, claim) in orphans {

@@ -33,13 +33,6 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// Longest wait after failures that may pass any moment.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
-/// The last failures of a target, in a row.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    pub(crate) times: u32,
-    pub(crate) until: Instant,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
@@ -53,7 +46,8 @@ pub(crate) struct Target {
     pub(crate) leaving: Vec<Claim>,
     /// Slice names that a foreign object has.
     pub(crate) taken: BTreeSet<String>,
-    pub(crate) failure: Option<Failure>,
+    /// Failures in a row.
+    pub(crate) failures: u32,
     /// Nothing differed when it was last looked at, and nothing changed since.
     pub(crate) converged: bool,
     /// Endpoints when it last converged or was first observed: what the guard counts losses against.
@@ -72,10 +66,8 @@ impl Target {
 
     /// Notes a failure; returns when to try again.
     pub(crate) fn failed(&mut self, now: Instant, longest: Duration, at_least: Option<Duration>) -> Instant {
-        let times = self.failure.as_ref().map_or(0, |failure| failure.times);
-        let delay = FIRST_DELAY.saturating_mul(1 << times.min(12)).min(longest).max(at_least.unwrap_or_default());
-        let until = now + delay;
-        self.failure = Some(Failure { times: times + 1, until });
-        until
+        let delay = FIRST_DELAY.saturating_mul(1 << self.failures.min(12)).min(longest);
+        self.failures += 1;
+        now + delay.max(at_least.unwrap_or_default())
     }
 }

@@ -1,0 +1,324 @@
+//! Whatever happens, in whatever order, the Gimbal cluster ends up with what the sources have; nothing of anyone else's is
+//! touched; and when nothing changes any more, nothing is written any more.
+
+mod server;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_model::{BackendName, Service, SourceKey, service_name};
+use gimbal_objects::{Meta, keys};
+use gimbal_plan::{Body, EndpointsApi, GuardConfig};
+use gimbal_stream::RejectReason;
+use proptest::prelude::*;
+use server::{Luck, is_marked, meta_mut};
+use world::{BACKENDS, World, key, service};
+
+/// Never holds: the guard has tests of its own, and one below.
+const OPEN: GuardConfig = GuardConfig {
+    max_drop_percent: 100,
+    min_endpoints: 0,
+    window: Duration::from_secs(60),
+    quiet_time: Duration::from_secs(60),
+    release_all_after: None,
+};
+
+#[derive(Debug, Clone)]
+enum Op {
+    Set { agent: usize, key: u8, label: u8, ports: u8, hosts: Vec<u8> },
+    Remove { agent: usize, key: u8 },
+    Connect(usize),
+    Cut(usize),
+    RestartAgent(usize),
+    RestartWriter,
+    Speak(usize),
+    Hear(usize),
+    Watch,
+    Relist,
+    StartJob,
+    FinishJob(Luck),
+    HandDelete(u8),
+    HandEdit(u8),
+    GiveAway(u8),
+    Namespace(bool),
+    Foreign(bool),
+    Pass(u16),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let agent = 0usize..2;
+    let hosts = proptest::collection::vec(0u8..6, 0..5);
+    let luck = prop_oneof![6 => Just(Luck::Good), 1 => Just(Luck::AnswerLost), 1 => Just(Luck::Refused)];
+    prop_oneof![
+        6 => (agent.clone(), 0u8..4, 0u8..3, 0u8..2, hosts)
+            .prop_map(|(agent, key, label, ports, hosts)| Op::Set { agent, key, label, ports, hosts }),
+        2 => (agent.clone(), 0u8..4).prop_map(|(agent, key)| Op::Remove { agent, key }),
+        3 => agent.clone().prop_map(Op::Connect),
+        1 => agent.clone().prop_map(Op::Cut),
+        1 => agent.clone().prop_map(Op::RestartAgent),
+        1 => Just(Op::RestartWriter),
+        10 => agent.clone().prop_map(Op::Speak),
+        6 => agent.prop_map(Op::Hear),
+        6 => Just(Op::Watch),
+        1 => Just(Op::Relist),
+        8 => Just(Op::StartJob),
+        8 => luck.prop_map(Op::FinishJob),
+        1 => any::<u8>().prop_map(Op::HandDelete),
+        1 => any::<u8>().prop_map(Op::HandEdit),
+        1 => any::<u8>().prop_map(Op::GiveAway),
+        1 => any::<bool>().prop_map(Op::Namespace),
+        1 => any::<bool>().prop_map(Op::Foreign),
+        2 => (0u16..3000).prop_map(Op::Pass),
+    ]
+}
+
+fn foreign() -> (server::Id, Body) {
+    let metadata = Meta { name: "a-svc".into(), namespace: "two".into(), ..Meta::default() };
+    let body = Body::Service(gimbal_objects::Service { metadata, ..Default::default() });
+    (("Service", "two".into(), "a-svc".into()), body)
+}
+
+/// An object that anyone may see, chosen by a number.
+fn some(world: &World, n: u8) -> Option<Body> {
+    let all: Vec<&Body> = world.server.objects.values().collect();
+    (!all.is_empty()).then(|| all[usize::from(n) % all.len()].clone())
+}
+
+fn step(world: &mut World, op: Op) {
+    match op {
+        Op::Set { agent, key: k, label, ports, hosts } => {
+            world.set(agent, &key(k), Some(service(label, ports, &hosts)));
+        }
+        Op::Remove { agent, key: k } => world.set(agent, &key(k), None),
+        Op::Connect(agent) => world.connect(agent),
+        Op::Cut(agent) => world.cut(agent),
+        Op::RestartAgent(agent) => world.restart_agent(agent),
+        Op::RestartWriter => world.restart_writer(),
+        Op::Speak(agent) => drop(world.speak(agent)),
+        Op::Hear(agent) => drop(world.hear(agent)),
+        Op::Watch => drop(world.watch()),
+        Op::Relist => world.list(),
+        Op::StartJob => drop(world.start_job()),
+        Op::FinishJob(luck) => drop(world.finish_job(luck)),
+        Op::HandDelete(n) => {
+            if let Some(body) = some(world, n).filter(is_marked) {
+                world.server.remove(&server::id(body.kind(), body.meta()));
+            }
+        }
+        Op::HandEdit(n) => {
+            if let Some(mut body) = some(world, n).filter(is_marked) {
+                meta_mut(&mut body).labels.insert("by".into(), "hand".into());
+                if let Body::Slice(slice) = &mut body {
+                    slice.endpoints.pop();
+                }
+                world.server.put(body);
+            }
+        }
+        Op::GiveAway(n) => {
+            if let Some(mut body) = some(world, n).filter(|body| is_marked(body) && matches!(body, Body::Slice(_))) {
+                meta_mut(&mut body).labels.remove(keys::SLICE_MANAGED_BY);
+                world.server.put(body);
+            }
+        }
+        Op::Namespace(there) => world.server.set_namespace("two", there),
+        Op::Foreign(there) => {
+            let (id, body) = foreign();
+            let ours = world.server.objects.get(&id).is_some_and(is_marked);
+            if there && !ours && world.server.namespaces.contains("two") && !world.server.objects.contains_key(&id) {
+                world.server.put(body);
+            } else if !there && !ours {
+                world.server.remove(&id);
+            }
+        }
+        Op::Pass(ms) => world.pass(Duration::from_millis(ms.into())),
+    }
+}
+
+type Wanted = BTreeMap<(String, String), Vec<(BackendName, SourceKey, Arc<Service>)>>;
+
+fn wanted(world: &World) -> Wanted {
+    let mut wanted = Wanted::new();
+    for (agent, name) in BACKENDS.iter().enumerate() {
+        let backend = BackendName::parse(name).unwrap();
+        for (key, service) in &world.agents[agent].source {
+            let target = (key.namespace.to_string(), service_name(&backend, &key.name));
+            if world.server.namespaces.contains(&target.0) {
+                wanted.entry(target).or_default().push((backend.clone(), key.clone(), service.clone()));
+            }
+        }
+    }
+    wanted
+}
+
+fn addresses(service: &Service) -> BTreeSet<String> {
+    service.endpoints().map(|(ports, e)| format!("{}:{:?}", e.address, ports.ports()[0].port)).collect()
+}
+
+/// The Gimbal cluster holds what the sources have, and of ours nothing else.
+fn check(world: &World) {
+    let wanted = wanted(world);
+    for ((namespace, name), claims) in &wanted {
+        let id = ("Service", namespace.clone(), name.clone());
+        let there = world.server.objects.get(&id).unwrap_or_else(|| panic!("{namespace}/{name} is missing"));
+        if !is_marked(there) {
+            continue;
+        }
+        let labels = &there.meta().labels;
+        let owner = claims
+            .iter()
+            .find(|(backend, key, _)| {
+                *labels[keys::BACKEND] == *backend.as_str()
+                    && *there.meta().annotations[keys::SOURCE] == *key.to_string()
+            })
+            .unwrap_or_else(|| panic!("{namespace}/{name} stands for none of its claims"));
+        assert_eq!(labels["label"], owner.2.header.labels["label"], "{namespace}/{name}");
+        let mut held = BTreeSet::new();
+        for slice in world.slices().filter(|s| {
+            is_marked(&Body::Slice((*s).clone()))
+                && *s.metadata.namespace == **namespace
+                && *s.metadata.labels[keys::SERVICE_NAME] == **name
+        }) {
+            for endpoint in &slice.endpoints {
+                let address = format!("{}:{:?}", endpoint.addresses[0], slice.ports[0].port.map(|p| p as u16));
+                assert!(held.insert(address), "an endpoint is in two slices of {namespace}/{name}");
+            }
+        }
+        assert_eq!(held, addresses(&owner.2), "{namespace}/{name}");
+    }
+    for service in world.services().filter(|s| is_marked(&Body::Service((*s).clone()))) {
+        let target = (service.metadata.namespace.to_string(), service.metadata.name.to_string());
+        assert!(wanted.contains_key(&target), "{target:?} is left though nobody wants it");
+    }
+    for slice in world.slices().filter(|s| is_marked(&Body::Slice((*s).clone()))) {
+        let name = slice.metadata.labels[keys::SERVICE_NAME].to_string();
+        let target = (slice.metadata.namespace.to_string(), name);
+        assert!(wanted.contains_key(&target), "a slice of {target:?} is left though nobody wants it");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn ends_as_the_sources_are(ops in proptest::collection::vec(op(), 0..120)) {
+        let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+        let mut foreign_version = None;
+        for op in ops {
+            step(&mut world, op);
+            // What is not ours keeps its version until someone else changes it.
+            let now = world.server.objects.get(&foreign().0).filter(|b| !is_marked(b)).map(|b| b.meta().uid.clone());
+            if let (Some(before), Some(now)) = (&foreign_version, &now) {
+                prop_assert_eq!(before, now);
+            }
+            foreign_version = now;
+        }
+        world.settle();
+        check(&world);
+
+        // Comparing, reconnecting and restarting everything finds nothing to write.
+        let writes = world.server.writes;
+        let differences = world.writer.counters().comparison_differences;
+        world.pass(Duration::from_secs(301));
+        world.settle();
+        prop_assert_eq!(world.writer.counters().comparison_differences, differences);
+        world.cut(0);
+        world.restart_agent(1);
+        world.settle();
+        prop_assert_eq!(world.server.writes, writes, "a reconnect wrote");
+        world.restart_writer();
+        world.settle();
+        prop_assert_eq!(world.server.writes, writes, "a restart wrote");
+        check(&world);
+    }
+}
+
+/// The writer restarts while an agent is away: what that agent published stays, until it says otherwise.
+#[test]
+fn absence_of_an_agent_deletes_nothing() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
+    world.set(1, &key(3), Some(service(0, 0, &[3])));
+    world.settle();
+    let held = world.server.objects.len();
+    world.restart_writer();
+    world.connect(1);
+    for _ in 0..1000 {
+        world.speak(1);
+        world.hear(1);
+        world.watch();
+        world.start_job();
+        world.finish_job(Luck::Good);
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.server.objects.len(), held);
+    world.set(0, &key(0), None);
+    world.settle();
+    check(&world);
+    assert!(world.server.objects.len() < held);
+}
+
+/// Whoever's object stands keeps the name, in whatever order agents come back.
+#[test]
+fn the_name_stays_with_whose_object_stands() {
+    for first in [0, 1] {
+        let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+        // Backend "a" with "b-svc" and backend "a-b" with "svc" both want one/a-b-svc.
+        let keys = [key(1), key(0)];
+        world.set(first, &keys[first], Some(service(1, 0, &[1])));
+        world.settle();
+        let second = 1 - first;
+        world.set(second, &keys[second], Some(service(2, 0, &[2])));
+        world.settle();
+        let owner = |world: &World| world.services().next().unwrap().metadata.labels[keys::BACKEND].to_string();
+        assert_eq!(owner(&world), BACKENDS[first]);
+        let rejects = world.rejects(second);
+        assert_eq!(rejects.iter().map(|r| r.reason).collect::<Vec<_>>(), [RejectReason::NameConflict]);
+
+        world.restart_writer();
+        world.connect(second);
+        for _ in 0..200 {
+            world.speak(second);
+            world.hear(second);
+            world.start_job();
+            world.finish_job(Luck::Good);
+            world.watch();
+        }
+        assert_eq!(owner(&world), BACKENDS[first], "the second came back first");
+        world.settle();
+        assert_eq!(owner(&world), BACKENDS[first]);
+
+        world.set(first, &keys[first], None);
+        world.settle();
+        assert_eq!(owner(&world), BACKENDS[second], "the name is free now");
+        assert!(world.rejects(second).is_empty(), "and the reject is resolved");
+    }
+}
+
+/// A backend that loses nearly everything is held, additions pass, and an approval releases it.
+#[test]
+fn a_mass_change_is_held_until_it_is_approved() {
+    let guard = GuardConfig::default();
+    let mut world = World::new(EndpointsApi::EndpointSlices, guard);
+    let hosts: Vec<u8> = (0..40).collect();
+    world.set(0, &key(0), Some(service(0, 0, &hosts)));
+    world.set(0, &key(2), Some(service(0, 0, &[50])));
+    world.settle();
+    world.pass(Duration::from_secs(3600));
+    world.set(0, &key(0), None);
+    world.set(0, &key(2), Some(service(0, 0, &[50, 51])));
+    world.settle_for(Duration::from_secs(10));
+    let endpoints = |world: &World| world.slices().map(|slice| slice.endpoints.len()).sum::<usize>();
+    assert_eq!(endpoints(&world), 42, "the removal is held, the addition is not");
+    let name = BackendName::parse(BACKENDS[0]).unwrap();
+    let id = world.writer.backends()[&name].guard.held().map(|held| held.id).expect("held");
+    world.restart_agent(0);
+    world.settle_for(Duration::from_secs(10));
+    assert_eq!(endpoints(&world), 42, "a restart of the agent releases nothing");
+    assert!(world.writer.approve(&name, "other").is_none());
+    assert!(world.writer.approve(&name, &id).is_some());
+    world.settle();
+    assert_eq!(endpoints(&world), 2);
+    check(&world);
+}

@@ -1,0 +1,353 @@
+//! Two backends' agents, a writer and an API server, with everything that can go wrong between them in the hand of a test.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_model::{
+    AddressRules, BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey,
+};
+use gimbal_objects::{EndpointSlice, Service as ServiceObject};
+use gimbal_plan::{Body, EndpointsApi, GuardConfig, Strip};
+use gimbal_reconcile::{Job, Namespaces, Output, Policy, Reconciler, Settings, Watched};
+use gimbal_stream::{AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Reject, WriterLimits, WriterMessage};
+
+use super::server::{Event, Luck, Server};
+
+pub const BACKENDS: [&str; 2] = ["a", "a-b"];
+
+#[derive(Debug)]
+struct Same;
+
+impl Namespaces for Same {
+    fn target(&self, source: &str) -> Result<Arc<str>, String> {
+        Ok(source.into())
+    }
+}
+
+pub struct Agent {
+    name: BackendName,
+    end: AgentEnd,
+    /// What its source has.
+    pub source: BTreeMap<SourceKey, Arc<Service>>,
+    starts: u32,
+    stream: Option<(u64, VecDeque<WriterMessage>)>,
+}
+
+pub struct World {
+    pub server: Server,
+    pub writer: Reconciler,
+    pub agents: Vec<Agent>,
+    jobs: VecDeque<Job>,
+    pub now: Instant,
+    guard: GuardConfig,
+    api: EndpointsApi,
+}
+
+pub fn key(n: u8) -> SourceKey {
+    // "b-svc" of backend "a" and "svc" of backend "a-b" want one name.
+    match n % 4 {
+        0 => SourceKey::new("one", "svc"),
+        1 => SourceKey::new("one", "b-svc"),
+        2 => SourceKey::new("two", "svc"),
+        _ => SourceKey::new("two", "other"),
+    }
+}
+
+pub fn service(label: u8, ports: u8, hosts: &[u8]) -> Arc<Service> {
+    let port = |n: u16| ServicePort {
+        name: format!("p{n}").into(),
+        port: 80 + n,
+        protocol: Protocol::Tcp,
+        app_protocol: None,
+        target_port: None,
+    };
+    let set = PortSet::new(vec![EndpointPort {
+        name: "p0".into(),
+        port: Some(8080 + u16::from(ports)),
+        protocol: Protocol::Tcp,
+        app_protocol: None,
+    }]);
+    let labels = [("label".into(), label.to_string().into())].into();
+    let header = Header { labels, ports: vec![port(0), port(1)], ..Header::default() };
+    let endpoints = hosts.iter().map(|host| (set.clone(), Endpoint::ready(IpAddr::from([10, 0, 0, *host + 1]))));
+    Arc::new(Service::new(Arc::new(header), endpoints))
+}
+
+fn agent_end(name: &BackendName, starts: u32) -> AgentEnd {
+    let mut end = AgentEnd::new(AgentConfig {
+        backend: name.to_string(),
+        instance: format!("{name}-{starts}"),
+        version: "test".into(),
+    });
+    end.set_incarnation(format!("uid of {name}"));
+    end
+}
+
+impl World {
+    pub fn new(api: EndpointsApi, guard: GuardConfig) -> Self {
+        let now = Instant::now();
+        let agents = BACKENDS
+            .iter()
+            .map(|name| {
+                let name = BackendName::parse(name).unwrap();
+                let mut end = agent_end(&name, 0);
+                end.source_complete(now);
+                Agent { name, end, source: BTreeMap::new(), starts: 0, stream: None }
+            })
+            .collect();
+        let mut world = Self {
+            server: Server::default(),
+            writer: Self::writer(api, guard, now),
+            agents,
+            jobs: VecDeque::new(),
+            now,
+            guard,
+            api,
+        };
+        world.server.set_namespace("one", true);
+        world.server.set_namespace("two", true);
+        world.list();
+        world.writer.lead(Some(1));
+        world
+    }
+
+    fn writer(api: EndpointsApi, guard: GuardConfig, now: Instant) -> Reconciler {
+        let mut writer = Reconciler::new(Settings {
+            api,
+            limits: WriterLimits {
+                credit: Credit { changes: 3, bytes: 1 << 20 },
+                heartbeat_timeout: Duration::from_secs(15),
+            },
+            comparison_interval: Duration::from_secs(300),
+        });
+        for name in BACKENDS {
+            let policy = Policy {
+                namespaces: Arc::new(Same),
+                addresses: AddressRules::default(),
+                strip: Strip::default(),
+                guard,
+            };
+            writer.add_backend(&BackendName::parse(name).unwrap(), policy, now);
+        }
+        writer
+    }
+
+    /// A list of every kind, as after a start or a 410.
+    pub fn list(&mut self) {
+        self.server.events.clear();
+        for kind in Watched::ALL {
+            self.writer.list_begin(kind);
+            if kind == Watched::Namespaces {
+                for name in &self.server.namespaces {
+                    self.writer.namespace_is(&Server::namespace(name));
+                }
+            }
+            for body in self.server.objects.values().filter(|body| super::server::is_marked(body)) {
+                match (kind, body) {
+                    (Watched::Services, Body::Service(object)) => self.writer.service_is(object, self.now),
+                    (Watched::Slices, Body::Slice(object)) => self.writer.slice_is(object, self.now),
+                    (Watched::Endpoints, Body::Endpoints(object)) => self.writer.endpoints_is(object, self.now),
+                    _ => {}
+                }
+            }
+            self.writer.list_end(kind, self.now);
+        }
+    }
+
+    pub fn set(&mut self, agent: usize, key: &SourceKey, service: Option<Arc<Service>>) {
+        let agent = &mut self.agents[agent];
+        match &service {
+            Some(service) => agent.source.insert(key.clone(), service.clone()),
+            None => agent.source.remove(key),
+        };
+        agent.end.set(key.clone(), service, self.now);
+    }
+
+    pub fn connect(&mut self, agent: usize) {
+        self.cut(agent);
+        let agent = &mut self.agents[agent];
+        agent.end.connected(self.now);
+        agent.stream = Some((0, VecDeque::new()));
+    }
+
+    pub fn cut(&mut self, agent: usize) {
+        let agent = &mut self.agents[agent];
+        if let Some((generation, _)) = agent.stream.take() {
+            agent.end.disconnected();
+            self.writer.closed(&agent.name, generation);
+        }
+    }
+
+    /// The agent loses its memory and reads its source anew.
+    pub fn restart_agent(&mut self, agent: usize) {
+        self.cut(agent);
+        let agent = &mut self.agents[agent];
+        agent.starts += 1;
+        agent.end = agent_end(&agent.name, agent.starts);
+        for (key, service) in &agent.source {
+            agent.end.set(key.clone(), Some(service.clone()), self.now);
+        }
+        agent.end.source_complete(self.now);
+    }
+
+    /// The writer loses its memory; what was in flight is lost.
+    pub fn restart_writer(&mut self) {
+        for agent in 0..self.agents.len() {
+            self.cut(agent);
+        }
+        self.jobs.clear();
+        self.writer = Self::writer(self.api, self.guard, self.now);
+        self.list();
+        self.writer.lead(Some(2));
+    }
+
+    /// The agent says one thing, if it has anything to say.
+    pub fn speak(&mut self, agent: usize) -> bool {
+        let agent = &mut self.agents[agent];
+        let Some((generation, _)) = &mut agent.stream else { return false };
+        let Some(message) = agent.end.next(self.now) else { return false };
+        let data = !matches!(message, AgentMessage::Heartbeat { .. });
+        match message {
+            AgentMessage::Hello(hello) => match self.writer.open(&agent.name, &hello, self.now) {
+                Ok(opened) => *generation = opened,
+                Err(goodbye) => panic!("refused: {goodbye:?}"),
+            },
+            message => self.writer.receive(&agent.name, *generation, message, self.now),
+        }
+        self.collect();
+        data
+    }
+
+    fn collect(&mut self) {
+        for output in self.writer.take_outputs() {
+            match output {
+                Output::Send { backend, generation, message } => {
+                    let agent = self.agents.iter_mut().find(|agent| agent.name == backend).unwrap();
+                    if let Some((_, queue)) = agent.stream.as_mut().filter(|(own, _)| *own == generation || *own == 0) {
+                        queue.push_back(message);
+                    }
+                }
+                Output::Close { backend, generation } => {
+                    let agent = self.agents.iter_mut().find(|agent| agent.name == backend).unwrap();
+                    if agent.stream.as_ref().is_some_and(|(own, _)| *own == generation) {
+                        agent.stream = None;
+                        agent.end.disconnected();
+                    }
+                }
+                Output::Keep { .. } | Output::Touched(_) | Output::Guard { .. } => {}
+            }
+        }
+    }
+
+    /// The agent hears one thing.
+    pub fn hear(&mut self, of: usize) -> bool {
+        self.collect();
+        let agent = &mut self.agents[of];
+        let Some((_, queue)) = &mut agent.stream else { return false };
+        let Some(message) = queue.pop_front() else { return false };
+        if let AgentVerdict::Close { .. } = agent.end.receive(message, self.now) {
+            self.cut(of);
+        }
+        true
+    }
+
+    /// The writer hears of one change in the cluster.
+    pub fn watch(&mut self) -> bool {
+        let Some(event) = self.server.events.pop_front() else { return false };
+        match event {
+            Event::Is(Body::Service(object)) => self.writer.service_is(&object, self.now),
+            Event::Is(Body::Slice(object)) => self.writer.slice_is(&object, self.now),
+            Event::Is(Body::Endpoints(object)) => self.writer.endpoints_is(&object, self.now),
+            Event::Gone(Body::Service(object)) => self.writer.service_gone(&object, self.now),
+            Event::Gone(Body::Slice(object)) => self.writer.slice_gone(&object, self.now),
+            Event::Gone(Body::Endpoints(object)) => self.writer.endpoints_gone(&object, self.now),
+            Event::Namespace(name, true) => self.writer.namespace_is(&Server::namespace(&name)),
+            Event::Namespace(name, false) => self.writer.namespace_gone(&name),
+        }
+        true
+    }
+
+    /// A job leaves the writer, and is answered some other time.
+    pub fn start_job(&mut self) -> bool {
+        match self.writer.next_job(self.now) {
+            Some(job) => {
+                self.jobs.push_back(job);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The oldest job is carried out and answered.
+    pub fn finish_job(&mut self, luck: Luck) -> bool {
+        let Some(job) = self.jobs.pop_front() else { return false };
+        let written = job.actions.iter().map(|action| self.server.write(action, luck)).collect();
+        self.writer.finish(&job, written, self.now);
+        true
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.writer.tick(self.now);
+    }
+
+    /// What the agent was told is rejected.
+    pub fn rejects(&self, agent: usize) -> Vec<Reject> {
+        self.agents[agent].end.rejects().values().cloned().collect()
+    }
+
+    /// Lets everything happen that can, in peace, until nothing happens for a minute.
+    pub fn settle(&mut self) {
+        self.settle_for(Duration::from_secs(60));
+    }
+
+    /// As [`World::settle`], with another length of silence.
+    pub fn settle_for(&mut self, silence: Duration) {
+        let mut quiet = Duration::ZERO;
+        let step = Duration::from_millis(500);
+        for _ in 0..100_000 {
+            let mut moved = self.watch();
+            for agent in 0..self.agents.len() {
+                if self.agents[agent].stream.is_none() {
+                    self.connect(agent);
+                    moved = true;
+                }
+                moved |= self.speak(agent);
+                moved |= self.hear(agent);
+            }
+            let writes = self.server.writes;
+            while self.start_job() {}
+            // A try that fails, over and over, is no movement.
+            while self.finish_job(Luck::Good) {}
+            moved |= self.server.writes != writes;
+            if moved {
+                quiet = Duration::ZERO;
+                continue;
+            }
+            quiet += step;
+            if quiet > silence {
+                return;
+            }
+            // Back-offs and repeated requests are due by and by.
+            self.pass(step);
+        }
+        panic!("the world does not come to rest");
+    }
+
+    /// The objects with our mark of one kind.
+    pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
+        self.server.objects.values().filter_map(|body| match body {
+            Body::Slice(slice) => Some(slice),
+            _ => None,
+        })
+    }
+
+    pub fn services(&self) -> impl Iterator<Item = &ServiceObject> {
+        self.server.objects.values().filter_map(|body| match body {
+            Body::Service(service) => Some(service),
+            _ => None,
+        })
+    }
+}
