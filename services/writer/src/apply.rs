@@ -29,7 +29,9 @@ pub struct Writes {
 impl Writes {
     /// Carries a job out; one answer for each action, in order.
     pub async fn carry_out(&self, job: &Job) -> Vec<Written> {
-        futures::stream::iter(&job.actions).map(|action| self.write(action)).buffered(SIDE_BY_SIDE).collect().await
+        // Collected first: a stream that borrows closures over references is not Send as far as the compiler can see.
+        let writes: Vec<_> = job.actions.iter().map(|action| self.write(action)).collect();
+        futures::stream::iter(writes).buffered(SIDE_BY_SIDE).collect().await
     }
 
     async fn write(&self, action: &Action) -> Written {
@@ -52,7 +54,7 @@ impl Writes {
             Ok(written) => written,
             // A create reports a missing namespace as not found; to the others it means that the object is gone.
             Err(error @ ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => {
-                tracing::debug!(kind, name = action.name(), %error, "the object was gone already");
+                tracing::debug!(kind, name = %action.name(), %error, "the object was gone already");
                 Written::Gone
             }
             Err(error) => Written::Failed(failure(error)),

@@ -40,9 +40,13 @@ impl Discovery for Streams {
         loop {
             tokio::select! {
                 message = queued.recv() => match message {
-                    Some(message) if outgoing.send(message).await.is_ok() => {}
-                    // The owner ended the stream, or the agent is gone.
-                    _ => break,
+                    Some(message) => {
+                        if outgoing.send(message).await.is_err() {
+                            break;
+                        }
+                    }
+                    // The owner ended the stream.
+                    None => break,
                 },
                 message = incoming.next() => match message {
                     Some(Ok(message)) => {
@@ -77,24 +81,20 @@ impl Streams {
             Err(_) => return Err(goodbye(GoodbyeReason::Timeout, "no Hello came in time".into())),
         };
         let known = match peer {
-            Peer::Certificate(certificate) => self.config.backend_of(&certificate.sans).ok_or_else(|| {
-                let message = format!("no backend of the configuration has an identity of this certificate ({})", certificate.sans.join(", "));
-                goodbye(GoodbyeReason::UnknownBackend, message)
-            })?,
+            Peer::Certificate(certificate) => {
+                let known = self.config.backend_of(&certificate.sans);
+                let refusal = || self.config.refusal(&certificate.sans).unwrap_or_default();
+                known.ok_or_else(|| goodbye(GoodbyeReason::UnknownBackend, refusal()))?
+            }
             // Plaintext on loopback: whoever is on this machine may be any backend.
-            Peer::Loopback => match self.config.backend_named(&hello.backend) {
-                Some(known) => known,
-                None if self.config.is_first_look() => {
-                    let name = BackendName::parse(&hello.backend)
-                        .map_err(|error| goodbye(GoodbyeReason::UnknownBackend, error.to_string()))?;
-                    let policy = policy(&self.config, &self.config.default_backend(&name));
-                    return Ok((name, Some(policy), hello));
-                }
-                None => {
-                    let message = format!("backend {:?} is not configured", hello.backend);
-                    return Err(goodbye(GoodbyeReason::UnknownBackend, message));
-                }
-            },
+            Peer::Loopback => {
+                let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);
+                let name = BackendName::parse(&hello.backend).map_err(|error| unknown(error.to_string()))?;
+                let known = self.config.backend_named(&name);
+                let known = known.ok_or_else(|| unknown(format!("backend {name} is not configured")))?;
+                // Without a configuration a backend is known from its first Hello on.
+                return Ok((name, Some(policy(&known)), hello));
+            }
         };
         Ok((known.name.clone(), None, hello))
     }

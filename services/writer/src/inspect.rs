@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use gimbal_link::{Admin, Inspection, Peer, Viewer};
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Explanation, Reconciler, ServiceStatus, State};
+use gimbal_stream::Summary;
 use gimbal_wire::{pb, source_key, target_key};
 use tokio::sync::{broadcast, mpsc};
 use tonic::Status;
@@ -204,6 +205,7 @@ fn describe(state: &Reconciler, backend: &gimbal_reconcile::Backend, now: Instan
     let hello = end.hello().cloned().unwrap_or_default();
     let unknown = end
         .unknown()
+        .iter()
         .map(|(scope, reason)| pb::UnknownScope { scope: Some((&scope).into()), reason: reason.to_owned() })
         .collect();
     let held_changes = backend
@@ -213,7 +215,7 @@ fn describe(state: &Reconciler, backend: &gimbal_reconcile::Backend, now: Instan
             id: held.id.clone(),
             endpoints_removed: held.endpoints_removed,
             endpoints_before: held.endpoints_before,
-            services: held.targets.len() as u64,
+            services: held.targets as u64,
             message: backend.trouble(),
         })
         .into_iter()
@@ -228,7 +230,7 @@ fn describe(state: &Reconciler, backend: &gimbal_reconcile::Backend, now: Instan
         source_incarnation: backend.state.incarnation.clone().unwrap_or_default(),
         last_heard_ms: end.last_heard().map(|at| millis(now.saturating_duration_since(at))),
         sources: end.freshness().iter().map(Into::into).collect(),
-        held: Some(end.summary().into()),
+        held: Some(Summary { count: end.tree().count(), digest: end.tree().root() }.into()),
         endpoints: backend.endpoints,
         pending: state.pending_of(&backend.name),
         rejected: end.rejects().len() as u64,

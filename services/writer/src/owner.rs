@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use gimbal_model::BackendName;
+use gimbal_plan::GuardEvent;
 use gimbal_reconcile::{Job, Output, Policy, Reconciler, WriteFailure, Written};
 use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -225,7 +226,7 @@ impl Owner {
         match mail {
             Mail::Open { backend, policy, hello, outgoing, reply } => {
                 if let Some(policy) = policy {
-                    self.state.add_backend(&backend, policy);
+                    self.state.add_backend(&backend, policy, now);
                 }
                 let opened = self.state.open(&backend, &hello, now);
                 // The older stream's goodbye must leave before its place is taken.
@@ -350,6 +351,7 @@ impl Owner {
                     }
                 }
                 Output::Keep { backend, state } => self.keeper.keep(backend, state),
+                Output::Guard { backend, event } => tell(&backend, &event),
                 Output::Touched(claim) => {
                     // An error means that nobody watches.
                     self.touched.send(claim).ok();
@@ -404,6 +406,20 @@ impl Owner {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }
         self.keeper.finish().await;
+    }
+}
+
+fn tell(backend: &BackendName, event: &GuardEvent) {
+    match event {
+        GuardEvent::Held(held) => tracing::warn!(
+            %backend, id = held.id, endpoints = held.endpoints_removed, before = held.endpoints_before, services = held.targets,
+            "the mass-change guard holds a removal; AdminService.Approve with this id releases it"
+        ),
+        GuardEvent::Ended { id } => tracing::info!(%backend, id, "the held removal ended: so little is missing by now"),
+        GuardEvent::Released { id, endpoints, by } => {
+            tracing::warn!(%backend, id, endpoints, ?by, "the held removal is released");
+        }
+        GuardEvent::SnapshotWanted { id } => tracing::info!(%backend, id, "a complete snapshot is asked for"),
     }
 }
 

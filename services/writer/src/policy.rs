@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use gimbal_model::AddressRules;
-use gimbal_plan::{GuardConfig, Pattern, Strip};
+use gimbal_plan::GuardConfig;
 use gimbal_reconcile::{Namespaces, Policy};
 
-use crate::config::{BackendConfig, Config, Mode, NamespacePolicy};
+use crate::config::{BackendConfig, NamespacePolicy};
 
 impl Namespaces for NamespacePolicy {
     fn target(&self, source: &str) -> Result<Arc<str>, String> {
@@ -14,30 +13,20 @@ impl Namespaces for NamespacePolicy {
     }
 }
 
-/// The policy of one backend under a configuration.
+/// The policy of one backend.
 #[must_use]
-pub fn policy(config: &Config, backend: &BackendConfig) -> Policy {
-    let defaults = Strip::default();
-    let patterns = |list: &Option<Vec<String>>, default: Vec<Pattern>| {
-        list.as_ref().map_or(default, |list| list.iter().map(|pattern| Pattern::new(pattern)).collect())
-    };
+pub fn policy(backend: &BackendConfig) -> Policy {
+    let guard = &backend.guard;
     Policy {
         namespaces: Arc::new(backend.namespaces.clone()),
-        addresses: AddressRules {
-            refused: config.refused_addresses.clone(),
-            allowed: backend.addresses.allow.clone(),
-        },
-        strip: Strip {
-            labels: patterns(&backend.strip.labels, defaults.labels),
-            annotations: patterns(&backend.strip.annotations, defaults.annotations),
-        },
+        addresses: backend.addresses.clone(),
+        strip: backend.strip.clone(),
         guard: GuardConfig {
-            max_drop_percent: backend.guard.max_drop_percent,
-            min_endpoints: backend.guard.min_endpoints,
-            window: backend.guard.window.into(),
-            quiet_time: backend.guard.quiet_time.into(),
-            release_all_after: backend.guard.release_all_after.map(Into::into),
+            max_drop_percent: guard.max_drop_percent,
+            min_endpoints: guard.min_endpoints,
+            window: guard.window,
+            quiet_time: guard.quiet_time,
+            release_all_after: guard.release_all_after,
         },
-        admit: backend.mode == Mode::Admit,
     }
 }

@@ -1,7 +1,7 @@
 //! Puts the parts together, and takes them apart in order.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gimbal_kube_io::Cluster;
 use gimbal_link::{ServeOptions, Services, TlsFiles, plaintext_allowed, serve, server_tls};
@@ -36,7 +36,7 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 /// # Errors
 /// What was wrong with the flags, the files or the ports.
 pub async fn run(args: Args) -> Result<(), Exit> {
-    init_logging(args.log_format);
+    init_logging(args.log_format, "info")?;
     let config = Arc::new(configuration(&args)?);
     let tls = tls(&args)?;
     let connect = || Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()));
@@ -46,7 +46,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let listener = bind("--listen", args.listen).await?;
     let admin_listener = bind("--admin-listen", args.admin_listen).await?;
 
-    let shutdown = shutdown_token();
+    let shutdown = shutdown_token()?;
     let (readiness, health) = (Readiness::new(), Health::new(HEALTH));
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
@@ -73,8 +73,8 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
         comparison_interval: args.comparison_interval.into(),
     });
-    for backend in config.backends() {
-        state.add_backend(&backend.name, policy(&config, backend));
+    for backend in &config.backends {
+        state.add_backend(&backend.name, policy(backend), Instant::now());
     }
     let (events, watch_tasks) = watches::start(&watching, &metrics);
     let writes = Writes { cluster: writing, leadership: leadership.clone(), metrics: metrics.clone() };
@@ -103,7 +103,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         lease.await.map_err(|error| Exit::Failure(format!("the lease's task failed: {error}")))?;
     }
     drop(watch_tasks);
-    admin.await.map_err(|error| Exit::Failure(format!("the admin server's task failed: {error}")))?;
+    admin.await.map_err(|error| Exit::Failure(format!("the admin server's task failed: {error}")))??;
     owned.map_err(|error| Exit::Failure(format!("the owner's task failed: {error}")))?;
     served.map_err(|error| Exit::Failure(error.to_string()))
 }
