@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gimbal_model::{Conditions, Detail, Endpoint, Header, Protocol, Service, TargetPort};
 use gimbal_objects::{EndpointSlice, Object as _};
-use gimbal_plan::{Action, EndpointsApi, Removals, Wanted, plan};
+use gimbal_plan::{Action, Body, EndpointsApi, Removals, Wanted, plan};
 use insta::assert_snapshot;
 
 use crate::render::render;
@@ -149,6 +149,48 @@ fn between_the_endpoints_apis() {
         }
     }
     assert_snapshot!(all);
+}
+
+/// Merges the second slice into the first, by hand.
+fn merged(server: &mut Server) {
+    let slices: Vec<_> = server.slices().cloned().collect();
+    let mut first = slices[0].clone();
+    first.endpoints.extend(slices[1].endpoints.clone());
+    server.objects.remove(&("endpointslices", slices[1].metadata.name.to_string()));
+    server.put(Body::Slice(first));
+}
+
+/// What does not fit is elsewhere before it leaves, though its slice changes in another way too.
+#[test]
+fn a_slice_too_large_is_split() {
+    let mut service = web((0..150).map(v4));
+    let mut server = converged(&service, EndpointsApi::EndpointSlices);
+    merged(&mut server);
+    service.insert(&http(), Endpoint { conditions: Conditions::NOT_READY, ..Endpoint::ready(v4(0)) });
+    assert_snapshot!(allowed(&server, &service));
+}
+
+#[test]
+fn an_endpoint_in_two_slices_stays_in_the_first() {
+    let service = web((0..3).map(v4));
+    let mut server = converged(&service, EndpointsApi::EndpointSlices);
+    let mut copy = server.slices().next().unwrap().clone();
+    copy.metadata.name = "another".into();
+    copy.metadata.uid = "".into();
+    copy.endpoints.truncate(2);
+    server.put(Body::Slice(copy));
+    assert_snapshot!(allowed(&server, &service));
+}
+
+#[test]
+fn the_fullest_with_room_takes_what_is_new() {
+    // 100, 100 and 100, of which the first is left with 50, the second with 90.
+    let mut server = converged(&web((0..300).map(v4)), EndpointsApi::EndpointSlices);
+    let less = web((0..50).chain(100..190).chain(200..300).map(v4));
+    server.run(&planned(Some(&wanted(&less)), &server.observe()));
+    let few = web((0..50).chain(100..190).chain(200..305).map(v4));
+    let many = web((0..50).chain(100..190).chain(200..320).map(v4));
+    assert_snapshot!(format!("5 more\n{}20 more\n{}", allowed(&server, &few), allowed(&server, &many)));
 }
 
 /// Every field that a source can have.

@@ -182,6 +182,8 @@ proptest! {
             prop_assert_eq!(union(&server), if slices { union_of(&service) } else { Union::new() });
             let expected = if api == EndpointsApi::EndpointSlices { BTreeMap::new() } else { packed_of(&service) };
             prop_assert_eq!(packed(&server), expected);
+            let placed: usize = server.slices().map(|slice| slice.endpoints.len()).sum();
+            prop_assert_eq!(placed, union(&server).len(), "an endpoint is in two slices");
             prop_assert!(server.slices().all(|slice| (1..=MAX_ENDPOINTS).contains(&slice.endpoints.len())));
             let observed = server.observe();
             prop_assert!(planned(Some(&wanted), &observed).is_empty());
