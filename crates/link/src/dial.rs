@@ -207,7 +207,8 @@ fn once<IO>(io: IO) -> impl FnMut(Uri) -> Ready<io::Result<TokioIo<IO>>> {
 
 fn certificate_problem(reason: &CertificateError) -> String {
     match reason {
-        CertificateError::UnknownIssuer => "it is not signed by this CA".to_owned(),
+        // A new CA with the old one's name shows as a bad signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => "it is not signed by this CA".to_owned(),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
         reason => reason.to_string(),
     }
