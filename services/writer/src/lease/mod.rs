@@ -3,6 +3,8 @@
 mod edge;
 mod machine;
 #[cfg(test)]
+mod on_server;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,91 @@
+//! Two candidates on a real API server.
+
+use std::time::{Duration, Instant};
+
+use gimbal_kube_io::Cluster;
+use gimbal_objects::Lease;
+use gimbal_testkit::TestCluster;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+struct Candidate {
+    leadership: watch::Receiver<Leadership>,
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Candidate {
+    fn start(cluster: Cluster, identity: &str) -> Self {
+        let stop = CancellationToken::new();
+        let (leadership, task) = start(cluster, "kube-system", identity, stop.clone());
+        Self { leadership, task: task.unwrap(), stop }
+    }
+
+    /// Waits until this leads; how long that took, and the epoch.
+    async fn leads(&mut self) -> (Duration, u64) {
+        let start = Instant::now();
+        let leads = |leadership: &Leadership| leadership.may_write(Instant::now());
+        let leader = timeout(Duration::from_secs(20), self.leadership.wait_for(leads)).await.unwrap().unwrap();
+        (start.elapsed(), leader.epoch(Instant::now()).unwrap())
+    }
+
+    fn now(&self) -> bool {
+        self.leadership.borrow().may_write(Instant::now())
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_lease_changes_hands() {
+    let server = TestCluster::start().await.unwrap();
+    let mut one = Candidate::start(server.client().unwrap(), "one");
+    assert_eq!(one.leads().await.1, 1);
+    let mut two = Candidate::start(server.client().unwrap(), "two");
+    let follows = |leadership: &Leadership| *leadership == Leadership::Follower { holder: "one".into() };
+    timeout(Duration::from_secs(20), two.leadership.wait_for(follows)).await.unwrap().unwrap();
+
+    // Renewed: the first one leads longer than one lease lasts.
+    let Leadership::Leader { until, .. } = *one.leadership.borrow() else { panic!("one leads") };
+    let renewed = |leadership: &Leadership| {
+        matches!(leadership, Leadership::Leader { until: later, .. } if *later > until + Duration::from_secs(3))
+    };
+    timeout(Duration::from_secs(20), one.leadership.wait_for(renewed)).await.unwrap().unwrap();
+    assert!(!two.now());
+
+    // A clean stop hands over at once.
+    one.stop().await;
+    let (took, epoch) = two.leads().await;
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+    assert_eq!(epoch, 2);
+
+    // A crash: a stranger waits for the lease to run out, the same one comes back at once.
+    two.task.abort();
+    let mut again = Candidate::start(server.client().unwrap(), "two");
+    let (took, epoch) = again.leads().await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(epoch, 2, "the holder is the same");
+    let crashed = Instant::now();
+    again.task.abort();
+    let mut three = Candidate::start(server.client().unwrap(), "three");
+    assert_eq!(three.leads().await.1, 3);
+    // `again` may have renewed a second before.
+    assert!(crashed.elapsed() > Duration::from_secs(2), "{:?}", crashed.elapsed());
+
+    // Without its server it stops by its own clock.
+    server.pause().unwrap();
+    let ends = |leadership: &Leadership| matches!(leadership, Leadership::Follower { .. });
+    timeout(Duration::from_secs(20), three.leadership.wait_for(ends)).await.unwrap().unwrap();
+    server.resume().unwrap();
+    assert_eq!(three.leads().await.1, 3);
+    three.stop().await;
+    let lease: Lease = server.client().unwrap().get("kube-system", NAME).await.unwrap();
+    assert_eq!(lease.spec.holder_identity.as_deref().unwrap_or_default(), "");
+}
