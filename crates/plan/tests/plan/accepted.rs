@@ -1,9 +1,10 @@
 //! A server that changes what it is given is not argued with (DESIGN 2, rule 6).
 
-use gimbal_objects::{Object as _, Service};
+use gimbal_objects::{EndpointSlice, Endpoints, Object as _, Service};
 use gimbal_plan::{Action, Body, EndpointsApi, Observed};
+use serde_json::Value;
 
-use crate::server::{Server, meta_mut, observe};
+use crate::server::{Server, from_json, meta_mut, observe};
 use crate::world::{planned, v4, wanted_by, web};
 
 /// Executes a plan as the writer does: answers are taken and, where they differ, accepted. How many were new.
@@ -67,6 +68,20 @@ fn what_the_server_fills_in_is_no_form() {
     let plan = planned(Some(&wanted_by(&web((0..3).map(v4)), EndpointsApi::Both)), &observed);
     let actions: Vec<_> = plan.actions().cloned().collect();
     assert_eq!(execute(&mut server, &mut observed, &actions), 0);
+}
+
+/// What kube-apiserver 1.36.1 answers to the bodies of the golden test, recorded: nothing that it fills in counts.
+#[test]
+fn a_real_server_fills_in_nothing_that_counts() {
+    let recorded: Vec<Value> = serde_json::from_str(include_str!("answers.json")).unwrap();
+    let kinds = [Service::KIND, EndpointSlice::KIND, EndpointSlice::KIND, Endpoints::KIND];
+    assert_eq!(recorded.len(), kinds.len());
+    for (pair, kind) in recorded.iter().zip(kinds) {
+        let [sent, answer] = ["sent", "answer"].map(|side| from_json(kind, pair[side].clone()));
+        assert_eq!(pair["answer"]["kind"], kind.kind);
+        assert_ne!(sent, answer);
+        assert_eq!(sent.fingerprint(), answer.fingerprint(), "{}", kind.kind);
+    }
 }
 
 /// The same form a second time is not news; a form of an object that has changed since is none.

@@ -94,6 +94,19 @@ fn what_was_lost_before_the_window_counts_no_more() {
     assert_eq!(guard.verdict(&key(1), later), Removals::Allowed);
 }
 
+/// Losses that are counted as one are counted until the last of them is out of the window.
+#[test]
+fn two_losses_at_nearly_one_time() {
+    let (mut guard, now) = settled(GuardConfig::default(), 100);
+    for (target, loss, at) in [(0, 1, now), (1, 30, now + Duration::from_millis(900))] {
+        guard.pending(&key(target), loss, at);
+        guard.applied(&key(target), loss, at);
+    }
+    guard.pending(&key(2), 25, now + Duration::from_millis(60_500));
+    assert_eq!(guard.verdict(&key(2), now + Duration::from_millis(60_500)), Removals::Held);
+    assert_eq!(guard.verdict(&key(2), now + Duration::from_millis(60_900)), Removals::Allowed);
+}
+
 /// A writer that starts knows what is there, not what was lost before; that is the base.
 #[test]
 fn after_a_restart_the_base_is_what_is_held() {
