@@ -1,5 +1,7 @@
 //! Who gets in, and as whom.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::net::SocketAddr;
@@ -8,8 +10,8 @@ use std::time::Duration;
 
 use common::{Pki, SOON, Server};
 use gimbal_link::{
-    ClientTls, DialError, LinkError, Peer, ServeOptions, Services, TlsFiles, client_tls, dial, plaintext_allowed,
-    serve, server_tls,
+    DialError, LinkError, Peer, ServeOptions, Services, TlsFiles, client_tls, dial, plaintext_allowed, serve,
+    server_tls,
 };
 use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::net::TcpListener;
@@ -146,7 +148,6 @@ async fn plaintext_is_for_loopback_only() {
     ] {
         assert_eq!(plaintext_allowed(&address.parse::<SocketAddr>().unwrap()), allowed, "{address}");
     }
-    let pki = Pki::new();
     let mut loopback = Server::start(None).await;
     let _open = gimbal_link::open(loopback.dial(None).await.unwrap()).await.unwrap();
     assert_eq!(loopback.stream().await.peer, Peer::Loopback);
@@ -158,22 +159,20 @@ async fn plaintext_is_for_loopback_only() {
 
     let error = dial("http://192.0.2.1:7443", None, SOON).await.unwrap_err();
     assert!(matches!(error, DialError::Plaintext(_)), "{error}");
-    drop(pki);
 }
 
 #[tokio::test]
 async fn urls_are_checked() {
     let tls = || Some(Pki::new().client(&["a"]));
-    let cases: [(&str, fn() -> Option<ClientTls>, &str); 6] = [
-        ("https://writer:7443", || None, "give --tls-cert"),
-        ("http://localhost:7443", || Some(Pki::new().client(&["a"])), "write https"),
-        ("writer:7443", || None, "write https://host:port"),
-        ("ftp://writer", || None, "no scheme"),
-        ("https://writer/x", || Some(Pki::new().client(&["a"])), "has a path"),
-        ("not a url", || None, "is no URL"),
-    ];
-    for (url, tls, words) in cases {
-        let error = dial(url, tls(), SOON).await.unwrap_err().to_string();
+    for (url, with_tls, words) in [
+        ("https://writer:7443", false, "give --tls-cert"),
+        ("http://localhost:7443", true, "write https"),
+        ("writer:7443", false, "write https://host:port"),
+        ("ftp://writer", false, "no scheme"),
+        ("https://writer/x", true, "has a path"),
+        ("not a url", false, "is no URL"),
+    ] {
+        let error = dial(url, with_tls.then(tls).flatten(), SOON).await.unwrap_err().to_string();
         assert!(error.contains(words) && error.contains(url), "{error}");
     }
     let error = dial("https://does-not-exist.invalid:1", tls(), SOON).await.unwrap_err();

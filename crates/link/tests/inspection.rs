@@ -1,5 +1,7 @@
 //! Who may ask what, and what tools find.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{Pki, SOON, Server};

@@ -1,6 +1,8 @@
 //! A connection that is dead but open. Takes half a minute of real time: the clock of a test cannot be turned while bytes
 //! travel through real sockets.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::net::SocketAddr;

@@ -1,5 +1,7 @@
 //! What a stream survives, and how it ends.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::{Duration, Instant};

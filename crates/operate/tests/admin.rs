@@ -1,4 +1,5 @@
 //! The admin endpoint over a real socket.
+#![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

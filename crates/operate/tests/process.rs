@@ -1,4 +1,5 @@
 //! Signals, exit codes and logs, each in a process of its own: this test binary, started again as the child.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, ExitCode, Stdio};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gimbal_stream::{AgentMessage, Data, Frame, Freshness, Hello};
 
+use crate::encode;
 use crate::entry;
 use crate::intern::Interner;
 use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
@@ -106,11 +107,11 @@ fn encode_data(data: Data) -> pb::Data {
     let frame = match data.frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(pb::SnapshotBegin { scope: Some((&scope).into()) }),
         Frame::SnapshotChunk { pieces } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
-            services: pieces.into_iter().flatten().map(entry::encode_piece).collect(),
+            services: pieces.into_iter().flatten().map(encode::piece).collect(),
         }),
         Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(pb::SnapshotEnd { summary: Some(summary.into()) }),
         Frame::Delta { changes, oldest_age } => PbFrame::Delta(pb::Delta {
-            changes: changes.into_iter().flatten().map(entry::encode_change).collect(),
+            changes: changes.into_iter().flatten().map(encode::change).collect(),
             oldest_age_ms: millis(oldest_age, u32::MAX),
         }),
     };

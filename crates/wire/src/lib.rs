@@ -9,6 +9,7 @@
 
 mod agent;
 mod codec;
+mod encode;
 mod entry;
 mod inspect;
 mod intern;
