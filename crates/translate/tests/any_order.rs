@@ -75,18 +75,21 @@ fn make_slice(name: u8, service: u8, bits: u8) -> gimbal_objects::EndpointSlice 
     object
 }
 
+type ServiceEvent = (u8, Option<u8>);
+type SliceEvent = (u8, Option<(u8, u8)>);
+
 /// An index behind two watches that lag.
 struct Watched {
     source: Source,
     index: KubernetesIndex,
-    services: Vec<(u8, Option<u8>)>,
-    slices: Vec<(u8, Option<(u8, u8)>)>,
-    last: (Option<(u8, Option<u8>)>, Option<(u8, Option<(u8, u8)>)>),
+    services: Vec<ServiceEvent>,
+    slices: Vec<SliceEvent>,
+    last: (Option<ServiceEvent>, Option<SliceEvent>),
     offered: BTreeMap<SourceKey, Arc<Service>>,
 }
 
 impl Watched {
-    fn service(&mut self, (name, state): (u8, Option<u8>)) {
+    fn service(&mut self, (name, state): ServiceEvent) {
         self.last.0 = Some((name, state));
         match state {
             Some(variant) => self.index.apply_service(make_service(name, variant)),
@@ -94,7 +97,7 @@ impl Watched {
         }
     }
 
-    fn slice(&mut self, (name, state): (u8, Option<(u8, u8)>)) {
+    fn slice(&mut self, (name, state): SliceEvent) {
         self.last.1 = Some((name, state));
         match state {
             Some((service, bits)) => self.index.apply_slice(make_slice(name, service, bits)),

@@ -1,4 +1,5 @@
 //! What is not offered, how it is counted, and what is said about it.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod common;
 

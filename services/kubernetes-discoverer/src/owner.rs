@@ -214,6 +214,7 @@ impl Owner {
         let was_complete = self.session.is_complete();
         let was_unknown = self.session.unknown().is_some();
         let changed = self.session.settle(now);
+        changed.iter().filter(|(_, service)| service.is_none()).for_each(|(key, _)| self.signs.gone(key));
         self.asked.send_if_modified(|asked| std::mem::replace(asked, self.session.asked()) != self.session.asked());
         let is_complete = self.session.is_complete();
         if is_complete && self.session.incarnation().is_some() {

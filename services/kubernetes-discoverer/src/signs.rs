@@ -97,6 +97,11 @@ impl Signs {
         self.rejects.insert(key.clone(), *reason);
     }
 
+    /// A Service is gone, and what was said of it with it.
+    pub(crate) fn gone(&mut self, key: &SourceKey) {
+        self.rejects.remove(key);
+    }
+
     /// A reject is over.
     pub(crate) fn resolved(&mut self, key: &SourceKey) {
         if self.rejects.remove(key).is_some() {
