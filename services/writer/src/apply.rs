@@ -70,7 +70,12 @@ impl Writes {
     }
 
     /// A create that meets an object looks whose it is: one of ours comes from a create whose answer was lost.
-    async fn create_or_find<T: Object>(&self, object: &T, mark: &str, body: fn(T) -> Body) -> Result<Written, ApiError> {
+    async fn create_or_find<T: Object>(
+        &self,
+        object: &T,
+        mark: &str,
+        body: fn(T) -> Body,
+    ) -> Result<Written, ApiError> {
         match self.cluster.create(object).await {
             Ok(answer) => Ok(Written::Answered(body(answer))),
             Err(ApiError::AlreadyExists { .. }) => {

@@ -90,8 +90,8 @@ impl Inspection for Answers {
             }
             Some(pb::explain_request::Object::Source(source)) => {
                 let key = source_key(source.key.unwrap_or_default()).map_err(invalid)?;
-                let backend = BackendName::parse(&source.backend)
-                    .map_err(|error| Status::invalid_argument(error.to_string()))?;
+                let backend =
+                    BackendName::parse(&source.backend).map_err(|error| Status::invalid_argument(error.to_string()))?;
                 self.owner.ask(move |state| state.explain_source(&Claim { backend, key })).await
             }
             None => return Err(Status::invalid_argument("name an object: target or source")),

@@ -77,10 +77,7 @@ fn parse(map: &ConfigMap) -> Option<(BackendName, BackendState)> {
 }
 
 fn render(namespace: &Arc<str>, backend: &BackendName, state: &BackendState) -> ConfigMap {
-    let labels = [
-        (keys::MANAGED_BY.into(), keys::MANAGER.into()),
-        (keys::BACKEND.into(), backend.as_str().into()),
-    ];
+    let labels = [(keys::MANAGED_BY.into(), keys::MANAGER.into()), (keys::BACKEND.into(), backend.as_str().into())];
     let metadata = Meta {
         name: format!("{PREFIX}{backend}").into(),
         namespace: namespace.clone(),

@@ -126,7 +126,11 @@ impl Metrics {
             inner.comparison_differences.clone(),
         );
         r.register("comparisons", "Full comparisons that ended", inner.comparisons.clone());
-        r.register("accepted_forms", "Objects that the API server stored otherwise than sent", inner.accepted_forms.clone());
+        r.register(
+            "accepted_forms",
+            "Objects that the API server stored otherwise than sent",
+            inner.accepted_forms.clone(),
+        );
         r.register("unreadable", "Entries or frames of agents that could not be read", inner.unreadable.clone());
         r.register("refused_streams", "Streams of agents that were refused", inner.refused_streams.clone());
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());

@@ -45,8 +45,15 @@ enum Mail {
         outgoing: mpsc::Sender<WriterMessage>,
         reply: oneshot::Sender<Result<u64, Goodbye>>,
     },
-    Message { backend: BackendName, generation: u64, message: AgentMessage },
-    Closed { backend: BackendName, generation: u64 },
+    Message {
+        backend: BackendName,
+        generation: u64,
+        message: AgentMessage,
+    },
+    Closed {
+        backend: BackendName,
+        generation: u64,
+    },
     Ask(Question),
 }
 
@@ -74,8 +81,7 @@ impl Handle {
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,
     ) -> Result<u64, Goodbye> {
-        let ending =
-            || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
+        let ending = || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
         let (reply, answer) = oneshot::channel();
         let mail = Mail::Open { backend, policy, hello, outgoing, reply };
         self.mail.send(mail).await.map_err(|_| ending())?;
@@ -126,7 +132,6 @@ impl Handle {
 
 /// An open stream, as the owner sees it.
 struct Stream {
-    generation: u64,
     outgoing: mpsc::Sender<WriterMessage>,
     /// Deltas that are not acknowledged yet: number, and when the source told its agent of the oldest change.
     told: VecDeque<(u64, Instant)>,
@@ -138,7 +143,8 @@ pub struct Owner {
     mail: mpsc::Receiver<Mail>,
     events: mpsc::Receiver<ClusterEvent>,
     touched: tokio::sync::broadcast::Sender<gimbal_reconcile::Claim>,
-    streams: HashMap<BackendName, Stream>,
+    /// By generation: while a newer stream takes over, there are two of a backend.
+    streams: HashMap<u64, Stream>,
     leadership: watch::Receiver<Leadership>,
     writes: Writes,
     running: JoinSet<(Job, Vec<Written>)>,
@@ -229,11 +235,9 @@ impl Owner {
                     self.state.add_backend(&backend, policy, now);
                 }
                 let opened = self.state.open(&backend, &hello, now);
-                // The older stream's goodbye must leave before its place is taken.
-                self.send();
                 if let Ok(generation) = opened {
                     tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, "stream opened");
-                    self.streams.insert(backend, Stream { generation, outgoing, told: VecDeque::new() });
+                    self.streams.insert(generation, Stream { outgoing, told: VecDeque::new() });
                 }
                 if reply.send(opened).is_err() {
                     tracing::debug!("a stream ended while it was opened");
@@ -241,15 +245,14 @@ impl Owner {
             }
             Mail::Message { backend, generation, message } => {
                 if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message {
-                    if let Some(stream) = self.streams.get_mut(&backend).filter(|s| s.generation == generation) {
+                    if let Some(stream) = self.streams.get_mut(&generation) {
                         stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
                     }
                 }
                 self.state.receive(&backend, generation, message, now);
             }
             Mail::Closed { backend, generation } => {
-                if self.streams.get(&backend).is_some_and(|stream| stream.generation == generation) {
-                    self.streams.remove(&backend);
+                if self.streams.remove(&generation).is_some() {
                     tracing::info!(%backend, generation, "stream closed; what was last known stays");
                 }
                 self.state.closed(&backend, generation);
@@ -344,11 +347,9 @@ impl Owner {
         for output in self.state.take_outputs() {
             match output {
                 Output::Send { backend, generation, message } => self.send_message(&backend, generation, message),
-                Output::Close { backend, generation } => {
-                    if self.streams.get(&backend).is_some_and(|stream| stream.generation == generation) {
-                        // Dropping the sender ends the stream after what is queued.
-                        self.streams.remove(&backend);
-                    }
+                Output::Close { generation, .. } => {
+                    // Dropping the sender ends the stream after what is queued.
+                    self.streams.remove(&generation);
                 }
                 Output::Keep { backend, state } => self.keeper.keep(backend, state),
                 Output::Guard { backend, event } => tell(&backend, &event),
@@ -361,9 +362,7 @@ impl Owner {
     }
 
     fn send_message(&mut self, backend: &BackendName, generation: u64, message: WriterMessage) {
-        let Some(stream) = self.streams.get_mut(backend).filter(|stream| stream.generation == generation) else {
-            return;
-        };
+        let Some(stream) = self.streams.get_mut(&generation) else { return };
         match &message {
             WriterMessage::Ack(seq) => {
                 let now = Instant::now();
@@ -384,17 +383,14 @@ impl Owner {
         }
         if let Err(mpsc::error::TrySendError::Full(_)) = stream.outgoing.try_send(message) {
             tracing::warn!(%backend, generation, "the agent does not read; its stream ends and it may resume");
-            self.streams.remove(backend);
+            self.streams.remove(&generation);
             self.state.closed(backend, generation);
         }
     }
 
     async fn end(mut self) {
-        let goodbye = Goodbye {
-            reason: GoodbyeReason::Shutdown,
-            message: "the writer shuts down".into(),
-            retry_after: None,
-        };
+        let goodbye =
+            Goodbye { reason: GoodbyeReason::Shutdown, message: "the writer shuts down".into(), retry_after: None };
         for stream in self.streams.values() {
             // A stream that is full or gone needs no goodbye: the agent sees it end.
             stream.outgoing.try_send(WriterMessage::Goodbye(goodbye.clone())).ok();

@@ -133,8 +133,12 @@ fn tls(args: &Args) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
         (None, None, None) if args.plaintext => {
             Err(Exit::Usage(format!("--plaintext: --listen {} is not a loopback address; use TLS there", args.listen)))
         }
-        _ if args.plaintext => Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into())),
-        _ => Err(Exit::Usage("--tls-cert, --tls-key and --tls-ca are required (or --plaintext on a loopback address)".into())),
+        _ if args.plaintext => {
+            Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into()))
+        }
+        _ => Err(Exit::Usage(
+            "--tls-cert, --tls-key and --tls-ca are required (or --plaintext on a loopback address)".into(),
+        )),
     }
 }
 

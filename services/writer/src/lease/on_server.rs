@@ -54,9 +54,7 @@ async fn a_lease_changes_hands() {
 
     // Renewed: the first one leads longer than one lease lasts.
     let Leadership::Leader { until, .. } = *one.leadership.borrow() else { panic!("one leads") };
-    let renewed = |leadership: &Leadership| {
-        matches!(leadership, Leadership::Leader { until: later, .. } if *later > until + Duration::from_secs(3))
-    };
+    let renewed = |leadership: &Leadership| matches!(leadership, Leadership::Leader { until: later, .. } if *later > until + Duration::from_secs(3));
     timeout(Duration::from_secs(20), one.leadership.wait_for(renewed)).await.unwrap().unwrap();
     assert!(!two.now());
 
