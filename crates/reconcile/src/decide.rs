@@ -162,10 +162,9 @@ impl Reconciler {
         self.counters.converged += 1;
         let loss = std::mem::take(&mut target.loss);
         let counted_for = target.counted_for.clone();
-        if let Some(backend) = counted_for.and_then(|name| self.backends.get_mut(&name)) {
-            if loss > 0 {
-                backend.guard.applied(key, loss, now);
-            }
+        let backend = counted_for.filter(|_| loss > 0).and_then(|name| self.backends.get_mut(&name));
+        if let Some(backend) = backend {
+            backend.guard.applied(key, loss, now);
         }
         self.recount(key, now);
         if let Some(owner) = owner {

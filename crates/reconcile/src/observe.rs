@@ -106,7 +106,7 @@ impl Reconciler {
     /// A list of a kind begins.
     pub fn list_begin(&mut self, kind: Watched) {
         let before = match kind {
-            Watched::Namespaces => self.namespaces.iter().map(|name| Before::namespace(name)).collect(),
+            Watched::Namespaces => self.namespaces.iter().map(Before::namespace).collect(),
             Watched::Services => self.held(Service::KIND),
             Watched::Slices => self.held(EndpointSlice::KIND),
             Watched::Endpoints => self.held(Endpoints::KIND),

@@ -211,11 +211,16 @@ impl Reconciler {
         self.queue.len() + self.queue.in_flight()
     }
 
-    /// Targets of one backend that wait or are being written.
+    /// For each backend, the targets that wait or are being written.
     #[must_use]
-    pub fn pending_of(&self, name: &BackendName) -> u64 {
-        let theirs = |target: &&Target| !target.converged && self.backend_of(target).as_ref() == Some(name);
-        self.targets.values().filter(theirs).count() as u64
+    pub fn pending_by_backend(&self) -> BTreeMap<BackendName, u64> {
+        let mut pending = BTreeMap::new();
+        for target in self.targets.values().filter(|target| !target.converged) {
+            if let Some(backend) = self.backend_of(target) {
+                *pending.entry(backend).or_default() += 1;
+            }
+        }
+        pending
     }
 
     /// Targets that are being written.
@@ -246,7 +251,7 @@ impl Reconciler {
 
     /// The backend under which a target lines up: its owner's, a claimant's, or the one that its objects name.
     pub(crate) fn backend_of(&self, target: &Target) -> Option<BackendName> {
-        let claim = target.owner.as_ref().or(target.claims.first()).or(target.leaving.first());
+        let claim = target.owner.iter().chain(&target.claims).chain(&target.leaving).next();
         match claim {
             Some(claim) => Some(claim.backend.clone()),
             None => target

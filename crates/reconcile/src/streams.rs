@@ -215,10 +215,9 @@ impl Reconciler {
             if let Some(backend) = self.backends.get_mut(name) {
                 backend.end.expect(&claim.key, seq);
             }
-            if let Some(entry) = self.targets.get_mut(&target) {
-                if !entry.leaving.contains(&claim) {
-                    entry.leaving.push(claim);
-                }
+            let entry = self.targets.entry(target.clone()).or_default();
+            if !entry.leaving.contains(&claim) {
+                entry.leaving.push(claim);
             }
             self.weigh(&target, now);
             self.enqueue(&target, name, Urgency::Bulk);

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 
 use crate::config::Config;
-use crate::owner::{Handle, STREAM_QUEUE};
+use crate::mailbox::Handle;
+use crate::owner::STREAM_QUEUE;
 use crate::policy::policy;
 
 /// How long an agent may take to say Hello.

@@ -14,7 +14,7 @@ use tokio::sync::{broadcast, mpsc};
 use tonic::Status;
 
 use crate::config::Config;
-use crate::owner::{Ended, Handle};
+use crate::mailbox::{Ended, Handle};
 
 /// Events that may wait for a reader of Watch.
 const WATCH_QUEUE: usize = 256;
@@ -48,8 +48,10 @@ impl Inspection for Answers {
         let viewer = viewer.clone();
         let question = move |state: &mut Reconciler| {
             let now = Instant::now();
+            let pending = state.pending_by_backend();
             let seen = state.backends().values().filter(|backend| viewer.sees(backend.name.as_str()));
-            seen.map(|backend| describe(state, backend, now)).collect()
+            seen.map(|backend| describe(backend, pending.get(&backend.name).copied().unwrap_or_default(), now))
+                .collect()
         };
         self.owner.ask(question).await.map_err(ended)
     }
@@ -200,7 +202,7 @@ async fn follow(owner: Handle, viewer: Viewer, request: pb::WatchRequest, events
     }
 }
 
-fn describe(state: &Reconciler, backend: &gimbal_reconcile::Backend, now: Instant) -> pb::Backend {
+fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> pb::Backend {
     let end = &backend.end;
     let hello = end.hello().cloned().unwrap_or_default();
     let unknown = end
@@ -232,7 +234,7 @@ fn describe(state: &Reconciler, backend: &gimbal_reconcile::Backend, now: Instan
         sources: end.freshness().iter().map(Into::into).collect(),
         held: Some(Summary { count: end.tree().count(), digest: end.tree().root() }.into()),
         endpoints: backend.endpoints,
-        pending: state.pending_of(&backend.name),
+        pending,
         rejected: end.rejects().len() as u64,
         unknown,
         held_changes,

@@ -15,6 +15,7 @@ mod discovery;
 mod inspect;
 mod keep;
 pub mod lease;
+mod mailbox;
 mod metrics;
 mod owner;
 mod pace;

@@ -6,21 +6,20 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::BackendName;
 use gimbal_plan::GuardEvent;
-use gimbal_reconcile::{Job, Output, Policy, Reconciler, WriteFailure, Written};
-use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
-use tokio::sync::{mpsc, oneshot, watch};
+use gimbal_reconcile::{Claim, Job, Output, Reconciler, WriteFailure, Written};
+use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Writes;
 use crate::keep::Keeper;
 use crate::lease::Leadership;
+use crate::mailbox::{Handle, Mail};
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::watches::ClusterEvent;
 
-/// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.
-const MAILBOX: usize = 256;
 /// Inputs taken in one turn before decisions are made.
 const TURN: usize = 512;
 /// How often time is told to the state.
@@ -32,104 +31,6 @@ pub const STREAM_QUEUE: usize = 4096;
 /// How long writes under way may take to end when the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
-type Question = Box<dyn FnOnce(&mut Reconciler) + Send>;
-
-/// What comes in.
-enum Mail {
-    /// An agent said Hello under a certificate that names this backend.
-    Open {
-        backend: BackendName,
-        /// Adds the backend, if it is to be known from here on only.
-        policy: Option<Policy>,
-        hello: Hello,
-        outgoing: mpsc::Sender<WriterMessage>,
-        reply: oneshot::Sender<Result<u64, Goodbye>>,
-    },
-    Message {
-        backend: BackendName,
-        generation: u64,
-        message: AgentMessage,
-    },
-    Closed {
-        backend: BackendName,
-        generation: u64,
-    },
-    Ask(Question),
-}
-
-/// A way to the owner. Cheap to clone.
-#[derive(Clone)]
-pub struct Handle {
-    mail: mpsc::Sender<Mail>,
-    touched: tokio::sync::broadcast::Sender<gimbal_reconcile::Claim>,
-}
-
-/// The owner is gone: the process ends.
-#[derive(Debug, thiserror::Error)]
-#[error("the writer is shutting down")]
-pub struct Ended;
-
-impl Handle {
-    /// Opens a stream. Messages for the agent go to `outgoing`; it is closed when the stream must end.
-    ///
-    /// # Errors
-    /// The goodbye to answer with.
-    pub async fn open(
-        &self,
-        backend: BackendName,
-        policy: Option<Policy>,
-        hello: Hello,
-        outgoing: mpsc::Sender<WriterMessage>,
-    ) -> Result<u64, Goodbye> {
-        let ending = || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
-        let (reply, answer) = oneshot::channel();
-        let mail = Mail::Open { backend, policy, hello, outgoing, reply };
-        self.mail.send(mail).await.map_err(|_| ending())?;
-        answer.await.map_err(|_| ending())?
-    }
-
-    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure.
-    ///
-    /// # Errors
-    /// When the process ends.
-    pub async fn message(&self, backend: &BackendName, generation: u64, message: AgentMessage) -> Result<(), Ended> {
-        let mail = Mail::Message { backend: backend.clone(), generation, message };
-        self.mail.send(mail).await.map_err(|_| Ended)
-    }
-
-    /// A stream ended. That the owner is gone already needs no telling.
-    pub async fn closed(&self, backend: &BackendName, generation: u64) {
-        let mail = Mail::Closed { backend: backend.clone(), generation };
-        if self.mail.send(mail).await.is_err() {
-            tracing::debug!(%backend, generation, "a stream ended after the owner");
-        }
-    }
-
-    /// Asks the state something, or tells it something.
-    ///
-    /// # Errors
-    /// When the process ends.
-    pub async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
-    ) -> Result<T, Ended> {
-        let (reply, answer) = oneshot::channel();
-        let question: Question = Box::new(move |state| {
-            if reply.send(question(state)).is_err() {
-                tracing::debug!("whoever asked did not wait for the answer");
-            }
-        });
-        self.mail.send(Mail::Ask(question)).await.map_err(|_| Ended)?;
-        answer.await.map_err(|_| Ended)
-    }
-
-    /// Source Services whose status may have changed, from now on.
-    #[must_use]
-    pub fn touched(&self) -> tokio::sync::broadcast::Receiver<gimbal_reconcile::Claim> {
-        self.touched.subscribe()
-    }
-}
-
 /// An open stream, as the owner sees it.
 struct Stream {
     outgoing: mpsc::Sender<WriterMessage>,
@@ -137,21 +38,34 @@ struct Stream {
     told: VecDeque<(u64, Instant)>,
 }
 
+/// What the owner works with.
+pub struct Parts {
+    /// The state.
+    pub state: Reconciler,
+    /// What the watches see.
+    pub events: mpsc::Receiver<ClusterEvent>,
+    /// Whether this process may write.
+    pub leadership: watch::Receiver<Leadership>,
+    /// Where writes go.
+    pub writes: Writes,
+    /// How fast.
+    pub pace: Pace,
+    /// Where the state of backends is kept.
+    pub keeper: Keeper,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Beaten as long as the owner lives.
+    pub health: gimbal_operate::Health,
+}
+
 /// See the module.
 pub struct Owner {
-    state: Reconciler,
+    parts: Parts,
     mail: mpsc::Receiver<Mail>,
-    events: mpsc::Receiver<ClusterEvent>,
-    touched: tokio::sync::broadcast::Sender<gimbal_reconcile::Claim>,
+    touched: broadcast::Sender<Claim>,
     /// By generation: while a newer stream takes over, there are two of a backend.
     streams: HashMap<u64, Stream>,
-    leadership: watch::Receiver<Leadership>,
-    writes: Writes,
     running: JoinSet<(Job, Vec<Written>)>,
-    pace: Pace,
-    keeper: Keeper,
-    metrics: Metrics,
-    health: gimbal_operate::Health,
     shown: Option<Instant>,
     leading: Option<u64>,
 }
@@ -159,36 +73,10 @@ pub struct Owner {
 impl Owner {
     /// An owner and the way to it.
     #[must_use]
-    pub fn new(
-        state: Reconciler,
-        events: mpsc::Receiver<ClusterEvent>,
-        leadership: watch::Receiver<Leadership>,
-        writes: Writes,
-        pace: Pace,
-        keeper: Keeper,
-        metrics: Metrics,
-        health: gimbal_operate::Health,
-    ) -> (Self, Handle) {
-        let (sender, mail) = mpsc::channel(MAILBOX);
-        let (touched, _) = tokio::sync::broadcast::channel(STREAM_QUEUE);
-        let handle = Handle { mail: sender, touched: touched.clone() };
-        let owner = Self {
-            state,
-            mail,
-            events,
-            touched,
-            streams: HashMap::new(),
-            leadership,
-            writes,
-            running: JoinSet::new(),
-            pace,
-            keeper,
-            metrics,
-            health,
-            shown: None,
-            leading: None,
-        };
-        (owner, handle)
+    pub fn new(parts: Parts) -> (Self, Handle) {
+        let (handle, mail, touched) = Handle::new();
+        let (streams, running) = (HashMap::new(), JoinSet::new());
+        (Self { parts, mail, touched, streams, running, shown: None, leading: None }, handle)
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
@@ -200,7 +88,7 @@ impl Owner {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(done) = self.running.join_next() => self.finished(done),
-                Some(event) = self.events.recv() => self.observe(event),
+                Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
                 () = sleep_until(wake) => {}
                 _ = tick.tick() => self.tick().await,
@@ -217,7 +105,7 @@ impl Owner {
         for _ in 0..TURN {
             if let Some(done) = self.running.try_join_next() {
                 self.finished(done);
-            } else if let Ok(event) = self.events.try_recv() {
+            } else if let Ok(event) = self.parts.events.try_recv() {
                 self.observe(event);
             } else if let Ok(mail) = self.mail.try_recv() {
                 self.receive(mail);
@@ -232,9 +120,9 @@ impl Owner {
         match mail {
             Mail::Open { backend, policy, hello, outgoing, reply } => {
                 if let Some(policy) = policy {
-                    self.state.add_backend(&backend, policy, now);
+                    self.parts.state.add_backend(&backend, policy, now);
                 }
-                let opened = self.state.open(&backend, &hello, now);
+                let opened = self.parts.state.open(&backend, &hello, now);
                 if let Ok(generation) = opened {
                     tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, "stream opened");
                     self.streams.insert(generation, Stream { outgoing, told: VecDeque::new() });
@@ -244,25 +132,26 @@ impl Owner {
                 }
             }
             Mail::Message { backend, generation, message } => {
-                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message {
-                    if let Some(stream) = self.streams.get_mut(&generation) {
-                        stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
-                    }
+                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message
+                    // An agent that does not keep to its credit gains no memory here either.
+                    && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.told.len() < STREAM_QUEUE)
+                {
+                    stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
                 }
-                self.state.receive(&backend, generation, message, now);
+                self.parts.state.receive(&backend, generation, message, now);
             }
             Mail::Closed { backend, generation } => {
                 if self.streams.remove(&generation).is_some() {
                     tracing::info!(%backend, generation, "stream closed; what was last known stays");
                 }
-                self.state.closed(&backend, generation);
+                self.parts.state.closed(&backend, generation);
             }
-            Mail::Ask(question) => question(&mut self.state),
+            Mail::Ask(question) => question(&mut self.parts.state),
         }
     }
 
     fn observe(&mut self, event: ClusterEvent) {
-        event.apply(&mut self.state, Instant::now());
+        event.apply(&mut self.parts.state, Instant::now());
     }
 
     fn finished(&mut self, done: Result<(Job, Vec<Written>), tokio::task::JoinError>) {
@@ -271,12 +160,12 @@ impl Owner {
             Ok((job, written)) => {
                 for written in &written {
                     match written {
-                        Written::Failed(WriteFailure::Throttled(after)) => self.pace.throttled(*after, now),
+                        Written::Failed(WriteFailure::Throttled(after)) => self.parts.pace.throttled(*after, now),
                         Written::NotSent => {}
-                        _ => self.pace.answered(),
+                        _ => self.parts.pace.answered(),
                     }
                 }
-                self.state.finish(&job, written, now);
+                self.parts.state.finish(&job, written, now);
             }
             // A write task that panicked leaves its target in flight for ever: better to start anew.
             Err(error) => {
@@ -288,10 +177,10 @@ impl Owner {
 
     fn start_jobs(&mut self) {
         let now = Instant::now();
-        while self.pace.may_start(self.running.len(), now) {
-            let Some(job) = self.state.next_job(now) else { return };
-            self.pace.started(job.actions.len());
-            let writes = self.writes.clone();
+        while self.parts.pace.may_start(self.running.len(), now) {
+            let Some(job) = self.parts.state.next_job(now) else { return };
+            self.parts.pace.started(job.actions.len());
+            let writes = self.parts.writes.clone();
             self.running.spawn(async move {
                 let written = writes.carry_out(&job).await;
                 (job, written)
@@ -301,35 +190,35 @@ impl Owner {
 
     fn wake_at(&self) -> Option<Instant> {
         let now = Instant::now();
-        let due = self.state.next_deadline().filter(|due| *due > now);
-        match (due, self.pace.wake_at(now)) {
+        let due = self.parts.state.next_deadline().filter(|due| *due > now);
+        match (due, self.parts.pace.wake_at(now)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
 
     async fn tick(&mut self) {
-        self.health.beat();
+        self.parts.health.beat();
         let now = Instant::now();
         self.follow_leadership(now).await;
-        self.state.tick(now);
+        self.parts.state.tick(now);
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
-            self.metrics.show(&self.state, self.pace.concurrency());
+            self.parts.metrics.show(&self.parts.state, self.parts.pace.concurrency());
         }
     }
 
     /// A new leader first reads what was kept by the one before.
     async fn follow_leadership(&mut self, now: Instant) {
-        let epoch = self.leadership.borrow().epoch(now);
+        let epoch = self.parts.leadership.borrow().epoch(now);
         if epoch == self.leading {
             return;
         }
         if epoch.is_some() {
-            match self.keeper.read().await {
+            match self.parts.keeper.read().await {
                 Ok(kept) => {
                     for (backend, state) in kept {
-                        self.state.restore(&backend, state);
+                        self.parts.state.restore(&backend, state);
                     }
                 }
                 Err(error) => {
@@ -340,18 +229,18 @@ impl Owner {
         }
         tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
         self.leading = epoch;
-        self.state.lead(epoch);
+        self.parts.state.lead(epoch);
     }
 
     fn send(&mut self) {
-        for output in self.state.take_outputs() {
+        for output in self.parts.state.take_outputs() {
             match output {
                 Output::Send { backend, generation, message } => self.send_message(&backend, generation, message),
                 Output::Close { generation, .. } => {
                     // Dropping the sender ends the stream after what is queued.
                     self.streams.remove(&generation);
                 }
-                Output::Keep { backend, state } => self.keeper.keep(backend, state),
+                Output::Keep { backend, state } => self.parts.keeper.keep(backend, state),
                 Output::Guard { backend, event } => tell(&backend, &event),
                 Output::Touched(claim) => {
                     // An error means that nobody watches.
@@ -367,7 +256,7 @@ impl Owner {
             WriterMessage::Ack(seq) => {
                 let now = Instant::now();
                 while let Some((_, since)) = stream.told.pop_front_if(|(told, _)| *told <= *seq) {
-                    self.metrics.propagated(backend.as_str(), now.saturating_duration_since(since));
+                    self.parts.metrics.propagated(backend.as_str(), now.saturating_duration_since(since));
                 }
             }
             WriterMessage::Reject(reject) => {
@@ -384,7 +273,7 @@ impl Owner {
         if let Err(mpsc::error::TrySendError::Full(_)) = stream.outgoing.try_send(message) {
             tracing::warn!(%backend, generation, "the agent does not read; its stream ends and it may resume");
             self.streams.remove(&generation);
-            self.state.closed(backend, generation);
+            self.parts.state.closed(backend, generation);
         }
     }
 
@@ -401,7 +290,7 @@ impl Owner {
         if tokio::time::timeout(LAST_WRITES, waiting).await.is_err() {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }
-        self.keeper.finish().await;
+        self.parts.keeper.finish().await;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::inspect::Answers;
 use crate::keep::Keeper;
 use crate::lease::{self, Leadership};
 use crate::metrics::Metrics;
-use crate::owner::Owner;
+use crate::owner::{Owner, Parts};
 use crate::pace::Pace;
 use crate::policy::policy;
 use crate::watches;
@@ -81,7 +81,8 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let pace = Pace::new(args.write_concurrency, args.write_qps);
     let keeper = Keeper::start(keeping, &namespace);
     let observing = readiness.block("the watches on the Gimbal cluster");
-    let (owner, handle) = Owner::new(state, events, leadership, writes, pace, keeper, metrics.clone(), health);
+    let (owner, handle) =
+        Owner::new(Parts { state, events, leadership, writes, pace, keeper, metrics: metrics.clone(), health });
     let owner = tokio::spawn(owner.run(shutdown.clone()));
     tokio::spawn(report_ready(handle.clone(), observing, shutdown.clone()));
 
@@ -144,7 +145,7 @@ fn tls(args: &Args) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
 
 /// Ready is who has seen the Gimbal cluster, whether it leads or not: a follower takes over at once.
 async fn report_ready(
-    owner: crate::owner::Handle,
+    owner: crate::mailbox::Handle,
     observing: gimbal_operate::Guard,
     shutdown: tokio_util::sync::CancellationToken,
 ) {

@@ -14,8 +14,10 @@ use crate::metrics::Metrics;
 /// Events that may wait for the owner: a page of a list is one.
 const QUEUE: usize = 64;
 
+type Telling = Box<dyn FnOnce(&mut Reconciler, Instant) + Send>;
+
 /// Something that a watch saw.
-pub struct ClusterEvent(Box<dyn FnOnce(&mut Reconciler, Instant) + Send>);
+pub struct ClusterEvent(Telling);
 
 impl ClusterEvent {
     /// Tells the state of it.
@@ -94,7 +96,7 @@ async fn follow<T: Told>(cluster: Cluster, events: mpsc::Sender<ClusterEvent>, m
     let mut watching = std::pin::pin!(watch::<T>(cluster, scope));
     let mut failing = false;
     while let Some(event) = watching.next().await {
-        let apply: Box<dyn FnOnce(&mut Reconciler, Instant) + Send> = match event {
+        let apply: Telling = match event {
             WatchEvent::ListBegin => Box::new(|state, _| state.list_begin(T::WATCHED)),
             WatchEvent::Listed(page) => {
                 Box::new(move |state, now| page.into_iter().for_each(|object| object.is(state, now)))

@@ -1,6 +1,8 @@
 //! Whatever happens, in whatever order, the Gimbal cluster ends up with what the sources have; nothing of anyone else's is
 //! touched; and when nothing changes any more, nothing is written any more.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod server;
 mod world;
 
