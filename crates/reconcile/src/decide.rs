@@ -42,7 +42,7 @@ fn reject(claim: &Claim, reason: RejectReason, retryable: bool, message: String)
 impl Reconciler {
     /// The next writes to send, if there are any and this process may write.
     pub fn next_job(&mut self, now: Instant) -> Option<Job> {
-        if !self.leading || !self.has_observed() {
+        if self.epoch.is_none() || !self.has_observed() {
             return None;
         }
         while let Some(key) = self.queue.pop(now) {
@@ -185,7 +185,7 @@ impl Reconciler {
     /// Compares a few targets that should be in the desired state, and repairs those that are not: rule 9's periodic
     /// comparison, which must find nothing.
     pub(crate) fn compare_some(&mut self, now: Instant) {
-        if !self.leading || !self.has_observed() {
+        if self.epoch.is_none() || !self.has_observed() {
             return;
         }
         let due = *self.comparison.next.get_or_insert(now + self.settings.comparison_interval);

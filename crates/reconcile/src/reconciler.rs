@@ -91,7 +91,8 @@ pub struct Reconciler {
     pub(crate) relists: Relists,
     pub(crate) queue: Queue,
     pub(crate) generation: u64,
-    pub(crate) leading: bool,
+    /// Set while this process leads.
+    pub(crate) epoch: Option<u64>,
     pub(crate) comparison: Comparison,
     pub(crate) outputs: Vec<Output>,
     pub(crate) counters: Counters,
@@ -118,7 +119,7 @@ impl Reconciler {
             relists: Relists::default(),
             queue: Queue::default(),
             generation: 0,
-            leading: false,
+            epoch: None,
             comparison: Comparison::default(),
             outputs: Vec::new(),
             counters: Counters::default(),
@@ -160,26 +161,42 @@ impl Reconciler {
         }
     }
 
-    /// Whether this process may write. On a gain everything is looked at again; on a loss every stream ends.
+    /// Whether this process may write, and in which epoch. On a gain everything is looked at again. On a loss every stream
+    /// ends, and what the agents said is forgotten: another leader hears what they say from now on, and to come back with
+    /// what was true before would undo what it did.
     pub fn lead(&mut self, epoch: Option<u64>) {
-        let leading = epoch.is_some();
-        if leading == self.leading {
+        if epoch == self.epoch {
             return;
         }
-        self.leading = leading;
+        if self.epoch.is_some() {
+            self.end_all_streams();
+            self.forget_desired();
+        }
+        self.epoch = epoch;
         if let Some(epoch) = epoch {
             // Generations of a later leader are larger than those of an earlier one.
             self.generation = self.generation.max(epoch << 32);
             self.enqueue_everything();
-        } else {
-            self.end_all_streams();
+        }
+    }
+
+    fn forget_desired(&mut self) {
+        for backend in self.backends.values_mut() {
+            backend.end = WriterEnd::new(self.settings.limits.clone());
+            backend.guard = Guard::new(backend.policy.guard);
+        }
+        for target in self.targets.values_mut() {
+            target.claims.clear();
+            target.leaving.clear();
+            target.owner = None;
+            target.loss = 0;
         }
     }
 
     /// Whether this process leads.
     #[must_use]
     pub fn is_leading(&self) -> bool {
-        self.leading
+        self.epoch.is_some()
     }
 
     /// What has to be done since the last call.

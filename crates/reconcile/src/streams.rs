@@ -36,7 +36,7 @@ impl Reconciler {
     /// Identity, then protocol, then incarnation.
     fn admit(&mut self, name: &BackendName, hello: &Hello) -> Result<(), Goodbye> {
         let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
-        if !self.leading {
+        if self.epoch.is_none() {
             return refuse(GoodbyeReason::NotLeader, "this writer does not lead".into());
         }
         let Some(backend) = self.backends.get_mut(name) else {

@@ -324,3 +324,31 @@ fn a_mass_change_is_held_until_it_is_approved() {
     assert_eq!(endpoints(&world), 2);
     check(&world);
 }
+
+/// Between two times of leading, another writer heard what the agents said.
+#[test]
+fn a_leader_that_comes_back_does_not_write_what_it_knew_before() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
+    world.set(0, &key(3), Some(service(0, 0, &[3])));
+    world.settle();
+    world.writer.lead(None);
+    world.cut(0);
+    world.cut(1);
+    // The other leader hears that the one is gone and the other has another endpoint, and makes it so.
+    world.set(0, &key(0), None);
+    let gone: Vec<_> = world.server.objects.keys().filter(|(_, namespace, _)| namespace == "one").cloned().collect();
+    gone.iter().for_each(|id| world.server.remove(id));
+    let writes = world.server.writes;
+    world.writer.lead(Some(7));
+    for _ in 0..100 {
+        world.watch();
+        world.start_job();
+        world.finish_job(Luck::Good);
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.server.writes, writes, "nothing is known of the agents yet");
+    world.settle();
+    check(&world);
+    assert_eq!(world.server.writes, writes);
+}
