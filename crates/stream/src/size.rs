@@ -39,11 +39,8 @@ pub(crate) fn scope_len(scope: &Scope) -> usize {
 
 pub(crate) fn piece_len(piece: &Piece) -> usize {
     let mut last = None;
-    let endpoints: usize = piece
-        .endpoints
-        .iter()
-        .map(|(ports, endpoint)| group_len(&mut last, ports) + endpoint_len(endpoint))
-        .sum();
+    let endpoints: usize =
+        piece.endpoints.iter().map(|(ports, endpoint)| group_len(&mut last, ports) + endpoint_len(endpoint)).sum();
     entry_len(&piece.key) + piece.header.as_deref().map_or(0, header_len) + endpoints
 }
 
@@ -83,9 +80,8 @@ pub(crate) fn header_len(header: &Header) -> usize {
 }
 
 pub(crate) fn ports_len(ports: &PortSet) -> usize {
-    let port_len = |port: &EndpointPort| {
-        NUMBERS + 2 * FIELD + port.name.len() + port.app_protocol.as_deref().map_or(0, str::len)
-    };
+    let port_len =
+        |port: &EndpointPort| NUMBERS + 2 * FIELD + port.name.len() + port.app_protocol.as_deref().map_or(0, str::len);
     FIELD + ports.ports().iter().map(port_len).sum::<usize>()
 }
 

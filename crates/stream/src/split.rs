@@ -48,7 +48,12 @@ pub(crate) fn parts(key: &SourceKey, change: Change, target: usize) -> VecDeque<
     }
 }
 
-fn updates(key: &SourceKey, mut header: Option<Arc<Header>>, endpoints: &[EndpointChange], target: usize) -> VecDeque<PieceChange> {
+fn updates(
+    key: &SourceKey,
+    mut header: Option<Arc<Header>>,
+    endpoints: &[EndpointChange],
+    target: usize,
+) -> VecDeque<PieceChange> {
     let start = 2 * entry_len(key);
     let mut done = VecDeque::new();
     let mut used = start + header.as_deref().map_or(0, header_len);
@@ -58,7 +63,12 @@ fn updates(key: &SourceKey, mut header: Option<Arc<Header>>, endpoints: &[Endpoi
         let len = groups.change_len(change);
         if used + len > target && (header.is_some() || at > first) {
             let part = endpoints[first..at].to_vec();
-            done.push_back(PieceChange::Update { key: key.clone(), header: header.take(), endpoints: part, more: true });
+            done.push_back(PieceChange::Update {
+                key: key.clone(),
+                header: header.take(),
+                endpoints: part,
+                more: true,
+            });
             groups = Groups::default();
             used = start + groups.change_len(change);
             first = at;

@@ -52,13 +52,17 @@ impl AgentEnd {
             WriterMessage::Welcome(welcome) => return self.welcome(welcome),
             _ if !welcomed => return broken("the writer spoke before Welcome"),
             WriterMessage::Ack(seq) if seq > stream.seq => {
-                return broken(&format!("the writer acknowledged frame {seq}, but {} is the last one sent", stream.seq));
+                return broken(&format!(
+                    "the writer acknowledged frame {seq}, but {} is the last one sent",
+                    stream.seq
+                ));
             }
             WriterMessage::Ack(seq) => stream.window.acknowledged(seq),
             WriterMessage::Credit(credit) => stream.window.set_credit(credit),
             WriterMessage::Resync { need: Need::Nothing, .. } => {}
             WriterMessage::Resync { need, .. } => {
                 stream.abandon();
+                stream.asked = true;
                 owe(stream, need, &self.tree);
             }
             WriterMessage::Reject(reject) => self.rejected(reject),
@@ -123,9 +127,8 @@ fn owe(stream: &mut Stream, need: Need, tree: &DigestTree) {
 
 /// The namespaces where `held` and `tree` differ, those included that only one of them has.
 fn differing(tree: &DigestTree, held: &[(Arc<str>, Summary)]) -> Vec<Arc<str>> {
-    let differs = |(namespace, summary): &&(Arc<str>, Summary)| {
-        tree.namespace(namespace) != (summary.count, summary.digest)
-    };
+    let differs =
+        |(namespace, summary): &&(Arc<str>, Summary)| tree.namespace(namespace) != (summary.count, summary.digest);
     let listed: std::collections::BTreeSet<&Arc<str>> = held.iter().map(|(namespace, _)| namespace).collect();
     let unlisted = tree.namespaces().map(|(namespace, ..)| namespace).filter(|namespace| !listed.contains(namespace));
     held.iter().filter(differs).map(|(namespace, _)| namespace).chain(unlisted).cloned().collect()

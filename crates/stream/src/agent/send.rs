@@ -67,7 +67,8 @@ impl AgentEnd {
             Some(reason) if stream.announced.all().is_none() => (Scope::All, reason.to_owned()),
             _ => {
                 let announced = &stream.announced;
-                let mut untold = self.unknown.namespaces().filter(|(namespace, _)| !announced.has(namespace)).peekable();
+                let mut untold =
+                    self.unknown.namespaces().filter(|(namespace, _)| !announced.has(namespace)).peekable();
                 let reason = untold.peek()?.1.to_owned();
                 let alike = untold.filter(|(_, other)| *other == reason).map(|(namespace, _)| namespace.clone());
                 (Scope::Namespaces(alike.take(NAMESPACES).collect()), reason)
@@ -89,9 +90,10 @@ impl AgentEnd {
     fn begin(&mut self) -> Option<AgentMessage> {
         let scope = self.startable()?;
         let stream = self.stream.as_mut()?;
-        let len = FRAME + scope_len(&scope);
         let mut room = stream.window.room(Share::Bulk, 0);
-        if !room.take_frame(len) {
+        // What the window is full of may be lost, and is acknowledged only when the writer sees that by a later frame:
+        // the Begin that it asked for waits for nothing, and costs nothing.
+        if !std::mem::take(&mut stream.asked) && !room.take_frame(FRAME + scope_len(&scope)) {
             return None;
         }
         stream.owed.remove(&scope);

@@ -49,6 +49,8 @@ pub(super) struct Stream {
     /// What the writer needs a snapshot of that has not begun.
     pub(super) owed: NamespaceSet,
     pub(super) snapshot: Option<Snapshot>,
+    /// The writer asked for a snapshot that has not begun.
+    pub(super) asked: bool,
 }
 
 impl Stream {
@@ -67,6 +69,7 @@ impl Stream {
             begun: None,
             owed: NamespaceSet::default(),
             snapshot: None,
+            asked: false,
         }
     }
 

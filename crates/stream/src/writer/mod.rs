@@ -141,7 +141,9 @@ impl WriterEnd {
         self.last_heard = Some(now);
         let (lowest, highest) = hello.protocol;
         if !(lowest..=highest).contains(&PROTOCOL) {
-            let message = format!("the agent speaks protocol {lowest} to {highest}, this writer {PROTOCOL}: update the older of the two");
+            let message = format!(
+                "the agent speaks protocol {lowest} to {highest}, this writer {PROTOCOL}: update the older of the two"
+            );
             return vec![self.dismiss(GoodbyeReason::Protocol, message)];
         }
         let (need, outputs) = self.need(hello.held);

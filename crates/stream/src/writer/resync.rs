@@ -52,6 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::disallowed_methods)]
     fn waits_longer_each_time() {
         let mut now = Instant::now();
         let mut resync = Resync::default();

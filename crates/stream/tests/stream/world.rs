@@ -11,7 +11,7 @@ use gimbal_stream::{
     Scope, StreamState, Unreadable, WriterEnd, WriterLimits, WriterMessage, WriterOutput, estimated_len,
 };
 
-use crate::common::{TIMEOUT, reject};
+use crate::common::{TIMEOUT, reject, start};
 
 /// A message under way, and the step in which it was sent.
 struct Sent(u64, AgentMessage);
@@ -34,6 +34,8 @@ pub struct World {
     pub last_ack: u64,
     /// Frames vanished on this stream without a trace.
     pub lossy: bool,
+    /// The agent was asked for a snapshot: the next Begin costs no credit.
+    asked: bool,
     pub need: Option<Need>,
     hello_step: u64,
     begin_step: u64,
@@ -53,7 +55,7 @@ impl World {
     pub fn new(credit: Credit) -> Self {
         let limits = WriterLimits { credit, heartbeat_timeout: TIMEOUT };
         Self {
-            now: Instant::now(),
+            now: start(),
             step: 1,
             source: BTreeMap::new(),
             absent: BTreeMap::new(),
@@ -68,6 +70,7 @@ impl World {
             last_seq: 0,
             last_ack: 0,
             lossy: false,
+            asked: false,
             need: None,
             hello_step: 0,
             begin_step: 0,
@@ -149,7 +152,7 @@ impl World {
     pub fn connect(&mut self) {
         self.cut();
         self.outstanding.clear();
-        self.lossy = false;
+        (self.lossy, self.asked) = (false, false);
         self.need = None;
         (self.last_seq, self.last_ack) = (0, 0);
         self.agent.connected(self.now);
@@ -171,7 +174,9 @@ impl World {
                 Frame::Delta { changes, .. } => changes.len(),
                 _ => 0,
             };
-            self.outstanding.push_back((data.seq, changes, estimated_len(data)));
+            let begins = matches!(data.frame, Frame::SnapshotBegin { .. });
+            let free = begins && std::mem::take(&mut self.asked);
+            self.outstanding.push_back((data.seq, changes, if free { 0 } else { estimated_len(data) }));
             if self.outstanding.len() > 1 {
                 let sum = |of: fn(&(u64, usize, usize)) -> usize| self.outstanding.iter().map(of).sum::<usize>();
                 assert!(sum(|sent| sent.1) <= self.limits.credit.changes as usize, "{:?}", self.outstanding);
@@ -207,8 +212,7 @@ impl World {
     }
 
     fn spoil(&mut self, at: usize, with_key: bool) {
-        let unreadable =
-            |key: &SourceKey| Unreadable { key: with_key.then(|| key.clone()), reason: "spoiled".into() };
+        let unreadable = |key: &SourceKey| Unreadable { key: with_key.then(|| key.clone()), reason: "spoiled".into() };
         let AgentMessage::Data(Data { frame, .. }) = &mut self.up[at].1 else { return };
         match frame {
             Frame::SnapshotChunk { pieces } => {
@@ -223,6 +227,9 @@ impl World {
                     _ => return,
                 };
                 changes[0] = Err(unreadable(&key));
+                // What one writer cannot read it never can, so it does not ask again; that the next one could is
+                // peculiar to this world, and only a new stream shows it.
+                self.lossy |= with_key;
             }
             _ => {}
         }
@@ -336,6 +343,7 @@ impl World {
             self.last_ack = *seq;
             self.outstanding.retain(|sent| sent.0 > *seq);
         }
+        self.asked |= matches!(message, WriterMessage::Resync { .. });
         if let AgentVerdict::Close { .. } = self.agent.receive(message, self.now) {
             self.cut();
         }

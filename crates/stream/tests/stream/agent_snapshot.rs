@@ -1,0 +1,237 @@
+//! The agent: snapshots, and changes while they run.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::Service;
+use gimbal_stream::{AgentEnd, AgentMessage, Credit, Frame, Need, Scope, Summary, WriterMessage};
+
+use crate::common::{
+    agent, connect, data, digest, flowing, key, said, service, short, some, start, summary, tell, welcome, welcome_with,
+};
+
+fn resync(need: Need) -> WriterMessage {
+    WriterMessage::Resync { need, reason: "test".into() }
+}
+
+/// The next data frame, in short form.
+fn next(agent: &mut AgentEnd, now: Instant) -> String {
+    loop {
+        match agent.next(now) {
+            Some(AgentMessage::Data(sent)) => return short(&sent.frame),
+            Some(_) => {}
+            None => return String::new(),
+        }
+    }
+}
+
+/// A window in which a chunk holds one Service: there may be two changes outstanding, three quarters are one.
+const NARROW: Credit = Credit { changes: 2, bytes: 1 << 20 };
+
+fn ack(agent: &mut AgentEnd, seq: u64, now: Instant) {
+    tell(agent, WriterMessage::Ack(seq), now);
+}
+
+fn three() -> [(&'static str, Arc<Service>); 3] {
+    [("a", service("1", [1])), ("b", service("1", [1])), ("c", service("1", [1]))]
+}
+
+/// An agent whose snapshot has begun; a, b and c go one by one.
+fn snapshotting(now: Instant) -> AgentEnd {
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, NARROW), now);
+    assert_eq!(next(&mut agent, now), "begin *");
+    ack(&mut agent, 1, now);
+    agent
+}
+
+#[test]
+fn everything() {
+    let now = start();
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(agent.backlog(), 3);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b c", "end 3"]);
+    ack(&mut agent, 3, now);
+    assert_eq!(agent.pending(), 0);
+}
+
+#[test]
+fn only_namespaces_that_differ() {
+    let now = start();
+    let (x, y) = (service("1", [1]), service("1", [2]));
+    let offered = [("x/a", x.clone()), ("y/a", y), ("new/a", x.clone())];
+    let held = |y_digest| {
+        let one = |digest| Summary { count: 1, digest };
+        let same = ("x".into(), one(digest("x/a", &x)));
+        Need::Namespaces(vec![same, ("y".into(), y_digest), ("gone".into(), one(digest("gone/a", &x)))])
+    };
+    let mut agent = agent(&offered);
+    connect(&mut agent, now);
+    // A change after Hello is a delta, not a reason to send the namespace.
+    agent.set(key("x/a"), Some(service("2", [1])), now);
+    let need = held(Summary { count: 1, digest: digest("y/a", &x) });
+    tell(&mut agent, welcome(need), now);
+    let sent = said(&mut agent, now);
+    assert_eq!(sent, ["begin gone new y", "delta ~a", "chunk a a", "end 2"]);
+    agent.set(key("y/a"), None, now);
+    agent.set(key("new/a"), None, now);
+    let all_equal =
+        Need::Namespaces(vec![("x".into(), Summary { count: 1, digest: digest("x/a", &service("2", [1])) })]);
+    tell(&mut agent, resync(all_equal), now);
+    assert_eq!(said(&mut agent, now), ["delta -a -a"], "no snapshot where nothing differs");
+}
+
+#[test]
+fn the_view_is_frozen_and_changes_go_first() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+    for name in ["a", "b"] {
+        agent.set(key(name), Some(service("2", [2])), now);
+    }
+    assert_eq!(next(&mut agent, now), "delta ~a", "its chunk is out: a difference to that");
+    ack(&mut agent, 3, now);
+    assert_eq!(next(&mut agent, now), "delta =b", "its chunk is not");
+    agent.set(key("b"), Some(service("3", [3])), now);
+    assert_eq!(next(&mut agent, now), "delta ~b", "a difference to the delta, which outranks the chunk");
+    ack(&mut agent, 5, now);
+    agent.set(key("d"), Some(service("1", [])), now);
+    agent.set(key("c"), None, now);
+    assert_eq!(next(&mut agent, now), "delta =d -c");
+    ack(&mut agent, 6, now);
+    let Some(AgentMessage::Data(chunk)) = agent.next(now) else { panic!("a chunk") };
+    let Frame::SnapshotChunk { pieces } = &chunk.frame else { panic!("{chunk:?}") };
+    let piece = pieces[0].as_ref().unwrap();
+    assert_eq!((&piece.key, piece.header.as_deref()), (&key("b"), Some(&*service("1", []).header)), "as it was frozen");
+    ack(&mut agent, 7, now);
+    assert_eq!(next(&mut agent, now), "chunk c");
+    ack(&mut agent, 8, now);
+    let Some(end) = agent.next(now) else { panic!("the end") };
+    assert_eq!(end, data(9, Frame::SnapshotEnd { summary: summary(&three()) }));
+    agent.set(key("b"), None, now);
+    agent.set(key("d"), Some(service("2", [])), now);
+    assert_eq!(next(&mut agent, now), "delta -b ~d");
+}
+
+#[test]
+fn a_change_and_its_undo_before_the_chunk_send_nothing() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    agent.set(key("c"), None, now);
+    agent.set(key("d"), Some(service("1", [])), now);
+    agent.set(key("c"), Some(service("1", [1])), now);
+    agent.set(key("d"), None, now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+}
+
+#[test]
+fn what_changed_during_the_last_chunk_is_a_difference_to_it() {
+    let now = start();
+    let mut agent = agent(&three()[..1]);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, NARROW), now);
+    assert_eq!(next(&mut agent, now), "begin *");
+    agent.set(key("a"), Some(service("2", [1])), now);
+    // The change does not fit while Begin and a large credit-eater are out, so the chunk and End pass it by.
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 0, bytes: 1 << 20 }), now);
+    assert_eq!(next(&mut agent, now), "");
+    ack(&mut agent, 1, now);
+    assert_eq!(next(&mut agent, now), "delta =a");
+}
+
+#[test]
+fn bulk_leaves_a_quarter_of_the_window_to_changes() {
+    let now = start();
+    let services: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| (name, service("1", [1]))).into();
+    let mut agent = agent(&services);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, Credit { changes: 4, bytes: 1 << 20 }), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b c"]);
+    agent.set(key("new"), Some(service("1", [])), now);
+    assert_eq!(said(&mut agent, now), ["delta =new"]);
+    ack(&mut agent, 2, now);
+    assert_eq!(said(&mut agent, now), ["chunk d e"]);
+}
+
+#[test]
+fn a_resync_restarts_the_snapshot() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+    tell(&mut agent, resync(Need::All), now);
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 100, bytes: 1 << 20 }), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b c", "end 3"]);
+    tell(&mut agent, resync(Need::Nothing), now);
+    assert!(said(&mut agent, now).is_empty());
+}
+
+#[test]
+fn what_is_unknown_is_not_snapshotted() {
+    let now = start();
+    let mut agent = agent(&[("x/a", service("1", [1])), ("y/b", service("1", [1]))]);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin y", "chunk b", "end 1"], "the others do not wait for it");
+    agent.set(key("x/a"), Some(service("2", [1])), now);
+    agent.set(key("y/b"), Some(service("2", [1])), now);
+    assert_eq!(said(&mut agent, now), ["delta =a ~b"], "what the writer holds of x is not known");
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b", "end 2"], "all of it was asked for");
+}
+
+#[test]
+fn a_running_snapshot_of_what_becomes_unknown_is_abandoned() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 100, bytes: 1 << 20 }), now);
+    agent.scope_unknown(Scope::Namespaces(Vec::new()), "everything".into());
+    assert!(agent.unknown().all().is_some(), "an empty list is everything");
+    assert_eq!(next(&mut agent, now), "");
+    agent.set(key("a"), Some(service("2", [1])), now);
+    agent.set(key("b"), None, now);
+    assert_eq!(next(&mut agent, now), "delta =a -b", "changes still go");
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a c", "end 2"]);
+}
+
+#[test]
+fn a_scope_that_is_known_again_is_snapshotted_unasked() {
+    let now = start();
+    let mut agent = flowing(&[("x/a", service("1", [1])), ("y/b", service("1", [1]))], now);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    assert!(said(&mut agent, now).is_empty());
+    agent.set(key("x/a"), None, now);
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin x", "end 0"]);
+    agent.source_complete(now);
+    assert!(said(&mut agent, now).is_empty());
+}
+
+#[test]
+fn what_waited_goes_first() {
+    let now = start();
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    agent.set(key("c"), Some(service("2", [1])), now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk c a b", "end 3"]);
+}
+
+#[test]
+fn a_begin_that_was_asked_for_does_not_wait_for_frames_that_may_be_lost() {
+    let now = start();
+    let mut agent = flowing(&[], now);
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 1, bytes: 300 }), now);
+    agent.set(key("a"), Some(service("1", [])), now);
+    assert_eq!(said(&mut agent, now), ["delta =a"]);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin *"]);
+    agent.scope_unknown(some(&["ns"]), "lost".into());
+    agent.source_complete(now);
+    assert!(said(&mut agent, now).is_empty(), "one that it did not ask for waits");
+}

@@ -1,0 +1,241 @@
+//! The writer: frames that are lost, do not match, or cannot be read.
+
+use std::time::Duration;
+
+use gimbal_stream::{AgentMessage, Frame, Need, Outcome, Scope, Unreadable, WriterEnd, WriterMessage, WriterOutput};
+
+use crate::common::{
+    begin, chunk, data, delta, end, hello, holding, key, need, remove, replace, service, some, start, update,
+};
+
+/// How often everything is asked for in what there is to send.
+fn resyncs(writer: &mut WriterEnd) -> usize {
+    let asks = |message: &WriterMessage| matches!(message, WriterMessage::Resync { need: Need::All, .. });
+    writer.take_messages().iter().filter(|message| asks(message)).count()
+}
+
+fn tag(writer: &WriterEnd, name: &str) -> String {
+    writer.service(&key(name)).map_or(String::new(), |service| service.header.labels["tag"].to_string())
+}
+
+#[test]
+fn after_a_gap_differences_are_not_applied() {
+    let now = start();
+    let one = [("a", service("1", [])), ("b", service("1", []))];
+    let mut writer = holding(&one, now);
+    assert!(writer.receive(delta(5, [update("a", "2")]), now).is_empty(), "4 is missing");
+    let messages = writer.take_messages();
+    assert!(matches!(&messages[..], [WriterMessage::Resync { need: Need::All, .. }, WriterMessage::Ack(5)]));
+    assert!(!writer.knows("ns"), "absence proves nothing until the snapshot is complete");
+    assert!(writer.receive(delta(6, [update("a", "3")]), now).is_empty());
+    assert_eq!(tag(&writer, "a"), "1");
+    // What needs nothing before it counts.
+    writer.receive(delta(7, [replace("a", &service("4", [])), remove("b")]), now);
+    assert_eq!((tag(&writer, "a"), tag(&writer, "b")), ("4".into(), String::new()));
+    writer.receive(begin(8, some(&["ns"])), now);
+    writer.receive(delta(9, [update("a", "5")]), now);
+    assert_eq!(tag(&writer, "a"), "5", "relative to the view that began");
+    writer.receive(end(10, &one), now);
+    assert!(!writer.knows("ns"), "that view was another");
+}
+
+#[test]
+fn a_gap_drops_a_running_snapshot() {
+    let now = start();
+    let one = [("a", service("1", [])), ("b", service("1", []))];
+    let mut writer = holding(&one, now);
+    writer.receive(begin(4, Scope::All), now);
+    writer.receive(end(6, &[]), now);
+    writer.receive(chunk(7, &one[..1]), now);
+    assert!(writer.receive(end(8, &[]), now).is_empty());
+    assert_eq!(writer.services().count(), 2);
+    assert_eq!(resyncs(&mut writer), 1);
+    // The new Begin may be what comes after the next gap.
+    writer.receive(begin(10, Scope::All), now);
+    assert_eq!(resyncs(&mut writer), 0, "it is on its way already");
+    assert_eq!(writer.receive(end(11, &[]), now).len(), 3);
+}
+
+#[test]
+fn a_frame_that_comes_twice_counts_once() {
+    let now = start();
+    let mut writer = holding(&[], now);
+    writer.receive(delta(4, [replace("a", &service("1", []))]), now);
+    writer.receive(delta(5, [update("a", "2")]), now);
+    assert!(writer.receive(delta(4, [replace("a", &service("1", []))]), now).is_empty());
+    assert_eq!(tag(&writer, "a"), "2");
+    assert_eq!(resyncs(&mut writer), 0);
+}
+
+#[test]
+fn a_snapshot_that_does_not_match_deletes_nothing() {
+    let mut now = start();
+    let one = [("a", service("1", [])), ("b", service("1", []))];
+    let mut writer = holding(&one, now);
+    let mut seq = 4;
+    for wait in [0, 1, 2, 4, 8] {
+        writer.receive(begin(seq, Scope::All), now);
+        writer.receive(chunk(seq + 1, &one[..1]), now);
+        let out = writer.receive(end(seq + 2, &one), now);
+        assert!(out.is_empty(), "{out:?}");
+        assert!(writer.service(&key("b")).is_some() && !writer.knows("ns"));
+        if wait > 0 {
+            assert_eq!(resyncs(&mut writer), 0);
+            assert_eq!(writer.next_deadline(), Some(now + Duration::from_secs(wait)));
+            now += Duration::from_secs(wait);
+            writer.tick(now);
+        }
+        assert_eq!(resyncs(&mut writer), 1, "after {wait} s");
+        seq += 3;
+    }
+    assert_eq!(need(&mut writer, &hello(&one), now), Need::All, "equal, but not proven");
+}
+
+#[test]
+fn a_cut_or_a_new_begin_drops_the_old_snapshot() {
+    let now = start();
+    let one = [("a", service("1", [])), ("b", service("1", []))];
+    let mut writer = holding(&one, now);
+    writer.receive(begin(4, Scope::All), now);
+    writer.receive(chunk(5, &one[..1]), now);
+    writer.receive(begin(6, Scope::All), now);
+    writer.receive(chunk(7, &one[1..]), now);
+    let out = writer.receive(end(8, &one[1..]), now);
+    assert_eq!(out[0], WriterOutput::Removed(key("a")), "the first view counts no more");
+    writer.receive(begin(9, Scope::All), now);
+    writer.closed();
+    writer.open(&hello(&one[1..]), "b", 2, now);
+    assert!(writer.receive(end(1, &[]), now).is_empty());
+    assert!(writer.service(&key("b")).is_some() && writer.knows("ns"));
+}
+
+#[test]
+fn a_difference_to_nothing_asks_for_everything() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", []))], now);
+    assert!(writer.receive(delta(4, [update("b", "2"), update("a", "2")]), now).len() == 1, "a stands");
+    assert_eq!(resyncs(&mut writer), 1);
+    assert!(!writer.knows("ns") && writer.knows("x"));
+    writer.receive(delta(5, [update("b", "2")]), now);
+    assert_eq!(resyncs(&mut writer), 0, "asked already");
+    writer.request_snapshot("guard");
+    assert_eq!(resyncs(&mut writer), 0, "asked already");
+    writer.receive(begin(6, Scope::All), now);
+    writer.request_snapshot("guard");
+    assert_eq!(resyncs(&mut writer), 1, "this one began too early");
+}
+
+fn unreadable(name: Option<&str>) -> Unreadable {
+    Unreadable { key: name.map(key), reason: "bad address".into() }
+}
+
+fn bad_delta(seq: u64, name: Option<&str>) -> AgentMessage {
+    let changes = vec![Err(unreadable(name)), Ok(replace("other", &service("1", [])))];
+    data(seq, Frame::Delta { changes, oldest_age: Duration::ZERO })
+}
+
+#[test]
+fn one_unreadable_change_stops_nothing_else() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", []))], now);
+    let out = writer.receive(bad_delta(4, Some("a")), now);
+    let bad = WriterOutput::Unreadable { key: Some(key("a")), reason: "bad address".into() };
+    assert_eq!(out, [bad, WriterOutput::Changed(key("other"))]);
+    writer.settle(&key("other"), Outcome::Applied);
+    let told = writer.take_messages();
+    assert!(matches!(&told[..], [WriterMessage::Reject(_), WriterMessage::Ack(4)]), "{told:?}");
+    writer.receive(bad_delta(5, Some("a")), now);
+    writer.settle(&key("a"), Outcome::Applied);
+    assert_eq!(writer.take_messages(), [], "told once; the older state being applied does not resolve it");
+    writer.receive(delta(6, [update("a", "3")]), now);
+    assert_eq!(tag(&writer, "a"), "1", "a difference to what could not be read");
+    assert_eq!(resyncs(&mut writer), 1);
+    writer.receive(delta(7, [replace("a", &service("4", []))]), now);
+    writer.settle(&key("a"), Outcome::Applied);
+    assert!(writer.take_messages().contains(&WriterMessage::Resolved(key("a"))));
+}
+
+#[test]
+fn an_unreadable_change_of_nobody_asks_for_everything() {
+    let now = start();
+    let mut writer = holding(&[], now);
+    writer.receive(bad_delta(4, None), now);
+    assert_eq!(resyncs(&mut writer), 1);
+    assert!(writer.rejects().is_empty());
+}
+
+#[test]
+fn an_unreadable_message_is_answered_and_may_have_been_a_frame() {
+    let now = start();
+    let mut writer = holding(&[], now);
+    for _ in 0..2 {
+        let out = writer.receive(AgentMessage::Unreadable { reason: "eof".into() }, now);
+        assert!(matches!(&out[..], [WriterOutput::Unreadable { key: None, .. }]));
+    }
+    let told = writer.take_messages();
+    assert!(
+        matches!(&told[..], [WriterMessage::Reject(r), WriterMessage::Resync { .. }] if r.key.is_none()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn an_unreadable_piece_spoils_the_snapshot_but_not_the_others() {
+    let now = start();
+    let one = [("a", service("1", [])), ("b", service("1", []))];
+    let mut writer = holding(&one, now);
+    let bad = |seq| {
+        let good = crate::common::piece("b", &service("2", []));
+        data(seq, Frame::SnapshotChunk { pieces: vec![Err(unreadable(Some("a"))), Ok(good)] })
+    };
+    writer.receive(begin(4, Scope::All), now);
+    let out = writer.receive(bad(5), now);
+    assert_eq!(out.last(), Some(&WriterOutput::Changed(key("b"))));
+    assert!(writer.receive(end(6, &[("b", service("2", []))]), now).is_empty(), "though the rest matches");
+    assert_eq!(writer.services().count(), 2);
+    assert_eq!(resyncs(&mut writer), 1);
+    // It vanishes from the source before it was ever read: then nobody settles it.
+    writer.receive(delta(7, [remove("a")]), now);
+    writer.receive(bad_delta(8, Some("new")), now);
+    writer.settle(&key("a"), Outcome::Applied);
+    assert!(writer.rejects().keys().eq([&key("new")]));
+    let left = [("b", service("2", [])), ("other", service("1", []))];
+    writer.receive(begin(9, Scope::All), now);
+    writer.receive(chunk(10, &left), now);
+    writer.receive(end(11, &left), now);
+    assert!(writer.rejects().is_empty() && writer.is_complete());
+}
+
+#[test]
+fn an_equal_digest_ends_what_could_not_be_read() {
+    let now = start();
+    let one = [("a", service("1", []))];
+    let mut writer = holding(&one, now);
+    writer.receive(bad_delta(4, Some("a")), now);
+    writer.receive(bad_delta(5, Some("new")), now);
+    writer.receive(delta(6, [remove("other")]), now);
+    let out = writer.open(&hello(&one), "b", 2, now);
+    assert_eq!(out, [WriterOutput::Changed(key("a"))], "to be settled anew");
+    writer.settle(&key("a"), Outcome::Applied);
+    assert!(writer.rejects().is_empty());
+}
+
+#[test]
+fn pieces_out_of_scope_or_out_of_order_spoil_the_snapshot() {
+    let now = start();
+    let mut partial = crate::common::piece("a", &service("1", []));
+    partial.more = true;
+    let partial = |seq| data(seq, Frame::SnapshotChunk { pieces: vec![Ok(partial.clone())] });
+    for (frame, held) in [
+        (chunk(5, &[("x/a", service("1", []))]), 0),
+        (partial(5), 0),
+        (data(5, Frame::SnapshotChunk { pieces: vec![Err(unreadable(None))] }), 0),
+    ] {
+        let mut writer = holding(&[("b", service("1", []))], now);
+        writer.receive(begin(4, some(&["ns"])), now);
+        writer.receive(frame, now);
+        let out = writer.receive(end(6, &[]), now);
+        assert_eq!(out.len(), held, "{out:?}");
+        assert!(writer.service(&key("b")).is_some() && writer.service(&key("x/a")).is_none());
+    }
+}
