@@ -111,7 +111,13 @@ fn step(world: &mut World, op: Op) {
         }
         Op::HandEdit(n) => {
             if let Some(mut body) = some(world, n).filter(is_marked) {
-                meta_mut(&mut body).labels.insert("by".into(), "hand".into());
+                let labels = &mut meta_mut(&mut body).labels;
+                match n % 3 {
+                    0 => labels.insert("by".into(), "hand".into()),
+                    // A backend that there is not, and one that never wants these names.
+                    1 => labels.insert(keys::BACKEND.into(), "zzz".into()),
+                    _ => labels.insert(keys::BACKEND.into(), BACKENDS[0].into()),
+                };
                 if let Body::Slice(slice) = &mut body {
                     slice.endpoints.pop();
                 }
@@ -351,4 +357,26 @@ fn a_leader_that_comes_back_does_not_write_what_it_knew_before() {
     world.settle();
     check(&world);
     assert_eq!(world.server.writes, writes);
+}
+
+/// Labels and annotations are edited by hand: they give a name to nobody.
+#[test]
+fn an_edit_by_hand_hands_no_name_over() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    // Both want one/a-b-svc.
+    world.set(0, &key(1), Some(service(1, 0, &[1])));
+    world.settle();
+    world.set(1, &key(0), Some(service(2, 0, &[2])));
+    world.settle();
+    let objects: Vec<Body> = world.server.objects.values().cloned().collect();
+    for mut body in objects {
+        let meta = meta_mut(&mut body);
+        meta.labels.insert(keys::BACKEND.into(), BACKENDS[1].into());
+        meta.annotations.insert(keys::SOURCE.into(), key(0).to_string().into());
+        world.server.put(body);
+    }
+    world.settle();
+    check(&world);
+    let labels = &world.services().next().unwrap().metadata.labels;
+    assert_eq!(*labels[keys::BACKEND], *BACKENDS[0], "the edit is overwritten");
 }
