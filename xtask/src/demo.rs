@@ -7,6 +7,7 @@ use anyhow::Context as _;
 mod fill;
 mod objects;
 mod report;
+mod sight;
 mod stage;
 mod steps;
 mod view;

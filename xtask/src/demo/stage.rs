@@ -9,6 +9,7 @@ use gimbal_objects::{Kind, Namespace, Object as _};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Pair, Pki, Process, Rule, San, TestCluster, pki};
 
+use super::sight::Sight;
 use super::view::{self, View};
 use super::{BACKEND, fill, objects};
 use crate::build;
@@ -35,6 +36,7 @@ pub struct Side {
 pub struct Stage {
     pub source: Side,
     pub gimbal: Side,
+    pub sight: Sight,
     writer: Option<Process>,
     discoverer: Option<Process>,
     writer_program: PathBuf,
@@ -89,8 +91,19 @@ impl Stage {
             discoverer_admin: free_port()?,
         };
         let (writer, discoverer) = (None, None);
-        let stage =
-            Self { source, gimbal, writer, discoverer, writer_program, discoverer_program, certificates, ports, dir };
+        let sight = Sight::open(&gimbal.cluster);
+        let stage = Self {
+            source,
+            gimbal,
+            sight,
+            writer,
+            discoverer,
+            writer_program,
+            discoverer_program,
+            certificates,
+            ports,
+            dir,
+        };
         std::fs::write(stage.config(), configuration()).context("cannot write the configuration")?;
         Ok(stage)
     }

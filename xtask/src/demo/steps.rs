@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_kube_io::WatchScope;
 use gimbal_objects::{EndpointSlice, Object as _, keys};
+use tokio::time::timeout;
 
 use super::fill::{self, Fill};
 use super::objects::{Offer, ready};
@@ -13,9 +14,6 @@ use super::view::{View, differences};
 
 /// How long anything may take. It is there to end a demo that does not work, not to judge one that does.
 const WITHIN: Duration = Duration::from_secs(60);
-
-/// How often is looked, and so how fine the times are.
-const PAUSE: Duration = Duration::from_millis(3);
 
 pub async fn all(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
     let mut offers = fill::offers();
@@ -31,7 +29,8 @@ pub async fn all(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
 async fn start(stage: &mut Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
     report.note("start: the source is full, the Gimbal cluster empty");
     stage.make_namespaces().await?;
-    let fill = Fill(&stage.source.cluster);
+    let source = stage.source.cluster.clone();
+    let fill = Fill(&source);
     for offer in offers.iter().chain([&fill::elsewhere()]) {
         fill.put(offer).await?;
     }
@@ -44,9 +43,10 @@ async fn start(stage: &mut Stage, report: &mut Report, offers: &[Offer]) -> anyh
     Ok(())
 }
 
-async fn changes(stage: &Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
+async fn changes(stage: &mut Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
     report.note("changes: from the source's answer to the sight of it in the Gimbal cluster");
-    let fill = Fill(&stage.source.cluster);
+    let source = stage.source.cluster.clone();
+    let fill = Fill(&source);
     let web = find(offers, "web")?;
     fill.change_slice(web, |slice| slice.endpoints.push(ready("10.20.1.4"))).await?;
     landed(stage, report, Instant::now(), "an endpoint more").await?;
@@ -72,8 +72,9 @@ async fn changes(stage: &Stage, report: &mut Report, offers: &[Offer]) -> anyhow
     landed(stage, report, Instant::now(), "50 of 250 endpoints not ready, at once").await
 }
 
-async fn comes_and_goes(stage: &Stage, report: &mut Report) -> anyhow::Result<()> {
-    let fill = Fill(&stage.source.cluster);
+async fn comes_and_goes(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
+    let source = stage.source.cluster.clone();
+    let fill = Fill(&source);
     let fresh = Offer::new(fill::SHOP, "fresh", &[("http", 80, 8080, "TCP")]).slice("IPv4", vec![ready("10.20.9.1")]);
     fill.put(&fresh).await?;
     landed(stage, report, Instant::now(), "a new Service").await?;
@@ -81,7 +82,7 @@ async fn comes_and_goes(stage: &Stage, report: &mut Report) -> anyhow::Result<()
     landed(stage, report, Instant::now(), "it is deleted").await
 }
 
-async fn by_hand(stage: &Stage, report: &mut Report) -> anyhow::Result<()> {
+async fn by_hand(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
     report.note("by hand: someone deletes a slice in the Gimbal cluster");
     let scope = WatchScope {
         namespace: Some(fill::SHOP.to_owned()),
@@ -150,22 +151,14 @@ async fn crashes(stage: &mut Stage, report: &mut Report, offers: &mut Vec<Offer>
 }
 
 /// Waits until the Gimbal cluster holds what the source offers, and reports how long that took since `begin`.
-async fn landed(stage: &Stage, report: &mut Report, begin: Instant, what: &str) -> anyhow::Result<()> {
+async fn landed(stage: &mut Stage, report: &mut Report, begin: Instant, what: &str) -> anyhow::Result<()> {
     let expected = stage.offered().await?;
-    loop {
-        let target = stage.target().await;
-        let seen = begin.elapsed();
-        let differs = match target {
-            Ok(target) => differences(&expected, &target),
-            Err(error) => vec![format!("the Gimbal cluster cannot be read: {error:#}")],
-        };
-        if differs.is_empty() {
-            report.took(what, seen);
-            return Ok(());
-        }
-        anyhow::ensure!(seen < WITHIN, "{what}: not within {WITHIN:?}\n{}", differs.join("\n"));
-        tokio::time::sleep(PAUSE).await;
+    let right = |target: &View| differences(&expected, target).is_empty();
+    if let Ok(at) = timeout(WITHIN, stage.sight.until(right)).await {
+        report.took(what, at?.saturating_duration_since(begin));
+        return Ok(());
     }
+    anyhow::bail!("{what}: not within {WITHIN:?}\n{}", differences(&expected, &stage.target().await?).join("\n"))
 }
 
 /// Checks by versions that nothing was written but `changed`.

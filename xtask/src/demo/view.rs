@@ -45,16 +45,31 @@ pub async fn source(cluster: &Cluster, namespaces: &[String]) -> anyhow::Result<
 
 /// What came to the Gimbal cluster.
 pub async fn target(cluster: &Cluster) -> anyhow::Result<View> {
-    let scope = |mark: &str| WatchScope {
-        namespace: None,
-        label_selector: Some(format!("{mark}={},{}={BACKEND}", keys::MANAGER, keys::BACKEND)),
-    };
     let services = cluster.list::<Service>(&scope(keys::MANAGED_BY)).await?;
     let slices = cluster.list::<EndpointSlice>(&scope(keys::SLICE_MANAGED_BY)).await?;
-    Ok(join(&services, &slices, |meta| meta.annotations.get(keys::SOURCE).map(ToString::to_string)))
+    Ok(written(&services, &slices))
 }
 
-fn join(services: &[Service], slices: &[EndpointSlice], key: impl Fn(&Meta) -> Option<String>) -> View {
+/// Which objects of the Gimbal cluster the writer owns, by this mark of ownership.
+pub fn scope(mark: &str) -> WatchScope {
+    let selector = format!("{mark}={},{}={BACKEND}", keys::MANAGER, keys::BACKEND);
+    WatchScope { namespace: None, label_selector: Some(selector) }
+}
+
+/// As [`target`], of objects that were read already.
+pub fn written<'a>(
+    services: impl IntoIterator<Item = &'a Service>,
+    slices: impl IntoIterator<Item = &'a EndpointSlice>,
+) -> View {
+    join(services, slices, |meta| meta.annotations.get(keys::SOURCE).map(ToString::to_string))
+}
+
+fn join<'a>(
+    services: impl IntoIterator<Item = &'a Service>,
+    slices: impl IntoIterator<Item = &'a EndpointSlice>,
+    key: impl Fn(&Meta) -> Option<String>,
+) -> View {
+    let slices: Vec<&EndpointSlice> = slices.into_iter().collect();
     let mut view = View::new();
     for service in services {
         let meta = &service.metadata;
@@ -63,7 +78,7 @@ fn join(services: &[Service], slices: &[EndpointSlice], key: impl Fn(&Meta) -> O
                 && slice.metadata.labels.get(keys::SERVICE_NAME) == Some(&meta.name)
         };
         let key = key(meta).unwrap_or_else(|| format!("{} without a source", path(meta)));
-        view.insert(key, see(service, slices.iter().filter(own)));
+        view.insert(key, see(service, slices.iter().copied().filter(own)));
     }
     view
 }
