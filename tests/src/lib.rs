@@ -1,17 +1,23 @@
 //! A scene for tests across processes: a source cluster, the Gimbal cluster, and our real binaries between them, over
 //! mTLS and with the rights of `deploy/rbac`.
 
+mod ask;
 mod grpcurl;
 mod mirror;
 mod objects;
 mod programs;
+mod proxy;
 mod scene;
+mod signs;
 
+pub use ask::{expect_log, expect_metric, get, metric};
 pub use grpcurl::Grpcurl;
 pub use mirror::{Mirror, addresses};
 pub use objects::{Ep, slice, slice_of, svc};
 pub use programs::{Discoverer, Writer};
-pub use scene::{Scene, discoverer_rules, writer_rules};
+pub use proxy::Proxy;
+pub use scene::{Scene, discoverer_rules, put, writer_rules};
+pub use signs::in_parallel;
 
 use std::time::Duration;
 

@@ -45,9 +45,17 @@ impl Scene {
     /// # Errors
     /// As [`Scene::writer`].
     pub async fn writer_at(&self, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
+        self.writer_as("writer", port, config, args).await
+    }
+
+    /// As [`Scene::writer_at`], as another user of the Gimbal cluster, whose rights are the test's business.
+    ///
+    /// # Errors
+    /// As [`Scene::writer`].
+    pub async fn writer_as(&self, user: &str, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
         let pair = self.pki.server("writer")?;
         let admin_port = free_port()?;
-        let kubeconfig = self.gimbal.user("writer")?;
+        let kubeconfig = self.gimbal.user(user)?;
         let mut all = vec![
             "--config".to_owned(),
             config.display().to_string(),
@@ -95,6 +103,26 @@ impl Scene {
         writer_port: u16,
         args: &[&str],
     ) -> anyhow::Result<Discoverer> {
+        let mut all = vec!["--writer".to_owned(), format!("https://localhost:{writer_port}")];
+        all.extend(self.tls(pair));
+        all.extend(texts(args));
+        self.start_discoverer(backend, cluster, all)
+    }
+
+    /// Starts a discoverer that has no writer.
+    ///
+    /// # Errors
+    /// As [`Scene::discoverer`].
+    pub fn dry_run(&self, backend: &str, cluster: &TestCluster, args: &[&str]) -> anyhow::Result<Discoverer> {
+        self.start_discoverer(backend, cluster, texts(args))
+    }
+
+    fn start_discoverer(
+        &self,
+        backend: &str,
+        cluster: &TestCluster,
+        args: Vec<String>,
+    ) -> anyhow::Result<Discoverer> {
         let (port, admin_port) = (free_port()?, free_port()?);
         let kubeconfig = cluster.user("discoverer")?;
         let mut all = vec![
@@ -102,15 +130,12 @@ impl Scene {
             backend.to_owned(),
             "--kubeconfig".to_owned(),
             kubeconfig.kubeconfig().display().to_string(),
-            "--writer".to_owned(),
-            format!("https://localhost:{writer_port}"),
             "--listen".to_owned(),
             format!("127.0.0.1:{port}"),
             "--admin-listen".to_owned(),
             format!("127.0.0.1:{admin_port}"),
         ];
-        all.extend(self.tls(pair));
-        all.extend(texts(args));
+        all.extend(args);
         let log = self.path(&format!("discoverer-{backend}-{port}.log"));
         let name = "gimbal-kubernetes-discoverer";
         let process = Process::start(name, &binary(name)?, &all, &log)?;
