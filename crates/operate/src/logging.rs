@@ -1,5 +1,7 @@
 //! Logs, to stderr: stdout belongs to what was asked for.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::Exit;
@@ -23,7 +25,9 @@ pub enum LogFormat {
 /// When a level cannot be read, or logging was started before.
 pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     let filter = filter(std::env::var(VARIABLE).ok().as_deref(), level)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for people: in a file or a collector their codes stand between a field's name and its value.
+    let coloured = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(coloured);
     let started = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

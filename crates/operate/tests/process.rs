@@ -111,5 +111,6 @@ fn the_level_can_be_set_from_outside() {
         let stderr = String::from_utf8(command.output().unwrap().stderr).unwrap();
         let words: Vec<_> = stderr.lines().filter_map(|line| line.split(' ').next_back()).collect();
         assert_eq!(words, lines, "{stderr}");
+        assert!(!stderr.contains('\u{1b}'), "colours are for terminals: {stderr:?}");
     }
 }

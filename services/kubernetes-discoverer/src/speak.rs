@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gimbal_stream::{AgentMessage, AgentVerdict, WriterMessage};
+use gimbal_stream::{AgentMessage, AgentVerdict, Need, WriterMessage};
 
 use crate::dial::LinkEvent;
 use crate::owner::Owner;
@@ -56,6 +56,7 @@ impl Owner {
                 tracing::info!(
                     generation = welcome.generation,
                     backend = welcome.backend,
+                    needs = needs(&welcome.need),
                     "the writer took the stream in"
                 );
                 self.link.worked();
@@ -92,5 +93,14 @@ impl Owner {
         if was_up {
             self.tell_watchers(|watchers, view| watchers.everything(view, &[]));
         }
+    }
+}
+
+/// What the writer lacks, for the log.
+fn needs(need: &Need) -> &'static str {
+    match need {
+        Need::Nothing => "nothing",
+        Need::Namespaces(_) => "namespaces that differ",
+        Need::All => "everything",
     }
 }
