@@ -39,11 +39,12 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_ENDPOINTS_API", value_name = "API", default_value = "endpointslices")]
     pub endpoints_api: EndpointsApi,
     /// Most writes a second; 0: as many as the API server takes.
-    #[arg(long, env = "GIMBAL_WRITE_QPS", value_name = "N", default_value_t = 0)]
+    // A negative number is a wrong value of this flag, not an unknown flag of its own.
+    #[arg(long, env = "GIMBAL_WRITE_QPS", value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub write_qps: u32,
     /// Most targets written side by side.
     #[arg(long, alias = "num-threads", env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value_t = 32,
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub write_concurrency: u32,
     /// Namespace of the Lease and of what is kept for each backend; by default the pod's own, else kube-system.
     #[arg(long, env = "GIMBAL_NAMESPACE", value_name = "NS")]

@@ -138,6 +138,10 @@ impl Owner {
                 {
                     stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
                 }
+                if let AgentMessage::Goodbye(goodbye) = &message {
+                    let (reason, message) = (goodbye.reason, &goodbye.message);
+                    tracing::info!(%backend, generation, ?reason, message, "the agent says goodbye");
+                }
                 self.parts.state.receive(&backend, generation, message, now);
             }
             Mail::Closed { backend, generation } => {
