@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gimbal_kube_io::{Access, ApiError, Cluster};
 use gimbal_objects::{Kind, Namespace, Object as _};
+use gimbal_testkit::assets::Asset;
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Pair, Pki, Process, Rule, San, TestCluster, pki};
 
@@ -18,6 +19,8 @@ use crate::build;
 const SYSTEM: &str = "gimbal-demo-system";
 
 const ADMIN: &str = "spiffe://gimbal.example/admin";
+
+const INSPECTION: &str = "gimbal.discovery.v1.InspectionService";
 
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -41,6 +44,7 @@ pub struct Stage {
     discoverer: Option<Process>,
     writer_program: PathBuf,
     discoverer_program: PathBuf,
+    grpcurl: PathBuf,
     certificates: Certificates,
     ports: Ports,
     dir: tempfile::TempDir,
@@ -64,6 +68,7 @@ impl Stage {
     pub async fn build(source: Option<&Path>, gimbal: Option<&Path>) -> anyhow::Result<Self> {
         let programs = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
         let [writer_program, discoverer_program] = tokio::task::block_in_place(|| build::programs(programs))?;
+        let grpcurl = tokio::task::spawn_blocking(|| Asset::Grpcurl.path()).await??;
         let read = [
             Rule::read("", &["namespaces", "services", "endpoints"]),
             Rule::read("discovery.k8s.io", &["endpointslices"]),
@@ -100,6 +105,7 @@ impl Stage {
             discoverer,
             writer_program,
             discoverer_program,
+            grpcurl,
             certificates,
             ports,
             dir,
@@ -201,8 +207,6 @@ impl Stage {
 
     /// Lines to look further with.
     pub fn hints(&self) -> [(&'static str, String); 4] {
-        let Certificates { ca, admin, .. } = &self.certificates;
-        let service = "gimbal.discovery.v1.InspectionService";
         [
             (
                 "what is in the Gimbal cluster",
@@ -219,21 +223,25 @@ impl Stage {
                     fill::SHOP
                 ),
             ),
-            (
-                "what the writer knows",
-                format!(
-                    "grpcurl -cacert {} -cert {} -key {} localhost:{} {service}/ListBackends",
-                    ca.display(),
-                    admin.cert.display(),
-                    admin.key.display(),
-                    self.ports.writer
-                ),
-            ),
-            (
-                "what the discoverer knows",
-                format!("grpcurl -plaintext {} {service}/ListServices", local(self.ports.discoverer)),
-            ),
+            ("what the writer knows", self.ask_writer().join(" ")),
+            ("what the discoverer knows", self.ask_discoverer().join(" ")),
         ]
+    }
+
+    /// A command line that asks the writer about its backends, as an admin.
+    pub fn ask_writer(&self) -> Vec<String> {
+        let Certificates { ca, admin, .. } = &self.certificates;
+        let files = [("-cacert", ca), ("-cert", &admin.cert), ("-key", &admin.key)];
+        let mut line = vec![self.grpcurl.display().to_string()];
+        line.extend(files.iter().flat_map(|(flag, file)| [(*flag).to_owned(), file.display().to_string()]));
+        line.extend([format!("localhost:{}", self.ports.writer), format!("{INSPECTION}/ListBackends")]);
+        line
+    }
+
+    /// A command line that asks the discoverer about its Services.
+    pub fn ask_discoverer(&self) -> Vec<String> {
+        let grpcurl = self.grpcurl.display().to_string();
+        vec![grpcurl, "-plaintext".to_owned(), local(self.ports.discoverer), format!("{INSPECTION}/ListServices")]
     }
 
     fn config(&self) -> PathBuf {

@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use gimbal_kube_io::WatchScope;
 use gimbal_objects::{EndpointSlice, Object as _, keys};
 use tokio::time::timeout;
 
+use super::BACKEND;
 use super::fill::{self, Fill};
 use super::objects::{Offer, ready};
 use super::report::Report;
 use super::stage::Stage;
 use super::view::{View, differences};
+use crate::shell;
 
 /// How long anything may take. It is there to end a demo that does not work, not to judge one that does.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -23,7 +26,8 @@ pub async fn all(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
     by_hand(stage, report).await?;
     late_namespace(stage, report).await?;
     restarts(stage, report, &offers).await?;
-    crashes(stage, report, &mut offers).await
+    crashes(stage, report, &mut offers).await?;
+    questions(stage, report).await
 }
 
 async fn start(stage: &mut Stage, report: &mut Report, offers: &[Offer]) -> anyhow::Result<()> {
@@ -148,6 +152,29 @@ async fn crashes(stage: &mut Stage, report: &mut Report, offers: &mut Vec<Offer>
     let begin = Instant::now();
     stage.start_discoverer().await?;
     landed(stage, report, begin, "discoverer: a Service was deleted").await
+}
+
+async fn questions(stage: &Stage, report: &Report) -> anyhow::Result<()> {
+    report.note("questions: what both know of themselves, asked by grpcurl");
+    let backends = ask(stage.ask_writer()).await?;
+    let backend = &backends["backends"][0];
+    let well = backend["name"] == BACKEND && backend["connected"] == true && backend["complete"] == true;
+    anyhow::ensure!(well, "the writer does not say that {BACKEND} is connected and complete: {backends:#}");
+    report.holds("the writer: the backend is connected and complete");
+    let services = ask(stage.ask_discoverer()).await?;
+    let (known, offered) = (services["services"].as_array().map_or(0, Vec::len), stage.offered().await?.len());
+    anyhow::ensure!(known == offered, "the discoverer knows {known} Services of {offered}: {services:#}");
+    report.holds(&format!("the discoverer: {known} Services"));
+    Ok(())
+}
+
+/// Runs a command line and reads the JSON that it prints.
+async fn ask(line: Vec<String>) -> anyhow::Result<serde_json::Value> {
+    let (program, args) = line.split_first().context("no program")?;
+    let mut command = shell::command(program);
+    command.args(args);
+    let text = tokio::task::spawn_blocking(|| shell::output(command)).await??;
+    serde_json::from_str(&text).with_context(|| format!("no JSON: {text:?}"))
 }
 
 /// Waits until the Gimbal cluster holds what the source offers, and reports how long that took since `begin`.
