@@ -1,4 +1,4 @@
-//! A connection that is dead but open. Takes half a minute of real time: the clock of a test cannot be turned while bytes
+//! Connections that are dead but open. Takes half a minute of real time: the clock of a test cannot be turned while bytes
 //! travel through real sockets.
 
 #![allow(clippy::unwrap_used)]
@@ -79,4 +79,14 @@ async fn both_ends_notice_within_15_seconds() {
     };
     let (agent, writer) = tokio::time::timeout(NOTICED * 2, futures::future::join(agent, writer)).await.unwrap();
     assert!(agent <= NOTICED && writer <= NOTICED, "agent after {agent:?}, writer after {writer:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_never_says_a_word_is_refused() {
+    let pki = Pki::new();
+    let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let refusal = tokio::time::timeout(NOTICED, server.refused.recv()).await.unwrap().unwrap();
+    assert_eq!(refusal, "no TLS handshake within 10 s");
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "and its socket is closed");
 }
