@@ -159,7 +159,12 @@ impl Observed {
     /// missing.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
-        self.commons().find_map(|common| common.owner.as_deref())
+        self.owners().next()
+    }
+
+    /// Whose each object is, in the same order: after an edit by hand they may differ.
+    pub fn owners(&self) -> impl Iterator<Item = &Owner> {
+        self.commons().filter_map(|common| common.owner.as_deref())
     }
 
     /// Everything that is held. Who compares a whole listing with it takes it before the listing begins: what it names

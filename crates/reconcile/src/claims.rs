@@ -29,7 +29,8 @@ impl Reconciler {
         if let Some(owner) = target.owner.as_ref().filter(|owner| target.claims.contains(owner)) {
             return Standing::Owned(owner.clone());
         }
-        let holder = self.holder(key, target);
+        // What we decided outlives the claim: labels and annotations may have been edited since.
+        let holder = target.owner.clone().or_else(|| self.holder(key, target));
         match (holder, target.claims.first()) {
             (Some(holder), _) if target.claims.contains(&holder) => Standing::Owned(holder),
             (Some(holder), Some(first)) => {
@@ -56,15 +57,16 @@ impl Reconciler {
 
     /// The claim that the objects in the Gimbal cluster stand for. One whose name would be another was edited by hand
     /// and says nothing.
-    fn holder(&self, key: &TargetKey, target: &Target) -> Option<Claim> {
-        let (label, source) = target.observed.owner()?;
-        let backend = BackendName::parse(label).ok()?;
-        let plausible = match self.target_of(&backend, source) {
-            Some(Ok(wanted)) => wanted == *key,
-            // A policy that does not let the backend in any more takes nothing away by itself.
-            Some(Err(_)) | None => *service_name(&backend, &source.name) == *key.name,
-        };
-        plausible.then(|| Claim { backend, key: source.clone() })
+    pub(crate) fn holder(&self, key: &TargetKey, target: &Target) -> Option<Claim> {
+        target.observed.owners().find_map(|(label, source)| {
+            let backend = BackendName::parse(label).ok()?;
+            let plausible = match self.target_of(&backend, source) {
+                Some(Ok(wanted)) => wanted == *key,
+                // A policy that does not let the backend in any more takes nothing away by itself.
+                Some(Err(_)) | None => *service_name(&backend, &source.name) == *key.name,
+            };
+            plausible.then(|| Claim { backend, key: source.clone() })
+        })
     }
 
     /// Whether the source said that it has this Service no more: explicitly, or by a complete snapshot without it.
@@ -86,23 +88,15 @@ impl Reconciler {
         }
     }
 
-    /// Tells the guard what this target would lose.
+    /// Tells the guard of the backend that has the target's endpoints what they would lose, whoever gets the target next.
     pub(crate) fn weigh(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
+        let Some(backend) = target.counted_for.clone() else { return };
         let held = target.settled_endpoints.min(target.observed.endpoint_count());
-        let (backend, wanted) = match self.standing(key, target) {
-            Standing::Owned(claim) => {
-                let wanted = self.publishable(&claim);
-                (claim.backend, wanted)
-            }
-            Standing::Gone => match target.counted_for.clone() {
-                Some(backend) => (backend, 0),
-                None => return,
-            },
-            Standing::Blocked(_) | Standing::Kept(_) | Standing::Nothing => match target.counted_for.clone() {
-                Some(backend) => (backend, held),
-                None => return,
-            },
+        let wanted = match self.standing(key, target) {
+            Standing::Owned(claim) => self.publishable(&claim),
+            Standing::Gone => 0,
+            Standing::Blocked(_) | Standing::Kept(_) | Standing::Nothing => held,
         };
         let loss = held.saturating_sub(wanted) as u64;
         if let Some(target) = self.targets.get_mut(key) {
@@ -122,16 +116,18 @@ impl Reconciler {
 
     /// Brings a backend's total up to date with what a target holds now that nothing is under way for it.
     pub(crate) fn recount(&mut self, key: &TargetKey, now: Instant) {
-        self.uncount(key);
         let observing = self.has_observed();
         let Some(target) = self.targets.get(key) else { return };
         let count = target.observed.endpoint_count();
-        let name = target.owner.as_ref().map(|owner| owner.backend.clone()).or_else(|| self.backend_of(target));
+        let name = self.backend_of(target).filter(|name| self.backends.contains_key(name));
+        if target.counted_for != name {
+            self.uncount(key, now);
+        }
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.settled_endpoints = count;
-        if let Some(backend) = name.as_ref().and_then(|name| self.backends.get_mut(name)) {
-            target.counted_for = name;
-            backend.endpoints += count as u64;
+        let before = std::mem::replace(&mut target.settled_endpoints, count);
+        target.counted_for.clone_from(&name);
+        if let Some(backend) = name.and_then(|name| self.backends.get_mut(&name)) {
+            backend.endpoints = backend.endpoints.saturating_sub(before as u64) + count as u64;
             // While the first lists come in, the total grows from nothing: no base to measure a loss by.
             if observing {
                 backend.guard.observed(backend.endpoints, now);
@@ -139,11 +135,13 @@ impl Reconciler {
         }
     }
 
-    pub(crate) fn uncount(&mut self, key: &TargetKey) {
+    /// Takes a target out of the total of the backend that it was counted for.
+    pub(crate) fn uncount(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get_mut(key) else { return };
         let count = std::mem::take(&mut target.settled_endpoints) as u64;
         if let Some(backend) = target.counted_for.take().and_then(|name| self.backends.get_mut(&name)) {
             backend.endpoints = backend.endpoints.saturating_sub(count);
+            backend.guard.pending(key, 0, now);
         }
     }
 }

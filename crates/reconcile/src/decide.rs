@@ -48,7 +48,7 @@ impl Reconciler {
         while let Some(key) = self.queue.pop(now) {
             let actions = self.decide(&key, now);
             if actions.is_empty() {
-                self.drop_if_idle(&key);
+                self.drop_if_idle(&key, now);
                 continue;
             }
             self.queue.start(key.clone());
@@ -90,11 +90,7 @@ impl Reconciler {
     }
 
     fn removals(&mut self, key: &TargetKey, now: Instant) -> Removals {
-        let Some(target) = self.targets.get(key) else { return Removals::Allowed };
-        let name = match self.standing(key, target) {
-            Standing::Owned(owner) => Some(owner.backend),
-            _ => target.counted_for.clone(),
-        };
+        let name = self.targets.get(key).and_then(|target| target.counted_for.clone());
         match name.and_then(|name| self.backends.get_mut(&name)) {
             Some(backend) => backend.guard.verdict(key, now),
             None => Removals::Allowed,

@@ -48,7 +48,7 @@ impl Reconciler {
             }
         }
         self.queue.done(key);
-        self.drop_if_idle(key);
+        self.drop_if_idle(key, now);
     }
 
     /// Rule 6: where the answer differs from what was sent, it counts as what we wanted until either side changes.
@@ -119,9 +119,8 @@ impl Reconciler {
 
     /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
-        let released = self.backends.get_mut(name)?.guard.approve(id)?;
-        self.enqueue_backend(name);
-        Some(released)
+        // The guard tells of it at the next tick, and everything of the backend is decided anew.
+        self.backends.get_mut(name)?.guard.approve(id)
     }
 
     /// Lets a backend's name belong to another source. Returns the source that it belonged to.

@@ -281,7 +281,7 @@ impl Reconciler {
     ) -> bool {
         let target = self.targets.entry(key.clone()).or_default();
         if !apply(target) {
-            self.drop_if_idle(key);
+            self.drop_if_idle(key, now);
             return false;
         }
         let busy = self.queue.is_in_flight(key);
@@ -295,13 +295,13 @@ impl Reconciler {
                 self.enqueue(key, &backend, Urgency::Fresh);
             }
         }
-        self.drop_if_idle(key);
+        self.drop_if_idle(key, now);
         true
     }
 
-    pub(crate) fn drop_if_idle(&mut self, key: &TargetKey) {
+    pub(crate) fn drop_if_idle(&mut self, key: &TargetKey, now: Instant) {
         if !self.queue.contains(key) && self.targets.get(key).is_some_and(crate::target::Target::is_idle) {
-            self.uncount(key);
+            self.uncount(key, now);
             self.targets.remove(key);
         }
     }

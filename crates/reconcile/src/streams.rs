@@ -205,10 +205,9 @@ impl Reconciler {
             .targets
             .iter()
             .filter_map(|(key, target)| {
-                let (label, source) = target.observed.owner()?;
-                let theirs = **label == *name.as_str() && scope.contains(&source.namespace);
-                let claim = theirs.then(|| Claim { backend: name.clone(), key: source.clone() })?;
-                (!target.claims.contains(&claim)).then(|| (key.clone(), claim))
+                let claim = self.holder(key, target)?;
+                let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
+                (theirs && !target.claims.contains(&claim)).then(|| (key.clone(), claim))
             })
             .collect();
         for (target, claim) in orphans {
