@@ -29,7 +29,7 @@ type Check = Box<dyn FnOnce() -> anyhow::Result<()>>;
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let advisories = args.advisories;
     let mut steps: Vec<(&str, Check)> = vec![
-        ("format", Box::new(|| shell::run(cargo(&["fmt", "--all", "--check"])))),
+        ("format", Box::new(|| shell::run(shell::cargo(&["fmt", "--all", "--check"])))),
         ("files: length, reachability", Box::new(files::check)),
         ("dependencies: pure crates, one TLS provider", Box::new(deps::check)),
         ("lints", Box::new(lints)),
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("protocol: lint, format, compatibility", Box::new(proto::check)),
         ("licences, sources, bans", Box::new(move || deps::deny(advisories))),
         ("binaries", Box::new(binaries)),
-        ("tests", Box::new(|| shell::run(cargo(&["test", "--workspace", "--no-fail-fast"])))),
+        ("tests", Box::new(|| shell::run(shell::cargo(&["test", "--workspace", "--no-fail-fast"])))),
     ];
     if let Some(only) = &args.only {
         steps.retain(|(name, _)| name.contains(only.as_str()));
@@ -60,17 +60,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What incremental compilation writes is never read on a machine that starts from nothing.
-fn cargo(args: &[&str]) -> std::process::Command {
-    let mut command = shell::cargo(args);
-    if std::env::var_os("CI").is_some() {
-        command.env("CARGO_INCREMENTAL", "0");
-    }
-    command
-}
-
 fn lints() -> anyhow::Result<()> {
-    let mut command = cargo(&["clippy", "--workspace", "--all-targets"]);
+    let mut command = shell::cargo(&["clippy", "--workspace", "--all-targets"]);
     if std::env::var_os("CI").is_some() {
         command.arg("--locked");
     }
@@ -88,7 +79,7 @@ fn tools() -> anyhow::Result<()> {
 fn binaries() -> anyhow::Result<()> {
     let packages = BINARIES.into_iter().flat_map(|name| ["--package", name]);
     let args: Vec<&str> = ["build", "--bins"].into_iter().chain(packages).collect();
-    shell::run(cargo(&args))
+    shell::run(shell::cargo(&args))
 }
 
 fn show(time: Duration) -> String {

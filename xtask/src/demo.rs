@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
 
 mod fill;
 mod objects;
@@ -45,11 +46,23 @@ async fn demo(args: &Args) -> anyhow::Result<()> {
     // Whatever happens from here on, a cluster that is not ours is left as it was.
     let result = tokio::select! {
         result = play(args, &mut stage, &mut report) => result,
-        signal = tokio::signal::ctrl_c() => signal.context("cannot wait for Ctrl-C"),
+        signal = asked_to_end() => signal.and_then(|()| {
+            anyhow::ensure!(!args.once, "interrupted before its end");
+            Ok(())
+        }),
     };
     let result = result.map_err(|error| error.context(stage.logs()));
     let cleaned = stage.clean().await;
     result.and(cleaned)
+}
+
+/// Ctrl-C, or a polite kill.
+async fn asked_to_end() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.context("cannot wait for Ctrl-C"),
+        _ = terminate.recv() => Ok(()),
+    }
 }
 
 async fn play(args: &Args, stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {

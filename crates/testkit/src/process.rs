@@ -54,6 +54,8 @@ impl Process {
         let out = std::fs::OpenOptions::new().create(true).append(true).open(log);
         let out = out.with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = spawn::command(program);
+        // A log is a file.
+        command.env("NO_COLOR", "1");
         command.args(args).envs(env.iter().copied()).stdin(Stdio::null());
         command.stdout(out.try_clone()?).stderr(out);
         let child = spawn::spawn(command).with_context(|| format!("cannot start {}", program.display()))?;
