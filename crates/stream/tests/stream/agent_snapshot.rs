@@ -128,18 +128,20 @@ fn a_change_and_its_undo_before_the_chunk_send_nothing() {
 }
 
 #[test]
-fn what_changed_during_the_last_chunk_is_a_difference_to_it() {
+fn a_change_that_a_snapshot_overtakes_is_a_difference_to_it() {
     let now = start();
     let mut agent = agent(&three()[..1]);
     connect(&mut agent, now);
-    tell(&mut agent, welcome_with(Need::All, NARROW), now);
+    tell(&mut agent, welcome_with(Need::All, Credit { changes: 9, bytes: 4000 }), now);
     assert_eq!(next(&mut agent, now), "begin *");
-    agent.set(key("a"), Some(service("2", [1])), now);
-    // The change does not fit while Begin and a large credit-eater are out, so the chunk and End pass it by.
-    tell(&mut agent, WriterMessage::Credit(Credit { changes: 0, bytes: 1 << 20 }), now);
-    assert_eq!(next(&mut agent, now), "");
     ack(&mut agent, 1, now);
-    assert_eq!(next(&mut agent, now), "delta =a");
+    agent.set(key("wide"), Some(service(&"w".repeat(1500), [])), now);
+    assert_eq!(next(&mut agent, now), "delta =wide");
+    // There is room for the chunk, but not for this.
+    agent.set(key("a"), Some(service(&"v".repeat(2600), [1])), now);
+    assert_eq!(said(&mut agent, now), ["chunk a", "end 1"]);
+    ack(&mut agent, 2, now);
+    assert_eq!(next(&mut agent, now), "delta ~a");
 }
 
 #[test]
@@ -234,4 +236,40 @@ fn a_begin_that_was_asked_for_does_not_wait_for_frames_that_may_be_lost() {
     agent.scope_unknown(some(&["ns"]), "lost".into());
     agent.source_complete(now);
     assert!(said(&mut agent, now).is_empty(), "one that it did not ask for waits");
+}
+
+/// A window for one change, in which a Service of 200 endpoints takes several parts.
+const TIGHT: Credit = Credit { changes: 1, bytes: 8 << 10 };
+
+#[test]
+fn what_the_writer_may_have_lost_of_an_unknown_scope_is_sent_whole() {
+    let now = start();
+    let mut agent = flowing(&[("x/a", service("1", [1])), ("x/b", service("1", [1]))], now);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    tell(&mut agent, WriterMessage::Credit(TIGHT), now);
+    agent.set(key("x/a"), Some(service("1", 0..200)), now);
+    agent.set(key("x/b"), Some(service("2", [1])), now);
+    assert_eq!(said(&mut agent, now), ["delta ~a+"]);
+    tell(&mut agent, resync(Need::All), now);
+    ack(&mut agent, 1, now);
+    assert_eq!(next(&mut agent, now), "delta =b", "no snapshot can tell what it is now");
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 9, bytes: 1 << 20 }), now);
+    assert_eq!(next(&mut agent, now), "delta =a", "the change that was under way begins anew");
+}
+
+#[test]
+fn no_view_is_frozen_in_the_middle_of_a_change() {
+    let now = start();
+    let mut agent = agent(&[("x/a", service("1", [1])), ("y/b", service("1", [1]))]);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, TIGHT), now);
+    assert_eq!(next(&mut agent, now), "begin y");
+    ack(&mut agent, 1, now);
+    assert_eq!(next(&mut agent, now), "chunk b");
+    ack(&mut agent, 2, now);
+    agent.set(key("z/c"), Some(service("1", 0..60)), now);
+    assert_eq!(said(&mut agent, now), ["delta =c+", "end 1"], "z is owed, but its change has begun");
+    ack(&mut agent, 4, now);
+    assert_eq!(said(&mut agent, now), ["delta =c", "begin z"]);
 }

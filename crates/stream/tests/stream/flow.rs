@@ -60,6 +60,7 @@ fn a_large_service_travels_in_pieces() {
     agent.connected(now);
     let sizes = run(&mut agent, &mut writer, now);
     assert!(sizes.len() > 5 && sizes.iter().all(|size| *size <= 260 << 10), "{sizes:?}");
+    assert!(sizes.iter().any(|size| *size > 200 << 10), "{sizes:?}");
     assert_same(&agent, &writer);
 
     // Half of its endpoints go, and its header with them; then a large one is new.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gimbal_stream::{AgentMessage, Frame, Need, Outcome, Scope, Unreadable, WriterEnd, WriterMessage, WriterOutput};
+use gimbal_stream::{
+    AgentMessage, Frame, Need, Outcome, PieceChange, Scope, Unreadable, WriterEnd, WriterMessage, WriterOutput,
+};
 
 use crate::common::{
     begin, chunk, data, delta, end, hello, holding, key, need, remove, replace, service, some, start, update,
@@ -45,15 +47,43 @@ fn a_gap_drops_a_running_snapshot() {
     let one = [("a", service("1", [])), ("b", service("1", []))];
     let mut writer = holding(&one, now);
     writer.receive(begin(4, Scope::All), now);
-    writer.receive(end(6, &[]), now);
-    writer.receive(chunk(7, &one[..1]), now);
-    assert!(writer.receive(end(8, &[]), now).is_empty());
+    writer.receive(chunk(6, &one), now);
+    assert!(writer.receive(end(7, &[]), now).is_empty(), "though nothing came in between");
+    writer.receive(chunk(8, &one), now);
     assert_eq!(writer.services().count(), 2);
     assert_eq!(resyncs(&mut writer), 1);
     // The new Begin may be what comes after the next gap.
     writer.receive(begin(10, Scope::All), now);
     assert_eq!(resyncs(&mut writer), 0, "it is on its way already");
     assert_eq!(writer.receive(end(11, &[]), now).len(), 3);
+}
+
+#[test]
+fn a_gap_drops_what_came_in_part() {
+    let now = start();
+    let mut writer = holding(&[], now);
+    let part = |seq, tag: Option<&str>, more| {
+        let mut piece = crate::common::piece("a", &service("1", [seq as u32]));
+        piece.header = tag.map(crate::common::header);
+        piece.more = more;
+        delta(seq, [PieceChange::Replace(piece)])
+    };
+    writer.receive(part(4, Some("1"), true), now);
+    writer.receive(part(6, None, true), now);
+    assert!(writer.receive(part(7, None, false), now).is_empty(), "its middle is missing, and that is no fault of a");
+    assert!(writer.services().next().is_none() && writer.rejects().is_empty());
+}
+
+#[test]
+fn a_begin_that_is_lost_is_asked_for_again() {
+    let now = start();
+    let mut writer = holding(&[], now);
+    writer.receive(delta(4, [update("b", "2")]), now);
+    assert_eq!(resyncs(&mut writer), 1);
+    writer.receive(end(6, &[]), now);
+    assert_eq!(resyncs(&mut writer), 0);
+    writer.tick(now + Duration::from_secs(1));
+    assert_eq!(resyncs(&mut writer), 1);
 }
 
 #[test]
