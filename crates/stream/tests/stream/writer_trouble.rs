@@ -269,3 +269,16 @@ fn pieces_out_of_scope_or_out_of_order_spoil_the_snapshot() {
         assert!(writer.service(&key("b")).is_some() && writer.service(&key("x/a")).is_none());
     }
 }
+
+#[test]
+fn a_key_that_could_not_be_read_and_is_absent_later_is_resolved() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", []))], now);
+    writer.receive(bad_delta(4, Some("a")), now);
+    let left = [("other", service("1", []))];
+    writer.receive(begin(5, Scope::All), now);
+    writer.receive(chunk(6, &left), now);
+    assert_eq!(writer.receive(end(7, &left), now)[0], WriterOutput::Removed(key("a")));
+    writer.settle(&key("a"), Outcome::Applied);
+    assert!(writer.rejects().is_empty());
+}
