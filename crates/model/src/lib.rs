@@ -10,6 +10,7 @@ mod digest;
 mod endpoint;
 mod key;
 mod name;
+mod namespace_pattern;
 mod service;
 
 pub use address::{AddressRefusal, AddressRules};
@@ -18,4 +19,5 @@ pub use digest::{Digest, DigestTree};
 pub use endpoint::{Conditions, Detail, Endpoint, EndpointPort, Family, PortGroup, PortSet, Protocol};
 pub use key::{BackendName, InvalidBackendName, SourceKey, TargetKey};
 pub use name::{label_value, service_name, shorten};
+pub use namespace_pattern::{InvalidNamespacePattern, NamespacePattern};
 pub use service::{Header, Service, ServicePort, TargetPort};

@@ -15,13 +15,11 @@ mod explain;
 mod header;
 mod index;
 mod part;
-mod pattern;
 mod pool;
 mod relist;
 mod selection;
 mod skip;
 
 pub use index::KubernetesIndex;
-pub use pattern::{InvalidPattern, Pattern};
 pub use selection::{Flavour, Selection};
 pub use skip::Skip;

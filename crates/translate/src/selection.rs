@@ -1,8 +1,9 @@
 //! Which Services of a source are offered at all.
 
+use gimbal_model::NamespacePattern;
 use gimbal_objects::{Service, keys};
 
-use crate::{Pattern, Skip};
+use crate::Skip;
 
 /// Where endpoints are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,9 +19,9 @@ pub enum Flavour {
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Namespaces offered; empty: all.
-    pub namespaces: Vec<Pattern>,
+    pub namespaces: Vec<NamespacePattern>,
     /// Namespaces left out; outranks `namespaces`.
-    pub exclude: Vec<Pattern>,
+    pub exclude: Vec<NamespacePattern>,
     /// Where endpoints are read from.
     pub flavour: Flavour,
 }
@@ -28,7 +29,7 @@ pub struct Selection {
 impl Selection {
     /// Why nothing of this namespace is offered, if so.
     pub(crate) fn against_namespace(&self, namespace: &str) -> Option<Skip> {
-        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(namespace));
+        let any = |patterns: &[NamespacePattern]| patterns.iter().any(|pattern| pattern.matches(namespace));
         if namespace == "kube-system" {
             Some(Skip::KubeSystem)
         } else if any(&self.exclude) {

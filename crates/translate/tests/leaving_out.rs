@@ -11,7 +11,7 @@ use common::{
 use gimbal_translate::{Flavour, KubernetesIndex, Selection, Skip};
 use serde_json::{Value, json};
 
-fn patterns(texts: &[&str]) -> Vec<gimbal_translate::Pattern> {
+fn patterns(texts: &[&str]) -> Vec<gimbal_model::NamespacePattern> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 

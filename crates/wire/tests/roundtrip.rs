@@ -11,7 +11,7 @@ use gimbal_model::{
 };
 use gimbal_stream::{
     AgentMessage, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange, Reject,
-    RejectReason, Scope, Summary, Welcome, WriterMessage,
+    RejectReason, Scope, Summary, Welcome, WriterMessage, estimated_len,
 };
 use gimbal_wire::{agent_message, encoded_len, pb, writer_message};
 use proptest::collection::{btree_map, vec};
@@ -197,6 +197,10 @@ proptest! {
         let wire = pb::SyncRequest::from(message.clone());
         let bytes = wire.encode_to_vec();
         prop_assert_eq!(encoded_len(&wire), bytes.len());
+        // The sender keeps to the largest frame by this estimate.
+        if let AgentMessage::Data(data) = &message {
+            prop_assert!(bytes.len() <= estimated_len(data), "{} is more than {}", bytes.len(), estimated_len(data));
+        }
         prop_assert_eq!(agent_message(pb::SyncRequest::decode(&bytes[..]).unwrap()), message);
     }
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
 use gimbal_link::TlsFiles;
-use gimbal_model::BackendName;
-use gimbal_translate::Pattern;
+use gimbal_model::{BackendName, NamespacePattern};
 
 /// Offers the Services of a Kubernetes cluster to a Gimbal writer. Reads its source, and changes nothing anywhere.
 #[derive(Debug, Clone, Parser)]
@@ -38,10 +37,10 @@ pub struct Args {
     pub admin_listen: SocketAddr,
     /// Namespaces to offer, '*' stands for any run of characters [default: all]
     #[arg(long, env = "GIMBAL_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
-    pub namespaces: Vec<Pattern>,
+    pub namespaces: Vec<NamespacePattern>,
     /// Namespaces not to offer; outranks --namespaces
     #[arg(long, env = "GIMBAL_EXCLUDE_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
-    pub exclude_namespaces: Vec<Pattern>,
+    pub exclude_namespaces: Vec<NamespacePattern>,
     /// Form of the log
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub log_format: gimbal_operate::LogFormat,

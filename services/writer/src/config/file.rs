@@ -10,7 +10,7 @@ use gimbal_plan::{Pattern, Strip};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{CertificateDigest, NamespaceName, NamespacePattern, Percent, Range, optional_number};
+use super::values::{CertificateDigest, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_number};
 use super::{BackendConfig, Config, ConfigError, GuardPolicy, Mode, NamespacePolicy, OnLoss, Quota};
 
 #[derive(Deserialize, Default)]
@@ -154,6 +154,7 @@ impl Backend {
     fn settle(self, refused: &[ipnet::IpNet]) -> BackendConfig {
         let Namespaces { allow, deny, map, create } = self.namespaces;
         let map = map.into_iter().map(|(from, to)| (from, to.0)).collect();
+        let plain = |patterns: Vec<NamespacePattern>| patterns.into_iter().map(|pattern| pattern.0).collect();
         let allowed = self.addresses.allow.map(|ranges| ranges.into_iter().map(|range| range.0).collect());
         let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect();
         let default = Strip::default();
@@ -161,7 +162,7 @@ impl Backend {
         BackendConfig {
             name: self.name.value.0,
             identity: Some(self.identity.value.0),
-            namespaces: NamespacePolicy { allow, deny, map, create },
+            namespaces: NamespacePolicy { allow: allow.map(plain), deny: plain(deny), map, create },
             addresses: AddressRules { refused: refused.to_vec(), allowed },
             strip: Strip {
                 labels: self.strip.labels.map_or(default.labels, patterns),

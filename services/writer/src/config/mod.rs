@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 pub use namespaces::{NamespacePolicy, NamespaceRefused};
-pub use values::{CertificateDigest, NamespacePattern};
+pub use values::CertificateDigest;
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default)]

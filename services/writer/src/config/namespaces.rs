@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::values::{NamespacePattern, is_namespace};
+use gimbal_model::NamespacePattern;
+
+use super::values::is_namespace;
 
 /// The rules for one backend's namespaces. The default admits every one under its own name, but `kube-*`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

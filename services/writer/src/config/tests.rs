@@ -149,7 +149,7 @@ fn bad_files() {
         ),
         (
             "backends:\n- name: a\n  identity: a\n  namespaces: {allow: ['Team-*']}\n",
-            "gimbal.yaml:4:24: \"Team-*\" is no namespace pattern: use lower-case letters, digits, '-' and '*'",
+            "gimbal.yaml:4:24: namespace pattern \"Team-*\" is invalid: use lower-case letters, digits, '-' and '*'",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  namespaces: {map: {a: B}}\n",
@@ -264,20 +264,4 @@ fn targets() {
     assert!(to_system.target("kubes").is_err(), "not even by a map");
     let none = NamespacePolicy { allow: Some(vec![]), ..NamespacePolicy::default() };
     assert!(none.target("anything").is_err(), "an empty list allows nothing");
-}
-
-#[test]
-fn patterns() {
-    for (pattern, name, expected) in [
-        ("team-a", "team-a", true),
-        ("team-a", "team-ab", false),
-        ("*", "anything", true),
-        ("team-*", "steam-a", false),
-        ("*-prod", "a-prod-b", false),
-        ("a*b*c", "a-b-b-c", true),
-        ("a*b*c", "ac", false),
-        ("a*a", "a", false),
-    ] {
-        assert_eq!(pattern.parse::<NamespacePattern>().unwrap().matches(name), expected, "{pattern} {name}");
-    }
 }

@@ -1,9 +1,8 @@
 //! The leaves of the file. Each checks itself while it is read, so that its error carries its line.
 
-use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 
+use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
 use ipnet::IpNet;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -23,47 +22,13 @@ pub(super) fn is_namespace(name: &str) -> bool {
         && bytes.last().is_some_and(|c| *c != b'-')
 }
 
-/// A namespace name in which `*` stands for any run of characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespacePattern(String);
+/// A pattern for namespaces.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern(pub(super) NamespacePattern);
 
-impl NamespacePattern {
-    /// Whether the whole of `name` matches.
-    #[must_use]
-    pub fn matches(&self, name: &str) -> bool {
-        let mut pieces = self.0.split('*');
-        let Some(mut rest) = pieces.next().and_then(|head| name.strip_prefix(head)) else { return false };
-        let Some(tail) = pieces.next_back() else { return rest.is_empty() };
-        // The leftmost match of each piece in between leaves the most for those after it.
-        for piece in pieces {
-            let Some(at) = rest.find(piece) else { return false };
-            rest = &rest[at + piece.len()..];
-        }
-        rest.ends_with(tail)
-    }
-}
-
-impl FromStr for NamespacePattern {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'*');
-        if !text.is_empty() && text.bytes().all(allowed) {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(format!("{text:?} is no namespace pattern: use lower-case letters, digits, '-' and '*'"))
-    }
-}
-
-impl fmt::Display for NamespacePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for NamespacePattern {
+impl<'de> Deserialize<'de> for Pattern {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        parsed(from, str::parse)
+        parsed(from, |text| text.parse().map(Self).map_err(|error: InvalidNamespacePattern| error.to_string()))
     }
 }
 

@@ -1,30 +1,30 @@
-//! Namespace patterns: a name in which `*` stands for any run of characters.
+//! Namespace patterns, as flags and the writer's configuration have them: a name in which `*` stands for any run of characters.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// A namespace name in which `*` stands for any run of characters, the empty one too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pattern(String);
+pub struct NamespacePattern(String);
 
 /// A text that can match no namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("namespace pattern {0:?} is invalid: use lower-case letters, digits, '-' and '*'")]
-pub struct InvalidPattern(pub String);
+pub struct InvalidNamespacePattern(pub String);
 
-impl FromStr for Pattern {
-    type Err = InvalidPattern;
+impl FromStr for NamespacePattern {
+    type Err = InvalidNamespacePattern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'*');
         if text.is_empty() || !text.bytes().all(allowed) {
-            return Err(InvalidPattern(text.into()));
+            return Err(InvalidNamespacePattern(text.into()));
         }
         Ok(Self(text.into()))
     }
 }
 
-impl Pattern {
+impl NamespacePattern {
     /// Whether the whole of `name` matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
@@ -41,7 +41,7 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for NamespacePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -70,14 +70,14 @@ mod tests {
             ("a*a", "aa", true),
             ("**", "x", true),
         ] {
-            assert_eq!(pattern.parse::<Pattern>().unwrap().matches(name), expected, "{pattern} {name}");
+            assert_eq!(pattern.parse::<NamespacePattern>().unwrap().matches(name), expected, "{pattern} {name}");
         }
     }
 
     #[test]
     fn invalid() {
         for bad in ["", "A", "a.b", "a b", "a/b", "ä", "[a]", "?"] {
-            assert_eq!(bad.parse::<Pattern>(), Err(InvalidPattern(bad.into())));
+            assert_eq!(bad.parse::<NamespacePattern>(), Err(InvalidNamespacePattern(bad.into())));
         }
     }
 }
