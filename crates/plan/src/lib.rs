@@ -20,7 +20,7 @@ mod wanted;
 
 pub use guard::{Guard, GuardConfig, GuardEvent, HeldDrop, Release};
 pub use observed::{Held, Observed, Owner};
-pub use plan::{Action, Body, Plan, Removals, losses, plan};
+pub use plan::{Action, Body, Plan, Removals, losses, made_for, plan};
 pub use print::Fingerprint;
 pub use strip::{Pattern, Strip};
 pub use wanted::{EndpointsApi, Rules, UnknownEndpointsApi, Unwanted, UnwantedReason, Wanted};

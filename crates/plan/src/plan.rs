@@ -24,6 +24,9 @@ pub enum Removals {
     Held,
 }
 
+/// Digits of the fingerprint of a group in the names of its slices.
+const PRINT: usize = 10;
+
 /// Compares. `taken` holds the names of slices in the target's namespace that are another's.
 ///
 /// Phases with something wanted: the Service; slices and Endpoints that gain or change something; slices that only lose,
@@ -219,7 +222,22 @@ fn prefix(target: &TargetKey, (family, ports): &(Family, PortSet)) -> String {
         printer.option(port.app_protocol.as_deref());
     }
     let print = printer.finish().to_string();
-    format!("{}-{}-", target.name, print.get(..10).unwrap_or(&print))
+    format!("{}-{}-", target.name, print.get(..PRINT).unwrap_or(&print))
+}
+
+/// The target that a slice of this name was made for; `None` for a name that we do not give. Labels are edited by hand,
+/// a name is not.
+#[must_use]
+pub fn made_for(slice: &str) -> Option<&str> {
+    let (stem, ordinal) = slice.rsplit_once('-')?;
+    let (target, print) = stem.rsplit_once('-')?;
+    let hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+    let given = !ordinal.is_empty()
+        && ordinal.bytes().all(|c| c.is_ascii_digit())
+        && print.len() == PRINT
+        && print.bytes().all(hex)
+        && !target.is_empty();
+    given.then_some(target)
 }
 
 fn replace(mut body: Body, observed: &Common) -> Action {

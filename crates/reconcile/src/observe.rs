@@ -202,10 +202,14 @@ impl Reconciler {
         let name: Name = (meta.namespace.clone(), meta.name.clone());
         let key = match self.slices.get(&name) {
             Some(key) => key.clone(),
-            None => {
-                let service = meta.labels.get(keys::SERVICE_NAME).cloned().unwrap_or_default();
-                TargetKey::new(meta.namespace.clone(), service)
-            }
+            // Its name tells whose it is even if the label was edited while nobody looked.
+            None => match gimbal_plan::made_for(&meta.name) {
+                Some(target) => TargetKey::new(meta.namespace.clone(), target),
+                None => {
+                    let service = meta.labels.get(keys::SERVICE_NAME).cloned().unwrap_or_default();
+                    TargetKey::new(meta.namespace.clone(), service)
+                }
+            },
         };
         self.slices.insert(name, key.clone());
         self.look_at(&key, now, |target| {

@@ -163,3 +163,12 @@ fn deletion_has_begun() {
     assert_snapshot!(render(&planned(Some(&wanted), &server.observe()), &server));
     assert!(planned(None, &server.observe()).is_empty());
 }
+
+#[test]
+fn a_slices_name_tells_its_target() {
+    assert_eq!(gimbal_plan::made_for("node02-web-8f5a304c98-0"), Some("node02-web"));
+    assert_eq!(gimbal_plan::made_for("a-0123456789-0-8f5a304c98-12"), Some("a-0123456789-0"));
+    for other in ["", "web", "web-x7k2p", "web-8f5a304c98-", "web-8f5a304c9-0", "web-8F5A304C98-0", "-8f5a304c98-0"] {
+        assert_eq!(gimbal_plan::made_for(other), None, "{other}");
+    }
+}
