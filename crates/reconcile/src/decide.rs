@@ -153,6 +153,9 @@ impl Reconciler {
                 let held = reject(&claim, RejectReason::Held, true, why.clone());
                 self.settle(&claim, Outcome::Rejected(held));
             }
+            // What was added meanwhile is there beside what is held, and counts.
+            self.recount(key, now);
+            self.weigh(key, now);
             return;
         }
         self.counters.converged += 1;
