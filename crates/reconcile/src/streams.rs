@@ -17,10 +17,7 @@ impl Reconciler {
     /// # Errors
     /// The goodbye to answer with. A refused stream fences nobody.
     pub fn open(&mut self, name: &BackendName, hello: &Hello, now: Instant) -> Result<u64, Goodbye> {
-        if let Err(goodbye) = self.admit(name, hello) {
-            self.counters.refused_streams += 1;
-            return Err(goodbye);
-        }
+        self.admit(name, hello)?;
         self.supersede(name);
         self.generation += 1;
         let generation = self.generation;

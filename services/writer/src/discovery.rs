@@ -12,6 +12,7 @@ use tokio_stream::StreamExt;
 
 use crate::config::Config;
 use crate::mailbox::Handle;
+use crate::metrics::Metrics;
 use crate::owner::STREAM_QUEUE;
 use crate::policy::policy;
 
@@ -24,6 +25,8 @@ pub struct Streams {
     pub config: Arc<Config>,
     /// Where frames go.
     pub owner: Handle,
+    /// Where refusals are counted.
+    pub metrics: Metrics,
 }
 
 #[tonic::async_trait]
@@ -31,12 +34,12 @@ impl Discovery for Streams {
     async fn sync(&self, peer: Peer, mut incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>) {
         let (backend, policy, hello) = match self.identify(&peer, &mut incoming).await {
             Ok(known) => known,
-            Err(goodbye) => return refuse(&peer, &outgoing, goodbye).await,
+            Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };
         let (queue, mut queued) = mpsc::channel(STREAM_QUEUE);
         let generation = match self.owner.open(backend.clone(), policy, hello, queue).await {
             Ok(generation) => generation,
-            Err(goodbye) => return refuse(&peer, &outgoing, goodbye).await,
+            Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };
         loop {
             tokio::select! {
@@ -99,11 +102,12 @@ impl Streams {
         };
         Ok((known.name.clone(), None, hello))
     }
-}
 
-async fn refuse(peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
-    tracing::warn!(%peer, reason = ?goodbye.reason, message = goodbye.message, "stream refused");
-    if outgoing.send(WriterMessage::Goodbye(goodbye)).await.is_err() {
-        tracing::debug!(%peer, "the agent did not wait for the goodbye");
+    async fn refuse(&self, peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
+        self.metrics.refused(goodbye.reason);
+        tracing::warn!(%peer, reason = ?goodbye.reason, message = goodbye.message, "stream refused");
+        if outgoing.send(WriterMessage::Goodbye(goodbye)).await.is_err() {
+            tracing::debug!(%peer, "the agent did not wait for the goodbye");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_stream::GoodbyeReason;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -35,6 +36,12 @@ struct SourceLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GoodbyeLabels {
+    backend: String,
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: String,
 }
@@ -63,7 +70,9 @@ struct Inner {
     comparisons: Gauge,
     accepted_forms: Gauge,
     unreadable: Gauge,
-    refused_streams: Gauge,
+    refused_streams: Family<ReasonLabels, Counter>,
+    goodbyes: Family<GoodbyeLabels, Counter>,
+    resyncs: Family<BackendLabels, Counter>,
     watch_failures: Family<ReasonLabels, Counter>,
     handshake_failures: Counter,
 }
@@ -91,7 +100,9 @@ impl Metrics {
             comparisons: Gauge::default(),
             accepted_forms: Gauge::default(),
             unreadable: Gauge::default(),
-            refused_streams: Gauge::default(),
+            refused_streams: Family::default(),
+            goodbyes: Family::default(),
+            resyncs: Family::default(),
             watch_failures: Family::default(),
             handshake_failures: Counter::default(),
         };
@@ -132,7 +143,9 @@ impl Metrics {
             inner.accepted_forms.clone(),
         );
         r.register("unreadable", "Entries or frames of agents that could not be read", inner.unreadable.clone());
-        r.register("refused_streams", "Streams of agents that were refused", inner.refused_streams.clone());
+        r.register("refused_streams", "Streams of agents that were refused, by reason", inner.refused_streams.clone());
+        r.register("goodbyes", "Streams of agents that the writer ended, by reason", inner.goodbyes.clone());
+        r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.clone());
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
         r.register("handshake_failures", "TLS handshakes that failed", inner.handshake_failures.clone());
         Self(Arc::new(inner))
@@ -155,6 +168,22 @@ impl Metrics {
         self.0.watch_failures.get_or_create_owned(&ReasonLabels { reason: kind.to_owned() }).inc();
     }
 
+    /// A stream was refused.
+    pub fn refused(&self, reason: GoodbyeReason) {
+        self.0.refused_streams.get_or_create_owned(&ReasonLabels { reason: format!("{reason:?}") }).inc();
+    }
+
+    /// The writer ended a stream of a backend.
+    pub fn dismissed(&self, backend: &str, reason: GoodbyeReason) {
+        let labels = GoodbyeLabels { backend: backend.to_owned(), reason: format!("{reason:?}") };
+        self.0.goodbyes.get_or_create_owned(&labels).inc();
+    }
+
+    /// A backend's agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be confirmed.
+    pub fn resync(&self, backend: &str) {
+        self.0.resyncs.get_or_create_owned(&BackendLabels { backend: backend.to_owned() }).inc();
+    }
+
     /// A TLS handshake failed.
     pub fn handshake_failed(&self) {
         self.0.handshake_failures.inc();
@@ -172,7 +201,6 @@ impl Metrics {
         inner.comparisons.set(signed(counters.comparisons));
         inner.accepted_forms.set(signed(counters.accepted_forms));
         inner.unreadable.set(signed(counters.unreadable));
-        inner.refused_streams.set(signed(counters.refused_streams));
         inner.rejected.clear();
         for (name, backend) in reconciler.backends() {
             let labels = BackendLabels { backend: name.to_string() };

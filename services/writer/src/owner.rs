@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(100);
 const SHOW: Duration = Duration::from_secs(1);
 /// Messages that may wait for an agent. One that reads slower than this is told goodbye and resumes by digest.
 pub const STREAM_QUEUE: usize = 4096;
+/// How often what is kept is asked for while it cannot be read.
+const KEEPER_RETRY: Duration = Duration::from_secs(1);
 /// How long writes under way may take to end when the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -68,6 +70,8 @@ pub struct Owner {
     running: JoinSet<(Job, Vec<Written>)>,
     shown: Option<Instant>,
     leading: Option<u64>,
+    /// Set while what is kept cannot be read: when to try again.
+    retry_keeper: Option<Instant>,
 }
 
 impl Owner {
@@ -76,7 +80,7 @@ impl Owner {
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
         let (streams, running) = (HashMap::new(), JoinSet::new());
-        (Self { parts, mail, touched, streams, running, shown: None, leading: None }, handle)
+        (Self { parts, mail, touched, streams, running, shown: None, leading: None, retry_keeper: None }, handle)
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
@@ -215,7 +219,7 @@ impl Owner {
     /// A new leader first reads what was kept by the one before.
     async fn follow_leadership(&mut self, now: Instant) {
         let epoch = self.parts.leadership.borrow().epoch(now);
-        if epoch == self.leading {
+        if epoch == self.leading || self.retry_keeper.is_some_and(|at| now < at) {
             return;
         }
         if epoch.is_some() {
@@ -226,11 +230,15 @@ impl Owner {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read what is kept of the backends; nothing is written until it can be read");
+                    // Once for each outage; it is tried until it works.
+                    if self.retry_keeper.replace(now + KEEPER_RETRY).is_none() {
+                        tracing::warn!(%error, "cannot read what is kept of the backends; nothing is written until it can be read");
+                    }
                     return;
                 }
             }
         }
+        self.retry_keeper = None;
         tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
         self.leading = epoch;
         self.parts.state.lead(epoch);
@@ -268,8 +276,12 @@ impl Owner {
                 tracing::warn!(%backend, key, reason = reject.reason.as_str(), message = reject.message, "rejected");
             }
             WriterMessage::Resolved(key) => tracing::info!(%backend, %key, "resolved"),
-            WriterMessage::Resync { reason, .. } => tracing::info!(%backend, reason, "asked for a snapshot"),
+            WriterMessage::Resync { reason, .. } => {
+                self.parts.metrics.resync(backend.as_str());
+                tracing::info!(%backend, reason, "asked for a snapshot");
+            }
             WriterMessage::Goodbye(goodbye) => {
+                self.parts.metrics.dismissed(backend.as_str(), goodbye.reason);
                 tracing::info!(%backend, generation, reason = ?goodbye.reason, message = goodbye.message, "goodbye");
             }
             WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}

@@ -88,7 +88,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
 
     let answers = Arc::new(Answers { config: config.clone(), owner: handle.clone() });
     let services = Services {
-        discovery: Some(Arc::new(Streams { config, owner: handle })),
+        discovery: Some(Arc::new(Streams { config, owner: handle, metrics: metrics.clone() })),
         inspection: answers.clone(),
         admin: Some(answers),
     };
