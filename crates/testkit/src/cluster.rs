@@ -170,8 +170,10 @@ impl TestCluster {
             "users": [{"name": user, "user": {"token": token}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
         });
-        // JSON is YAML.
-        std::fs::write(&path, serde_json::to_vec_pretty(&config)?)
+        // JSON is YAML. Replaced as a whole: a process that was given the file before may be reading it.
+        let new = tempfile::NamedTempFile::new_in(self.dir.path())?;
+        std::fs::write(new.path(), serde_json::to_vec_pretty(&config)?)
+            .and_then(|()| new.persist(&path).map(drop).map_err(|error| error.error))
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
