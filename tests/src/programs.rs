@@ -87,7 +87,7 @@ impl Scene {
         writer_port: u16,
         args: &[&str],
     ) -> anyhow::Result<Discoverer> {
-        let pair = self.pki.backend(backend)?;
+        let pair = self.pair(backend)?;
         self.discoverer_as(&pair, backend, cluster, writer_port, args)
     }
 
@@ -117,12 +117,7 @@ impl Scene {
         self.start_discoverer(backend, cluster, texts(args))
     }
 
-    fn start_discoverer(
-        &self,
-        backend: &str,
-        cluster: &TestCluster,
-        args: Vec<String>,
-    ) -> anyhow::Result<Discoverer> {
+    fn start_discoverer(&self, backend: &str, cluster: &TestCluster, args: Vec<String>) -> anyhow::Result<Discoverer> {
         let (port, admin_port) = (free_port()?, free_port()?);
         let kubeconfig = cluster.user("discoverer")?;
         let mut all = vec![
@@ -140,6 +135,16 @@ impl Scene {
         let name = "gimbal-kubernetes-discoverer";
         let process = Process::start(name, &binary(name)?, &all, &log)?;
         Ok(Discoverer { process, port, admin_port })
+    }
+
+    /// A backend's certificate, issued once: a process that was started a moment ago may be reading it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn pair(&self, backend: &str) -> anyhow::Result<Pair> {
+        let dir = self.pki.ca().with_file_name("");
+        let pair = Pair { cert: dir.join(format!("{backend}.pem")), key: dir.join(format!("{backend}.key")) };
+        if pair.cert.exists() { Ok(pair) } else { self.pki.backend(backend) }
     }
 
     fn tls(&self, pair: &Pair) -> Vec<String> {

@@ -133,11 +133,10 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
         assert_eq!(named(&all), ["lost", "api", "web"], "{all:?}");
         let web = &all[2];
         assert_eq!(web["target"], key("team1", "node02-web"));
-        assert_eq!((&web["state"], &web["endpoints"], &web["readyEndpoints"]), (
-            &json!("SERVICE_STATE_SYNCED"),
-            &json!("3"),
-            &json!("3")
-        ));
+        assert_eq!(
+            (&web["state"], &web["endpoints"], &web["readyEndpoints"]),
+            (&json!("SERVICE_STATE_SYNCED"), &json!("3"), &json!("3"))
+        );
         assert_eq!(web["ports"][0]["port"], 80);
         assert_eq!(named(&services(client, &json!({"namespace": "team1"}))), ["api", "web"]);
         assert_eq!(services(client, &json!({"backend": "unheard-of"})), Vec::<Value>::new());
@@ -164,7 +163,8 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
         let (service, reasons) = explain(json!({"source": {"backend": "node02", "key": key("kube-system", "dns")}}));
         assert_eq!(service, Value::Null);
         assert_ne!(reasons, "null");
-        let refused = client.call("InspectionService/Explain", &json!({})).map_or_else(|e| format!("{e:#}"), |a| a.to_string());
+        let refused =
+            client.call("InspectionService/Explain", &json!({})).map_or_else(|e| format!("{e:#}"), |a| a.to_string());
         assert!(refused.contains("name an object"), "{refused}");
     }
 
@@ -196,7 +196,10 @@ async fn a_watch_tells_what_is_there_then_a_marker_then_what_changes() {
     discoverer.ready().await.unwrap();
     let (above, below) = (scene.ask(&writer).unwrap(), Grpcurl::plaintext(discoverer.port));
     for client in [&above, &below] {
-        client.expect_backend("node02", "synced", |b| b.get("pending").is_none() && b["held"]["count"] == "2").await.unwrap();
+        client
+            .expect_backend("node02", "synced", |b| b.get("pending").is_none() && b["held"]["count"] == "2")
+            .await
+            .unwrap();
     }
     let request = json!({"backend": "node02", "namespace": "team1"});
     let watches = [Watching::start(&above, &request), Watching::start(&below, &request)];
