@@ -36,9 +36,9 @@ impl UnknownScopes {
         self.all.is_some() || self.namespaces.contains_key(namespace)
     }
 
-    /// Whether it is unknown by itself.
-    pub(crate) fn has(&self, namespace: &str) -> bool {
-        self.namespaces.contains_key(namespace)
+    /// Why it is unknown by itself, if it is.
+    pub(crate) fn reason(&self, namespace: &str) -> Option<&str> {
+        self.namespaces.get(namespace).map(|reason| &**reason)
     }
 
     /// Each scope with its reason.

@@ -60,15 +60,17 @@ impl AgentEnd {
         }
     }
 
-    /// Each unknown scope is told once on a stream; namespaces with one reason share a message.
+    /// Each unknown scope is told once on a stream, and again when its reason is another; namespaces with one reason share
+    /// a message.
     fn announcement(&mut self) -> Option<AgentMessage> {
         let stream = self.stream.as_mut()?;
         let (scope, reason) = match self.unknown.all() {
-            Some(reason) if stream.announced.all().is_none() => (Scope::All, reason.to_owned()),
+            Some(reason) if stream.announced.all() != Some(reason) => (Scope::All, reason.to_owned()),
             _ => {
                 let announced = &stream.announced;
-                let mut untold =
-                    self.unknown.namespaces().filter(|(namespace, _)| !announced.has(namespace)).peekable();
+                let told = |namespace: &str, reason: &str| announced.reason(namespace) == Some(reason);
+                let untold = self.unknown.namespaces().filter(|(namespace, reason)| !told(namespace, reason));
+                let mut untold = untold.peekable();
                 let reason = untold.peek()?.1.to_owned();
                 let alike = untold.filter(|(_, other)| *other == reason).map(|(namespace, _)| namespace.clone());
                 (Scope::Namespaces(alike.take(NAMESPACES).collect()), reason)

@@ -93,7 +93,7 @@ fn control_goes_before_data() {
 }
 
 #[test]
-fn an_unknown_scope_is_told_once_on_each_stream() {
+fn an_unknown_scope_is_told_once_on_each_stream_and_again_for_another_reason() {
     let now = start();
     let mut agent = flowing(&[], now);
     agent.scope_unknown(some(&["x", "y"]), "lost".into());
@@ -107,6 +107,15 @@ fn an_unknown_scope_is_told_once_on_each_stream() {
     agent.source_complete(now);
     agent.scope_unknown(some(&["x"]), "again".into());
     assert_eq!(scopes(messages(&mut agent, now)), [(some(&["x"]), "again".into())]);
+    agent.scope_unknown(some(&["x"]), "for another reason".into());
+    assert_eq!(scopes(messages(&mut agent, now)), [(some(&["x"]), "for another reason".into())]);
+    for reason in ["forbidden", "down", "down"] {
+        agent.scope_unknown(Scope::All, reason.into());
+    }
+    assert_eq!(scopes(messages(&mut agent, now)), [(Scope::All, "down".into())]);
+    agent.scope_unknown(Scope::All, "forbidden".into());
+    assert_eq!(scopes(messages(&mut agent, now)), [(Scope::All, "forbidden".into())]);
+    assert!(messages(&mut agent, now).is_empty());
 }
 
 #[test]
