@@ -23,10 +23,11 @@ pub fn check() -> anyhow::Result<()> {
         eprintln!("git reads no repository here: nothing to compare proto/ with");
         return Ok(());
     }
-    let Some(base) = BASES.into_iter().find(|base| exists(base)) else {
-        eprintln!("no branch main here: nothing to compare proto/ with");
+    let Some(base) = base() else {
+        eprintln!("no release, branch main or earlier commit here: nothing to compare proto/ with");
         return Ok(());
     };
+    let base = base.as_str();
     if !exists(&format!("{base}:proto")) {
         eprintln!("{base} has no proto/ yet: nothing to compare with");
         return Ok(());
@@ -37,6 +38,21 @@ pub fn check() -> anyhow::Result<()> {
     let mut command = shell::command(&buf);
     command.arg("breaking").arg("--against").arg(earlier.path());
     shell::run(command).context("proto/ breaks agents or writers that are in use")
+}
+
+/// The last release; before the first one, main; and on main itself, what it was a commit ago.
+fn base() -> Option<String> {
+    let git = |args: &[&str]| {
+        let mut command = shell::command("git");
+        command.args(args);
+        shell::output(command).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    if let Some(release) = git(&["describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD"]) {
+        return Some(release);
+    }
+    let head = git(&["rev-parse", "HEAD"]);
+    let main = BASES.into_iter().find(|base| exists(base) && git(&["rev-parse", base]) != head);
+    main.map(str::to_owned).or_else(|| exists("HEAD~1").then(|| "HEAD~1".to_owned()))
 }
 
 /// Whether git knows this object.
