@@ -58,6 +58,8 @@ impl Reconciler {
         let Some(target) = self.targets.get_mut(key) else { return };
         if sent_form != answer_form && target.observed.accept(sent.kind(), sent.name(), sent_form, answer_form) {
             self.counters.accepted_forms += 1;
+            let (kind, name) = (sent.kind().kind, sent.name().clone());
+            self.outputs.push(Output::Accepted { target: key.clone(), kind, name });
         }
     }
 

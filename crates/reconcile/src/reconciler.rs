@@ -50,6 +50,15 @@ pub enum Output {
         /// What.
         state: BackendState,
     },
+    /// Tell that the API server stores an object otherwise than it was sent.
+    Accepted {
+        /// The target that the object belongs to.
+        target: TargetKey,
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: Arc<str>,
+    },
     /// Tell what the guard of a backend did.
     Guard {
         /// Whose.

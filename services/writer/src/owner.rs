@@ -253,6 +253,9 @@ impl Owner {
                     self.streams.remove(&generation);
                 }
                 Output::Keep { backend, state } => self.parts.keeper.keep(backend, state),
+                Output::Accepted { target, kind, name } => {
+                    tracing::info!(%target, kind, %name, "the API server stores this otherwise than it was sent; its form is accepted");
+                }
                 Output::Guard { backend, event } => tell(&backend, &event),
                 Output::Touched(claim) => {
                     // An error means that nobody watches.

@@ -236,7 +236,7 @@ impl World {
                         agent.end.disconnected();
                     }
                 }
-                Output::Keep { .. } | Output::Touched(_) | Output::Guard { .. } => {}
+                Output::Keep { .. } | Output::Touched(_) | Output::Guard { .. } | Output::Accepted { .. } => {}
             }
         }
     }
