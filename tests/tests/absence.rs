@@ -1,4 +1,5 @@
 //! Absence deletes only when it is proven, and then once.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use gimbal_tests::{Discoverer, Mirror, SOON, Scene, slice_of, svc};
 

@@ -1,4 +1,5 @@
 //! `--endpoints-api`: slices, the older Endpoints, or both; and from each to each other by a restart.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
 //! Large Services, and many of them.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
 //! Where a backend's namespaces lead, and namespaces that come and go.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use gimbal_testkit::eventually;
 use gimbal_tests::{Mirror, SOON, Scene, slice_of, svc};

@@ -1,4 +1,5 @@
 //! The writer owns what bears its mark, and nothing else.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! No write without a difference: restarts of either side, in any order, leave the Gimbal cluster as it is.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
