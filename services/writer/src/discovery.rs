@@ -59,6 +59,7 @@ impl Discovery for Streams {
                         }
                     }
                     Some(Err(error)) => {
+                        self.metrics.broke(backend.as_str());
                         tracing::info!(%backend, generation, %peer, %error, "the stream broke");
                         break;
                     }

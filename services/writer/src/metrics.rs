@@ -72,6 +72,7 @@ struct Inner {
     unreadable: Gauge,
     refused_streams: Family<ReasonLabels, Counter>,
     goodbyes: Family<GoodbyeLabels, Counter>,
+    broken_streams: Family<BackendLabels, Counter>,
     resyncs: Family<BackendLabels, Counter>,
     watch_failures: Family<ReasonLabels, Counter>,
     handshake_failures: Counter,
@@ -102,6 +103,7 @@ impl Metrics {
             unreadable: Gauge::default(),
             refused_streams: Family::default(),
             goodbyes: Family::default(),
+            broken_streams: Family::default(),
             resyncs: Family::default(),
             watch_failures: Family::default(),
             handshake_failures: Counter::default(),
@@ -145,6 +147,7 @@ impl Metrics {
         r.register("unreadable", "Entries or frames of agents that could not be read", inner.unreadable.clone());
         r.register("refused_streams", "Streams of agents that were refused, by reason", inner.refused_streams.clone());
         r.register("goodbyes", "Streams of agents that the writer ended, by reason", inner.goodbyes.clone());
+        r.register("broken_streams", "Streams of agents that ended in an error", inner.broken_streams.clone());
         r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.clone());
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
         r.register("handshake_failures", "TLS handshakes that failed", inner.handshake_failures.clone());
@@ -177,6 +180,11 @@ impl Metrics {
     pub fn dismissed(&self, backend: &str, reason: GoodbyeReason) {
         let labels = GoodbyeLabels { backend: backend.to_owned(), reason: format!("{reason:?}") };
         self.0.goodbyes.get_or_create_owned(&labels).inc();
+    }
+
+    /// A stream of a backend ended in an error: its connection broke, or a message was too large.
+    pub fn broke(&self, backend: &str) {
+        self.0.broken_streams.get_or_create_owned(&BackendLabels { backend: backend.to_owned() }).inc();
     }
 
     /// A backend's agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be confirmed.
