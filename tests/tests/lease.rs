@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, metric, slice_of, svc, writer_rules};
+use gimbal_tests::{
+    Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, metric, slice_of, svc, writer_rules,
+};
 use serde_json::Value;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gimbal-writer";
@@ -94,7 +96,8 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
         Mirror::expect_count(&scene.gimbal, "team1", &format!("node02-late{number}"), 3).await.unwrap();
     }
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
-    let by_second = writes(&scene, 0).await.into_iter().filter(|(user, what)| user == SECOND && what.contains("node02-web"));
+    let by_second =
+        writes(&scene, 0).await.into_iter().filter(|(user, what)| user == SECOND && what.contains("node02-web"));
     assert_eq!(by_second.collect::<Vec<_>>(), [], "what was right is not written again");
     let transitions = lease(&scene).await["leaseTransitions"].as_u64();
     assert_eq!(transitions, Some(2));
