@@ -5,7 +5,8 @@
 //!                                             +--plan()--> Plan: phases of Create | Replace | Delete
 //!   watched objects --set_*/remove_*--> Observed --+          ^
 //!                                             |              | Removals::Allowed | Held
-//!                                             +--losses()--> Guard
+//!                                                            |
+//!   losses, as the writer counts them -------> Guard --------+
 //! ```
 
 mod guard;
@@ -20,7 +21,7 @@ mod wanted;
 
 pub use guard::{Guard, GuardConfig, GuardEvent, HeldDrop, Release};
 pub use observed::{Held, Observed, Owner};
-pub use plan::{Action, Body, Plan, Removals, losses, made_for, plan};
+pub use plan::{Action, Body, Plan, Removals, made_for, plan};
 pub use print::Fingerprint;
 pub use strip::{Pattern, Strip};
 pub use wanted::{EndpointsApi, Rules, UnknownEndpointsApi, Unwanted, UnwantedReason, Wanted};

@@ -3,7 +3,6 @@
 mod action;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use gimbal_model::{Endpoint, Family, PortSet, TargetKey};
@@ -59,44 +58,6 @@ pub fn plan(
         }
     }
     Plan { phases: phases.into_iter().filter(|phase| !phase.is_empty()).collect() }
-}
-
-/// Endpoints that the target would lose on balance. An observed endpoint whose address is already observed under the
-/// ports that take its place (a port was renamed or renumbered, and the old slices still stand) is no loss.
-#[must_use]
-pub fn losses(wanted: Option<&Wanted>, observed: &Observed) -> usize {
-    let Some(wanted) = wanted else { return observed.endpoint_count() };
-    let packed = observed.packed_count();
-    let packed = if packed == 0 { 0 } else { packed.saturating_sub(wanted.packed_count()) };
-    let slices = observed.slice_count().saturating_sub(wanted.slice_count());
-    let slices = if slices == 0 { 0 } else { slices.saturating_sub(replaced(wanted, observed)) };
-    packed.max(slices)
-}
-
-/// Unwanted endpoints in slices whose address is wanted, and observed, under related ports.
-fn replaced(wanted: &Wanted, observed: &Observed) -> usize {
-    let is_wanted = |ports: &PortSet, address: IpAddr| {
-        let group = wanted.groups().get(&(Family::of(address), ports.clone()));
-        group.is_some_and(|group| group.binary_search_by_key(&address, |endpoint| endpoint.address).is_ok())
-    };
-    let identities: BTreeSet<_> = observed.identities().collect();
-    let (stay, go): (Vec<_>, Vec<_>) = identities.into_iter().partition(|(ports, address)| is_wanted(ports, *address));
-    let mut successors = BTreeMap::<IpAddr, Vec<&PortSet>>::new();
-    for (ports, address) in stay {
-        successors.entry(address).or_default().push(ports);
-    }
-    let has_successor = |(ports, address): &&(&PortSet, IpAddr)| {
-        successors.get(address).is_some_and(|others| others.iter().any(|other| related(ports, other)))
-    };
-    go.iter().filter(has_successor).count()
-}
-
-/// Whether one could be the other after a rename or a new number.
-fn related(a: &PortSet, b: &PortSet) -> bool {
-    let same = |a: &gimbal_model::EndpointPort, b: &gimbal_model::EndpointPort| {
-        a.name == b.name || (a.protocol == b.protocol && a.port == b.port)
-    };
-    a.ports().iter().any(|a| b.ports().iter().any(|b| same(a, b))) || (a.ports().is_empty() || b.ports().is_empty())
 }
 
 fn plan_service(

@@ -92,7 +92,7 @@ impl Reconciler {
     pub(crate) fn weigh(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
         let Some(backend) = target.counted_for.clone() else { return };
-        let held = target.settled_endpoints.min(target.observed.endpoint_count());
+        let held = target.settled_endpoints;
         let wanted = match self.standing(key, target) {
             Standing::Owned(claim) => self.publishable(&claim),
             Standing::Gone => 0,

@@ -288,8 +288,10 @@ impl Reconciler {
             self.drop_if_idle(key, now);
             return false;
         }
-        let busy = self.queue.is_in_flight(key);
-        if !busy {
+        // While we work on it, what it lost by us is counted when that is done.
+        let ours =
+            self.epoch.is_some() && !target.converged && !(target.claims.is_empty() && target.leaving.is_empty());
+        if !ours && !self.queue.is_in_flight(key) {
             self.recount(key, now);
         }
         if self.has_observed() {

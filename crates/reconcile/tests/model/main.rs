@@ -411,3 +411,45 @@ fn an_edit_by_hand_hands_no_name_over() {
     let labels = &world.services().next().unwrap().metadata.labels;
     assert_eq!(*labels[keys::BACKEND], *BACKENDS[0], "the edit is overwritten");
 }
+
+/// While a port is renamed, old and new endpoints stand side by side: the guard does not take that for a loss.
+#[test]
+fn a_rename_of_ports_is_no_loss() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let hosts: Vec<u8> = (0..200).collect();
+    world.set(0, &key(0), Some(service(0, 0, &hosts)));
+    world.settle();
+    world.set(0, &key(0), Some(service(0, 1, &hosts)));
+    world.settle_for(Duration::from_secs(5));
+    check(&world);
+    // What remains is a half of what there was: no more than may go.
+    world.set(0, &key(0), Some(service(0, 1, &hosts[..100])));
+    world.settle_for(Duration::from_secs(5));
+    check(&world);
+    assert!(world.writer.backends().values().all(|backend| backend.guard.held().is_none()));
+    // One less is more than a half.
+    world.set(0, &key(0), Some(service(0, 1, &hosts[..99])));
+    world.settle_for(Duration::from_secs(5));
+    assert!(world.writer.backends().values().any(|backend| backend.guard.held().is_some()));
+}
+
+/// A loss by and by is a loss: what went within the window counts, however small its pieces.
+#[test]
+fn a_drip_is_held_like_a_flood() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let one = |n: usize| SourceKey::new("one", format!("s{n}"));
+    for n in 0..40 {
+        world.set(0, &one(n), Some(service(0, 0, &[1, 2, 3, 4, 5])));
+    }
+    world.settle();
+    for n in 0..40 {
+        world.set(0, &one(n), None);
+        world.settle_for(Duration::from_millis(500));
+    }
+    let left = world.slices().map(|slice| slice.endpoints.len()).sum::<usize>();
+    assert_eq!(left, 100, "a half of 200 may go within a minute");
+    // What was let through is forgotten when the window has passed; what is held is not let through by time.
+    world.settle_for(Duration::from_secs(300));
+    let left = world.slices().map(|slice| slice.endpoints.len()).sum::<usize>();
+    assert_eq!(left, 100, "a drop to nothing waits for a person");
+}
