@@ -1,4 +1,5 @@
 //! The command lines, as scripts and people meet them.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! The mass-change guard, from a source that loses much to an object that stays (scenario 24).
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! What people see of both services, with the client that they have: grpcurl.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;

@@ -1,4 +1,5 @@
 //! Several writers on one Gimbal cluster: one writes, and another takes over.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

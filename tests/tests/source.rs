@@ -1,4 +1,5 @@
 //! A source that cannot be read, or not for a while: unknown is never empty (scenarios 1 and 12).
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
