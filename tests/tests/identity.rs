@@ -117,7 +117,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     let mut writer = scene.writer_at(port, &config, &[]).await.unwrap();
     let mut rightful = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
     let _other = scene.discoverer("other", &scene.source, port, &[]).unwrap();
-    let mut mirror = Mirror::expect(&scene.gimbal, "team1", "node02-first", &["10.1.0.1:8080"]).await.unwrap();
+    Mirror::expect(&scene.gimbal, "team1", "node02-first", &["10.1.0.1:8080"]).await.unwrap();
     Mirror::expect(&scene.gimbal, "team1", "other-first", &["10.1.0.1:8080"]).await.unwrap();
 
     // Refused, and whoever is there goes on.
@@ -132,7 +132,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     assert_eq!((&backend["connected"], &backend["sourceIncarnation"]), (&json!(true), &json!(old)));
     service(&scene.source, "first", &["10.1.0.1", "10.1.0.2"]).await;
     let both = ["10.1.0.1:8080", "10.1.0.2:8080"];
-    mirror = Mirror::expect(&scene.gimbal, "team1", "node02-first", &both).await.unwrap();
+    let mirror = Mirror::expect(&scene.gimbal, "team1", "node02-first", &both).await.unwrap();
 
     // The writer forgets nothing of it.
     let map =
