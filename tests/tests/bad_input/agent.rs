@@ -87,6 +87,14 @@ impl Agent {
     pub async fn welcomed(scene: &Clusters, writer: &Writer) -> Self {
         let mut agent = Self::dial(scene, writer).await;
         agent.say(hello()).await;
+        // Silence is not what it is about.
+        let sender = agent.sender.clone();
+        tokio::spawn(async move {
+            let alive = pb::SyncRequest::from(AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 });
+            while sender.send(alive.encode_to_vec()).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        });
         let welcome = agent.until(|message| matches!(message, WriterMessage::Welcome(_))).await;
         let WriterMessage::Welcome(welcome) = welcome else { unreachable!() };
         assert_ne!(welcome.need, Need::Nothing, "no agent of this test holds what it says");
