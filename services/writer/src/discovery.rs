@@ -9,6 +9,7 @@ use gimbal_reconcile::Policy;
 use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::mailbox::Handle;
@@ -27,6 +28,8 @@ pub struct Streams {
     pub owner: Handle,
     /// Where refusals are counted.
     pub metrics: Metrics,
+    /// The end of the process.
+    pub shutdown: CancellationToken,
 }
 
 #[tonic::async_trait]
@@ -41,6 +44,8 @@ impl Discovery for Streams {
             Ok(generation) => generation,
             Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };
+        // When the process ends, what is read stops first, and the owner's goodbye is still to come.
+        let mut speaks = true;
         loop {
             tokio::select! {
                 message = queued.recv() => match message {
@@ -52,10 +57,10 @@ impl Discovery for Streams {
                     // The owner ended the stream.
                     None => break,
                 },
-                message = incoming.next() => match message {
+                message = incoming.next(), if speaks => match message {
                     Some(Ok(message)) => {
                         if self.owner.message(&backend, generation, message).await.is_err() {
-                            break;
+                            speaks = false;
                         }
                     }
                     Some(Err(error)) => {
@@ -63,6 +68,7 @@ impl Discovery for Streams {
                         tracing::info!(%backend, generation, %peer, %error, "the stream broke");
                         break;
                     }
+                    None if self.shutdown.is_cancelled() => speaks = false,
                     None => break,
                 },
             }

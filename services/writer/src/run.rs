@@ -88,7 +88,12 @@ pub async fn run(args: Args) -> Result<(), Exit> {
 
     let answers = Arc::new(Answers { config: config.clone(), owner: handle.clone() });
     let services = Services {
-        discovery: Some(Arc::new(Streams { config, owner: handle, metrics: metrics.clone() })),
+        discovery: Some(Arc::new(Streams {
+            config,
+            owner: handle,
+            metrics: metrics.clone(),
+            shutdown: shutdown.clone(),
+        })),
         inspection: answers.clone(),
         admin: Some(answers),
     };
