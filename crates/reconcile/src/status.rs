@@ -41,6 +41,8 @@ pub struct ServiceStatus {
 pub struct Explanation {
     /// The source Service, if one is known.
     pub status: Option<ServiceStatus>,
+    /// Whose the object is, as far as can be told: what the sentences are about.
+    pub holder: Option<Claim>,
     /// Sentences, in order.
     pub reasons: Vec<String>,
     /// Others that want the same name.
@@ -113,7 +115,12 @@ impl Reconciler {
                 }
                 explanation
             }
-            Err(message) => Explanation { status: self.status(claim), reasons: vec![message], others: Vec::new() },
+            Err(message) => Explanation {
+                status: self.status(claim),
+                holder: Some(claim.clone()),
+                reasons: vec![message],
+                others: Vec::new(),
+            },
         }
     }
 
@@ -178,6 +185,6 @@ impl Reconciler {
             )
         });
         let others = target.claims.iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
-        Explanation { status, reasons, others }
+        Explanation { status, holder: claim, reasons, others }
     }
 }

@@ -271,17 +271,42 @@ fn status(known: &ServiceStatus) -> pb::ServiceStatus {
 
 /// A backend's certificate learns of others only that there is somebody.
 fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
-    let own = explanation.status.as_ref().is_none_or(|status| viewer.sees(status.claim.backend.as_str()));
-    if !own {
-        let reasons = vec!["the name belongs to another backend".to_owned()];
-        return pb::ExplainResponse { service: None, reasons, other_claims: Vec::new() };
-    }
-    let others = explanation.others.iter().filter(|other| viewer.sees(other.backend.as_str()));
+    let seen = |claim: &Claim| viewer.sees(claim.backend.as_str());
+    let others = explanation.others.iter().filter(|other| seen(other));
+    let reasons = match &explanation.holder {
+        Some(holder) if !seen(holder) => vec!["the name belongs to another backend".to_owned()],
+        _ => explanation.reasons.clone(),
+    };
     pb::ExplainResponse {
-        service: explanation.status.as_ref().map(status),
-        reasons: explanation.reasons.clone(),
+        service: explanation.status.as_ref().filter(|known| seen(&known.claim)).map(status),
+        reasons,
         other_claims: others
             .map(|other| pb::SourceRef { backend: other.backend.to_string(), key: Some((&other.key).into()) })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_is_told_nothing_of_another() {
+        let claim = |backend: &str| Claim {
+            backend: BackendName::parse(backend).unwrap(),
+            key: gimbal_model::SourceKey::new("secret", "plan"),
+        };
+        let explanation = Explanation {
+            holder: Some(claim("a")),
+            reasons: vec!["stands for secret/plan of backend a".into()],
+            others: vec![claim("a"), claim("b")],
+            ..Explanation::default()
+        };
+        let all = explain(&Viewer::All, &explanation);
+        assert_eq!((all.reasons.len(), all.other_claims.len()), (1, 2));
+        let own = explain(&Viewer::Backend(BackendName::parse("b").unwrap()), &explanation);
+        assert_eq!(own.reasons, ["the name belongs to another backend"]);
+        assert_eq!(own.other_claims.len(), 1);
+        assert_eq!(explain(&Viewer::Backend(BackendName::parse("a").unwrap()), &explanation).reasons, all.reasons);
     }
 }
