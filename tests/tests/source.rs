@@ -168,7 +168,7 @@ async fn a_watch_whose_history_is_gone_costs_no_write_but_for_what_changed() {
 
     // What changed while nobody looked is found in the new list, with one write for each object.
     let mark = scene.gimbal.audit_mark().await.unwrap();
-    discoverer.process.signal("STOP").unwrap();
+    discoverer.process.freeze().unwrap();
     scene.remove("team1", "doomed").await.unwrap();
     scene.put(&slice_of("team1", "changing", "a", 2 << 8, 31)).await.unwrap();
     scene.source.compact().await.unwrap();

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use futures::{Stream, StreamExt};
 use gimbal_kube_io::{Access, ApiError, Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{ConfigMap, Meta, Namespace, Object, Service};
-use gimbal_testkit::{Rule, TestCluster};
+use gimbal_testkit::{Rule, TestCluster, eventually};
 use tokio::time::timeout;
 
 fn config_map(namespace: &str, name: &str, value: &str) -> ConfigMap {
@@ -68,7 +68,13 @@ async fn refusals() -> anyhow::Result<()> {
     let all = WatchScope::default();
     assert!(matches!(cluster.list::<Service>(&all).await, Err(ApiError::Forbidden { .. })));
     server.grant(&user, &[Rule::read("", &["services"])]).await?;
-    assert_eq!(cluster.list::<Service>(&all).await?.len(), 1, "default/kubernetes");
+    // The API server makes default/kubernetes when it is ready, but a moment later.
+    eventually("default/kubernetes is listed", Duration::from_secs(30), async || {
+        let listed = cluster.list::<Service>(&all).await?.len();
+        anyhow::ensure!(listed == 1, "{listed} Services are listed");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
 
     let text = std::fs::read_to_string(user.kubeconfig())?;
     let wrong = server.dir().join("wrong");

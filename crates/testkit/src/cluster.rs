@@ -129,7 +129,7 @@ impl TestCluster {
     /// # Errors
     /// It does not run.
     pub fn pause(&self) -> anyhow::Result<()> {
-        self.servers().apiserver.as_ref().context("the API server does not run")?.signal("STOP")
+        self.servers().apiserver.as_ref().context("the API server does not run")?.freeze()
     }
 
     /// Ends [`TestCluster::pause`].

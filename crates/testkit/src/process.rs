@@ -12,6 +12,8 @@ mod spawn;
 
 pub use binary::binary;
 
+/// How long a program may take to stand still.
+const FREEZE: Duration = Duration::from_secs(5);
 /// How many lines of a log are shown when a test fails.
 const SHOWN: usize = 60;
 
@@ -115,6 +117,34 @@ impl Process {
         let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).stderr(Stdio::null()).status();
         anyhow::ensure!(status.context("cannot run kill")?.success(), "cannot send {name} to {}", self.name);
         Ok(())
+    }
+
+    /// Stops it where it is (SIGSTOP), and returns when every thread of it stands still: an answer on its way would
+    /// still leave otherwise.
+    ///
+    /// # Errors
+    /// It runs no more, or does not stop.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.signal("STOP")?;
+        let deadline = Instant::now() + FREEZE;
+        while !self.stands_still()? {
+            anyhow::ensure!(Instant::now() < deadline, "{} does not stop", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn stands_still(&self) -> anyhow::Result<bool> {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        for task in std::fs::read_dir(&tasks).with_context(|| format!("{} runs no more", self.name))? {
+            // A thread may end while it is looked at.
+            let Ok(stat) = std::fs::read_to_string(task?.path().join("stat")) else { continue };
+            let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+            if state != Some('T') {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Asks it to end (SIGTERM), and waits.
