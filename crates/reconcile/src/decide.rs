@@ -158,7 +158,6 @@ impl Reconciler {
             self.weigh(key, now);
             return;
         }
-        self.counters.converged += 1;
         let loss = std::mem::take(&mut target.loss);
         let counted_for = target.counted_for.clone();
         let backend = counted_for.filter(|_| loss > 0).and_then(|name| self.backends.get_mut(&name));

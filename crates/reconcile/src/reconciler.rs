@@ -81,8 +81,6 @@ pub struct Counters {
     pub accepted_forms: u64,
     /// Entries of a frame, or frames, that could not be read.
     pub unreadable: u64,
-    /// Targets that were in the desired state again after a write.
-    pub converged: u64,
 }
 
 /// See the crate.

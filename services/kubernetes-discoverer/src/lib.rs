@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use gimbal_kube_io::{Access, Cluster};
 use gimbal_link::{ServeOptions, Services, TlsFiles, client_tls, serve, server_tls};
-use gimbal_operate::{Exit, Health, Readiness, serve_admin};
+use gimbal_operate::{Exit, Health, Readiness, bind, serve_admin};
 use gimbal_translate::{Flavour, Selection};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -177,8 +177,4 @@ fn serving_tls(args: &Args, tls: Option<&TlsFiles>) -> Result<Option<Arc<rustls:
         }
         _ => Ok(None),
     }
-}
-
-async fn bind(flag: &str, address: SocketAddr) -> Result<TcpListener, Exit> {
-    TcpListener::bind(address).await.map_err(|error| Exit::Failure(format!("{flag} {address}: {error}")))
 }
