@@ -135,7 +135,15 @@ impl Config {
             place: path.display().to_string(),
             problem: format!("cannot be read: {error}"),
         })?;
-        file::read(path, &text)
+        Self::parse(path, &text)
+    }
+
+    /// Checks the text of a file, which `path` only names in the error.
+    ///
+    /// # Errors
+    /// When it is no YAML, holds an unknown key, or a value that makes no sense.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        file::read(path, text)
     }
 
     /// What holds without a file: any backend, under the default policy. For plaintext on loopback only.
