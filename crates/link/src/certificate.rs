@@ -46,11 +46,16 @@ impl Certificate {
     }
 }
 
+/// Characters of a certificate's names in a log.
+const LONGEST_NAMES: usize = 200;
+
 impl fmt::Display for Certificate {
-    /// In the form that `denyCertificates` takes.
+    /// Its names, and serial number and fingerprint in the form that `denyCertificates` takes. Anybody can make up a
+    /// certificate: what it calls itself stays one line, and a short one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sans = if self.sans.is_empty() { "no name".to_owned() } else { self.sans.join(", ") };
-        write!(f, "{sans}; serial:{} sha256:{}", hex(&self.serial), self.fingerprint())
+        let names = if self.sans.is_empty() { "no name".to_owned() } else { self.sans.join(", ") };
+        let names: String = names.escape_debug().take(LONGEST_NAMES).collect();
+        write!(f, "{names}; serial:{} sha256:{}", hex(&self.serial), self.fingerprint())
     }
 }
 
@@ -62,4 +67,35 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) fn without_leading_zeros(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.get(zeros..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_calls_itself_is_one_short_line() {
+        let certificate = |sans: &[&str]| Certificate {
+            sans: sans.iter().map(|san| (*san).to_owned()).collect(),
+            serial: vec![0x0a, 0xff],
+            sha256: [0xab; 32],
+            not_after: Timestamp::UNIX_EPOCH,
+        };
+        let end = format!("; serial:0aff sha256:{}", "ab".repeat(32));
+        for (sans, expected) in [
+            (&["spiffe://a/b", "c"][..], "spiffe://a/b, c".to_owned()),
+            (&[], "no name".to_owned()),
+            (&["a\nINFO all is well\x1b[0m"], "a\\nINFO all is well\\u{1b}[0m".to_owned()),
+            (&[&"x".repeat(5000)], "x".repeat(200)),
+        ] {
+            assert_eq!(certificate(sans).to_string(), expected + &end);
+        }
+    }
+
+    #[test]
+    fn leading_zeros_are_no_digits() {
+        for (bytes, expected) in [(&[0, 0, 1, 0][..], &[1, 0][..]), (&[0], &[]), (&[], &[]), (&[0xff], &[0xff])] {
+            assert_eq!(without_leading_zeros(bytes), expected);
+        }
+    }
 }

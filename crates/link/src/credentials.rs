@@ -98,7 +98,7 @@ impl Reloader {
     /// logged, and each trouble once.
     pub async fn run(mut self, told: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
         told(&self.state(None));
-        let mut pause = LOOK;
+        let mut pause = jittered(LOOK);
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
