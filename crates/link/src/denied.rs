@@ -137,9 +137,15 @@ mod tests {
                 Err(format!("{text:?} is no certificate: write sha256: or serial: and hexadecimal digits"))
             );
         }
-        for text in
-            ["", "00", &DIGITS[1..], &format!("{DIGITS}00"), &DIGITS.replace('a', "g"), &DIGITS.replace('a', "ü")]
-        {
+        for text in [
+            "",
+            "00",
+            &DIGITS[1..],
+            &format!("{DIGITS}0"),
+            &format!("{DIGITS}00"),
+            &DIGITS.replace('a', "g"),
+            &DIGITS.replace('a', "ü"),
+        ] {
             let text = format!("sha256:{text}");
             assert_eq!(
                 read(&text),
