@@ -20,6 +20,9 @@ use crate::policy::policy;
 /// How long an agent may take to say Hello.
 const HELLO: Duration = Duration::from_secs(10);
 
+/// How long an agent may take to read what it was told before goodbye.
+const GOODBYE: Duration = Duration::from_secs(2);
+
 /// See the module.
 pub struct Streams {
     /// Who may speak, as it is now.
@@ -85,7 +88,12 @@ impl Discovery for Streams {
         if let Some(goodbye) = farewell {
             self.metrics.dismissed(backend.as_str(), goodbye.reason);
             tracing::info!(%backend, generation, reason = ?goodbye.reason, message = goodbye.message, "goodbye");
-            say(&peer, &outgoing, goodbye).await;
+            // First, so that nothing more of it counts; an agent that does not read is not waited for.
+            self.owner.closed(&backend, generation).await;
+            if tokio::time::timeout(GOODBYE, say(&peer, &outgoing, goodbye)).await.is_err() {
+                tracing::debug!(%peer, "the agent did not take the goodbye");
+            }
+            return;
         }
         self.owner.closed(&backend, generation).await;
     }
