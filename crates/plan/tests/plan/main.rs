@@ -15,6 +15,7 @@ mod properties;
 #[cfg(test)]
 mod render;
 #[cfg(test)]
+mod restarts;
 mod server;
 #[cfg(test)]
 mod wanted;
