@@ -14,6 +14,7 @@
 
 mod admin;
 mod args;
+mod certificate;
 mod duration;
 mod exit;
 mod health;
@@ -24,6 +25,7 @@ mod shutdown;
 
 pub use admin::serve_admin;
 pub use args::parse;
+pub use certificate::CertificateMetrics;
 pub use duration::{HumanDuration, InvalidDuration};
 pub use exit::{Exit, run};
 pub use health::Health;

@@ -3,35 +3,16 @@
 //! The CA signs the certificates of other backends too, and a backend's certificate sees its own backend only.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
-use gimbal_link::{Peer, Status};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
-use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use gimbal_link::{Certificate, Peer, Status};
 
-/// The names of our own certificate.
+/// The names of our own certificate, as it was at the start: a renewed one has the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Identity(BTreeSet<String>);
 
 impl Identity {
-    /// Those in the first certificate of a PEM file. Without a readable one nobody is admitted.
-    pub(crate) fn of_file(cert: &Path) -> Self {
-        CertificateDer::from_pem_file(cert).map_or_else(|_| Self::default(), |certificate| Self::of(&certificate))
-    }
-
-    fn of(certificate: &CertificateDer<'_>) -> Self {
-        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Self::default() };
-        let Ok(Some(names)) = certificate.subject_alternative_name() else { return Self::default() };
-        let (mut uris, mut hosts) = (BTreeSet::new(), BTreeSet::new());
-        for name in &names.value.general_names {
-            match name {
-                GeneralName::URI(name) => uris.insert((*name).to_owned()),
-                GeneralName::DNSName(name) => hosts.insert((*name).to_owned()),
-                _ => false,
-            };
-        }
+    pub(crate) fn of(certificate: &Certificate) -> Self {
+        let (uris, hosts): (BTreeSet<_>, _) = certificate.sans.iter().cloned().partition(|name| name.contains(':'));
         // Where a URI tells who it is, host names only tell where it may be found, and many are called localhost.
         Self(if uris.is_empty() { hosts } else { uris })
     }

@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_kube_io::{Access, Cluster};
-use gimbal_link::{Credentials, ServeOptions, Services, TlsFiles, client_tls, serve};
-use gimbal_operate::{Exit, Health, Readiness, bind, serve_admin};
+use gimbal_link::{Credentials, Reloaded, Reloader, ServeOptions, Services, serve};
+use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, bind, serve_admin};
 use gimbal_translate::{Flavour, Selection};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -62,6 +62,7 @@ pub struct Discoverer {
     readiness: Readiness,
     listener: TcpListener,
     admin: TcpListener,
+    certificate: Option<(Reloader, CertificateMetrics)>,
 }
 
 impl Discoverer {
@@ -74,12 +75,15 @@ impl Discoverer {
         for warning in args.warnings() {
             tracing::warn!("{warning}");
         }
-        let tls = args.tls().map_err(Exit::Usage)?;
-        let writer = writer(&args, tls.as_ref())?;
+        let tls = args.tls().map_err(Exit::Usage)?.map(Credentials::load).transpose();
+        let (tls, reloader) = tls.map_err(|error| Exit::Usage(error.to_string()))?.unzip();
+        let writer = writer(&args, tls.as_ref());
         let access = args.kubeconfig.clone().map_or(Access::Default, Access::Kubeconfig);
         let cluster = Cluster::connect(&access, status::VERSION)
             .map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))?;
-        let options = ServeOptions { tls: serving_tls(&args, tls.as_ref())?, ..ServeOptions::default() };
+        // Loopback stays plaintext: whoever is on this machine may look without a certificate.
+        let serving = tls.clone().filter(|_| !gimbal_link::plaintext_allowed(&args.listen));
+        let options = ServeOptions { tls: serving, ..ServeOptions::default() };
         let listener = bind("--listen", args.listen).await?;
         let admin = bind("--admin-listen", args.admin_listen).await?;
         if writer.is_none() {
@@ -89,10 +93,15 @@ impl Discoverer {
         let metrics = Arc::new(Metrics::default());
         let mut registry = Registry::default();
         metrics.register(args.backend_name.as_str(), &mut registry);
+        let certificate = reloader.map(|reloader| {
+            let certificate = CertificateMetrics::default();
+            certificate.register(registry.sub_registry_with_prefix("gimbal_discoverer"));
+            (reloader, certificate)
+        });
         let health = Health::new(LIVENESS);
         let readiness = Readiness::new();
         let (mailbox, questions) = mpsc::channel(MAILBOX);
-        let identity = tls.map_or_else(Identity::default, |files| Identity::of_file(&files.cert));
+        let identity = tls.map_or_else(Identity::default, |tls| Identity::of(&tls.own()));
         let inspector = Inspector { backend: args.backend_name.clone(), identity, owner: mailbox };
         let owner = Owner::new(Parts {
             backend: args.backend_name,
@@ -108,7 +117,7 @@ impl Discoverer {
             metrics,
             signs: Signs::new(health.clone(), &readiness),
         });
-        Ok(Self { owner, inspector, options, registry, health, readiness, listener, admin })
+        Ok(Self { owner, inspector, options, registry, health, readiness, listener, admin, certificate })
     }
 
     /// Where inspection is served.
@@ -146,6 +155,12 @@ impl Discoverer {
             ends.cancel();
             served
         };
+        if let Some((reloader, metrics)) = self.certificate {
+            let show = move |files: &Reloaded| {
+                metrics.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
+            };
+            tokio::spawn(reloader.run(show, shutdown.clone()));
+        }
         // On a task of its own, so that no server's work delays it.
         let owner = tokio::spawn(self.owner.run(shutdown.clone()));
         let owner = async {
@@ -158,24 +173,8 @@ impl Discoverer {
     }
 }
 
-fn writer(args: &Args, tls: Option<&TlsFiles>) -> Result<Option<WriterAddress>, Exit> {
-    let Some(url) = args.writer.clone() else { return Ok(None) };
-    let tls = match tls {
-        Some(files) if url.starts_with("https:") => {
-            Some(client_tls(files).map_err(|error| Exit::Usage(error.to_string()))?)
-        }
-        _ => None,
-    };
-    Ok(Some(WriterAddress { url, tls }))
-}
-
-/// Loopback stays plaintext: whoever is on this machine may look without a certificate.
-fn serving_tls(args: &Args, tls: Option<&TlsFiles>) -> Result<Option<Credentials>, Exit> {
-    match tls {
-        Some(files) if !gimbal_link::plaintext_allowed(&args.listen) => {
-            let loaded = Credentials::load(files.clone()).map_err(|error| Exit::Usage(error.to_string()))?;
-            Ok(Some(loaded.0))
-        }
-        _ => Ok(None),
-    }
+fn writer(args: &Args, tls: Option<&Credentials>) -> Option<WriterAddress> {
+    let url = args.writer.clone()?;
+    let tls = tls.filter(|_| url.starts_with("https:")).map(Credentials::client);
+    Some(WriterAddress { url, tls })
 }
