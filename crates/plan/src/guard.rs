@@ -316,7 +316,9 @@ impl Guard {
         let waiting = self.sum.waiting();
         let lost = self.history.lost() + waiting;
         let share = u128::from(self.history.base(self.total)) * u128::from(self.config.max_drop_percent);
-        self.whole = waiting > 0 && lost > self.config.min_endpoints && u128::from(lost) * 100 > share;
+        // What comes back counts neither for nor against: in all, more than everything may go within a window.
+        let ever = self.config.max_drop_percent < 100;
+        self.whole = ever && waiting > 0 && lost > self.config.min_endpoints && u128::from(lost) * 100 > share;
         let tripped = self.whole || self.levels.held() > 0;
         let to_nothing = self.sum.loss >= self.total;
         match &self.hold {
@@ -330,7 +332,7 @@ impl Guard {
             Some(hold) if hold.to_nothing == to_nothing => {}
             None if !tripped => {}
             old => {
-                let since = old.as_ref().map_or(Since::new(now), |hold| hold.since);
+                let since = old.as_ref().map_or_else(|| Since::new(now), |hold| hold.since);
                 self.holds += 1;
                 let id = self.id(to_nothing);
                 self.hold = Some(Hold { id, since, to_nothing });

@@ -46,6 +46,7 @@ impl View<'_> {
             unknown: self.unknown(),
             held_changes: Vec::new(),
             trouble: self.trouble().join("; "),
+            ..pb::Backend::default()
         }
     }
 
@@ -158,7 +159,7 @@ impl View<'_> {
         let mut reasons = self.session.index().explain(key);
         reasons.extend(service.iter().map(|status| status.message.clone()).filter(|message| !message.is_empty()));
         reasons.extend(self.trouble());
-        pb::ExplainResponse { service, reasons, other_claims: Vec::new() }
+        pb::ExplainResponse { service, reasons, ..pb::ExplainResponse::default() }
     }
 }
 
@@ -168,5 +169,5 @@ pub(crate) const VERSION: &str = concat!("gimbal-kubernetes-discoverer/", env!("
 const SYNCED: i32 = pb::ServiceState::Synced as i32;
 
 fn reason(reason: String) -> pb::ExplainResponse {
-    pb::ExplainResponse { service: None, reasons: vec![reason], other_claims: Vec::new() }
+    pb::ExplainResponse { reasons: vec![reason], ..pb::ExplainResponse::default() }
 }

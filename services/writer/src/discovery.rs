@@ -15,7 +15,6 @@ use crate::config::{Config, Identity};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::STREAM_QUEUE;
-use crate::policy::policy;
 
 /// How long an agent may take to say Hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -146,7 +145,7 @@ impl Streams {
                 let known = config.backend_named(&name);
                 let known = known.ok_or_else(|| unknown(format!("backend {name} is not configured")))?;
                 // Without a configuration a backend is known from its first Hello on.
-                Ok((name, Some(policy(&known)), hello))
+                Ok((name, Some(known.policy.clone()), hello))
             }
         }
     }

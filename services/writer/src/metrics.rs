@@ -1,5 +1,8 @@
 //! What Prometheus sees.
 
+mod loss;
+mod policy;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +14,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+use loss::LossMetrics;
+use policy::PolicyMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -81,6 +87,8 @@ struct Inner {
     certificate_not_after: Gauge,
     tls_files_good: Gauge,
     tls_reloads: Counter,
+    policy: PolicyMetrics,
+    loss: LossMetrics,
 }
 
 impl Metrics {
@@ -116,6 +124,8 @@ impl Metrics {
             certificate_not_after: Gauge::default(),
             tls_files_good: Gauge::default(),
             tls_reloads: Counter::default(),
+            policy: PolicyMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
+            loss: LossMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
         };
         let r = registry.sub_registry_with_prefix("gimbal_writer");
         r.register("writes", "Calls to the API server that change an object, by outcome", inner.writes.clone());
@@ -225,6 +235,26 @@ impl Metrics {
         };
     }
 
+    /// The configuration file changed: what it says now is in force, or could not be taken.
+    pub fn config_read(&self, good: bool) {
+        self.0.policy.config_read(good);
+    }
+
+    /// Another thing is made of a backend's loss from now on.
+    pub fn lost(&self, backend: &str, stage: gimbal_reconcile::Stage) {
+        self.0.loss.entered(backend, stage);
+    }
+
+    /// The mass-change guard of a backend did something.
+    pub fn guarded(&self, backend: &str, event: &gimbal_plan::GuardEvent) {
+        self.0.loss.guarded(backend, event);
+    }
+
+    /// A namespace was created, or could not be.
+    pub fn namespace_created(&self, good: bool) {
+        self.0.policy.namespace_created(good);
+    }
+
     /// How it stands with the certificate files.
     pub fn tls_files(&self, reloaded: &Reloaded) {
         let good = reloaded.problem.is_none();
@@ -238,6 +268,8 @@ impl Metrics {
     /// Shows the state as it is now.
     pub fn show(&self, reconciler: &gimbal_reconcile::Reconciler, concurrency: f64) {
         let inner = &self.0;
+        inner.policy.show(reconciler);
+        inner.loss.show(reconciler);
         let counters = reconciler.counters();
         inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.in_flight.set(signed(reconciler.in_flight()));

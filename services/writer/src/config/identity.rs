@@ -3,7 +3,7 @@
 
 use gimbal_link::Peer;
 
-use super::{BackendConfig, Config, Mode};
+use super::{BackendConfig, Config};
 
 /// What a peer may call itself.
 #[derive(Debug)]
@@ -43,9 +43,6 @@ impl Config {
             // Whichever were taken, its certificate could write as the other.
             (Some(one), Some(other)) => {
                 Err(format!("the certificate has the identities of two backends, {} and {}", one.name, other.name))
-            }
-            (Some(backend), None) if backend.mode == Mode::Quarantine => {
-                Err(format!("backend {} is in quarantine", backend.name))
             }
             (Some(backend), None) => Ok(backend),
         }

@@ -1,8 +1,12 @@
 //! Good files, bad files, and what follows from them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gimbal_link::{Peer, PeerCertificate};
+use gimbal_model::AddressRules;
+use gimbal_plan::{Floors, GuardConfig};
+use gimbal_reconcile::{LossPolicy, Mode, Quota};
 
 use super::*;
 
@@ -18,8 +22,8 @@ backends:
   addresses:  {allow: ["10.0.0.0/8", "fd00::/8"]}
   strip:      {labels: [], annotations: ["a.example/*"]}
   quota:      {services: 5000, endpoints: 250000, bytes: 100000000, changesPerSecond: 500}
-  onLoss:     {notReadyAfter: 10m, drainAfter: null}
-  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h}
+  onLoss:     {notReadyAfter: 10m, drainAfter: null, sourceStaleAfter: 2m}
+  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}}
   mode:       admit
 - name: osp1
   identity: osp1.backends.gimbal.example
@@ -53,21 +57,36 @@ fn the_whole_schema() {
     assert_eq!(config.denied, denied.iter().map(|text| text.parse().unwrap()).collect());
     let node02 = &config.backends[0];
     assert_eq!(node02.name.as_str(), "node02");
-    assert!(node02.addresses.check("10.96.0.1".parse().unwrap()).is_err(), "refused to all");
-    assert!(node02.addresses.check("10.1.0.1".parse().unwrap()).is_ok());
-    assert!(node02.addresses.check("192.0.2.1".parse().unwrap()).is_err());
-    assert!(node02.strip.labels.is_empty());
-    assert_eq!(node02.strip.annotations, [gimbal_plan::Pattern::new("a.example/*")]);
-    assert_eq!(node02.quota.changes_per_second, Some(500));
-    assert_eq!(node02.on_loss, OnLoss { not_ready_after: Some(Duration::from_secs(600)), drain_after: None });
+    let policy = &node02.policy;
+    assert!(policy.addresses.check("10.96.0.1".parse().unwrap()).is_err(), "refused to all");
+    assert!(policy.addresses.check("10.1.0.1".parse().unwrap()).is_ok());
+    assert!(policy.addresses.check("192.0.2.1".parse().unwrap()).is_err());
+    assert!(policy.strip.labels.is_empty());
+    assert_eq!(policy.strip.annotations, [gimbal_plan::Pattern::new("a.example/*")]);
+    assert_eq!(policy.namespaces.target("project-a", None).as_deref(), Ok("team-a"));
+    assert!(policy.namespaces.target("team-x", None).is_err());
+    assert!(!policy.namespaces.create);
+    let quota = Quota {
+        services: Some(5000),
+        endpoints: Some(250_000),
+        bytes: Some(100_000_000),
+        changes_per_second: Some(500),
+    };
+    assert_eq!((policy.quota, policy.mode), (quota, Mode::Admit));
+    let seconds = Duration::from_secs;
     assert_eq!(
-        node02.guard,
-        GuardPolicy {
+        policy.on_loss,
+        LossPolicy { not_ready_after: Some(seconds(600)), drain_after: None, source_stale_after: Some(seconds(120)) }
+    );
+    assert_eq!(
+        policy.guard,
+        GuardConfig {
             max_drop_percent: 40,
             min_endpoints: 10,
             window: Duration::from_millis(500),
-            quiet_time: Duration::from_secs(30),
-            release_all_after: Some(Duration::from_secs(3600)),
+            quiet_time: seconds(30),
+            release_all_after: Some(seconds(3600)),
+            floors: Floors { endpoints_per_namespace: 3, endpoints_per_service: 1 },
         }
     );
 }
@@ -75,20 +94,17 @@ fn the_whole_schema() {
 #[test]
 fn what_is_left_out_has_the_defaults() {
     let config = read(FULL).unwrap();
-    let osp1 = &config.backends[1];
-    assert_eq!(osp1.namespaces, NamespacePolicy::default());
-    assert!(osp1.addresses.check("192.0.2.1".parse().unwrap()).is_ok());
-    assert!(osp1.addresses.check("10.96.0.1".parse().unwrap()).is_err());
-    assert_eq!(osp1.strip, Strip::default());
-    assert_eq!((osp1.quota, osp1.on_loss, osp1.mode), (Quota::default(), OnLoss::default(), Mode::Admit));
-    let guard = GuardPolicy {
+    let refused = AddressRules { refused: vec!["10.96.0.0/12".parse().unwrap()], allowed: None };
+    assert_eq!(config.backends[1].policy, Policy { addresses: refused, ..Policy::default() });
+    let guard = GuardConfig {
         max_drop_percent: 50,
         min_endpoints: 20,
         window: Duration::from_secs(60),
         quiet_time: Duration::from_secs(60),
         release_all_after: None,
+        floors: Floors { endpoints_per_namespace: 0, endpoints_per_service: 0 },
     };
-    assert_eq!(osp1.guard, guard);
+    assert_eq!(Policy::default().guard, guard);
     assert!(read("{}").unwrap().backends.is_empty());
 }
 
@@ -172,6 +188,26 @@ fn bad_files() {
             "gimbal.yaml:4:25: \"B\" is no namespace: use lower-case letters, digits and '-', at most 63",
         ),
         (
+            "backends:\n- name: a\n  identity: a\n  onLoss: {notReadyAfter: 10m, drainAfter: 5m}\n",
+            "gimbal.yaml:4:11: onLoss of a: drainAfter comes before notReadyAfter: make it longer",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  quota: {changesPerSecond: 0}\n",
+            "gimbal.yaml:4:11: 0 would let nothing through: use at least 1, or quarantine the backend (mode)",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  quota: {services: -1}\n",
+            "gimbal.yaml:4:21: \"-1\" is no number: use digits only",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  namespaces:\n    alow: [x]\n",
+            "gimbal.yaml:5:5: unknown field `alow`, expected one of allow, deny, map, create",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  guard: {floors: {endpoints: 1}}\n",
+            "gimbal.yaml:4:20: unknown field `endpoints`, expected endpointsPerNamespace or endpointsPerService",
+        ),
+        (
             "backends:\n- name: a\n  identity: a\n  mode: off\n",
             "gimbal.yaml:4:9: unknown variant `off`, expected one of admit, quarantine",
         ),
@@ -251,65 +287,14 @@ fn who_is_an_admin() {
 fn a_first_look_admits_any_name_and_no_certificate() {
     let config = Config::first_look();
     let backend = config.backend_named(&BackendName::parse("node03").unwrap()).unwrap();
-    assert_eq!(backend.namespaces.target("default").as_deref(), Ok("default"));
+    assert_eq!(backend.policy.namespaces.target("default", None).as_deref(), Ok("default"));
     assert!(speaker(&config, &["anyone"]).is_err());
     assert!(!config.identify(&peer(&["anyone"])).is_admin());
 }
 
 #[test]
-fn quarantine_is_never_admission() {
+fn a_backend_in_quarantine_may_speak() {
     let config = read("backends:\n- {name: a, identity: a, mode: quarantine}").unwrap();
-    assert_eq!(speaker(&config, &["a"]), Err("backend a is in quarantine".to_owned()));
-    assert!(config.backend_named(&BackendName::parse("a").unwrap()).is_none());
-}
-
-#[test]
-fn a_list_that_stays_the_same_wakes_nobody() {
-    let current = Current::new(read(FULL).unwrap());
-    let (mut config, mut denied) = (current.config(), current.denied());
-    current.replace(read(FULL).unwrap());
-    assert!(config.has_changed().unwrap() && !denied.has_changed().unwrap());
-    config.mark_unchanged();
-    current.replace(read("{}").unwrap());
-    assert!(config.borrow_and_update().backends.is_empty());
-    assert!(denied.has_changed().unwrap() && *denied.borrow_and_update() == Denied::default());
-}
-
-#[test]
-fn what_is_not_enforced_is_said() {
-    assert_eq!(read("backends:\n- {name: a, identity: a, onLoss: {}, quota: {}}").unwrap().not_enforced(), [""; 0]);
-    let text = FULL.replace("create: false", "create: true").replace("mode:       admit", "mode: quarantine");
-    assert_eq!(
-        read(&text).unwrap().not_enforced(),
-        [
-            "quota of backend node02 is not enforced yet: it may publish more",
-            "onLoss of backend node02 is not enforced yet: what was last known is held",
-            "namespaces.create of backend node02 is not enforced yet: create them yourself",
-            "mode quarantine of backend node02 is not there yet: the backend is refused",
-        ]
-    );
-}
-
-#[test]
-fn targets() {
-    let policy = &read(FULL).unwrap().backends[0].namespaces;
-    for (source, expected) in [
-        ("team-a", Ok("team-a")),
-        ("project-a", Ok("team-a")),
-        ("other", Err("namespace \"other\" is not allowed to this backend (namespaces.allow)")),
-        ("team-x", Err("namespace \"team-x\" is denied to this backend (namespaces.deny)")),
-        ("kube-public", Err("namespace \"kube-public\" is the Gimbal cluster's own (kube-*)")),
-        ("../team-a", Err("\"../team-a\" cannot be the name of a namespace; map it to one that can (namespaces.map)")),
-    ] {
-        let target = policy.target(source).map_err(|refused| refused.to_string());
-        assert_eq!(target.as_deref().map_err(String::as_str), expected);
-    }
-    let all = NamespacePolicy::default();
-    assert_eq!(all.target("anything").as_deref(), Ok("anything"));
-    assert!(all.target("kube-system").is_err());
-    let map = [("kubes".to_owned(), "kube-system".to_owned())].into();
-    let to_system = NamespacePolicy { map, ..NamespacePolicy::default() };
-    assert!(to_system.target("kubes").is_err(), "not even by a map");
-    let none = NamespacePolicy { allow: Some(vec![]), ..NamespacePolicy::default() };
-    assert!(none.target("anything").is_err(), "an empty list allows nothing");
+    assert_eq!(speaker(&config, &["a"]).as_deref(), Ok("a"));
+    assert_eq!(config.backend_named(&BackendName::parse("a").unwrap()).unwrap().policy.mode, Mode::Quarantine);
 }
