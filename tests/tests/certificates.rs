@@ -170,6 +170,14 @@ async fn a_certificate_on_the_deny_list_is_out_within_seconds() {
     let tail = writer.process.log();
     let lines = tail.lines().filter(|line| line.contains("refused a connection") && line.contains("Denied")).count();
     assert_eq!(lines, 1, "once a minute for each host:\n{tail}");
+
+    // A name that leaves the file stands for no backend any more, however good the certificate is.
+    let mirror = Mirror::expect(&scene.gimbal, "team1", "other-web", &["10.1.0.2:8080"]).await.unwrap();
+    scene.config(&["node02"], "").unwrap();
+    expect_log(&other.process, &["no stream to the writer", "UnknownBackend"]).await.unwrap();
+    expect_metric(other.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
+    arrives(&scene, "10.1.0.3").await;
+    mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(500)).await.unwrap();
 }
 
 fn fingerprint(cert: &Path) -> String {

@@ -45,3 +45,23 @@ impl Current {
         self.denied.subscribe()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_list_that_stays_the_same_wakes_nobody() {
+        let read = |text: &str| Config::parse(Path::new("writer.yaml"), text).unwrap();
+        let text = "denyCertificates: ['serial:a1']\nbackends: [{name: a, identity: a}]";
+        let current = Current::new(read(text));
+        let (mut config, mut denied) = (current.config(), current.denied());
+        current.replace(read(text));
+        assert!(config.has_changed().unwrap() && !denied.has_changed().unwrap());
+        current.replace(read("{}"));
+        assert!(config.borrow_and_update().backends.is_empty());
+        assert!(denied.has_changed().unwrap() && *denied.borrow_and_update() == Denied::default());
+    }
+}
