@@ -17,6 +17,9 @@ pub trait Admin: Send + Sync + 'static {
     /// Lets a held removal pass.
     async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status>;
 
+    /// Removes everything of a backend, or tells what that would be.
+    async fn decommission(&self, request: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status>;
+
     /// Lets a backend name belong to another source.
     async fn confirm_incarnation(
         &self,
@@ -46,6 +49,14 @@ impl pb::admin_service_server::AdminService for AdminEdge {
     async fn approve(&self, request: Request<pb::ApproveRequest>) -> Result<Response<pb::ApproveResponse>, Status> {
         self.check("Approve", &request)?;
         self.0.approve(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn decommission(
+        &self,
+        request: Request<pb::DecommissionRequest>,
+    ) -> Result<Response<pb::DecommissionResponse>, Status> {
+        self.check("Decommission", &request)?;
+        self.0.decommission(request.into_inner()).await.map(Response::new)
     }
 
     async fn confirm_incarnation(

@@ -163,6 +163,10 @@ impl Admin for Decisions {
         Ok(pb::ApproveResponse { services_released: 3 })
     }
 
+    async fn decommission(&self, _: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status> {
+        Ok(pb::DecommissionResponse { id: "7".into(), ..Default::default() })
+    }
+
     async fn confirm_incarnation(
         &self,
         _: pb::ConfirmIncarnationRequest,
