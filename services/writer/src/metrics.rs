@@ -6,7 +6,7 @@ mod policy;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_link::{Problem, Refusal, Reloaded};
+use gimbal_link::{Problem, Refusal};
 use gimbal_stream::GoodbyeReason;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -84,9 +84,6 @@ struct Inner {
     watch_failures: Family<ReasonLabels, Counter>,
     handshake_failures: Family<ReasonLabels, Counter>,
     probes: Counter,
-    certificate_not_after: Gauge,
-    tls_files_good: Gauge,
-    tls_reloads: Counter,
     policy: PolicyMetrics,
     loss: LossMetrics,
 }
@@ -121,9 +118,6 @@ impl Metrics {
             watch_failures: Family::default(),
             handshake_failures: Family::default(),
             probes: Counter::default(),
-            certificate_not_after: Gauge::default(),
-            tls_files_good: Gauge::default(),
-            tls_reloads: Counter::default(),
             policy: PolicyMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
             loss: LossMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
         };
@@ -171,18 +165,6 @@ impl Metrics {
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
         r.register("handshake_failures", "TLS handshakes that failed, by reason", inner.handshake_failures.clone());
         r.register("probes", "Connections that closed before they said anything", inner.probes.clone());
-        r.register_with_unit(
-            "tls_certificate_not_after",
-            "When the certificate in use ends, since 1970; 0 without TLS",
-            Unit::Seconds,
-            inner.certificate_not_after.clone(),
-        );
-        r.register(
-            "tls_files_good",
-            "Whether certificate, key and authorities could be used when they were last read; 0 without TLS",
-            inner.tls_files_good.clone(),
-        );
-        r.register("tls_reloads", "Times that changed certificate files were taken", inner.tls_reloads.clone());
         Self(Arc::new(inner))
     }
 
@@ -253,16 +235,6 @@ impl Metrics {
     /// A namespace was created, or could not be.
     pub fn namespace_created(&self, good: bool) {
         self.0.policy.namespace_created(good);
-    }
-
-    /// How it stands with the certificate files.
-    pub fn tls_files(&self, reloaded: &Reloaded) {
-        let good = reloaded.problem.is_none();
-        self.0.certificate_not_after.set(reloaded.not_after.as_second());
-        self.0.tls_files_good.set(i64::from(good));
-        if reloaded.taken {
-            self.0.tls_reloads.inc();
-        }
     }
 
     /// Shows the state as it is now.

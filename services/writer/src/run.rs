@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kube_io::Cluster;
-use gimbal_link::{Credentials, OnRefusal, Reloader, ServeOptions, Services, TlsFiles, plaintext_allowed, serve};
-use gimbal_operate::{Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
+use gimbal_link::{
+    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, TlsFiles, plaintext_allowed, serve,
+};
+use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_stream::{Credit, WriterLimits};
 use prometheus_client::registry::Registry;
@@ -51,6 +53,15 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let (readiness, health) = (Readiness::new(), Health::new(HEALTH));
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let tls = tls.map(|(credentials, reloader)| {
+        let certificate = CertificateMetrics::default();
+        certificate.register(registry.sub_registry_with_prefix("gimbal_writer"));
+        let show = move |files: &Reloaded| {
+            certificate.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
+        };
+        tokio::spawn(reloader.run(show, shutdown.clone()));
+        credentials
+    });
     let admin = tokio::spawn(serve_admin(
         admin_listener,
         Arc::new(registry),
@@ -100,11 +111,6 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         inspection: answers.clone(),
         admin: Some(answers),
     };
-    let tls = tls.map(|(credentials, reloader)| {
-        let metrics = metrics.clone();
-        tokio::spawn(reloader.run(move |reloaded| metrics.tls_files(reloaded), shutdown.clone()));
-        credentials
-    });
     let denied = Some(current.denied());
     let on_refusal: OnRefusal = Arc::new(move |refusal| metrics.connection_refused(refusal));
     let options = ServeOptions { tls, denied, on_refusal: Some(on_refusal) };
