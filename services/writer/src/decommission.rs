@@ -52,6 +52,9 @@ fn answer(
     if let Some(refused) = state.backends().get(name).and_then(|backend| refusal(backend, any)) {
         return Err(Status::failed_precondition(refused));
     }
+    if !state.is_leading() || !state.has_observed() {
+        return Err(Status::unavailable(NotDecommissioned::NotReady.to_string()));
+    }
     let inventory = if request.dry_run {
         state.inventory(name)
     } else {

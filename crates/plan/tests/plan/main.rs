@@ -16,6 +16,7 @@ mod properties;
 mod render;
 #[cfg(test)]
 mod restarts;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod wanted;
