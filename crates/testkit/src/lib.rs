@@ -16,6 +16,8 @@ pub mod assets;
 pub mod cluster;
 pub mod pki;
 pub mod process;
+#[cfg(feature = "scripted-writer")]
+pub mod scripted_writer;
 pub mod wait;
 
 pub use cluster::{AuditEntry, Rule, TestCluster, UserAccess};

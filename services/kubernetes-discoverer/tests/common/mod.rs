@@ -1,8 +1,6 @@
 //! A discoverer between a real API server and a scripted writer.
 #![allow(dead_code, unused_imports, clippy::unwrap_used)] // Each test file uses its share, and a panic is its report.
 
-mod writer;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use writer::{Said, ScriptedWriter};
+pub use gimbal_testkit::scripted_writer::{Said, ScriptedWriter};
 
 pub const SOON: Duration = Duration::from_secs(30);
 
