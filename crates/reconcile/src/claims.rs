@@ -87,9 +87,10 @@ impl Reconciler {
                 (Fate::Freezes, _) => Standing::Frozen(holder),
                 (Fate::Stays(_), Some(_)) => Standing::Blocked(holder),
                 (Fate::Stays(why), None) => Standing::Kept(why),
-                (Fate::Goes(_) | Fate::Moves(_), Some(first)) => owned(first),
-                (Fate::Goes(why), None) => Standing::Gone(why),
-                (Fate::Moves(to), None) => Standing::Moving(holder, to),
+                (Fate::Goes(_) | Fate::Moves(_), Some(first)) if !idle(first) => owned(first),
+                // Who cannot write now gets it once it is gone.
+                (Fate::Goes(why), _) => Standing::Gone(why),
+                (Fate::Moves(to), _) => Standing::Moving(holder, to),
             },
             (None, Some(first)) => owned(first),
             (None, None) if target.observed.is_empty() => Standing::Nothing,

@@ -207,6 +207,7 @@ impl Reconciler {
             self.weigh(&target, now);
             self.enqueue(&target, name, Urgency::Bulk);
         }
+        self.look_at_moves(name, now);
         if released {
             self.enqueue_backend(name);
         }
