@@ -18,7 +18,7 @@ pub(crate) enum Mail {
     Open {
         backend: BackendName,
         /// Adds the backend, if it is to be known from here on only.
-        policy: Option<Policy>,
+        policy: Option<Box<Policy>>,
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,
         reply: oneshot::Sender<Result<u64, Goodbye>>,
@@ -62,12 +62,13 @@ impl Handle {
     pub async fn open(
         &self,
         backend: BackendName,
-        policy: Option<Policy>,
+        policy: Option<Box<Policy>>,
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,
     ) -> Result<u64, Goodbye> {
         let ending = || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
         let (reply, answer) = oneshot::channel();
+        let policy = policy.map(Box::new);
         let mail = Mail::Open { backend, policy, hello, outgoing, reply };
         self.mail.send(mail).await.map_err(|_| ending())?;
         answer.await.map_err(|_| ending())?

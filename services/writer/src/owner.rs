@@ -141,7 +141,7 @@ impl Owner {
         match mail {
             Mail::Open { backend, policy, hello, outgoing, reply } => {
                 if let Some(policy) = policy {
-                    self.parts.state.add_backend(&backend, policy, now);
+                    self.parts.state.add_backend(&backend, *policy, now);
                 }
                 let opened = self.parts.state.open(&backend, &hello, now);
                 if let Ok(generation) = opened {
