@@ -62,7 +62,7 @@ impl Handle {
     pub async fn open(
         &self,
         backend: BackendName,
-        policy: Option<Box<Policy>>,
+        policy: Option<Policy>,
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,
     ) -> Result<u64, Goodbye> {
