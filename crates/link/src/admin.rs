@@ -6,7 +6,7 @@ use gimbal_wire::pb;
 use tonic::{Request, Response, Status};
 
 use crate::Peer;
-use crate::discovery::peer;
+use crate::discovery::known;
 
 /// Does what a person decides.
 #[tonic::async_trait]
@@ -29,7 +29,7 @@ pub(crate) struct AdminEdge(pub(crate) Arc<dyn Admin>);
 impl AdminEdge {
     /// Every call of an admin, and every attempt at one, leaves a trace.
     fn check<T: std::fmt::Debug>(&self, call: &str, request: &Request<T>) -> Result<(), Status> {
-        let peer = peer(request)?;
+        let peer = known(request)?.peer;
         if !self.0.is_admin(&peer) {
             tracing::warn!(%peer, call, request = ?request.get_ref(), "refused a call that is for admins");
             return Err(Status::permission_denied(

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_kube_io::{Access, Cluster};
-use gimbal_link::{ServeOptions, Services, TlsFiles, client_tls, serve, server_tls};
+use gimbal_link::{Credentials, ServeOptions, Services, TlsFiles, client_tls, serve};
 use gimbal_operate::{Exit, Health, Readiness, bind, serve_admin};
 use gimbal_translate::{Flavour, Selection};
 use prometheus_client::registry::Registry;
@@ -170,10 +170,11 @@ fn writer(args: &Args, tls: Option<&TlsFiles>) -> Result<Option<WriterAddress>, 
 }
 
 /// Loopback stays plaintext: whoever is on this machine may look without a certificate.
-fn serving_tls(args: &Args, tls: Option<&TlsFiles>) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
+fn serving_tls(args: &Args, tls: Option<&TlsFiles>) -> Result<Option<Credentials>, Exit> {
     match tls {
         Some(files) if !gimbal_link::plaintext_allowed(&args.listen) => {
-            server_tls(files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
+            let loaded = Credentials::load(files.clone()).map_err(|error| Exit::Usage(error.to_string()))?;
+            Ok(Some(loaded.0))
         }
         _ => Ok(None),
     }

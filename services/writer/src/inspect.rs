@@ -10,10 +10,10 @@ use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Explanation, Reconciler, ServiceStatus, State};
 use gimbal_stream::Summary;
 use gimbal_wire::{pb, source_key, target_key};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 use tonic::Status;
 
-use crate::config::Config;
+use crate::config::{Config, Identity};
 use crate::mailbox::{Ended, Handle};
 
 /// Events that may wait for a reader of Watch.
@@ -22,7 +22,7 @@ const WATCH_QUEUE: usize = 256;
 /// See the module.
 pub struct Answers {
     /// Who may see what.
-    pub config: Arc<Config>,
+    pub config: watch::Receiver<Arc<Config>>,
     /// Who knows.
     pub owner: Handle,
 }
@@ -34,13 +34,12 @@ fn ended(error: Ended) -> Status {
 #[tonic::async_trait]
 impl Inspection for Answers {
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
-        match peer {
-            Peer::Loopback => Ok(Viewer::All),
-            Peer::Certificate(certificate) if self.config.is_admin(&certificate.sans) => Ok(Viewer::All),
-            Peer::Certificate(certificate) => match self.config.backend_of(&certificate.sans) {
-                Some(backend) => Ok(Viewer::Backend(backend.name.clone())),
-                None => Err(Status::permission_denied("the certificate is neither an admin's nor a backend's")),
-            },
+        match self.config.borrow().identify(peer) {
+            Identity::Anyone | Identity::Certified { admin: true, .. } => Ok(Viewer::All),
+            Identity::Certified { backend: Ok(backend), .. } => Ok(Viewer::Backend(backend.name.clone())),
+            Identity::Certified { backend: Err(_), .. } => {
+                Err(Status::permission_denied("the certificate is neither an admin's nor a backend's"))
+            }
         }
     }
 
@@ -105,10 +104,7 @@ impl Inspection for Answers {
 #[tonic::async_trait]
 impl Admin for Answers {
     fn is_admin(&self, peer: &Peer) -> bool {
-        match peer {
-            Peer::Loopback => true,
-            Peer::Certificate(certificate) => self.config.is_admin(&certificate.sans),
-        }
+        self.config.borrow().identify(peer).is_admin()
     }
 
     async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_link::{Problem, Refusal, Reloaded};
 use gimbal_stream::GoodbyeReason;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -75,7 +76,11 @@ struct Inner {
     broken_streams: Family<BackendLabels, Counter>,
     resyncs: Family<BackendLabels, Counter>,
     watch_failures: Family<ReasonLabels, Counter>,
-    handshake_failures: Counter,
+    handshake_failures: Family<ReasonLabels, Counter>,
+    probes: Counter,
+    certificate_not_after: Gauge,
+    tls_files_good: Gauge,
+    tls_reloads: Counter,
 }
 
 impl Metrics {
@@ -106,7 +111,11 @@ impl Metrics {
             broken_streams: Family::default(),
             resyncs: Family::default(),
             watch_failures: Family::default(),
-            handshake_failures: Counter::default(),
+            handshake_failures: Family::default(),
+            probes: Counter::default(),
+            certificate_not_after: Gauge::default(),
+            tls_files_good: Gauge::default(),
+            tls_reloads: Counter::default(),
         };
         let r = registry.sub_registry_with_prefix("gimbal_writer");
         r.register("writes", "Calls to the API server that change an object, by outcome", inner.writes.clone());
@@ -150,7 +159,20 @@ impl Metrics {
         r.register("broken_streams", "Streams of agents that ended in an error", inner.broken_streams.clone());
         r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.clone());
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
-        r.register("handshake_failures", "TLS handshakes that failed", inner.handshake_failures.clone());
+        r.register("handshake_failures", "TLS handshakes that failed, by reason", inner.handshake_failures.clone());
+        r.register("probes", "Connections that closed before they said anything", inner.probes.clone());
+        r.register_with_unit(
+            "tls_certificate_not_after",
+            "When the certificate in use ends, since 1970; 0 without TLS",
+            Unit::Seconds,
+            inner.certificate_not_after.clone(),
+        );
+        r.register(
+            "tls_files_good",
+            "Whether certificate, key and authorities could be used when they were last read; 0 without TLS",
+            inner.tls_files_good.clone(),
+        );
+        r.register("tls_reloads", "Times that changed certificate files were taken", inner.tls_reloads.clone());
         Self(Arc::new(inner))
     }
 
@@ -192,9 +214,25 @@ impl Metrics {
         self.0.resyncs.get_or_create_owned(&BackendLabels { backend: backend.to_owned() }).inc();
     }
 
-    /// A TLS handshake failed.
-    pub fn handshake_failed(&self) {
-        self.0.handshake_failures.inc();
+    /// A connection was refused.
+    pub fn connection_refused(&self, refusal: &Refusal) {
+        match refusal.problem {
+            Problem::Silent => self.0.probes.inc(),
+            problem => {
+                let labels = ReasonLabels { reason: problem.as_str().to_owned() };
+                self.0.handshake_failures.get_or_create_owned(&labels).inc()
+            }
+        };
+    }
+
+    /// How it stands with the certificate files.
+    pub fn tls_files(&self, reloaded: &Reloaded) {
+        let good = reloaded.problem.is_none();
+        self.0.certificate_not_after.set(reloaded.not_after.as_second());
+        self.0.tls_files_good.set(i64::from(good));
+        if reloaded.taken {
+            self.0.tls_reloads.inc();
+        }
     }
 
     /// Shows the state as it is now.

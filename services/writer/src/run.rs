@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kube_io::Cluster;
-use gimbal_link::{ServeOptions, Services, TlsFiles, plaintext_allowed, serve, server_tls};
+use gimbal_link::{Credentials, OnRefusal, Reloader, ServeOptions, Services, TlsFiles, plaintext_allowed, serve};
 use gimbal_operate::{Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_stream::{Credit, WriterLimits};
@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use crate::apply::{WRITE_TIMEOUT, Writes};
 use crate::args::Args;
-use crate::config::Config;
+use crate::config::{Config, Current};
 use crate::discovery::Streams;
 use crate::inspect::Answers;
 use crate::keep::Keeper;
@@ -37,7 +37,7 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 /// What was wrong with the flags, the files or the ports.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
-    let config = Arc::new(configuration(&args)?);
+    let current = Current::new(configuration(&args)?);
     let tls = tls(&args)?;
     let connect = || Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()));
     // Each has its own connections: a burst of writes must not stand before a watch or the lease.
@@ -73,7 +73,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
         comparison_interval: args.comparison_interval.into(),
     });
-    for backend in &config.backends {
+    for backend in &current.config().borrow().backends {
         state.add_backend(&backend.name, policy(backend), Instant::now());
     }
     let (events, watch_tasks) = watches::start(&watching, &metrics);
@@ -86,10 +86,10 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let owner = tokio::spawn(owner.run(shutdown.clone()));
     tokio::spawn(report_ready(handle.clone(), observing, shutdown.clone()));
 
-    let answers = Arc::new(Answers { config: config.clone(), owner: handle.clone() });
+    let answers = Arc::new(Answers { config: current.config(), owner: handle.clone() });
     let services = Services {
         discovery: Some(Arc::new(Streams {
-            config,
+            config: current.config(),
             owner: handle,
             metrics: metrics.clone(),
             shutdown: shutdown.clone(),
@@ -97,7 +97,14 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         inspection: answers.clone(),
         admin: Some(answers),
     };
-    let options = ServeOptions { tls, handshake_failed: Some(Arc::new(move |_, _| metrics.handshake_failed())) };
+    let tls = tls.map(|(credentials, reloader)| {
+        let metrics = metrics.clone();
+        tokio::spawn(reloader.run(move |reloaded| metrics.tls_files(reloaded), shutdown.clone()));
+        credentials
+    });
+    let denied = Some(current.denied());
+    let on_refusal: OnRefusal = Arc::new(move |refusal| metrics.connection_refused(refusal));
+    let options = ServeOptions { tls, denied, on_refusal: Some(on_refusal) };
     tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer runs");
     let served = serve(listener, services, options, shutdown.clone()).await;
 
@@ -129,11 +136,11 @@ fn configuration(args: &Args) -> Result<Config, Exit> {
     Ok(config)
 }
 
-fn tls(args: &Args) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
+fn tls(args: &Args) -> Result<Option<(Credentials, Reloader)>, Exit> {
     match (&args.tls_cert, &args.tls_key, &args.tls_ca) {
         (Some(cert), Some(key), Some(ca)) if !args.plaintext => {
             let files = TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() };
-            server_tls(&files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
+            Credentials::load(files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
         }
         (None, None, None) if args.plaintext && plaintext_allowed(&args.listen) => Ok(None),
         (None, None, None) if args.plaintext => {

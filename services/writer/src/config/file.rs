@@ -10,14 +10,14 @@ use gimbal_plan::{Pattern, Strip};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{CertificateDigest, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_number};
+use super::values::{Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_number};
 use super::{BackendConfig, Config, ConfigError, GuardPolicy, Mode, NamespacePolicy, OnLoss, Quota};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
     admins: Vec<Identity>,
-    deny_certificates: Vec<CertificateDigest>,
+    deny_certificates: Vec<Denial>,
     refused_addresses: Vec<Range>,
     backends: Vec<Backend>,
 }
@@ -143,7 +143,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let backends = file.backends.into_iter().map(|backend| backend.settle(&refused)).collect();
     Ok(Config {
         admins: file.admins.into_iter().map(|identity| identity.0).collect(),
-        deny_certificates: file.deny_certificates,
+        denied: file.deny_certificates.into_iter().map(|denial| denial.0).collect(),
         refused_addresses: refused,
         backends,
         any_backend: false,

@@ -1,7 +1,9 @@
 //! The writer's configuration: who may speak, for which namespaces and addresses, and what happens when they fall silent
 //! (DESIGN 6). Read once and replaced as a whole.
 
+mod current;
 mod file;
+mod identity;
 mod namespaces;
 #[cfg(test)]
 mod tests;
@@ -11,13 +13,15 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
+use gimbal_link::Denied;
 use gimbal_model::{AddressRules, BackendName};
 use gimbal_plan::Strip;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+pub use current::Current;
+pub use identity::Identity;
 pub use namespaces::{NamespacePolicy, NamespaceRefused};
-pub use values::CertificateDigest;
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +29,7 @@ pub struct Config {
     /// Identities that may use the AdminService.
     pub admins: Vec<String>,
     /// Certificates that are refused whatever they say.
-    pub deny_certificates: Vec<CertificateDigest>,
+    pub denied: Denied,
     /// Ranges that no backend may publish; already part of each backend's rules.
     pub refused_addresses: Vec<IpNet>,
     /// Backends in the order of the file.
@@ -152,18 +156,6 @@ impl Config {
         Self { any_backend: true, ..Self::default() }
     }
 
-    /// The backend that a client certificate speaks for, if it is one that is admitted.
-    #[must_use]
-    pub fn backend_of(&self, sans: &[String]) -> Option<&BackendConfig> {
-        self.speaker(sans).ok()
-    }
-
-    /// Why [`Config::backend_of`] found none; `None` where it found one.
-    #[must_use]
-    pub fn refusal(&self, sans: &[String]) -> Option<String> {
-        self.speaker(sans).err()
-    }
-
     /// The backend of this name where there are no certificates to tell, if it is one that is admitted.
     #[must_use]
     pub fn backend_named(&self, name: &BackendName) -> Option<Cow<'_, BackendConfig>> {
@@ -173,21 +165,10 @@ impl Config {
         }
     }
 
-    /// Whether a client certificate is an administrator's.
-    #[must_use]
-    pub fn is_admin(&self, sans: &[String]) -> bool {
-        self.admins.iter().any(|admin| sans.iter().any(|san| same_identity(admin, san)))
-    }
-
     /// What the file says and this version does not do yet: a sentence each, to be logged as a warning.
     #[must_use]
     pub fn not_enforced(&self) -> Vec<String> {
         let mut sentences = Vec::new();
-        if !self.deny_certificates.is_empty() {
-            sentences.push(
-                "denyCertificates is not enforced yet: leave such certificates to expire, or change the CA".into(),
-            );
-        }
         for backend in &self.backends {
             let name = &backend.name;
             if backend.quota != Quota::default() {
@@ -206,23 +187,6 @@ impl Config {
         }
         sentences
     }
-
-    fn speaker(&self, sans: &[String]) -> Result<&BackendConfig, String> {
-        let mut found = self.backends.iter().filter(|backend| {
-            backend.identity.as_deref().is_some_and(|identity| sans.iter().any(|san| same_identity(identity, san)))
-        });
-        match (found.next(), found.next()) {
-            (None, _) => Err(format!("no backend has the identity {}", sans.join(" or "))),
-            // Whichever were taken, its certificate could write as the other.
-            (Some(one), Some(other)) => {
-                Err(format!("the certificate has the identities of two backends, {} and {}", one.name, other.name))
-            }
-            (Some(backend), None) if backend.mode == Mode::Quarantine => {
-                Err(format!("backend {} is in quarantine", backend.name))
-            }
-            (Some(backend), None) => Ok(backend),
-        }
-    }
 }
 
 impl BackendConfig {
@@ -239,9 +203,4 @@ impl BackendConfig {
             mode: Mode::default(),
         }
     }
-}
-
-/// URIs are compared as they are; DNS names know no case.
-fn same_identity(configured: &str, san: &str) -> bool {
-    if configured.contains("://") { configured == san } else { configured.eq_ignore_ascii_case(san) }
 }

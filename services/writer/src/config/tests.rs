@@ -1,11 +1,15 @@
 //! Good files, bad files, and what follows from them.
 
+use std::sync::Arc;
+
+use gimbal_link::{Peer, PeerCertificate};
+
 use super::*;
 
 /// DESIGN 6's example.
 const FULL: &str = r#"
 admins: ["spiffe://gimbal.example/admin"]
-denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"]
+denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", "serial:00:A1:B2"]
 refusedAddresses: ["10.96.0.0/12"]
 backends:
 - name: node02
@@ -25,16 +29,28 @@ fn read(text: &str) -> Result<Config, String> {
     file::read(Path::new("gimbal.yaml"), text).map_err(|error| error.to_string())
 }
 
-fn sans(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
+fn peer(sans: &[&str]) -> Peer {
+    Peer::Certificate(Arc::new(PeerCertificate {
+        sans: sans.iter().map(|san| (*san).to_owned()).collect(),
+        fingerprint_sha256: String::new(),
+        address: ([192, 0, 2, 1], 1).into(),
+    }))
+}
+
+/// The backend that a certificate with these names speaks for, or why it speaks for none.
+fn speaker(config: &Config, sans: &[&str]) -> Result<String, String> {
+    match config.identify(&peer(sans)) {
+        Identity::Certified { backend, .. } => backend.map(|backend| backend.name.to_string()),
+        Identity::Anyone => panic!("a certificate is somebody's"),
+    }
 }
 
 #[test]
 fn the_whole_schema() {
     let config = read(FULL).unwrap();
     assert_eq!(config.admins, ["spiffe://gimbal.example/admin"]);
-    assert_eq!(config.deny_certificates[0].0[..4], [0, 0x11, 0x22, 0x33]);
-    assert_eq!(config.deny_certificates[0].0[28..], [0xcc, 0xdd, 0xee, 0xff]);
+    let denied = ["sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", "serial:a1b2"];
+    assert_eq!(config.denied, denied.iter().map(|text| text.parse().unwrap()).collect());
     let node02 = &config.backends[0];
     assert_eq!(node02.name.as_str(), "node02");
     assert!(node02.addresses.check("10.96.0.1".parse().unwrap()).is_err(), "refused to all");
@@ -168,6 +184,10 @@ fn bad_files() {
             "gimbal.yaml:3:3: duplicate mapping key: name not allowed here",
         ),
         (
+            "denyCertificates: ['serial:00', 'serial:0g']",
+            "gimbal.yaml:1:33: \"serial:0g\" is no certificate: write serial: and at most 40 hexadecimal digits",
+        ),
+        (
             "denyCertificates: ['sha256:00']",
             "gimbal.yaml:1:20: \"sha256:00\" is no certificate: write sha256: and 64 hexadecimal digits",
         ),
@@ -191,22 +211,40 @@ fn a_missing_file() {
 #[test]
 fn who_speaks() {
     let config = read(FULL).unwrap();
-    let name = |texts: &[&str]| config.backend_of(&sans(texts)).map(|backend| backend.name.to_string());
-    let node02 = "spiffe://gimbal.example/backend/node02";
-    assert_eq!(name(&["other", node02]).as_deref(), Some("node02"));
-    assert_eq!(name(&["OSP1.backends.gimbal.example"]).as_deref(), Some("osp1"), "DNS names know no case");
-    assert_eq!(name(&["spiffe://gimbal.example/backend/NODE02"]), None, "URIs do");
-    assert_eq!(name(&["spiffe://gimbal.example/backend/node02/x"]), None);
-    assert_eq!(name(&[]), None);
-    assert_eq!(name(&[node02, "osp1.backends.gimbal.example"]), None, "two identities are none");
-    assert_eq!(config.refusal(&sans(&["a", "b"])).as_deref(), Some("no backend has the identity a or b"));
-    assert_eq!(config.refusal(&sans(&[node02])), None);
-    assert!(config.is_admin(&sans(&["spiffe://gimbal.example/admin"])));
-    assert!(!config.is_admin(&sans(&[node02])));
-    assert!(!config.is_admin(&[]));
+    let (node02, osp1) = ("spiffe://gimbal.example/backend/node02", "osp1.backends.gimbal.example");
+    let nobody = |identity: &str| Err(format!("no backend has the identity {identity}"));
+    for (sans, expected) in [
+        (&[node02][..], Ok("node02".to_owned())),
+        (&["other", node02], Ok("node02".to_owned())),
+        (&[node02, "localhost", node02], Ok("node02".to_owned())),
+        (&["OSP1.backends.gimbal.example"], Ok("osp1".to_owned())), // DNS names know no case,
+        (&["spiffe://gimbal.example/backend/NODE02"], nobody("spiffe://gimbal.example/backend/NODE02")), // URIs do.
+        (&["spiffe://gimbal.example/backend/node02/x"], nobody("spiffe://gimbal.example/backend/node02/x")),
+        (&["spiffe://gimbal.example/admin"], nobody("spiffe://gimbal.example/admin")),
+        (&["*.backends.gimbal.example"], nobody("*.backends.gimbal.example")),
+        (&["osp1.backends.gimbal.example."], nobody("osp1.backends.gimbal.example.")),
+        (&["a", "b"], nobody("a or b")),
+        (&[""], nobody("")),
+        (&[], Err("the certificate has no URI or DNS name (subject alternative name)".to_owned())),
+        (&[osp1, node02], Err("the certificate has the identities of two backends, node02 and osp1".to_owned())),
+    ] {
+        assert_eq!(speaker(&config, sans), expected, "{sans:?}");
+    }
     let unlisted = BackendName::parse("node03").unwrap();
     assert!(config.backend_named(&unlisted).is_none());
     assert!(config.backend_named(&BackendName::parse("node02").unwrap()).is_some());
+}
+
+#[test]
+fn who_is_an_admin() {
+    let config = read(FULL).unwrap();
+    let (admin, node02) = ("spiffe://gimbal.example/admin", "spiffe://gimbal.example/backend/node02");
+    assert!(config.identify(&peer(&[admin])).is_admin());
+    assert!(config.identify(&peer(&[node02, admin])).is_admin());
+    assert_eq!(speaker(&config, &[node02, admin]).as_deref(), Ok("node02"), "and a backend as well");
+    assert!(!config.identify(&peer(&[node02])).is_admin());
+    assert!(!config.identify(&peer(&[])).is_admin());
+    assert!(config.identify(&Peer::Loopback).is_admin());
 }
 
 #[test]
@@ -214,16 +252,27 @@ fn a_first_look_admits_any_name_and_no_certificate() {
     let config = Config::first_look();
     let backend = config.backend_named(&BackendName::parse("node03").unwrap()).unwrap();
     assert_eq!(backend.namespaces.target("default").as_deref(), Ok("default"));
-    assert!(config.backend_of(&sans(&["anyone"])).is_none());
-    assert!(!config.is_admin(&sans(&["anyone"])));
+    assert!(speaker(&config, &["anyone"]).is_err());
+    assert!(!config.identify(&peer(&["anyone"])).is_admin());
 }
 
 #[test]
 fn quarantine_is_never_admission() {
     let config = read("backends:\n- {name: a, identity: a, mode: quarantine}").unwrap();
-    assert!(config.backend_of(&sans(&["a"])).is_none());
+    assert_eq!(speaker(&config, &["a"]), Err("backend a is in quarantine".to_owned()));
     assert!(config.backend_named(&BackendName::parse("a").unwrap()).is_none());
-    assert_eq!(config.refusal(&sans(&["a"])).as_deref(), Some("backend a is in quarantine"));
+}
+
+#[test]
+fn a_list_that_stays_the_same_wakes_nobody() {
+    let current = Current::new(read(FULL).unwrap());
+    let (mut config, mut denied) = (current.config(), current.denied());
+    current.replace(read(FULL).unwrap());
+    assert!(config.has_changed().unwrap() && !denied.has_changed().unwrap());
+    config.mark_unchanged();
+    current.replace(read("{}").unwrap());
+    assert!(config.borrow_and_update().backends.is_empty());
+    assert!(denied.has_changed().unwrap() && *denied.borrow_and_update() == Denied::default());
 }
 
 #[test]
@@ -233,7 +282,6 @@ fn what_is_not_enforced_is_said() {
     assert_eq!(
         read(&text).unwrap().not_enforced(),
         [
-            "denyCertificates is not enforced yet: leave such certificates to expire, or change the CA",
             "quota of backend node02 is not enforced yet: it may publish more",
             "onLoss of backend node02 is not enforced yet: what was last known is held",
             "namespaces.create of backend node02 is not enforced yet: create them yourself",

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use gimbal_link::{DeniedCertificate, InvalidDenial};
 use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
 use ipnet::IpNet;
 use serde::de::Error;
@@ -61,23 +62,13 @@ impl<'de> Deserialize<'de> for Range {
     }
 }
 
-/// The SHA-256 of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CertificateDigest(pub [u8; 32]);
+/// A certificate that is refused.
+#[derive(Debug, Clone)]
+pub(super) struct Denial(pub(super) DeniedCertificate);
 
-impl<'de> Deserialize<'de> for CertificateDigest {
+impl<'de> Deserialize<'de> for Denial {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        parsed(from, |text| {
-            let wrong = || format!("{text:?} is no certificate: write sha256: and 64 hexadecimal digits");
-            let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64).ok_or_else(wrong)?;
-            let mut digest = [0; 32];
-            for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
-                let digit = |at: usize| pair.get(at).and_then(|c| char::from(*c).to_digit(16));
-                let (high, low) = digit(0).zip(digit(1)).ok_or_else(wrong)?;
-                *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
-            }
-            Ok(Self(digest))
-        })
+        parsed(from, |text| text.parse().map(Self).map_err(|error: InvalidDenial| error.to_string()))
     }
 }
 
