@@ -13,7 +13,7 @@ pub(crate) fn run(data: &[u8]) {
             names.dedup();
             assert_eq!(names.len(), config.backends.len(), "two backends of one name");
             for backend in &config.backends {
-                let system = backend.namespaces.target("kube-system");
+                let system = backend.policy.namespaces.target("kube-system", None);
                 assert!(
                     system.as_ref().map_or(true, |target| !target.starts_with("kube-")),
                     "backend {} may write to {system:?}",
