@@ -38,13 +38,13 @@ impl Known for Fake {
     }
 }
 
-fn session() -> Session {
-    Session::new(AgentConfig { backend: "b".into(), instance: "i".into(), version: "v".into() })
+fn offer() -> Offer {
+    Offer::new(AgentConfig { backend: "b".into(), instance: "i".into(), version: "v".into() })
 }
 
-fn settle(session: &mut Session, standing: &Standing) -> Settled {
+fn settle(offer: &mut Offer, standing: &Standing) -> Settled {
     let source = Fake { incarnation: Some("one"), standing: standing.clone() };
-    session.settle(&source, &Vec::new(), Instant::now())
+    offer.settle(&source, &Vec::new(), Instant::now())
 }
 
 fn namespaces(names: &[&str]) -> Standing {
@@ -58,23 +58,23 @@ fn everything() -> Standing {
 
 #[test]
 fn a_source_that_is_known_but_for_a_namespace_is_read() {
-    let mut session = session();
-    assert_eq!(settle(&mut session, &everything()), Settled { standing: true, unknown: true });
-    assert!(!session.is_read() && !session.agent.is_complete());
-    assert_eq!(settle(&mut session, &namespaces(&["a"])), Settled { standing: true, unknown: true });
-    assert!(session.is_read() && session.agent.is_complete() && !session.is_complete());
-    assert_eq!(session.unknown_namespace("a"), Some("a cannot be listed"));
-    assert_eq!(session.unknown_namespace("b"), None);
-    assert_eq!(settle(&mut session, &namespaces(&["a"])), Settled { standing: false, unknown: false });
+    let mut offer = offer();
+    assert_eq!(settle(&mut offer, &everything()), Settled { standing: true, unknown: true });
+    assert!(!offer.is_read() && !offer.agent.is_complete());
+    assert_eq!(settle(&mut offer, &namespaces(&["a"])), Settled { standing: true, unknown: true });
+    assert!(offer.is_read() && offer.agent.is_complete() && !offer.is_complete());
+    assert_eq!(offer.unknown_namespace("a"), Some("a cannot be listed"));
+    assert_eq!(offer.unknown_namespace("b"), None);
+    assert_eq!(settle(&mut offer, &namespaces(&["a"])), Settled { standing: false, unknown: false });
 }
 
 #[test]
 fn another_reason_is_told_but_unknown_is_the_same() {
-    let mut session = session();
-    settle(&mut session, &everything());
+    let mut offer = offer();
+    settle(&mut offer, &everything());
     let other = Standing::Unknown(vec![(Scope::All, "still down".into())]);
-    assert_eq!(settle(&mut session, &other), Settled { standing: true, unknown: false });
-    assert_eq!(session.agent.unknown().all(), Some("still down"));
+    assert_eq!(settle(&mut offer, &other), Settled { standing: true, unknown: false });
+    assert_eq!(offer.agent.unknown().all(), Some("still down"));
 }
 
 fn standing() -> impl Strategy<Value = Standing> {
@@ -94,11 +94,11 @@ proptest! {
     /// read is not unread by time, so what it knew nothing of stays as it was told.
     #[test]
     fn unknown_is_what_the_source_said_last(said in proptest::collection::vec(standing(), 1..12)) {
-        let mut session = session();
+        let mut offer = offer();
         let mut believed: Option<BTreeMap<String, String>> = Some(BTreeMap::new());
         let mut read = false;
         for standing in &said {
-            settle(&mut session, standing);
+            settle(&mut offer, standing);
             match standing {
                 Standing::Nothing => {}
                 Standing::Complete => (believed, read) = (Some(BTreeMap::new()), true),
@@ -115,13 +115,13 @@ proptest! {
                     believed = Some(named.collect());
                 }
             }
-            let unknown = session.agent.unknown();
+            let unknown = offer.agent.unknown();
             prop_assert_eq!(unknown.all().is_some(), believed.is_none(), "{:?}", said);
             if let Some(believed) = &believed {
                 let told: BTreeSet<_> = unknown.namespaces().map(|(name, _)| name.to_string()).collect();
                 prop_assert_eq!(told, believed.keys().cloned().collect::<BTreeSet<_>>(), "{:?}", said);
             }
-            prop_assert_eq!(session.agent.is_complete(), read);
+            prop_assert_eq!(offer.agent.is_complete(), read);
         }
     }
 }

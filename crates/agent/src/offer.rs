@@ -7,13 +7,13 @@ use gimbal_stream::{AgentConfig, AgentEnd, Scope};
 use crate::source::{Changed, Known, Standing};
 
 /// The stream's end, and what it was last told of the source as a whole.
-pub(crate) struct Session {
+pub(crate) struct Offer {
     pub(crate) agent: AgentEnd,
     incarnation: Option<String>,
     told: Standing,
 }
 
-/// What [`Session::settle`] changed in what is known of the source as a whole.
+/// What [`Offer::settle`] changed in what is known of the source as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     /// How much is known is another thing than before.
@@ -22,7 +22,7 @@ pub(crate) struct Settled {
     pub(crate) unknown: bool,
 }
 
-impl Session {
+impl Offer {
     pub(crate) fn new(config: AgentConfig) -> Self {
         Self { agent: AgentEnd::new(config), incarnation: None, told: Standing::Nothing }
     }
