@@ -15,7 +15,7 @@ const LONGEST: usize = 1024;
 pub(super) fn event(backend: &BackendName, service: &Meta, note: &Note, now: Timestamp) -> Event {
     let (type_, reason, message) = match note {
         Note::Rejected(reason, message) => ("Warning", reason.as_str(), short(message)),
-        Note::Accepted => ("Normal", "Accepted", "the writer no longer rejects this Service"),
+        Note::Accepted => ("Normal", "Accepted", "the writer no longer rejects this Service".into()),
     };
     let name = format!("{}.{backend}.{}.{}", service.name, reason.to_ascii_lowercase(), service.uid);
     let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -60,8 +60,9 @@ pub(super) fn again(found: &Event, event: &Event) -> Event {
     }
 }
 
-fn short(message: &str) -> &str {
-    &message[..message.floor_char_boundary(LONGEST)]
+/// One line, for it is shown in a table.
+fn short(message: &str) -> String {
+    message[..message.floor_char_boundary(LONGEST)].replace(char::is_control, " ")
 }
 
 #[cfg(test)]
