@@ -112,7 +112,9 @@ impl Reconciler {
                 (RejectReason::ApiError, api(&message), target.failed(now, LONGEST_DELAY, None))
             }
         };
-        let concerned: Vec<Claim> = target.owner.iter().chain(&target.leaving).cloned().collect();
+        // An owner that leads elsewhere by now has nothing to do with what is removed here.
+        let owner = target.owner.iter().filter(|owner| target.claims.contains(owner));
+        let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
         for claim in concerned {
             let key = Some(claim.key.clone());
             let reject = Reject { key, reason, retryable: true, message: message.clone() };

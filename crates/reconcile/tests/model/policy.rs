@@ -493,3 +493,20 @@ fn an_edit_by_hand_makes_nothing_forbidden() {
     world.settle();
     check(&world);
 }
+
+/// Of two that want one name and both wait for room, neither pushes the other away for ever.
+#[test]
+fn two_that_wait_for_one_name_and_for_room_come_to_rest() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    for agent in 0..BACKENDS.len() {
+        world.configure(agent, Some(quota(Some(0), None, None)));
+    }
+    world.set(0, &key(1), Some(service(0, 0, &[1])));
+    world.set(1, &key(0), Some(service(0, 0, &[2])));
+    world.settle();
+    assert_eq!(world.server.objects.len(), 0);
+    world.configure(1, Some(open()));
+    world.settle();
+    assert_eq!(endpoints(&world), 1, "who has room has the name");
+    check_policies(&world);
+}
