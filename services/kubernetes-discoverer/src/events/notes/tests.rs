@@ -72,6 +72,35 @@ fn nobody_is_told_of_a_service_that_is_gone_or_of_another_source() {
 }
 
 #[test]
+fn what_is_being_written_may_reach_the_service_that_came_in_its_place() {
+    let (mut notes, now) = (Notes::default(), Instant::now());
+    reject(&mut notes, "web", RejectReason::Quota, now);
+    assert!(notes.next(now).is_some());
+    notes.gone(&key("web"));
+    reject(&mut notes, "web", RejectReason::Quota, now);
+    assert!(notes.resolved(&key("web"), now));
+    assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    assert_eq!(notes.next(now), Some((key("web"), Note::Accepted)));
+}
+
+#[test]
+fn a_burst_is_told_at_once_and_more_in_a_steady_flow() {
+    let (mut notes, now) = (Notes::default(), Instant::now());
+    for n in 0..2 * BURST {
+        reject(&mut notes, &n.to_string(), RejectReason::Quota, now);
+    }
+    for n in 0..BURST {
+        assert!(notes.next(now).is_some(), "{n}");
+        assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    }
+    for n in 1..=BURST {
+        assert_eq!(notes.deadline(), Some(now + INTERVAL * n));
+        assert!(notes.next(now + INTERVAL * n).is_some());
+        assert_eq!(notes.finished(Outcome::Written, now + INTERVAL * n), Verdict::Over);
+    }
+}
+
+#[test]
 fn what_fails_is_tried_again_later_and_then_dropped() {
     let now = Instant::now();
     let second = Duration::from_secs(1);
