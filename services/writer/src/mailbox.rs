@@ -3,7 +3,7 @@
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Policy, Reconciler};
 use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
 
 /// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.
 const MAILBOX: usize = 256;
@@ -27,6 +27,8 @@ pub(crate) enum Mail {
         backend: BackendName,
         generation: u64,
         message: AgentMessage,
+        /// Given back once the message is dealt with: what one stream may have waiting here.
+        turn: OwnedSemaphorePermit,
     },
     Closed {
         backend: BackendName,
@@ -74,12 +76,19 @@ impl Handle {
         answer.await.map_err(|_| ending())?
     }
 
-    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure.
+    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure. `turn` is one of the
+    /// stream's, so that no stream fills the mailbox before others.
     ///
     /// # Errors
     /// When the process ends.
-    pub async fn message(&self, backend: &BackendName, generation: u64, message: AgentMessage) -> Result<(), Ended> {
-        let mail = Mail::Message { backend: backend.clone(), generation, message };
+    pub async fn message(
+        &self,
+        backend: &BackendName,
+        generation: u64,
+        message: AgentMessage,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<(), Ended> {
+        let mail = Mail::Message { backend: backend.clone(), generation, message, turn };
         self.mail.send(mail).await.map_err(|_| Ended)
     }
 
