@@ -135,6 +135,14 @@ impl Siege {
     }
 }
 
+impl Drop for Siege {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.writer.process.log_tail());
+        }
+    }
+}
+
 /// An object that bears our mark and the attacker's name, where its policy lets it be and as that must be. One that is not
 /// so is somebody else's, and must not have come.
 fn is_the_attackers(object: &Value) -> bool {
