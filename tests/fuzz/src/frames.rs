@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_stream::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Hello, MAX_FRAME,
-    Need, Outcome, PROTOCOL, Scope, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
+    Need, Outcome, PROTOCOL, Scope, Summary, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
 };
 use gimbal_wire::{agent_message, encoded_len, pb};
 use prost::Message as _;
 
 use crate::cut::{cut, join};
 
-const BACKEND: &str = "node02";
+pub(crate) const BACKEND: &str = "node02";
 
 pub(crate) fn run(data: &[u8]) {
     let start = Instant::now();
@@ -76,14 +76,15 @@ fn survives_the_wire(message: &AgentMessage) {
     }
 }
 
-fn hello() -> Hello {
+pub(crate) fn hello() -> Hello {
     Hello {
         protocol: (PROTOCOL, PROTOCOL),
         capabilities: Vec::new(),
         backend: BACKEND.into(),
         agent_instance: "1".into(),
         source_incarnation: "source".into(),
-        held: None,
+        // Without, data would be against the rules.
+        held: Some(Summary::default()),
         agent_version: String::new(),
     }
 }
@@ -97,7 +98,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     each.chain([with_first(1, join(messages.clone()))]).collect()
 }
 
-fn conversation() -> Vec<AgentMessage> {
+pub(crate) fn conversation() -> Vec<AgentMessage> {
     let now = Instant::now();
     let config = AgentConfig { backend: BACKEND.into(), instance: "1".into(), version: "1".into() };
     let mut agent = AgentEnd::new(config);

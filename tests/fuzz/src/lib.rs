@@ -9,6 +9,7 @@ mod frames;
 mod mutate;
 mod objects;
 mod policy;
+mod writer;
 
 pub use mutate::Mutations;
 
@@ -24,11 +25,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target { name: "frames", run: frames::run, seeds: frames::seeds },
     Target { name: "answers", run: answers::run, seeds: answers::seeds },
     Target { name: "objects", run: objects::run, seeds: objects::seeds },
     Target { name: "policy", run: policy::run, seeds: policy::seeds },
+    Target { name: "writer", run: writer::run, seeds: writer::seeds },
 ];
 
 /// The target of a name.

@@ -9,6 +9,8 @@ use gimbal_fuzz::{Mutations, TARGETS, target};
 
 /// Mutations of each target. By hand there are more: `cargo xtask fuzz`.
 const ROUNDS: usize = 40000;
+/// Of the writer as a whole, where each has a world of its own.
+const WHOLE_ROUNDS: usize = 5000;
 
 fn kept(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
@@ -24,7 +26,8 @@ fn run(name: &str) {
     let target = target(name).unwrap();
     let inputs = [(target.seeds)(), kept(name)].concat();
     assert!(inputs.len() > (target.seeds)().len(), "the corpus of {name} is empty");
-    let mutations: Vec<_> = Mutations::new(inputs.clone()).take(ROUNDS).collect();
+    let rounds = if name == "writer" { WHOLE_ROUNDS } else { ROUNDS };
+    let mutations: Vec<_> = Mutations::new(inputs.clone()).take(rounds).collect();
     for input in inputs.iter().chain(&mutations) {
         if std::panic::catch_unwind(|| (target.run)(input)).is_err() {
             panic!("{name} fails on {:?}", String::from_utf8_lossy(input));
@@ -50,6 +53,11 @@ fn objects() {
 #[test]
 fn policy() {
     run("policy");
+}
+
+#[test]
+fn writer() {
+    run("writer");
 }
 
 #[test]
