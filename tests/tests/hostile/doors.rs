@@ -78,7 +78,8 @@ async fn however_many_doors_it_holds_others_come_in() {
             }
         }
     });
-    expect_log(&siege.writer.process, &[closed, "hostile"]).await.unwrap();
+    // Not only the owner is done with it, but whoever holds what it was to read.
+    expect_log(&siege.writer.process, &["gimbal_writer::discovery", closed, "hostile"]).await.unwrap();
     siege.unharmed().await;
     chatter.abort();
     assert!(siege.attackers().await.is_empty());
