@@ -117,9 +117,13 @@ impl Reconciler {
             Verdict::Frozen => self.freeze(key),
             Verdict::Moving(claim) => {
                 self.places.entry(claim).or_default().insert(key.clone());
+                self.charge_what_stands(key);
                 self.let_go(key);
             }
-            Verdict::Kept | Verdict::Nothing => self.let_go(key),
+            Verdict::Kept | Verdict::Nothing => {
+                self.charge_what_stands(key);
+                self.let_go(key);
+            }
         }
         Vec::new()
     }
@@ -234,7 +238,7 @@ impl Reconciler {
         if reject.reason == RejectReason::Quota {
             backend.usage.wait(&owner.key);
             // What it was to grow to before, and did not, takes no room.
-            backend.usage.stopped_at(&owner.key, stands);
+            backend.usage.stopped_at(&owner.key, stands, key);
         } else {
             backend.usage.stop_waiting(&owner.key);
         }

@@ -141,8 +141,8 @@ impl Usage {
     }
 
     /// It is not written further, and so many endpoints of it are there.
-    pub fn stopped_at(&mut self, key: &SourceKey, endpoints: u64) {
-        if let Some(counted) = self.counted.get_mut(key)
+    pub fn stopped_at(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
+        if let Some(counted) = self.counted.get_mut(key).filter(|counted| counted.at == *at)
             && let Some(less) = counted.amount.endpoints.checked_sub(endpoints).filter(|less| *less > 0)
         {
             counted.amount.endpoints = endpoints;

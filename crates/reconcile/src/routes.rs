@@ -141,6 +141,16 @@ impl Reconciler {
         }
     }
 
+    /// Nothing more is written here for now: only what is there counts.
+    pub(crate) fn charge_what_stands(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get(key) else { return };
+        let Some(claim) = target.charged.as_ref() else { return };
+        let endpoints = target.observed.endpoint_count() as u64;
+        if let Some(backend) = self.backends.get_mut(&claim.backend) {
+            backend.usage.stopped_at(&claim.key, endpoints, key);
+        }
+    }
+
     /// What nobody wants and an edit by hand made nobody's counts against nobody's quota.
     pub(crate) fn stop_charging(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key).filter(|target| target.owner.is_none()) else { return };

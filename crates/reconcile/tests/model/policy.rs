@@ -161,7 +161,7 @@ proptest! {
     #[test]
     fn ends_as_the_policies_say(ops in proptest::collection::vec(policy_op(), 0..120)) {
         let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
-        let edited = ops.iter().any(|op| matches!(op, PolicyOp::Other(Op::HandEdit(_))));
+        let edited = ops.iter().any(|op| matches!(op, PolicyOp::Other(Op::HandEdit(_) | Op::HandDelete(_))));
         for op in ops {
             match op {
                 PolicyOp::Configure(agent, n) => world.configure(agent, some_policy(n)),
@@ -182,7 +182,7 @@ proptest! {
         world.restart_agent(1);
         world.settle();
         prop_assert_eq!(world.server.writes, writes, "nothing changed, and something was written");
-        // An edit by hand that nobody may repair is all that is left after a restart to say whose an object is.
+        // What was edited or deleted by hand, and nobody may repair, is all that says after a restart whose an object is.
         let repaired = (0..BACKENDS.len()).all(|n| world.policy(n).is_some_and(|policy| policy.mode == Mode::Admit));
         world.restart_writer();
         world.settle();
