@@ -167,3 +167,55 @@ impl Streams {
         say(peer, outgoing, goodbye).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gimbal_stream::{PROTOCOL, Summary};
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::mailbox::Mail;
+
+    fn hello() -> AgentMessage {
+        AgentMessage::Hello(Hello {
+            protocol: (PROTOCOL, PROTOCOL),
+            capabilities: Vec::new(),
+            backend: "flood".into(),
+            agent_instance: "1".into(),
+            source_incarnation: "source".into(),
+            held: Some(Summary::default()),
+            agent_version: "test".into(),
+        })
+    }
+
+    /// What is there once nobody has anything more to do.
+    async fn waiting(mail: &mut mpsc::Receiver<Mail>) -> Vec<Mail> {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        std::iter::from_fn(|| mail.try_recv().ok()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_flood_waits_for_itself() {
+        let (owner, mut mail, _) = Handle::new();
+        let (_sender, config) = watch::channel(Arc::new(Config::first_look()));
+        let metrics = Metrics::register(&mut Registry::default());
+        let streams = Streams { config, owner, metrics, shutdown: CancellationToken::new() };
+        let heartbeat = || AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 };
+        let flood = std::iter::once(hello()).chain(std::iter::repeat_with(heartbeat)).map(Ok);
+        let (outgoing, _answers) = mpsc::channel(1);
+        let stream =
+            tokio::spawn(
+                async move { streams.sync(Peer::Loopback, Box::pin(tokio_stream::iter(flood)), outgoing).await },
+            );
+        let Some(Mail::Open { outgoing, reply, .. }) = mail.recv().await else { panic!("it does not open") };
+        reply.send(Ok(1)).unwrap();
+        let mut held = waiting(&mut mail).await;
+        assert_eq!(held.len(), TURNS, "more of it wait than have a turn");
+        assert!(waiting(&mut mail).await.is_empty(), "though there is room, and more to say");
+        held.pop();
+        assert_eq!(waiting(&mut mail).await.len(), 1, "one was dealt with");
+        drop((stream, outgoing));
+    }
+}
