@@ -298,3 +298,15 @@ fn a_backend_in_quarantine_may_speak() {
     assert_eq!(speaker(&config, &["a"]).as_deref(), Ok("a"));
     assert_eq!(config.backend_named(&BackendName::parse("a").unwrap()).unwrap().policy.mode, Mode::Quarantine);
 }
+
+/// The example says what the defaults are.
+#[test]
+fn the_example_holds_the_defaults() {
+    let config = read(include_str!("../../../../deploy/examples/writer.yaml")).unwrap();
+    let any = |ranges: &[&str]| Some(ranges.iter().map(|range| range.parse().unwrap()).collect());
+    let mut policy = config.backends[0].policy.clone();
+    assert_eq!(policy.addresses.allowed, any(&["0.0.0.0/0", "::/0"]));
+    assert_eq!(policy.namespaces.allow, Some(vec!["*".parse().unwrap()]));
+    (policy.addresses, policy.namespaces.allow) = (AddressRules::default(), None);
+    assert_eq!(policy, Policy::default());
+}
