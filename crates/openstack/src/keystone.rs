@@ -1,5 +1,7 @@
 //! What is said to Keystone, and what it says of projects. Pure.
 
+use gimbal_load_balancing::List;
+use gimbal_load_balancing::rows::Project;
 use http::HeaderValue;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
@@ -7,36 +9,14 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::credentials::{Proof, User};
-use crate::page::{self, Unreadable};
+use crate::page;
 use crate::{Credentials, Domain, Error, Scope};
-
-/// A project (a tenant, as it was once called).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Project {
-    /// Its ID.
-    pub id: String,
-    /// Its name, unique only in its domain.
-    #[serde(default)]
-    pub name: String,
-    /// Its domain.
-    #[serde(default)]
-    pub domain_id: Option<String>,
-    /// Whether tokens are given for it.
-    #[serde(default = "yes")]
-    pub enabled: bool,
-}
-
-fn yes() -> bool {
-    true
-}
 
 /// A list of projects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Projects {
-    /// Those that could be read.
-    pub projects: Vec<Project>,
-    /// Those that could not.
-    pub unreadable: Vec<Unreadable>,
+    /// What came.
+    pub list: List<Project>,
     /// Keystone cut the list off (`list_limit`): what is not in it may be there all the same.
     pub truncated: bool,
 }
@@ -60,8 +40,9 @@ impl Projects {
         let page = page::Page::read("projects", &answer.body)?;
         let cut: Cut = serde_json::from_slice(&answer.body)
             .map_err(|error| Error::Undecodable { message: format!("projects: {error}") })?;
-        let (projects, unreadable) = page.decode();
-        Ok(Self { projects, unreadable, truncated: cut.truncated || cut.links.next.is_some() })
+        let (rows, unreadable) = page.decode();
+        let list = List { rows, unreadable, server_time: answer.server_time() };
+        Ok(Self { list, truncated: cut.truncated || cut.links.next.is_some() })
     }
 }
 
@@ -188,7 +169,7 @@ mod tests {
         let whole =
             projects(r#"{"projects":[{"id":"a","name":"x","domain_id":"d"},{"name":7}],"links":{"next":null}}"#);
         let whole = whole.unwrap();
-        assert_eq!((whole.projects.len(), whole.unreadable.len(), whole.truncated), (1, 1, false));
+        assert_eq!((whole.list.rows.len(), whole.list.unreadable.len(), whole.truncated), (1, 1, false));
         assert!(projects(r#"{"projects":[],"truncated":true}"#).unwrap().truncated);
         assert!(projects(r#"{"projects":[],"links":{"next":"http://k/v3/projects?marker=a"}}"#).unwrap().truncated);
         assert!(projects("{}").is_err());

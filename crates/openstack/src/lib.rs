@@ -5,10 +5,10 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let credentials = Credentials::from_dir("/etc/openstack-secret".as_ref())?;
 //! let cloud = Cloud::connect(credentials, Options::default()).await?; // asks Keystone: Error::InvalidCredentials
-//! for project in cloud.projects().await?.projects {
-//!     let session = cloud.session(&Scope::Project(project.id.clone()));
+//! for project in cloud.projects().await?.list.rows {
+//!     let session = cloud.session(&Scope::Project(project.id.to_string()));
 //!     let load_balancing = session.load_balancing().await?; // Octavia, or neutron-lbaas on the network endpoint
-//!     let pools = load_balancing.pools::<serde_json::Value>(&["id"], None).await?; // every page, or an error
+//!     let pools = load_balancing.pools(None).await?; // every page, or an error
 //!     println!("{}: {} pools at {:?}", project.name, pools.rows.len(), pools.server_time);
 //! }
 //! # Ok(())
@@ -41,8 +41,7 @@ pub use calls::{CallKind, CallSum, Calls, Outcome};
 pub use cloud::{Cloud, Options};
 pub use credentials::{Credentials, CredentialsError, Domain, Interface, Scope};
 pub use error::Error;
-pub use keystone::{Project, Projects};
+pub use keystone::Projects;
 pub use load_balancing::{Dialect, LoadBalancing, Lookup};
-pub use page::{List, Unreadable};
 pub use session::Session;
 pub use statuses::{Status, Statuses};

@@ -1,5 +1,6 @@
 //! Load balancing v2, from Octavia or from neutron-lbaas.
 
+use gimbal_load_balancing::{List, rows};
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,7 +9,7 @@ use crate::page::Page;
 use crate::statuses::Statuses;
 use crate::transport::Question;
 use crate::walk::{Step, Walk};
-use crate::{CallKind, Error, List, Session};
+use crate::{CallKind, Error, Session};
 
 /// How often one list tries with smaller pages: a server that hangs must not hold a poll for as many time-outs as there
 /// are sizes.
@@ -24,11 +25,11 @@ pub enum Dialect {
     NeutronLbaas,
 }
 
-/// The answer to the question for one object.
+/// The answer to the question for one load balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lookup<T> {
+pub enum Lookup {
     /// It is there.
-    Found(T),
+    Found(rows::LoadBalancer),
     /// 404: it does not exist.
     Gone,
     /// 403: it exists or not, but not for us.
@@ -86,71 +87,57 @@ impl LoadBalancing {
         Ok(versions.iter().filter_map(|version| number(&version.id)).max())
     }
 
-    /// All load balancers that the token may see, or those of one project. `fields` are those to send, all if there are none.
+    /// All load balancers that the token may see, or those of one project.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn load_balancers<T: DeserializeOwned>(
-        &self,
-        fields: &[&str],
-        project: Option<&str>,
-    ) -> Result<List<T>, Error> {
-        self.list(CallKind::LoadBalancers, &["loadbalancers"], fields, project).await
+    pub async fn load_balancers(&self, project: Option<&str>) -> Result<List<rows::LoadBalancer>, Error> {
+        self.list(CallKind::LoadBalancers, &["loadbalancers"], rows::LoadBalancer::FIELDS, project).await
     }
 
     /// All listeners that the token may see, or those of one project.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn listeners<T: DeserializeOwned>(
-        &self,
-        fields: &[&str],
-        project: Option<&str>,
-    ) -> Result<List<T>, Error> {
-        self.list(CallKind::Listeners, &["listeners"], fields, project).await
+    pub async fn listeners(&self, project: Option<&str>) -> Result<List<rows::Listener>, Error> {
+        self.list(CallKind::Listeners, &["listeners"], rows::Listener::FIELDS, project).await
     }
 
     /// All pools that the token may see, or those of one project.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn pools<T: DeserializeOwned>(&self, fields: &[&str], project: Option<&str>) -> Result<List<T>, Error> {
-        self.list(CallKind::Pools, &["pools"], fields, project).await
+    pub async fn pools(&self, project: Option<&str>) -> Result<List<rows::Pool>, Error> {
+        self.list(CallKind::Pools, &["pools"], rows::Pool::FIELDS, project).await
     }
 
     /// All L7 policies that the token may see, or those of one project.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn l7_policies<T: DeserializeOwned>(
-        &self,
-        fields: &[&str],
-        project: Option<&str>,
-    ) -> Result<List<T>, Error> {
-        self.list(CallKind::L7Policies, &["l7policies"], fields, project).await
+    pub async fn l7_policies(&self, project: Option<&str>) -> Result<List<rows::L7Policy>, Error> {
+        self.list(CallKind::L7Policies, &["l7policies"], rows::L7Policy::FIELDS, project).await
     }
 
     /// The members of a pool.
     ///
     /// # Errors
     /// See [`Error`]; [`Error::NotFound`] when the pool is gone.
-    pub async fn members<T: DeserializeOwned>(&self, pool: &str, fields: &[&str]) -> Result<List<T>, Error> {
-        self.list(CallKind::Members, &["pools", pool, "members"], fields, None).await
+    pub async fn members(&self, pool: &str) -> Result<List<rows::Member>, Error> {
+        self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::FIELDS, None).await
     }
 
     /// One load balancer: tells a deletion from a role that was lost (DESIGN 3.3).
     ///
     /// # Errors
     /// See [`Error`]; 403 and 404 are none.
-    pub async fn load_balancer<T: DeserializeOwned>(&self, id: &str, fields: &[&str]) -> Result<Lookup<T>, Error> {
+    pub async fn load_balancer(&self, id: &str) -> Result<Lookup, Error> {
         #[derive(Deserialize)]
-        struct One<T> {
-            loadbalancer: T,
+        struct One {
+            loadbalancer: rows::LoadBalancer,
         }
         let mut url = self.at(&["loadbalancers", id])?;
-        for field in fields {
-            url.query_pairs_mut().append_pair("fields", field);
-        }
+        with_fields(&mut url, rows::LoadBalancer::FIELDS);
         match self.session.get(CallKind::LoadBalancer, url).await {
             Ok(answer) => {
                 let One { loadbalancer } = read(&format!("load balancer {id}"), &answer.body)?;
@@ -188,7 +175,7 @@ impl LoadBalancing {
         let size = &self.session.shared.pages[&kind];
         let mut walk = Walk::default();
         let mut shrinks = 0;
-        let mut complete = List { rows: Vec::new(), unreadable: Vec::new(), server_time: None, pages: 0 };
+        let mut complete = List::from(Vec::new());
         loop {
             let limit = size.get();
             let mut url = list.clone();
@@ -202,7 +189,7 @@ impl LoadBalancing {
                     if !walk.restart() {
                         return Err(Error::InvalidMarker { message: error.to_string() });
                     }
-                    complete = List { rows: Vec::new(), unreadable: Vec::new(), server_time: None, pages: 0 };
+                    complete = List::from(Vec::new());
                     continue;
                 }
                 Err(error) if error.too_slow() && size.too_slow(limit) && shrinks < SHRINKS => {
@@ -215,10 +202,9 @@ impl LoadBalancing {
             size.in_time();
             let page = Page::read(key, &answer.body)?;
             let step = walk.took(key, &page.ids, page.next, limit)?;
-            if complete.pages == 0 {
+            if complete.server_time.is_none() {
                 complete.server_time = answer.server_time();
             }
-            complete.pages = walk.pages();
             if step != Step::Echo {
                 let (rows, unreadable) = page.decode();
                 complete.rows.extend(rows);
@@ -233,10 +219,7 @@ impl LoadBalancing {
     /// A list's address with what stays the same on every page.
     fn query(&self, path: &[&str], fields: &[&str], project: Option<&str>) -> Result<Url, Error> {
         let mut url = self.at(path)?;
-        // `fields=a,b` gives rows of nothing: each has to be said by itself.
-        for field in fields {
-            url.query_pairs_mut().append_pair("fields", field);
-        }
+        with_fields(&mut url, fields);
         if let Some(project) = project {
             let filter = match self.dialect {
                 Dialect::Octavia => "project_id",
@@ -258,6 +241,13 @@ impl LoadBalancing {
             Err(()) => return Err(Error::Catalog { message: format!("{} has no path", self.url) }),
         };
         Ok(url)
+    }
+}
+
+/// `fields=a,b` would give rows of nothing: each has to be said by itself.
+fn with_fields(url: &mut Url, fields: &[&str]) {
+    for field in fields {
+        url.query_pairs_mut().append_pair("fields", field);
     }
 }
 

@@ -2,35 +2,13 @@
 
 use std::collections::HashMap;
 
-use jiff::Timestamp;
+use gimbal_load_balancing::Unreadable;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::Error;
 use crate::error::first_line;
-
-/// A complete list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct List<T> {
-    /// The rows that could be read.
-    pub rows: Vec<T>,
-    /// Those that could not: they are there, so they are not evidence of an absence.
-    pub unreadable: Vec<Unreadable>,
-    /// The server's clock (`Date`) when it answered for the first page, to a second.
-    pub server_time: Option<Timestamp>,
-    /// Pages that it took, of the walk that came to an end.
-    pub pages: u32,
-}
-
-/// A row that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Which one, if it says so.
-    pub id: Option<String>,
-    /// What is wrong with it.
-    pub problem: String,
-}
 
 #[derive(Deserialize)]
 struct Link {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gimbal_load_balancing::rows::Project;
 use reqwest::Url;
 
 use crate::answer::Answer;
@@ -9,7 +10,7 @@ use crate::cloud::Shared;
 use crate::slot::Slot;
 use crate::token::Token;
 use crate::transport::Question;
-use crate::{CallKind, Error, LoadBalancing, Project, Projects, Scope};
+use crate::{CallKind, Error, LoadBalancing, Projects, Scope};
 
 /// One scope of a cloud. As long as it lives, its token is kept.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gimbal_load_balancing::rows::Project;
 use http::HeaderValue;
 use jiff::Timestamp;
 use reqwest::Url;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
-use crate::{Credentials, Dialect, Error, Project, catalog};
+use crate::{Credentials, Dialect, Error, catalog};
 
 /// A token and what its answer told. Its value is marked as sensitive, so that `Debug` does not show it.
 #[derive(Debug)]
