@@ -14,6 +14,7 @@
 
 pub mod assets;
 pub mod cluster;
+pub mod fake_openstack;
 pub mod pki;
 pub mod process;
 pub mod wait;
