@@ -15,6 +15,7 @@
 pub mod assets;
 pub mod cluster;
 pub mod fake_openstack;
+pub mod openstack;
 pub mod pki;
 pub mod process;
 pub mod wait;
