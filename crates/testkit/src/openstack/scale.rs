@@ -63,32 +63,32 @@ impl Scale {
         [
             format!(
                 "insert into keystone.project (id, name, extra, description, enabled, domain_id, parent_id, is_domain) \
-                 select {}, concat('project-', seq), '{{}}', '', 1, d.id, d.id, 0 from seq_1_to_{projects} \
+                 select {}, concat('project-', seq), '{{}}', '', 1, d.id, d.id, 0 from octavia.seq_1_to_{projects} \
                  join keystone.project d on d.name = 'lab' and d.is_domain = 1",
                 project("seq")
             ),
             format!(
                 "insert into keystone.assignment (type, actor_id, target_id, role_id, inherited) \
-                 select 'UserProject', u.user_id, {}, r.id, 0 from seq_1_to_{projects} \
+                 select 'UserProject', u.user_id, {}, r.id, 0 from octavia.seq_1_to_{projects} \
                  join keystone.local_user u on u.name = 'discoverer' \
                  join keystone.role r on r.name in ('member', 'load-balancer_member')",
                 project("seq")
             ),
             format!(
                 "insert into octavia.load_balancer (id, project_id, name, topology, provider, {columns}) \
-                 select {}, {}, concat('balancer-', seq), 'SINGLE', 'lab', {state} from seq_1_to_{all_balancers}",
+                 select {}, {}, concat('balancer-', seq), 'SINGLE', 'lab', {state} from octavia.seq_1_to_{all_balancers}",
                 key('b', "seq"),
                 project(&parent(per_project))
             ),
             format!(
                 "insert into octavia.vip (load_balancer_id, ip_address, octavia_owned) \
-                 select {}, concat('10.64.', seq div 250, '.', seq mod 250 + 1), 0 from seq_1_to_{all_balancers}",
+                 select {}, concat('10.64.', seq div 250, '.', seq mod 250 + 1), 0 from octavia.seq_1_to_{all_balancers}",
                 key('b', "seq")
             ),
             format!(
                 "insert into octavia.pool (id, project_id, name, protocol, lb_algorithm, load_balancer_id, {columns}) \
                  select {}, {owner_of_pool}, concat('pool-', seq), 'HTTP', 'ROUND_ROBIN', {}, {state} \
-                 from seq_1_to_{all_pools}",
+                 from octavia.seq_1_to_{all_pools}",
                 key('d', "seq"),
                 key('b', &parent(per_balancer))
             ),
@@ -97,7 +97,7 @@ impl Scale {
                  load_balancer_id, default_pool_id, peer_port, timeout_client_data, timeout_member_connect, \
                  timeout_member_data, timeout_tcp_inspect, {columns}) \
                  select {}, {owner_of_pool}, concat('listener-', seq), 'HTTP', 80 + (seq - 1) mod {per_balancer}, -1, \
-                 {}, {}, 1025, 50000, 5000, 50000, 0, {state} from seq_1_to_{all_pools}",
+                 {}, {}, 1025, 50000, 5000, 50000, 0, {state} from octavia.seq_1_to_{all_pools}",
                 key('c', "seq"),
                 key('b', &parent(per_balancer)),
                 key('d', "seq")
@@ -106,7 +106,7 @@ impl Scale {
                 "insert into octavia.member (id, project_id, name, pool_id, ip_address, protocol_port, weight, backup, {columns}) \
                  select {}, {owner_of_member}, concat('member-', seq), {}, \
                  concat('10.', 65 + seq div 62500, '.', seq div 250 mod 250, '.', seq mod 250 + 1), 8080, 1, 0, {} \
-                 from seq_1_to_{all_members}",
+                 from octavia.seq_1_to_{all_members}",
                 key('e', "seq"),
                 key('d', &parent(per_pool)),
                 state.replace("ONLINE", "NO_MONITOR")
