@@ -23,6 +23,7 @@
 //! A stack takes some 400 MB and four seconds: a test binary shares one where it can.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -162,11 +163,15 @@ impl OpenStack {
         }
     }
 
-    /// Installs and sets up what a start needs, so that tests need not wait for it. Returns where the data are.
+    /// Installs and sets up what a start needs, with neutron-lbaas where that can run, so that tests need not wait for it.
+    /// Returns where the data are.
     ///
     /// # Errors
     /// As [`OpenStack::start`].
-    pub async fn prepare() -> anyhow::Result<std::path::PathBuf> {
+    pub async fn prepare() -> anyhow::Result<PathBuf> {
+        if let Some(environment) = tokio::task::spawn_blocking(Environment::find_with_lbaas).await?? {
+            snapshot::find(&environment).await?;
+        }
         let environment = tokio::task::spawn_blocking(Environment::find).await??;
         snapshot::find(&environment).await
     }
@@ -184,11 +189,7 @@ impl OpenStack {
         Err(last.context("not tried")?)
     }
 
-    async fn try_start(
-        environment: &Environment,
-        snapshot: &std::path::Path,
-        options: &Options,
-    ) -> anyhow::Result<Self> {
+    async fn try_start(environment: &Environment, snapshot: &Path, options: &Options) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("gimbal-openstack-").tempdir().context("no temporary folder")?;
         let layout = Layout::write(dir.path(), environment, options)?;
         snapshot::unpack(snapshot, dir.path()).await?;

@@ -206,6 +206,19 @@ async fn neutron_makes_the_ports_of_vips() {
     assert_eq!(port["port"]["fixed_ips"][0]["ip_address"], balancer["vip_address"]);
 }
 
+#[tokio::test]
+async fn neutron_lbaas_answers_where_it_can_run() {
+    let Some(cloud) = OpenStack::with_lbaas(Options::default()).await.unwrap() else {
+        eprintln!("not tried: there is no Python 3.7");
+        return;
+    };
+    let lbaas = cloud.neutron(Service::NeutronLbaas).unwrap();
+    assert_eq!(lbaas.get("/lbaas/loadbalancers").await.unwrap(), json!({"loadbalancers": []}));
+    let endpoints = cloud.identity().get("/endpoints?region_id=RegionMitaka&interface=public").await.unwrap();
+    assert_eq!(text(&endpoints["endpoints"][0]["url"]), cloud.url(Service::NeutronLbaas));
+    assert_eq!(cloud.octavia().get("/loadbalancers").await.unwrap()["loadbalancers"], json!([]));
+}
+
 fn tree(name: &str) -> Value {
     let member = |address: &str| json!({"address": address, "protocol_port": 8080});
     let monitor = json!({"type": "HTTP", "delay": 5, "timeout": 3, "max_retries": 3});

@@ -83,15 +83,8 @@ impl Layout {
         let conf = self.conf(service).display().to_string();
         let log = self.dir.join(format!("{}.log", service.name()));
         if let (Service::NeutronLbaas, Some(venv)) = (service, &self.environment.lbaas) {
-            let args = ["-m", "neutron.cmd.eventlet.server", "--config-file", &conf].map(str::to_owned);
-            // Its sources are older than a warning that its Python gives for each file.
-            return Process::start_with(
-                service.name(),
-                &venv.join("bin/python"),
-                &args,
-                &[("PYTHONWARNINGS", "ignore")],
-                &log,
-            );
+            let args = ["--config-file", &conf].map(str::to_owned);
+            return Process::start(service.name(), &venv.join("bin/neutron-server"), &args, &log);
         }
         let plugins = source().join("plugins");
         let calls = self.calls(service).display().to_string();
