@@ -73,7 +73,8 @@ fn tools() -> anyhow::Result<()> {
     for asset in [Asset::Etcd, Asset::ApiServer, Asset::Buf, Asset::Grpcurl] {
         asset.path()?;
     }
-    assets::cargo_deny().map(|_| ())
+    assets::cargo_deny()?;
+    assets::openstack().map(|_| ())
 }
 
 fn binaries() -> anyhow::Result<()> {
