@@ -103,10 +103,9 @@ impl Transport {
                 }
                 Err(Failed::Broken(error) | Failed::Final(error)) => error,
             };
-            match error.retry_after() {
+            match error.retry_after().map(|wait| wait.max(SHORTEST_WAIT)) {
                 Some(wait) if wait <= patience => {
-                    let wait = wait.max(SHORTEST_WAIT);
-                    patience = patience.saturating_sub(wait);
+                    patience -= wait;
                     tracing::warn!(%error, ?wait, "asked to wait");
                     self.calls.add_wait(wait);
                     tokio::time::sleep(wait).await;
@@ -153,7 +152,11 @@ impl Transport {
         }
         match response.status() {
             status if status.is_success() => Ok(Answer { headers: response.headers().clone(), body: body.freeze() }),
-            status => Err(Failed::Final(refusal(&question.name(), status, response.headers(), &body))),
+            status => {
+                // Keystone's complaint about a body may repeat it, and what we send there is secret.
+                let words = if question.kind == CallKind::Token { &[][..] } else { &body[..] };
+                Err(Failed::Final(refusal(&question.name(), status, response.headers(), words)))
+            }
         }
     }
 }
@@ -181,16 +184,18 @@ fn failed(question: &Question, timeout: Duration, error: reqwest::Error) -> Fail
     if connecting { Failed::Final(unreachable) } else { Failed::Broken(unreachable) }
 }
 
-/// rustls' own error, however deep the layers have buried it.
+/// rustls' own error, however deep the layers have buried it. An I/O error gives away what it wraps only when asked.
 fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let found = error.downcast_ref().or_else(|| within.and_then(|error| error.downcast_ref::<rustls::Error>()));
-        if found.is_some() {
-            return found;
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
-        cause = error.source();
+        let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = match within {
+            Some(within) => Some(within),
+            None => error.source(),
+        };
     }
     None
 }
