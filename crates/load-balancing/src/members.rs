@@ -79,10 +79,11 @@ impl Read {
         pool.members.iter().filter(|id| self.members.may_be_unread(id))
     }
 
-    /// Whether something says that it must be read again: a member that was never seen, a change, or one that may overlap.
+    /// Whether something says that it must be read again: a member that was never seen (or never could be read), a change, or
+    /// one that may overlap.
     pub(crate) fn is_stale(&self, pool: &Pool) -> bool {
-        let unseen = |id: &Id| !self.members.contains(id) && !self.members.is_known_unread(id);
-        self.reading.is_stale(pool.updated_at, pool.provisioning) || pool.members.iter().any(unseen)
+        self.reading.is_stale(pool.updated_at, pool.provisioning)
+            || pool.members.iter().any(|id| !self.members.contains(id))
     }
 
     /// How urgently it is to be read although nothing says that it changed.

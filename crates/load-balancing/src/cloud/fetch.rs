@@ -59,24 +59,35 @@ impl Scope {
             .partition(|pool| self.members.get(&pool.id).is_none_or(|read| read.is_stale(pool)));
         let mut needed: Vec<&Arc<Pool>> = stale;
         needed.sort_unstable_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
-        if let Some(period) = around.options.sweep.filter(|period| !period.is_zero()) {
-            let count = (rest.len() + needed.len()) as f64;
-            let share = poll.elapsed.min(period).as_secs_f64() / period.as_secs_f64();
-            self.budget = (self.budget + count * share).min(count);
-        }
+        let count = u32::try_from(rest.len() + needed.len()).unwrap_or(u32::MAX);
         let mut rest: Vec<(Duration, &Arc<Pool>)> = rest
             .into_iter()
             .filter_map(|pool| Some((self.members.get(&pool.id)?.urgency(pool, around.now), pool)))
             .collect();
         rest.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
-        // A float holds any number of pools exactly, and `as` cannot go wrong between 0 and that.
-        let swept = (self.budget.floor() as usize).min(rest.len());
-        self.budget -= swept as f64;
+        let swept = self.savings.spend(around.options.sweep, poll.elapsed, count).min(rest.len());
         poll.outcome.members_needed += needed.len();
         poll.outcome.members_swept += swept;
         let pools = needed.into_iter().chain(rest.into_iter().take(swept).map(|(_, pool)| pool));
         let asks: Vec<Ask> = pools.map(|pool| Ask::Members(self.whose.clone(), pool.id.clone())).collect();
         self.run.waiting = asks.len();
         poll.asks.extend(asks);
+    }
+}
+
+/// What the sweep has saved up: one period for each list of members.
+#[derive(Debug, Default)]
+pub(super) struct Savings(Duration);
+
+impl Savings {
+    /// How many of `count` pools may be swept now. Each costs one period, and the time that went by is saved for each, so
+    /// that most polls of a small cloud have none. What is not spent is kept, up to all of them.
+    fn spend(&mut self, period: Option<Duration>, elapsed: Duration, count: u32) -> usize {
+        let Some(period) = period.filter(|period| !period.is_zero()) else { return 0 };
+        let saved = self.0.saturating_add(elapsed.min(period).saturating_mul(count));
+        self.0 = saved.min(period.saturating_mul(count));
+        let swept = u32::try_from(self.0.as_nanos() / period.as_nanos()).unwrap_or(count).min(count);
+        self.0 = self.0.saturating_sub(period.saturating_mul(swept));
+        usize::try_from(swept).unwrap_or(usize::MAX)
     }
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use gimbal_model::{Service, SourceKey};
 
 use super::ask::{Ask, Whose};
+use super::fetch::Savings;
 use super::poll::{Poll, ProjectList};
 use crate::lists::{Lists, Table};
 use crate::members::{Read, Reading};
@@ -48,8 +49,7 @@ pub(crate) struct Scope {
     /// By load balancer: what was named in one list and missing in another, in the last complete poll.
     pub(super) open: BTreeMap<Id, BTreeSet<Id>>,
     pub(super) policies_of: PoliciesOf,
-    /// Member lists that the sweep may still spend.
-    pub(super) budget: f64,
+    pub(super) savings: Savings,
     pub(super) run: Run,
 }
 
@@ -100,7 +100,7 @@ impl Scope {
             standings: BTreeMap::new(),
             open: BTreeMap::new(),
             policies_of: HashMap::new(),
-            budget: 0.0,
+            savings: Savings::default(),
             run: Run::done(),
         }
     }
