@@ -49,8 +49,14 @@ impl Environment {
         let mut pythons = std::iter::once(PathBuf::from("python3.7")).chain(pyenv("3.7."));
         let Some(python) = pythons.find(|python| suits(python, 7..=7)) else { return Ok(None) };
         // What the packages of that time are built with.
-        let lbaas = venv(&python, "requirements-lbaas.lock", &["pip<24", "setuptools<58", "wheel"])?;
-        Ok(Some(Self { lbaas: Some(lbaas), ..Self::find()? }))
+        let tools = ["pip<24", "setuptools<58", "wheel"];
+        // Side by side, for installing is waiting.
+        let (lbaas, rest) = std::thread::scope(|scope| {
+            let lbaas = scope.spawn(|| venv(&python, "requirements-lbaas.lock", &tools));
+            let rest = Self::find();
+            (lbaas.join().unwrap_or_else(|_| Err(anyhow::anyhow!("installing neutron-lbaas panicked"))), rest)
+        });
+        Ok(Some(Self { lbaas: Some(lbaas?), ..rest? }))
     }
 
     /// Runs a program of the environment to its end, with its output in `log`.

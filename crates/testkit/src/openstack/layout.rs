@@ -172,16 +172,31 @@ impl Service {
 /// Puts values where `@name@` stands; `@auth@` is a file of its own.
 fn fill(template: &str, values: &BTreeMap<&str, String>) -> anyhow::Result<String> {
     let auth = read(&source().join("conf/auth.conf"))?;
-    let mut text = template.replace("@auth@", auth.trim_end());
-    for (name, value) in values {
-        text = text.replace(&format!("@{name}@"), value);
+    let template = template.replace("@auth@", auth.trim_end());
+    let mut text = String::new();
+    for (place, piece) in template.split('@').enumerate() {
+        let named = place % 2 == 1;
+        text.push_str(if named {
+            values.get(piece).with_context(|| format!("no value for @{piece}@"))?
+        } else {
+            piece
+        });
     }
-    let unknown =
-        text.lines().find(|line| line.split('@').nth(1).is_some_and(|name| line.contains(&format!(" @{name}@"))));
-    anyhow::ensure!(unknown.is_none(), "no value for {unknown:?}");
     Ok(text)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_value_or_is_an_error() {
+        let values = BTreeMap::from([("socket", "/s".to_owned())]);
+        assert_eq!(fill("a = @socket@?x\nb = @socket@", &values).unwrap(), "a = /s?x\nb = /s");
+        assert_eq!(fill("a = @sokcet@", &values).unwrap_err().to_string(), "no value for @sokcet@");
+    }
 }

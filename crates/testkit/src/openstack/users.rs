@@ -113,3 +113,45 @@ impl OpenStack {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credentials(dir: &Path) -> Credentials {
+        let ca = dir.join("ca.pem");
+        std::fs::write(&ca, "a certificate").unwrap();
+        Credentials {
+            keystone_url: "https://127.0.0.1:5000/v3".to_owned(),
+            username: "discoverer".to_owned(),
+            password: "secret".to_owned(),
+            user_domain: "lab".to_owned(),
+            project: None,
+            region: REGION.to_owned(),
+            ca: Some(ca),
+        }
+    }
+
+    #[test]
+    fn a_secret_has_the_keys_of_seed_000() {
+        let dir = tempfile::tempdir().unwrap();
+        let secret = dir.path().join("secret");
+        credentials(dir.path()).write_secret(&secret).unwrap();
+        let mut keys: Vec<_> = std::fs::read_dir(&secret).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        keys.sort();
+        assert_eq!(keys, ["certificateAuthorityData", "keystoneUrl", "password", "userDomain", "username"]);
+        assert_eq!(std::fs::read_to_string(secret.join("certificateAuthorityData")).unwrap(), "a certificate");
+        assert_eq!(std::fs::read_to_string(secret.join("userDomain")).unwrap(), "lab");
+    }
+
+    #[test]
+    fn a_project_has_a_domain() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut credentials = credentials(dir.path());
+        let has = |credentials: &Credentials, name: &str| credentials.variables().iter().any(|(key, _)| key == name);
+        assert!(!has(&credentials, "OS_PROJECT_NAME") && !has(&credentials, "OS_PROJECT_DOMAIN_NAME"));
+        credentials.project = Some("alpha".to_owned());
+        assert!(has(&credentials, "OS_PROJECT_NAME") && has(&credentials, "OS_PROJECT_DOMAIN_NAME"));
+        assert!(credentials.variables().contains(&("OS_AUTH_URL".to_owned(), credentials.keystone_url.clone())));
+    }
+}
