@@ -199,12 +199,12 @@ impl Shared {
         self.base.token(async || self.authenticate().await).await
     }
 
-    /// Makes a token of another scope from the first one. Keystone answers a token that was revoked and a project without a
-    /// role alike, so that only a first token that is new tells which it was.
+    /// Makes a token of another scope from the first one. Keystone answers 404 when that was revoked, 401 when it is not
+    /// accepted, and 401 as well when there is no role on the project: only a first token that is new tells which it was.
     pub(crate) async fn rescope(&self, scope: &Scope) -> Result<Token, Error> {
         let base = self.base().await?;
         match self.issue(keystone::by_token(&base.value, scope)).await {
-            Err(Error::Unauthorized { .. }) => {}
+            Err(Error::Unauthorized { .. } | Error::NotFound { .. }) => {}
             result => return result,
         }
         let base = self.base.another(&base, async || self.authenticate().await).await?;

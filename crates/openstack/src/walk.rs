@@ -38,11 +38,6 @@ impl Walk {
         self.marker.as_deref()
     }
 
-    /// How many pages there were, since the list was last begun.
-    pub(crate) fn pages(&self) -> u32 {
-        self.pages
-    }
-
     /// Takes the IDs of a page that was asked for with `limit`, and whether a next one was offered.
     ///
     /// The list ends with a page that is empty, or without an offer and not exactly full. A page that is too short but has an
@@ -158,7 +153,7 @@ mod tests {
         for _ in 0..RESTARTS {
             assert_eq!(walk.took("pools", &ids("a b c"), true, 3).unwrap(), Step::More);
             assert!(walk.restart());
-            assert_eq!((walk.marker(), walk.pages()), (None, 0));
+            assert_eq!((walk.marker(), walk.pages), (None, 0));
         }
         assert!(!walk.restart());
     }

@@ -1,4 +1,5 @@
 //! Nothing that is secret leaves this crate but on the wire.
+#![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 mod common;
 

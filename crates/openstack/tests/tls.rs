@@ -1,4 +1,5 @@
 //! Whose certificates are believed.
+#![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 mod common;
 

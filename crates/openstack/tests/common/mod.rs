@@ -1,6 +1,7 @@
 //! A client of the fake cloud.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ impl FakeCloud {
         } else {
             let value = identity["token"]["id"].as_str().unwrap_or_default();
             let Some(token) = self.tokens.get(value).filter(|token| token.expires_at > Timestamp::now()) else {
-                return Answer::unauthorized();
+                return Answer::status(404);
             };
             // To change the scope does not prolong its life.
             (token.expires_at, None)
@@ -66,7 +66,7 @@ impl FakeCloud {
         self.issued += 1;
         let value = format!("fake-token-{}", self.issued);
         let id = project.as_ref().and_then(|project| project["id"].as_str()).map(str::to_owned);
-        self.tokens.insert(value.clone(), Token { project: id.clone(), expires_at });
+        self.tokens.insert(value.clone(), Token { project: id, expires_at });
         let mut token = json!({"issued_at": Timestamp::now().to_string(), "expires_at": expires_at.to_string()});
         if let Some(project) = project {
             let roles = if self.global { vec!["member", "load-balancer_global_observer"] } else { vec!["member"] };
