@@ -143,9 +143,17 @@ impl Lists {
                 }
             }
         }
+        for listener in self.listeners.iter() {
+            // The listener's row decides which there are, as a pool's does of its members.
+            for policy in listener.l7_policies.iter().flatten().filter_map(|id| self.policies.get(id)) {
+                found.policies.entry(&listener.id).or_default().push(policy);
+            }
+        }
         for policy in self.policies.iter() {
-            if let Some(listener) = &policy.listener {
-                found.policies.entry(listener).or_default().push(policy);
+            if let Some(listener) = policy.listener.as_ref().and_then(|id| self.listeners.get(id))
+                && listener.l7_policies.is_none()
+            {
+                found.policies.entry(&listener.id).or_default().push(policy);
             }
         }
         found.listeners.values_mut().for_each(|listeners| listeners.sort_unstable_by(|a, b| a.id.cmp(&b.id)));

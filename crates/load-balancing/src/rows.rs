@@ -79,9 +79,9 @@ pub struct Listener {
     /// The load balancer that it belongs to; a list in both dialects.
     #[serde(rename = "loadbalancers", default, deserialize_with = "ids")]
     pub load_balancers: Vec<Id>,
-    /// Its L7 policies.
-    #[serde(rename = "l7policies", alias = "l7_policies", default, deserialize_with = "ids")]
-    pub l7_policies: Vec<Id>,
+    /// Its L7 policies; `None` where the row does not say (neutron-lbaas), so that only their list does.
+    #[serde(rename = "l7policies", alias = "l7_policies", default, deserialize_with = "read::said_ids")]
+    pub l7_policies: Option<Vec<Id>>,
     /// When it was changed last, by the server's clock, to a second.
     #[serde(default, deserialize_with = "time")]
     pub updated_at: Option<Timestamp>,
@@ -213,7 +213,7 @@ impl Member {
 pub struct L7Policy {
     /// ID.
     pub id: Id,
-    /// The listener that it belongs to.
+    /// The listener that it belongs to. The listener's own row outranks it.
     pub listener: Option<Id>,
     /// The pool that it sends traffic to, if that is what it does.
     pub redirect_pool: Option<Id>,

@@ -51,9 +51,10 @@ impl Scope {
         let Some(lists) = &mut self.run.lists else { return };
         let at = list.server_time;
         lists.policies = Table::merge(list, Some(&self.lists.policies), &mut poll.outcome.troubles);
-        let with_policies = lists.listeners.iter().filter(|listener| !listener.l7_policies.is_empty());
-        let reading = |seen| Reading { seen, at };
-        let of = with_policies.map(|row| (row.id.clone(), (row.l7_policies.clone(), reading(row.updated_at))));
+        let of = lists.listeners.iter().filter_map(|listener| {
+            let policies = listener.l7_policies.clone().filter(|policies| !policies.is_empty())?;
+            Some((listener.id.clone(), (policies, Reading { seen: listener.updated_at, at })))
+        });
         self.run.policies_of = Some(of.collect());
     }
 

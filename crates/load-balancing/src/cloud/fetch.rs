@@ -38,13 +38,13 @@ impl Scope {
     }
 
     fn policies_are_stale(&self, lists: &Lists) -> bool {
-        lists.listeners.iter().filter(|listener| !listener.l7_policies.is_empty()).any(|listener| {
-            self.policies_of.get(&listener.id).is_none_or(|(policies, reading)| {
-                // neutron-lbaas has no times.
-                listener.updated_at.is_none()
-                    || *policies != listener.l7_policies
-                    || reading.is_stale(listener.updated_at, listener.provisioning)
-            })
+        lists.listeners.iter().any(|listener| match &listener.l7_policies {
+            // neutron-lbaas says neither which there are nor when one changed.
+            None => true,
+            Some(policies) if policies.is_empty() => false,
+            Some(policies) => self.policies_of.get(&listener.id).is_none_or(|(read, reading)| {
+                read != policies || reading.is_stale(listener.updated_at, listener.provisioning)
+            }),
         })
     }
 

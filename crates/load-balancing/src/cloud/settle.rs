@@ -227,7 +227,7 @@ impl<'a> View<'a> {
             .map(|id| left_out(Kind::Listener, id))
             .collect();
         let listeners = || self.parts.belongings.listeners.get(&balancer.id).into_iter().flatten();
-        let policies = listeners().flat_map(|listener| &listener.l7_policies);
+        let policies = listeners().flat_map(|listener| listener.l7_policies.iter().flatten());
         let policies = policies.filter(|id| lists.policies.is_known_unread(id));
         found.extend(policies.map(|id| left_out(Kind::L7Policy, id)));
         let pools = listeners().filter_map(|listener| listener.default_pool_id.as_ref());

@@ -80,6 +80,10 @@ pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Id>, D::Erro
     Ok(of_references(Option::<Vec<Reference>>::deserialize(from)?.unwrap_or_default()))
 }
 
+pub(super) fn said_ids<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Id>>, D::Error> {
+    Ok(Option::<Vec<Reference>>::deserialize(from)?.map(of_references))
+}
+
 pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
     Ok(Option::<Arc<str>>::deserialize(from)?.unwrap_or_default())
 }

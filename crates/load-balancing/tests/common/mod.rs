@@ -55,7 +55,7 @@ impl World {
     pub fn listener(&mut self, listener: &str, balancer: &str, port: u16, protocol: &str, pool: &str) -> &mut Listener {
         let pool = (!pool.is_empty()).then_some(pool);
         let new = row(json!({"id": listener, "protocol": protocol, "protocol_port": port, "default_pool_id": pool,
-            "loadbalancers": [{"id": balancer}]}));
+            "loadbalancers": [{"id": balancer}], "l7policies": []}));
         self.listeners.insert(id(listener), new);
         self.load_balancers.get_mut(&id(balancer)).unwrap().listeners.push(id(listener));
         self.listeners.get_mut(&id(listener)).unwrap()
