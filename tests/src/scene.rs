@@ -30,7 +30,7 @@ pub fn discoverer_rules() -> Vec<Rule> {
 /// The rights of `deploy/rbac/writer.yaml`.
 #[must_use]
 pub fn writer_rules() -> Vec<Rule> {
-    let all = ["get", "list", "watch", "create", "update", "delete"];
+    let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
     vec![
         Rule::new("", &["services", "endpoints"], &all),
         Rule::new("discovery.k8s.io", &["endpointslices"], &all),
@@ -38,7 +38,7 @@ pub fn writer_rules() -> Vec<Rule> {
         Rule::new("", &["endpoints/restricted"], &["create"]),
         Rule::new("", &["namespaces"], &["list", "watch"]),
         Rule::new("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
-        Rule::new("", &["configmaps"], &["get", "list", "create", "update"]),
+        Rule::new("", &["configmaps"], &["get", "list", "create", "update", "delete"]),
     ]
 }
 

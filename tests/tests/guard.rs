@@ -91,7 +91,7 @@ async fn a_drop_to_nothing_is_held_through_restarts_until_a_person_approves_it()
     writer.process.kill().unwrap();
     let writer = scene.writer_at(port, &config, &[]).await.unwrap();
     let change = held(&client, 40).await;
-    assert_eq!(change["endpointsBefore"], "40");
+    assert_eq!((&change["endpointsBefore"], &change["id"]), (&json!("40"), &json!(id)));
     still_as_they_were(&scene, &mirrors).await;
 
     // Only removals are held.
@@ -181,4 +181,48 @@ async fn everyday_removals_never_meet_the_guard() {
     scene.remove("team1", "large").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-large").await.unwrap();
     assert!(!writer.process.log().contains(HELD), "{}", writer.process.log_tail());
+}
+
+/// A drop that goes on while the writer is killed again and again: each writer alone would see a small one.
+#[tokio::test(flavor = "multi_thread")]
+async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
+    let scene = Scene::start().await.unwrap();
+    fill(&scene, 12, 10).await;
+    let config = scene.config(&["node02"], "guard: {window: 10m, quietTime: 1h}").unwrap();
+    let port = free_port().unwrap();
+    let mut writer = scene.writer_at(port, &config, &[]).await.unwrap();
+    let client = scene.ask(&writer).unwrap();
+    let _discoverer = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
+    let mirrors = expect_all(&scene, 0..12, 10).await;
+
+    for numbers in [0..2, 2..4, 4..5] {
+        for number in numbers {
+            scene.remove("team1", &format!("web{number}")).await.unwrap();
+            Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();
+        }
+        writer.process.kill().unwrap();
+        writer = scene.writer_at(port, &config, &[]).await.unwrap();
+        let back = |backend: &Value| backend["connected"] == true && backend["complete"] == true;
+        client.expect_backend("node02", "is back", back).await.unwrap();
+    }
+    // 50 of 120 are gone. Less than half of what is left, and no more than may always go; but not after those.
+    for number in [6, 7] {
+        scene.remove("team1", &format!("web{number}")).await.unwrap();
+    }
+    let change = held(&client, 20).await;
+    assert_eq!(change["endpointsBefore"], "120", "{change}");
+    still_as_they_were(&scene, &mirrors[5..]).await;
+
+    // Nor does the hold itself begin anew with another writer: the id that a person saw is good.
+    writer.process.kill().unwrap();
+    let _writer = scene.writer_at(port, &config, &[]).await.unwrap();
+    let again = held(&client, 20).await;
+    assert_eq!(again["id"], change["id"]);
+    still_as_they_were(&scene, &mirrors[5..]).await;
+    let answer = client.call("AdminService/Approve", &json!({"backend": "node02", "id": change["id"]})).unwrap();
+    assert_eq!(answer["servicesReleased"], "2");
+    for number in [6, 7] {
+        Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();
+    }
+    still_as_they_were(&scene, &mirrors[8..]).await;
 }

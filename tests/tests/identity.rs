@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use gimbal_testkit::process::free_port;
-use gimbal_testkit::{Pki, San, TestCluster, eventually};
+use gimbal_testkit::{Pki, San, TestCluster, eventually, pki::backend_identity};
 use gimbal_tests::{
     Ep, Grpcurl, Mirror, Proxy, SOON, Scene, discoverer_rules, expect_log, expect_metric, get, metric, slice, svc,
 };
@@ -23,6 +23,9 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
     let writer = scene.writer(&scene.config(&["node01", "node02"], "").unwrap(), &[]).await.unwrap();
     let stranger = scene.pki.issue("stranger", &[San::Uri("spiffe://gimbal.example/backend/stranger")]).unwrap();
     let own = scene.pair("node01").unwrap();
+    let identities = ["node01", "node02"].map(backend_identity);
+    let both = scene.pki.issue("both", &identities.each_ref().map(|identity| San::Uri(identity))).unwrap();
+    let nameless = scene.pki.issue("nameless", &[San::Ip("127.0.0.1")]).unwrap();
     let elsewhere = Pki::create(scene.path("elsewhere")).unwrap();
     let forged = elsewhere.backend("node01").unwrap();
 
@@ -38,6 +41,15 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
         ),
         // Another's name.
         (scene.discoverer_as(&own, "node02", &scene.source, writer.port, &[]).unwrap(), ["UnknownBackend", "node01"]),
+        // Another's as well as its own, and nobody's: a host's address is no identity.
+        (
+            scene.discoverer_as(&both, "node01", &scene.source, writer.port, &[]).unwrap(),
+            ["UnknownBackend", "the identities of two backends, node01 and node02"],
+        ),
+        (
+            scene.discoverer_as(&nameless, "node01", &scene.source, writer.port, &[]).unwrap(),
+            ["UnknownBackend", "the certificate has no URI or DNS name"],
+        ),
         // Signed by somebody else.
         (
             scene.discoverer_as(&forged, "node01", &scene.source, writer.port, &[]).unwrap(),
@@ -68,7 +80,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
             metric(writer.admin_port, "gimbal_writer_refused_streams_total", "").await?,
             metric(writer.admin_port, "gimbal_writer_handshake_failures_total", "").await?,
         );
-        anyhow::ensure!(streams >= 3.0 && handshakes >= 1.0, "{streams} streams, {handshakes} handshakes");
+        anyhow::ensure!(streams >= 5.0 && handshakes >= 1.0, "{streams} streams, {handshakes} handshakes");
         Ok::<_, anyhow::Error>(streams)
     });
     refused.await.unwrap();

@@ -90,6 +90,15 @@ impl Cluster {
         self.object(request::replace(object)?).await
     }
 
+    /// Changes an object to what is given, if it still has the version and the UID that its metadata names: a merge patch,
+    /// so labels and annotations that are not given stay, and lists are replaced.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn patch<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::patch(object)?).await
+    }
+
     /// Deletes an object, if it still has this UID and this version (an empty one is not compared).
     ///
     /// # Errors

@@ -53,6 +53,14 @@ pub(crate) fn replace<T: Object>(object: &T) -> Result<Call, ApiError> {
     build(Method::PUT, path(T::KIND, &meta.namespace, Some(&meta.name))?, body(object)?)
 }
 
+pub(crate) fn patch<T: Object>(object: &T) -> Result<Call, ApiError> {
+    let meta = object.meta();
+    let mut call = build(Method::PATCH, path(T::KIND, &meta.namespace, Some(&meta.name))?, body(object)?)?;
+    let merge = header::HeaderValue::from_static("application/merge-patch+json");
+    call.headers_mut().insert(header::CONTENT_TYPE, merge);
+    Ok(call)
+}
+
 pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version: &str) -> Result<Call, ApiError> {
     let preconditions = Preconditions { uid, resource_version: version };
     let options = DeleteOptions { api_version: "v1", kind: "DeleteOptions", preconditions };

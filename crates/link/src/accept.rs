@@ -3,18 +3,20 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures::{Stream, StreamExt as _};
-use rustls::ServerConfig;
+use futures::{Stream, StreamExt};
+use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::Peer;
-use crate::connection::Connection;
-use crate::error::chain;
-use crate::serve::HandshakeFailed;
+use crate::connection::{Connection, Known};
+use crate::refusal::{Problem, Refusal, Told};
+use crate::serve::OnRefusal;
+use crate::standing::Standing;
+use crate::trust::Trust;
 
 /// Handshakes at a time; the next ones wait in the kernel's queue.
 const HANDSHAKES: usize = 256;
@@ -23,35 +25,46 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: without file descriptors it would fail as fast as it is called.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections as they are ready. A failed handshake is told to `failed` and is no connection.
+/// Connections as they are ready. A refused one is logged, told to `on_refusal`, and is none.
 pub(crate) fn connections(
     listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
-    failed: Option<HandshakeFailed>,
+    trust: Option<Trust>,
+    on_refusal: Option<OnRefusal>,
     abort: CancellationToken,
 ) -> impl Stream<Item = Result<Connection, Infallible>> {
     let sockets = futures::stream::unfold(listener, |listener| async move {
         let socket = accept(&listener).await;
         Some((socket, listener))
     });
+    let mut told = Told::default();
     sockets
-        .map(move |(socket, address)| {
-            let (tls, failed, abort) = (tls.clone(), failed.clone(), abort.clone());
-            async move {
-                match handshake(socket, address, tls, abort).await {
-                    Ok(connection) => Some(Ok(connection)),
-                    Err(reason) => {
-                        tracing::warn!(peer = %address, reason, "refused a connection");
-                        if let Some(failed) = failed {
-                            failed(address, &reason);
-                        }
-                        None
-                    }
-                }
-            }
-        })
+        .map(move |(socket, address)| Box::pin(connect(socket, address, trust.clone(), abort.clone())))
         .buffer_unordered(HANDSHAKES)
-        .filter_map(std::future::ready)
+        .filter_map(move |connected| {
+            std::future::ready(match connected {
+                Ok(connection) => Some(Ok(connection)),
+                Err(refusal) => {
+                    log(&refusal, &mut told);
+                    if let Some(on_refusal) = &on_refusal {
+                        on_refusal(&refusal);
+                    }
+                    None
+                }
+            })
+        })
+}
+
+fn log(refusal: &Refusal, told: &mut Told) {
+    let Refusal { address, problem, message, asked_for, certificate } = refusal;
+    if *problem == Problem::Silent {
+        tracing::debug!(peer = %address, message, "a connection without a word");
+        return;
+    }
+    if let Some(untold) = told.tell(*address, *problem, Instant::now()) {
+        let certificate = certificate.as_ref().map(tracing::field::display);
+        let problem = problem.as_str();
+        tracing::warn!(peer = %address, problem, message, asked_for, certificate, untold, "refused a connection");
+    }
 }
 
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
@@ -66,21 +79,43 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
+async fn connect(
+    socket: TcpStream,
+    address: SocketAddr,
+    trust: Option<Trust>,
+    abort: CancellationToken,
+) -> Result<Connection, Refusal> {
+    socket.set_nodelay(true).map_err(|error| Refusal::of_io(address, &error))?;
+    let Some(trust) = trust else { return Ok(Connection::plain(socket, abort)) };
+    let late = || {
+        let message = format!("no TLS handshake within {} s", HANDSHAKE_TIMEOUT.as_secs());
+        Refusal::new(address, Problem::Timeout, message)
+    };
+    let handshake = handshake(socket, address, trust, abort);
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| late())?
+}
+
 async fn handshake(
     socket: TcpStream,
     address: SocketAddr,
-    tls: Option<Arc<ServerConfig>>,
+    trust: Trust,
     abort: CancellationToken,
-) -> Result<Connection, String> {
-    socket.set_nodelay(true).map_err(|error| error.to_string())?;
-    let Some(tls) = tls else { return Ok(Connection::plain(socket, abort)) };
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(tls).accept(socket)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(chain(&error)),
-        Err(_) => return Err(format!("no TLS handshake within {} s", HANDSHAKE_TIMEOUT.as_secs())),
-    };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let certificate = certificate.ok_or("no client certificate")?;
-    let peer = Peer::from_certificate(certificate, address);
-    Ok(Connection::tls(stream, peer, abort))
+) -> Result<Connection, Refusal> {
+    // Whoever resets the connection, as some load balancers do to be quick, has said no more than who closes it.
+    if !matches!(socket.peek(&mut [0]).await, Ok(1..)) {
+        return Err(Refusal::new(address, Problem::Silent, "it closed the connection before it said anything"));
+    }
+    let broken = |error: &std::io::Error| Refusal::of_io(address, error);
+    let start = LazyConfigAcceptor::new(Acceptor::default(), socket).await.map_err(|error| broken(&error))?;
+    let asked_for = start.client_hello().server_name().map(str::to_owned);
+    let (config, examiner) = trust.handshake().map_err(|error| broken(&std::io::Error::other(error)))?;
+    let shown = || examiner.shown().map(|chain| chain.certificate.clone());
+    let stream = start.into_stream(Arc::new(config)).await;
+    let stream = stream.map_err(|error| Refusal { asked_for, certificate: shown(), ..broken(&error) })?;
+    let nobody = || Refusal::new(address, Problem::NoCertificate, "it showed no certificate");
+    let chain = Arc::new(examiner.shown().ok_or_else(nobody)?.clone());
+    let peer = Peer::from_certificate(&chain.certificate, address);
+    let cut = abort.child_token();
+    let standing = Standing::of(trust, chain, peer.clone(), cut.clone());
+    Ok(Connection::tls(stream, Known { peer, standing }, cut))
 }

@@ -6,7 +6,7 @@ use gimbal_wire::pb;
 use tonic::{Request, Response, Status};
 
 use crate::Peer;
-use crate::discovery::peer;
+use crate::discovery::known;
 
 /// Does what a person decides.
 #[tonic::async_trait]
@@ -16,6 +16,9 @@ pub trait Admin: Send + Sync + 'static {
 
     /// Lets a held removal pass.
     async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status>;
+
+    /// Removes everything of a backend, or tells what that would be.
+    async fn decommission(&self, request: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status>;
 
     /// Lets a backend name belong to another source.
     async fn confirm_incarnation(
@@ -29,7 +32,7 @@ pub(crate) struct AdminEdge(pub(crate) Arc<dyn Admin>);
 impl AdminEdge {
     /// Every call of an admin, and every attempt at one, leaves a trace.
     fn check<T: std::fmt::Debug>(&self, call: &str, request: &Request<T>) -> Result<(), Status> {
-        let peer = peer(request)?;
+        let peer = known(request)?.peer;
         if !self.0.is_admin(&peer) {
             tracing::warn!(%peer, call, request = ?request.get_ref(), "refused a call that is for admins");
             return Err(Status::permission_denied(
@@ -46,6 +49,14 @@ impl pb::admin_service_server::AdminService for AdminEdge {
     async fn approve(&self, request: Request<pb::ApproveRequest>) -> Result<Response<pb::ApproveResponse>, Status> {
         self.check("Approve", &request)?;
         self.0.approve(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn decommission(
+        &self,
+        request: Request<pb::DecommissionRequest>,
+    ) -> Result<Response<pb::DecommissionResponse>, Status> {
+        self.check("Decommission", &request)?;
+        self.0.decommission(request.into_inner()).await.map(Response::new)
     }
 
     async fn confirm_incarnation(

@@ -11,13 +11,21 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use crate::Peer;
+use crate::standing::Standing;
 
 /// tonic spawns its connections where nobody can abort them, so the socket itself ends them: after `abort` every read
 /// and write fails.
 pub(crate) struct Connection {
     stream: Stream,
-    peer: Peer,
+    known: Known,
     aborted: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+/// Who is at the other end, for every call on the connection.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) peer: Peer,
+    pub(crate) standing: Standing,
 }
 
 enum Stream {
@@ -27,17 +35,18 @@ enum Stream {
 
 impl Connection {
     pub(crate) fn plain(stream: TcpStream, abort: CancellationToken) -> Self {
-        Self { stream: Stream::Plain(stream), peer: Peer::Loopback, aborted: Box::pin(abort.cancelled_owned()) }
+        let known = Known { peer: Peer::Loopback, standing: Standing::without_certificate() };
+        Self { stream: Stream::Plain(stream), known, aborted: Box::pin(abort.cancelled_owned()) }
     }
 
-    pub(crate) fn tls(stream: TlsStream<TcpStream>, peer: Peer, abort: CancellationToken) -> Self {
-        Self { stream: Stream::Tls(Box::new(stream)), peer, aborted: Box::pin(abort.cancelled_owned()) }
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, known: Known, abort: CancellationToken) -> Self {
+        Self { stream: Stream::Tls(Box::new(stream)), known, aborted: Box::pin(abort.cancelled_owned()) }
     }
 
-    /// The socket, unless the server has aborted its connections.
+    /// The socket, unless the server has ended the connection.
     fn socket(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut dyn Socket>> {
         if self.aborted.as_mut().poll(cx).is_ready() {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server has ended"));
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server has ended the connection"));
         }
         Ok(match &mut self.stream {
             Stream::Plain(stream) => Pin::new(stream),
@@ -50,10 +59,10 @@ trait Socket: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Socket for T {}
 
 impl Connected for Connection {
-    type ConnectInfo = Peer;
+    type ConnectInfo = Known;
 
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
+    fn connect_info(&self) -> Known {
+        self.known.clone()
     }
 }
 

@@ -152,7 +152,7 @@ impl Target {
             url: self.uri.to_string(),
             problem: "has a host that no certificate can name",
         })?;
-        let connector = TlsConnector::from(tls.0.clone());
+        let connector = TlsConnector::from(tls.config());
         let mut stream = connector.connect(name, socket).await.map_err(|error| self.tls_error(&error))?;
         let ended = stream.fill_buf().await.map_err(|error| self.tls_error(&error))?.is_empty();
         if ended {
@@ -214,7 +214,8 @@ fn certificate_problem(reason: &CertificateError) -> String {
     }
 }
 
-fn is_about_certificates(alert: AlertDescription) -> bool {
+/// Whether this alert says that the other end does not accept our certificate.
+pub(crate) fn is_about_certificates(alert: AlertDescription) -> bool {
     use AlertDescription as Alert;
     matches!(
         alert,

@@ -13,9 +13,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::connection::Known;
+use crate::standing::{Standing, farewell, refused};
 use crate::{LinkError, Peer};
 
-/// What an agent says, as it comes. It ends with the stream, with the server's shutdown, or after an error.
+/// What an agent says, as it comes. It ends with the stream, with the server's shutdown, or after an error. After
+/// [`LinkError::Refused`] there is time for a goodbye.
 pub type AgentMessages = BoxStream<'static, Result<AgentMessage, LinkError>>;
 
 /// Messages to an agent that may wait here. Small: what waits is old when it leaves.
@@ -42,10 +45,10 @@ impl pb::discovery_service_server::DiscoveryService for DiscoveryEdge {
     type SyncStream = Pin<Box<dyn Stream<Item = Result<pb::SyncResponse, Status>> + Send>>;
 
     async fn sync(&self, request: Request<Streaming<pb::SyncRequest>>) -> Result<Response<Self::SyncStream>, Status> {
-        let peer = peer(&request)?;
+        let Known { peer, standing } = known(&request)?;
         // What ended the incoming side is told to the agent as the status of the stream.
         let cause = Arc::new(OnceLock::new());
-        let incoming = incoming(request.into_inner(), cause.clone(), self.shutdown.clone());
+        let incoming = incoming(request.into_inner(), cause.clone(), standing, self.shutdown.clone());
         let (outgoing, messages) = mpsc::channel(OUTGOING);
         let (discovery, abort) = (self.discovery.clone(), self.abort.clone());
         self.streams.spawn(abort.run_until_cancelled_owned(async move {
@@ -60,6 +63,7 @@ impl pb::discovery_service_server::DiscoveryService for DiscoveryEdge {
 fn incoming(
     requests: Streaming<pb::SyncRequest>,
     cause: Arc<OnceLock<Status>>,
+    standing: Standing,
     shutdown: CancellationToken,
 ) -> AgentMessages {
     let messages = requests.map(move |request| match request {
@@ -69,10 +73,24 @@ fn incoming(
             Err(LinkError::from(status))
         }
     });
-    messages.take_until(shutdown.cancelled_owned()).boxed()
+    let lost = standing.clone().lost();
+    let end = async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = lost => {}
+        }
+    };
+    let refusal = async move { standing.problem().map(|problem| Err(LinkError::Refused(farewell(problem)))) };
+    let refusal = futures::stream::once(refusal).filter_map(std::future::ready);
+    messages.take_until(Box::pin(end)).chain(refusal).boxed()
 }
 
-/// The peer that the acceptor found.
-pub(crate) fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
-    request.extensions().get::<Peer>().cloned().ok_or_else(|| Status::internal("the connection has no peer"))
+/// Who calls, as the acceptor found out, unless the certificate is not accepted any more.
+pub(crate) fn known<T>(request: &Request<T>) -> Result<Known, Status> {
+    let known = request.extensions().get::<Known>().cloned();
+    let known = known.ok_or_else(|| Status::internal("the connection has no peer"))?;
+    match known.standing.problem() {
+        Some(problem) => Err(refused(problem)),
+        None => Ok(known),
+    }
 }

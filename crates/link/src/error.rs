@@ -20,6 +20,9 @@ pub enum LinkError {
     /// One message of the writer could not be read. The stream goes on.
     #[error("unreadable message from the writer: {0}")]
     Unreadable(#[from] WireError),
+    /// The certificate of the other end is not accepted any more; the connection is cut soon.
+    #[error("{0}")]
+    Refused(&'static str),
     /// A plaintext listener where others can reach it.
     #[error("refused to listen on {0} without TLS: use a loopback address, or give --tls-cert, --tls-key and --tls-ca")]
     Plaintext(SocketAddr),

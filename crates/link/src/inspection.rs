@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
 use crate::Peer;
-use crate::discovery::peer;
+use crate::connection::Known;
+use crate::discovery::known;
+use crate::standing::refused;
 
 /// What somebody may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +84,7 @@ pub(crate) struct InspectionEdge {
 
 impl InspectionEdge {
     fn viewer<T>(&self, request: &Request<T>) -> Result<Viewer, Status> {
-        self.inspection.viewer(&peer(request)?)
+        self.inspection.viewer(&known(request)?.peer)
     }
 }
 
@@ -111,10 +113,14 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
     }
 
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let viewer = self.viewer(&request)?;
+        let Known { peer, standing } = known(&request)?;
+        let viewer = self.inspection.viewer(&peer)?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
         let events = self.inspection.watch(&viewer, request).await?;
+        let events = events.take_until(Box::pin(standing.clone().lost()));
+        let refusal = async move { standing.problem().map(|problem| Err(refused(problem))) };
+        let events = events.chain(futures::stream::once(refusal).filter_map(std::future::ready));
         Ok(Response::new(events.take_until(self.shutdown.clone().cancelled_owned()).boxed()))
     }
 

@@ -1,25 +1,35 @@
 //! The gRPC edge: who is at the other end of a connection, and messages to and from it.
 //!
 //! The server side terminates TLS itself, so that handshakes are bounded in number and time and a refused one is told
-//! with its reason; [`serve`] takes the services as traits over parsed messages. The client side is [`dial`] and
+//! with its reason, and so that a certificate that is accepted no more ends its connection; [`serve`] takes the services as traits over parsed messages. The client side is [`dial`] and
 //! [`open`]. Nothing here decides anything about Services.
 
 mod accept;
 mod admin;
+mod certificate;
 mod connection;
+mod credentials;
+mod denied;
 mod dial;
 mod discovery;
 mod error;
 mod inspection;
 mod open;
 mod peer;
+mod refusal;
+mod reload;
 mod serve;
+mod standing;
 mod tls;
+mod trust;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use admin::Admin;
+pub use certificate::Certificate;
+pub use credentials::{ClientTls, Credentials, Reloaded, Reloader, client_tls};
+pub use denied::{Denied, DeniedCertificate, InvalidDenial};
 pub use dial::{DialError, dial};
 pub use discovery::{AgentMessages, Discovery};
 pub use error::LinkError;
@@ -27,8 +37,9 @@ pub use gimbal_wire::pb;
 pub use inspection::{Inspection, Viewer};
 pub use open::{AgentSender, WriterMessages, open};
 pub use peer::{Peer, PeerCertificate};
-pub use serve::{HandshakeFailed, ServeOptions, Services, serve};
-pub use tls::{ClientTls, TlsError, TlsFiles, client_tls, server_tls};
+pub use refusal::{Problem, Refusal};
+pub use serve::{OnRefusal, ServeOptions, Services, serve};
+pub use tls::{TlsError, TlsFiles};
 pub use tonic::{Code, Status, transport::Channel};
 
 /// A silent connection is pinged after this time, by both ends.

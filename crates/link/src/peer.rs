@@ -3,10 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rustls_pki_types::CertificateDer;
-use sha2::{Digest as _, Sha256};
-use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use crate::Certificate;
 
 /// The other end of a connection. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +26,9 @@ pub struct PeerCertificate {
 }
 
 impl Peer {
-    pub(crate) fn from_certificate(certificate: &CertificateDer<'_>, address: SocketAddr) -> Self {
-        let fingerprint_sha256 = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
-        Self::Certificate(Arc::new(PeerCertificate { sans: sans(certificate), fingerprint_sha256, address }))
+    pub(crate) fn from_certificate(certificate: &Certificate, address: SocketAddr) -> Self {
+        let (sans, fingerprint_sha256) = (certificate.sans.clone(), certificate.fingerprint());
+        Self::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, address }))
     }
 
     /// Whether the certificate has this name. Never true for [`Peer::Loopback`].
@@ -51,15 +48,4 @@ impl std::fmt::Display for Peer {
             Self::Loopback => f.write_str("loopback"),
         }
     }
-}
-
-/// A certificate whose names cannot be read has none: it passes the handshake and is nobody.
-fn sans(certificate: &CertificateDer<'_>) -> Vec<String> {
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
-    let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
-    let names = names.value.general_names.iter().filter_map(|name| match name {
-        GeneralName::DNSName(name) | GeneralName::URI(name) => Some((*name).to_owned()),
-        _ => None,
-    });
-    names.collect()
 }

@@ -1,6 +1,5 @@
 //! One gRPC server, from listener to the end of its last stream.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use pb::admin_service_server::AdminServiceServer;
 use pb::discovery_service_server::DiscoveryServiceServer;
 use pb::inspection_service_server::InspectionServiceServer;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
@@ -19,9 +19,10 @@ use crate::admin::AdminEdge;
 use crate::discovery::DiscoveryEdge;
 use crate::error::chain;
 use crate::inspection::InspectionEdge;
+use crate::trust::Trust;
 use crate::{
-    Admin, CONNECTION_WINDOW, Discovery, Inspection, KEEPALIVE, KEEPALIVE_TIMEOUT, LinkError, MAX_MESSAGE,
-    STREAM_WINDOW, accept, plaintext_allowed,
+    Admin, CONNECTION_WINDOW, Credentials, Denied, Discovery, Inspection, KEEPALIVE, KEEPALIVE_TIMEOUT, LinkError,
+    MAX_MESSAGE, Refusal, STREAM_WINDOW, accept, plaintext_allowed,
 };
 
 /// Time for streams to end by themselves once shutdown has begun.
@@ -29,16 +30,19 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Calls of one connection at a time.
 const STREAMS: u32 = 128;
 
-/// Told of every refused connection: where it came from, and why.
-pub type HandshakeFailed = Arc<dyn Fn(SocketAddr, &str) + Send + Sync>;
+/// Told of every refused connection, and of those that ended without a word ([`crate::Problem::Silent`]).
+pub type OnRefusal = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
 /// How to serve. The default is plaintext, which only a loopback listener may.
 #[derive(Clone, Default)]
 pub struct ServeOptions {
-    /// As [`crate::server_tls`] makes it.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Who we are, and whom we trust; followed as it changes.
+    pub tls: Option<Credentials>,
+    /// Certificates that are refused whatever signed them; followed as it changes. A connection whose certificate comes
+    /// to be in it ends as one whose certificate has expired does.
+    pub denied: Option<watch::Receiver<Denied>>,
     /// For a metric; the log line is written anyway.
-    pub handshake_failed: Option<HandshakeFailed>,
+    pub on_refusal: Option<OnRefusal>,
 }
 
 /// What is served.
@@ -70,7 +74,9 @@ pub async fn serve(
     // Dropped with this future: a server that is dropped leaves no connection behind.
     let abort = CancellationToken::new();
     let _aborts = abort.clone().drop_guard();
-    let incoming = accept::connections(listener, options.tls, options.handshake_failed, abort.clone());
+    let denied = options.denied;
+    let trust = options.tls.map(|credentials| Trust { credentials, denied });
+    let incoming = accept::connections(listener, trust, options.on_refusal, abort.clone());
     // Streams are tasks beside their connections; the server has ended when both have.
     let streams = TaskTracker::new();
     let router = router(services, &shutdown, &abort, &streams).await?;

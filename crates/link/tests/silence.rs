@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Pki, Server, heartbeat};
 use futures::StreamExt as _;
-use gimbal_link::{dial, open};
+use gimbal_link::{Problem, dial, open};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -87,6 +87,6 @@ async fn a_client_that_never_says_a_word_is_refused() {
     let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let refusal = tokio::time::timeout(NOTICED, server.refused.recv()).await.unwrap().unwrap();
-    assert_eq!(refusal, "no TLS handshake within 10 s");
+    assert_eq!((refusal.problem, &*refusal.message), (Problem::Timeout, "no TLS handshake within 10 s"));
     assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "and its socket is closed");
 }

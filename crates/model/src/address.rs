@@ -20,7 +20,7 @@ pub enum AddressRefusal {
     /// Multicast, or the IPv4 broadcast address.
     #[error("is multicast or broadcast")]
     Multicast,
-    /// An IPv4 address in an IPv6 form: two spellings of one address would pass two different rules.
+    /// An IPv4 address in an IPv6 form, whichever it is: two spellings of one address would pass two different rules.
     #[error("is an IPv4 address written as IPv6")]
     Mapped,
     /// In one of the writer's `refusedAddresses`.
@@ -32,7 +32,7 @@ pub enum AddressRefusal {
 }
 
 /// The rules for one backend.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressRules {
     /// Ranges refused to every backend.
     pub refused: Vec<IpNet>,
@@ -79,10 +79,20 @@ fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
     }
 }
 
-/// `::ffff:0:0/96` (mapped), `::/96` (compatible) and `64:ff9b::/96` (NAT64) each lead to an IPv4 address.
+/// Every form in which an IPv6 address leads to an IPv4 one. What it leads to is not looked at: who means an IPv4 address
+/// writes it as one, and then every rule for it holds.
 fn embeds_v4(address: Ipv6Addr) -> bool {
-    let segments = address.segments();
-    address.to_ipv4().is_some() || segments[..6] == [0x64, 0xff9b, 0, 0, 0, 0]
+    match address.segments() {
+        // Compatible (RFC 4291 2.5.5.1; `::` and `::1` are judged before), mapped (2.5.5.2), translated (RFC 2765).
+        [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => true,
+        // NAT64: the well-known prefix (RFC 6052) and the one for local use (RFC 8215).
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => true,
+        // Teredo (RFC 4380) and 6to4 (RFC 3056).
+        [0x2001, 0, ..] | [0x2002, ..] => true,
+        // ISATAP (RFC 5214), under any prefix.
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +126,32 @@ mod tests {
             ("::ffff:127.0.0.1", Err(Mapped)),
             ("::ffff:10.1.2.3", Err(Mapped)),
             ("::10.1.2.3", Err(Mapped)),
+            ("::ffff:169.254.169.254", Err(Mapped)),
+            ("::ffff:0:0", Err(Mapped)),
+            ("::169.254.169.254", Err(Mapped)),
+            ("::ffff:0:10.1.2.3", Err(Mapped)),
             ("64:ff9b::a9fe:a9fe", Err(Mapped)),
+            ("64:ff9b::10.1.2.3", Err(Mapped)),
+            ("64:ff9b:1:2::10.1.2.3", Err(Mapped)),
+            ("2002:a9fe:a9fe::1", Err(Mapped)),
+            ("2002:a01:203::1", Err(Mapped)),
+            ("2001:0:4136:e378:8000:63bf:3fff:fdd2", Err(Mapped)),
+            ("fd00::5efe:10.1.2.3", Err(Mapped)),
+            ("fd00::200:5efe:7f00:1", Err(Mapped)),
+            ("fe80::5efe:10.1.2.3", Err(LinkLocal)),
+            // Only what looks like these.
+            ("64:ff9b:2::1", Err(NotAllowed)),
+            ("2001:1::1", Err(NotAllowed)),
+            ("2003::1", Err(NotAllowed)),
+            ("fd00::1:5efe:a01:203", Ok(())),
+            ("fd00::ffff:10.1.2.3", Ok(())),
+            ("169.254.0.1", Err(LinkLocal)),
+            ("169.253.255.255", Err(NotAllowed)),
+            ("febf::1", Err(LinkLocal)),
+            ("239.255.255.255", Err(Multicast)),
+            ("ff0e::1", Err(Multicast)),
+            ("10.111.255.255", Err(Refused)),
+            ("10.112.0.0", Ok(())),
         ] {
             assert_eq!(rules.check(address.parse().unwrap()), expected, "{address}");
         }

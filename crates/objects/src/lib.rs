@@ -31,6 +31,11 @@ pub mod keys {
     pub const MANAGER: &str = "gimbal-writer";
     /// Annotation: `<source namespace>/<source name>`.
     pub const SOURCE: &str = "gimbal.projectcontour.io/source";
+    /// Annotation of a source Service: the ID of the OpenStack project that it belongs to. Never written to the Gimbal
+    /// cluster; the policy's `map` takes such IDs.
+    pub const PROJECT: &str = "gimbal.projectcontour.io/project-id";
+    /// Label on a namespace that the writer created because a policy says `create`. Its value is [`MANAGER`].
+    pub const CREATED_BY: &str = "gimbal.projectcontour.io/created-by";
     /// Label on slices: the Service that they belong to.
     pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
     /// Label on slices and Endpoints: keeps them out of kube-proxies' watches.

@@ -14,8 +14,10 @@
 
 mod admin;
 mod args;
+mod certificate;
 mod duration;
 mod exit;
+mod flags;
 mod health;
 mod listen;
 mod logging;
@@ -24,8 +26,10 @@ mod shutdown;
 
 pub use admin::serve_admin;
 pub use args::parse;
+pub use certificate::CertificateMetrics;
 pub use duration::{HumanDuration, InvalidDuration};
 pub use exit::{Exit, run};
+pub use flags::TlsArgs;
 pub use health::Health;
 pub use listen::bind;
 pub use logging::{LogFormat, init_logging};

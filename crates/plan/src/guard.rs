@@ -1,127 +1,48 @@
 //! The mass-change guard of one backend (DESIGN 2, rule 5): holds removals when too many come within a window.
 
+mod config;
+mod event;
+mod floors;
+mod grant;
 mod history;
+mod hold;
+mod pending;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::TargetKey;
 
-use crate::Removals;
 use crate::print::Printer;
+pub use config::GuardConfig;
+pub use event::{GuardEvent, HeldDrop, Passage, Release};
+pub use floors::Floors;
+use floors::Levels;
+use grant::Grants;
+pub use grant::WindowRecord;
 use history::History;
-
-/// When the guard holds, and for how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GuardConfig {
-    /// Share of the endpoints that may go within the window; 100 or more never holds.
-    pub max_drop_percent: u8,
-    /// So many may always go within the window.
-    pub min_endpoints: u64,
-    /// Length of the window.
-    pub window: Duration,
-    /// A complete snapshot that was begun this long after a partial drop confirms it.
-    pub quiet_time: Duration,
-    /// Any drop is let through after this time; `None`: never.
-    pub release_all_after: Option<Duration>,
-}
-
-impl Default for GuardConfig {
-    fn default() -> Self {
-        Self {
-            max_drop_percent: 50,
-            min_endpoints: 20,
-            window: Duration::from_secs(60),
-            quiet_time: Duration::from_secs(60),
-            release_all_after: None,
-        }
-    }
-}
-
-/// Why held removals are let through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Release {
-    /// A later snapshot said so again.
-    Snapshot,
-    /// A person did.
-    Approval,
-    /// `release_all_after` is over.
-    Age,
-}
-
-/// What happened to a hold, for logs, metrics and the agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GuardEvent {
-    /// Removals are held. Told again, with another id, when a partial drop became one to nothing, or the reverse.
-    Held(HeldDrop),
-    /// So little is missing by now that nothing need be held.
-    Ended {
-        /// Of the hold.
-        id: String,
-    },
-    /// Removals are let through.
-    Released {
-        /// Of the hold.
-        id: String,
-        /// Endpoints that may go.
-        endpoints: u64,
-        /// Why.
-        by: Release,
-    },
-    /// A complete snapshot that begins now would decide.
-    SnapshotWanted {
-        /// Of the hold.
-        id: String,
-    },
-}
-
-/// Removals that are held.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldDrop {
-    /// For an approval. It changes when a partial drop becomes one to nothing: that is not what a person approved.
-    pub id: String,
-    /// Endpoints that wait to go.
-    pub endpoints_removed: u64,
-    /// Endpoints that the share is taken of.
-    pub endpoints_before: u64,
-    /// Services that lose endpoints.
-    pub targets: usize,
-    /// Since when.
-    pub since: Instant,
-    /// Nothing would remain of the backend.
-    pub to_nothing: bool,
-}
+pub use hold::HoldRecord;
+use hold::{Earlier, Hold, Since};
+use pending::Pending;
 
 /// See the module. One for each backend. Time is a parameter and never goes back.
 #[derive(Debug, Clone)]
 pub struct Guard {
     config: GuardConfig,
     history: History,
+    grants: Grants,
+    levels: Levels,
     total: u64,
     pending: BTreeMap<TargetKey, Pending>,
     /// Sum over `pending`.
     sum: Pending,
     hold: Option<Hold>,
+    /// The whole backend is held, not merely what is below a floor.
+    whole: bool,
+    earlier: Option<Earlier>,
     holds: u64,
     asked: Option<Instant>,
     events: Vec<GuardEvent>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Pending {
-    loss: u64,
-    /// The part of `loss` that may go.
-    released: u64,
-    /// The largest loss so far, and since when.
-    peak: u64,
-    since: Option<Instant>,
-}
-
-#[derive(Debug, Clone)]
-struct Hold {
-    id: String,
-    since: Instant,
-    to_nothing: bool,
 }
 
 impl Guard {
@@ -131,14 +52,55 @@ impl Guard {
         Self {
             config,
             history: History::new(config.window),
+            grants: Grants::default(),
+            levels: Levels::new(config.floors),
             total: 0,
             pending: BTreeMap::new(),
             sum: Pending::default(),
             hold: None,
+            whole: false,
+            earlier: None,
             holds: 0,
             asked: None,
             events: Vec::new(),
         }
+    }
+
+    /// Goes on with what a writer before this one kept.
+    pub fn restore(
+        &mut self,
+        window: Option<&WindowRecord>,
+        hold: Option<&HoldRecord>,
+        now: Instant,
+        wall: SystemTime,
+    ) {
+        if let Some(record) = window.filter(|record| record.counts(wall, self.config.window)) {
+            self.history.inherit(record.base, record.lost, now);
+        }
+        self.earlier = hold.map(|record| Earlier::new(record.clone(), now, wall));
+        self.refresh(now);
+    }
+
+    /// Forgets all that was lost and held; not what is there.
+    pub fn forget(&mut self) {
+        self.history = History::starting(self.config.window, self.total);
+        self.grants = Grants::default();
+        self.pending.clear();
+        self.sum = Pending::default();
+        self.levels.configure(self.config.floors, std::iter::empty());
+        (self.hold, self.earlier, self.whole, self.asked) = (None, None, false, None);
+        self.events.clear();
+    }
+
+    /// Another configuration, from now on. What is held by the old one and not by the new one may go.
+    pub fn configure(&mut self, config: GuardConfig, now: Instant) {
+        if config == self.config {
+            return;
+        }
+        self.config = config;
+        self.history.resize(config.window);
+        self.levels.configure(config.floors, self.pending.iter().map(|(target, pending)| (target, pending.part())));
+        self.refresh(now);
     }
 
     /// So many endpoints of the backend does the Gimbal cluster hold now.
@@ -148,18 +110,25 @@ impl Guard {
         self.refresh(now);
     }
 
-    /// The target's plan would lose so many endpoints; 0: none, or none any more. Of a change of many targets, each must be
-    /// told before the first verdict is asked for, or the first ones slip through.
-    pub fn pending(&mut self, target: &TargetKey, loss: u64, now: Instant) {
+    /// Of these, a target has another number.
+    pub fn holds(&mut self, target: &TargetKey, before: u64, after: u64) {
+        self.levels.holds(target, before, after);
+    }
+
+    /// The target's plan would lose so many endpoints of those that it has; 0: none, or none any more. Of a change of many
+    /// targets, each must be told before the first verdict is asked for, or the first ones slip through.
+    pub fn pending(&mut self, target: &TargetKey, loss: u64, of: u64, now: Instant) {
         let old = self.pending.get(target).copied().unwrap_or_default();
         let grown = loss > old.peak;
         self.put(
             target,
             Pending {
                 loss,
+                of,
                 released: old.released.min(loss),
+                granted: old.granted.min(loss),
                 peak: old.peak.max(loss),
-                since: if grown { Some(now) } else { old.since },
+                since: if grown { Some(Since::new(now)) } else { old.since },
             },
         );
         self.refresh(now);
@@ -169,18 +138,60 @@ impl Guard {
     pub fn applied(&mut self, target: &TargetKey, loss: u64, now: Instant) {
         let old = self.pending.get(target).copied().unwrap_or_default();
         let released = old.released.min(loss);
-        self.put(target, Pending { loss: old.loss.saturating_sub(loss), released: old.released - released, ..old });
+        let left = Pending {
+            loss: old.loss.saturating_sub(loss),
+            of: old.of.saturating_sub(loss),
+            released: old.released - released,
+            granted: old.granted.saturating_sub(loss - released),
+            ..old
+        };
+        self.put(target, left);
         self.total = self.total.saturating_sub(loss);
         self.history.applied(loss - released, now);
         self.history.forgive(released);
         self.refresh(now);
     }
 
-    /// Whether the target's removals may be written now.
-    pub fn verdict(&mut self, target: &TargetKey, now: Instant) -> Removals {
+    /// Whether the target's removals may be written now. What may is noted: see [`Guard::record`].
+    pub fn verdict(&mut self, target: &TargetKey, now: Instant) -> Passage {
         self.refresh(now);
-        let part = self.pending.get(target).is_some_and(|pending| pending.loss > pending.released);
-        if part && self.hold.is_some() { Removals::Held } else { Removals::Allowed }
+        let Some(pending) = self.pending.get(target).copied().filter(|pending| pending.waiting() > 0) else {
+            return Passage::Allowed;
+        };
+        if self.is_held(target, &pending) {
+            return Passage::Held;
+        }
+        if self.config.max_drop_percent >= 100 {
+            return Passage::Allowed;
+        }
+        let more = pending.waiting().saturating_sub(pending.granted);
+        if self.grants.reserve(more, now) {
+            if let Some(pending) = self.pending.get_mut(target) {
+                pending.granted += more;
+            }
+            return Passage::Allowed;
+        }
+        let base = self.history.base(self.total);
+        let share = u128::from(base) * u128::from(self.config.max_drop_percent) / 100;
+        let allowance = u64::try_from(share).unwrap_or(u64::MAX).max(self.config.min_endpoints);
+        self.grants.ask(base, self.history.lost(), self.sum.waiting(), allowance, now);
+        Passage::Unkept
+    }
+
+    /// What has to be kept before [`Passage::Unkept`] becomes [`Passage::Allowed`]; given once. Then [`Guard::kept`].
+    pub fn record(&mut self, wall: SystemTime) -> Option<WindowRecord> {
+        self.grants.take(wall)
+    }
+
+    /// The record that was given last is kept. True if targets wait for that.
+    pub fn kept(&mut self) -> bool {
+        self.grants.kept(self.config.window)
+    }
+
+    /// Targets whose removals neither are held nor known to be gone.
+    pub fn passing(&self) -> impl Iterator<Item = &TargetKey> {
+        let passing = self.pending.iter().filter(|(target, pending)| !self.is_held(target, pending));
+        passing.map(|(target, _)| target)
     }
 
     /// A complete snapshot was begun at `begun`, and what it says has been told as [`Guard::pending`]. Lets a partial drop
@@ -190,6 +201,8 @@ impl Guard {
         let partial = self.hold.as_ref().is_some_and(|hold| !hold.to_nothing);
         let released = partial && self.release(Release::Snapshot, Some((begun, self.config.quiet_time))) > 0;
         self.refresh(now);
+        // All that is missing has been told: what was held before the restart is not held any more, or is another hold.
+        self.earlier = None;
         released
     }
 
@@ -220,7 +233,8 @@ impl Guard {
     #[must_use]
     pub fn wants_snapshot(&self, now: Instant) -> bool {
         let Some(hold) = self.hold.as_ref().filter(|hold| !hold.to_nothing) else { return false };
-        self.pending.values().any(|pending| pending.is_due(hold, now, self.config.quiet_time))
+        let quiet = self.config.quiet_time;
+        self.pending.iter().any(|(target, pending)| self.is_held(target, pending) && pending.is_due(hold, now, quiet))
     }
 
     /// What is held, if anything is.
@@ -229,50 +243,83 @@ impl Guard {
         let hold = self.hold.as_ref()?;
         Some(HeldDrop {
             id: hold.id.clone(),
-            endpoints_removed: self.sum.loss - self.sum.released,
-            endpoints_before: self.history.base(),
+            endpoints_removed: self.held_endpoints(),
+            endpoints_before: self.history.base(self.total),
             targets: self.held_targets().count(),
-            since: hold.since,
             to_nothing: hold.to_nothing,
         })
     }
 
-    /// Whose removals are held.
-    pub fn held_targets(&self) -> impl Iterator<Item = &TargetKey> {
-        let held = self.pending.iter().filter(|(_, pending)| self.hold.is_some() && pending.loss > pending.released);
-        held.map(|(target, _)| target)
+    /// The hold as it is to be kept over restarts.
+    #[must_use]
+    pub fn hold_record(&self, now: Instant, wall: SystemTime) -> Option<HoldRecord> {
+        if let Some(earlier) = &self.earlier {
+            // It may yet be met again.
+            return Some(earlier.record().clone());
+        }
+        let hold = self.hold.as_ref()?;
+        let since = wall.checked_sub(hold.since.age(now).unwrap_or_default()).unwrap_or(wall);
+        let (id, to_nothing) = (hold.id.clone(), hold.to_nothing);
+        Some(HoldRecord { id, since, endpoints: self.held_endpoints(), to_nothing })
     }
 
-    fn put(&mut self, target: &TargetKey, new: Pending) {
+    /// For how long it is held.
+    #[must_use]
+    pub fn held_for(&self, now: Instant) -> Option<Duration> {
+        self.hold.as_ref()?.since.age(now)
+    }
+
+    /// Whose removals are held.
+    pub fn held_targets(&self) -> impl Iterator<Item = &TargetKey> {
+        self.pending.iter().filter(|(target, pending)| self.is_held(target, pending)).map(|(target, _)| target)
+    }
+
+    fn is_held(&self, target: &TargetKey, pending: &Pending) -> bool {
+        self.hold.is_some() && pending.waiting() > 0 && (self.whole || self.levels.holds_back(target, pending.part()))
+    }
+
+    fn held_endpoints(&self) -> u64 {
+        if self.whole { self.sum.waiting() } else { self.levels.held() }
+    }
+
+    fn put(&mut self, target: &TargetKey, mut new: Pending) {
+        if new.loss == 0 {
+            new = Pending::default();
+        }
         let old = if new.loss == 0 { self.pending.remove(target) } else { self.pending.insert(target.clone(), new) };
         let old = old.unwrap_or_default();
         self.sum.loss = self.sum.loss + new.loss - old.loss;
         self.sum.released = self.sum.released + new.released - old.released;
+        self.grants.reserved = self.grants.reserved + new.granted - old.granted;
+        self.levels.change(target, old.part(), new.part());
     }
 
-    /// Marks what is due, or all. The number of endpoints that were not marked before.
+    /// Marks what is held and due, or all that is held. The number of endpoints that were not marked before.
     fn release(&mut self, by: Release, due: Option<(Instant, Duration)>) -> u64 {
-        let Some(hold) = &self.hold else { return 0 };
+        let Some(hold) = self.hold.clone() else { return 0 };
+        let is_due = |pending: &Pending| due.is_none_or(|(at, after)| pending.is_due(&hold, at, after));
+        let held = self.pending.iter().filter(|(target, pending)| self.is_held(target, pending) && is_due(pending));
+        let marked: Vec<(TargetKey, Pending)> = held.map(|(target, pending)| (target.clone(), *pending)).collect();
         let mut endpoints = 0;
-        for pending in self.pending.values_mut() {
-            if due.is_none_or(|(at, after)| pending.is_due(hold, at, after)) {
-                endpoints += pending.loss - pending.released;
-                pending.released = pending.loss;
-            }
+        for (target, pending) in marked {
+            endpoints += pending.waiting();
+            self.put(&target, Pending { released: pending.loss, granted: 0, ..pending });
         }
-        self.sum.released += endpoints;
         if endpoints > 0 {
-            self.events.push(GuardEvent::Released { id: hold.id.clone(), endpoints, by });
+            self.events.push(GuardEvent::Released { id: hold.id, endpoints, by });
         }
         endpoints
     }
 
     fn refresh(&mut self, now: Instant) {
         self.history.advance(now);
-        let waiting = self.sum.loss - self.sum.released;
+        let waiting = self.sum.waiting();
         let lost = self.history.lost() + waiting;
-        let share = u128::from(self.history.base()) * u128::from(self.config.max_drop_percent);
-        let tripped = waiting > 0 && lost > self.config.min_endpoints && u128::from(lost) * 100 > share;
+        let share = u128::from(self.history.base(self.total)) * u128::from(self.config.max_drop_percent);
+        // What comes back counts neither for nor against: in all, more than everything may go within a window.
+        let ever = self.config.max_drop_percent < 100;
+        self.whole = ever && waiting > 0 && lost > self.config.min_endpoints && u128::from(lost) * 100 > share;
+        let tripped = self.whole || self.levels.held() > 0;
         let to_nothing = self.sum.loss >= self.total;
         match &self.hold {
             Some(hold) if !tripped => {
@@ -285,29 +332,36 @@ impl Guard {
             Some(hold) if hold.to_nothing == to_nothing => {}
             None if !tripped => {}
             old => {
-                let since = old.as_ref().map_or(now, |hold| hold.since);
+                let since = old.as_ref().map_or_else(|| Since::new(now), |hold| hold.since);
                 self.holds += 1;
                 let id = self.id(to_nothing);
                 self.hold = Some(Hold { id, since, to_nothing });
                 self.events.extend(self.held().map(GuardEvent::Held));
             }
         }
+        self.meet_again();
+    }
+
+    /// A hold with the figures of one before the restart is that one: an approval by its id is meant for it, and it has
+    /// been quiet for as long.
+    fn meet_again(&mut self) {
+        let Some(hold) = &self.hold else { return };
+        let endpoints = self.held_endpoints();
+        let Some(earlier) = self.earlier.take_if(|earlier| earlier.is(endpoints, hold.to_nothing)) else { return };
+        let since = earlier.since;
+        self.hold = Some(earlier.into_hold());
+        for pending in self.pending.values_mut() {
+            pending.since = Some(since);
+        }
+        self.events.extend(self.held().map(GuardEvent::Held));
     }
 
     /// After a restart of the writer an old id means at most a hold with the same figures.
     fn id(&self, to_nothing: bool) -> String {
         let mut printer = Printer::new(if to_nothing { "all" } else { "part" });
-        for figure in [self.holds, self.sum.loss, self.history.base()] {
+        for figure in [self.holds, self.sum.loss, self.history.base(self.total)] {
             printer.text(&figure.to_string());
         }
         printer.finish().to_string().chars().take(10).collect()
-    }
-}
-
-impl Pending {
-    /// Whether it waits, and did so for `after` at `at`, in this hold.
-    fn is_due(&self, hold: &Hold, at: Instant, after: Duration) -> bool {
-        let since = self.since.map_or(hold.since, |since| since.max(hold.since));
-        self.loss > self.released && at.checked_duration_since(since).is_some_and(|age| age >= after)
     }
 }

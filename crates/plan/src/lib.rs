@@ -9,7 +9,9 @@
 //!   losses, as the writer counts them -------> Guard --------+
 //! ```
 
+mod difference;
 mod guard;
+mod lost;
 mod observed;
 mod placement;
 mod plan;
@@ -19,7 +21,9 @@ mod strip;
 mod valid;
 mod wanted;
 
-pub use guard::{Guard, GuardConfig, GuardEvent, HeldDrop, Release};
+pub use difference::difference;
+pub use guard::{Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord};
+pub use lost::{Lost, plan_lost};
 pub use observed::{Held, Observed, Owner};
 pub use plan::{Action, Body, Plan, Removals, made_for, plan};
 pub use print::Fingerprint;

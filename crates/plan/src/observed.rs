@@ -167,6 +167,11 @@ impl Observed {
         self.commons().filter_map(|common| common.owner.as_deref())
     }
 
+    /// Backend labels of objects that do not tell of which Service they are.
+    pub fn strays(&self) -> impl Iterator<Item = &str> {
+        self.commons().filter_map(|common| common.stray.as_deref())
+    }
+
     /// Everything that is held. Who compares a whole listing with it takes it before the listing begins: what it names
     /// and the listing lacks is gone; what came since is not in question.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {

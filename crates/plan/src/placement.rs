@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use gimbal_model::{Endpoint, PortSet};
 
 use crate::MAX_ENDPOINTS;
+use crate::lost::not_ready;
 use crate::observed::Slice;
 use crate::print::Fingerprint;
 
@@ -31,6 +32,17 @@ pub(crate) struct Rewrite<'a> {
     pub(crate) late: bool,
 }
 
+/// What becomes of what is observed and not wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It goes.
+    Nothing,
+    /// It stays.
+    AsItIs,
+    /// It stays, not ready.
+    NotReady,
+}
+
 struct Draft<'a> {
     slice: &'a Slice,
     kept: Vec<Endpoint>,
@@ -42,13 +54,14 @@ struct Draft<'a> {
     overflows: bool,
 }
 
-/// Places `wanted` (sorted by address) on `slices` (sorted by name). With `keep`, what is observed and not wanted stays.
+/// Places `wanted` (sorted by address) on `slices` (sorted by name). What is observed and not wanted
+/// is dealt with as `keep` says.
 pub(crate) fn place<'a>(
     ports: &PortSet,
     meta: Fingerprint,
     wanted: &[Endpoint],
     slices: Vec<&'a Slice>,
-    keep: bool,
+    keep: Keep,
 ) -> Placement<'a> {
     let mut placed = vec![false; wanted.len()];
     let mut rest = Vec::new();
@@ -78,7 +91,7 @@ fn draft<'a>(
     ports: &PortSet,
     meta: Fingerprint,
     wanted: &[Endpoint],
-    keep: bool,
+    keep: Keep,
     placed: &mut [bool],
     rest: &mut Vec<Endpoint>,
 ) -> Draft<'a> {
@@ -93,12 +106,17 @@ fn draft<'a>(
                 draft.kept.push(wanted[at].clone());
             }
             Some(at) => draft.overflows |= !placed[at],
-            None if keep && !full => draft.kept.push(endpoint.clone()),
-            None if keep => {
-                draft.overflows = true;
-                rest.push(endpoint.clone());
+            None if keep == Keep::Nothing => {}
+            None => {
+                let kept = if keep == Keep::NotReady { not_ready(endpoint) } else { endpoint.clone() };
+                draft.gains |= kept != *endpoint;
+                if full {
+                    draft.overflows = true;
+                    rest.push(kept);
+                } else {
+                    draft.kept.push(kept);
+                }
             }
-            None => {}
         }
     }
     draft.touched |= draft.gains || draft.kept.len() != slice.endpoints.len();

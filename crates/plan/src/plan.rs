@@ -9,9 +9,9 @@ use gimbal_model::{Endpoint, Family, PortSet, TargetKey};
 use gimbal_objects::{self as objects, Object as _};
 
 use crate::observed::{Common, Slice};
-use crate::placement::{Placement, place};
+use crate::placement::{Keep, Placement, place};
 use crate::print::{self, Printer};
-use crate::{Observed, Wanted, shape};
+use crate::{Observed, Wanted, lost, shape};
 pub use action::{Action, Body, Plan};
 
 /// Whether what is no longer wanted may go.
@@ -103,6 +103,7 @@ fn plan_packed(
             for (key, state) in shape::ungroup(&old.groups) {
                 flat.entry(key).or_insert(state);
             }
+            let flat = if wanted.is_not_ready() { lost::flat_not_ready(flat) } else { flat };
             shape::subsets(&shape::group(&flat))
         }
         _ => shape::subsets(groups),
@@ -132,17 +133,23 @@ fn plan_slices(
         // Nothing can be relied on that is in a slice whose deletion has begun.
         match group_of(slice, groups, &prefixes).filter(|_| !slice.common.deleting) {
             Some(group) => assigned.entry(group).or_default().push(slice),
+            None if held && wanted.is_not_ready() => gain.extend(lost::slice_not_ready(target, slice)),
             None if held => {}
             None => lose.extend(delete_slice(target, slice)),
         }
     }
     let names: BTreeSet<&str> = observed.slices().iter().map(|slice| &*slice.name).collect();
+    let keep = match held {
+        false => Keep::Nothing,
+        true if wanted.is_not_ready() => Keep::NotReady,
+        true => Keep::AsItIs,
+    };
     let is_taken = |name: &str| names.contains(name) || taken.contains(name);
     for (prefix, group) in &prefixes {
         let (family, ports) = *group;
         let endpoints = groups.get(*group).map_or(&[] as &[Endpoint], Vec::as_slice);
         let slices = assigned.remove(*group).unwrap_or_default();
-        let Placement { rewrites, emptied, new } = place(ports, wanted.slice_print(), endpoints, slices, held);
+        let Placement { rewrites, emptied, new } = place(ports, wanted.slice_print(), endpoints, slices, keep);
         for rewrite in rewrites {
             let name = rewrite.slice.name.clone();
             let body = Body::Slice(wanted.slice(name, *family, ports, &rewrite.endpoints));
@@ -213,7 +220,7 @@ fn delete_slice(target: &TargetKey, slice: &Slice) -> Option<Action> {
 }
 
 /// Nothing where the deletion has begun already.
-fn delete(kind: objects::Kind, target: &TargetKey, name: &Arc<str>, observed: &Common) -> Option<Action> {
+pub(crate) fn delete(kind: objects::Kind, target: &TargetKey, name: &Arc<str>, observed: &Common) -> Option<Action> {
     (!observed.deleting).then(|| Action::Delete {
         kind,
         namespace: target.namespace.clone(),

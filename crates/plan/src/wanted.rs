@@ -11,9 +11,10 @@ use gimbal_model::{
 };
 use gimbal_objects::{self as objects, IntOrString, Meta, keys};
 
+use crate::lost::{flat_not_ready, not_ready};
 use crate::print::{self, Fingerprint};
 use crate::strip::{is_kubernetes, stripped};
-use crate::{Strip, shape, valid};
+use crate::{Lost, Strip, shape, valid};
 
 type Map = BTreeMap<Arc<str>, Arc<str>>;
 
@@ -97,6 +98,7 @@ pub struct Wanted {
     api: EndpointsApi,
     groups: BTreeMap<(Family, PortSet), Vec<Endpoint>>,
     packed: Option<(Meta, Vec<PortGroup>)>,
+    not_ready: bool,
 }
 
 impl Wanted {
@@ -142,7 +144,33 @@ impl Wanted {
             api: rules.api,
             groups,
             packed,
+            not_ready: false,
         })
+    }
+
+    /// The same of a backend that is lost: its endpoints are not ready, those that the guard keeps included, or there are
+    /// none.
+    #[must_use]
+    pub fn lost(mut self, lost: Lost) -> Self {
+        let packed = self.packed.as_mut().map(|(_, groups)| groups);
+        match lost {
+            Lost::NotReady => {
+                let endpoints = self.groups.values_mut().flatten();
+                endpoints.for_each(|endpoint| *endpoint = not_ready(endpoint));
+                packed.into_iter().for_each(|groups| *groups = shape::group(&flat_not_ready(shape::ungroup(groups))));
+                self.not_ready = true;
+            }
+            Lost::Drained => {
+                self.groups.clear();
+                packed.into_iter().for_each(Vec::clear);
+            }
+        }
+        self
+    }
+
+    /// Whether whatever stays is not ready.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.not_ready
     }
 
     /// Endpoints that the Gimbal cluster will hold, counted as [`crate::Observed::endpoint_count`] counts them.

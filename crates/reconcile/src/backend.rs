@@ -1,18 +1,27 @@
 //! One backend as the writer sees it.
 
-use gimbal_model::BackendName;
-use gimbal_plan::Guard;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::{Guard, HoldRecord, WindowRecord};
 use gimbal_stream::WriterEnd;
 
-use crate::Policy;
+use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
 /// What is kept of a backend in the Gimbal cluster, so that a restart does not forget it. Written when it changes only.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendState {
     /// The source that the backend's name belongs to.
     pub incarnation: Option<String>,
-    /// The held removal, if there is one: its id.
-    pub held: Option<String>,
+    /// What may have been removed within the guard's window.
+    pub window: Option<WindowRecord>,
+    /// The held removal, if there is one.
+    pub hold: Option<HoldRecord>,
+    /// Its loss, where its policy makes something of that.
+    pub loss: Option<LossRecord>,
+    /// The id under which its removal was ordered.
+    pub decommission: Option<String>,
 }
 
 /// See the module.
@@ -20,8 +29,14 @@ pub struct BackendState {
 pub struct Backend {
     /// Its name.
     pub name: BackendName,
-    /// Its policy.
+    /// Its policy; the last one, if it is not listed any more.
     pub policy: Policy,
+    /// Whether the configuration names it. One that it names no more is only known by its objects.
+    pub listed: bool,
+    /// What it publishes, against its quota.
+    pub usage: Usage,
+    /// The target that each of its Services has a claim on.
+    pub(crate) routes: BTreeMap<SourceKey, TargetKey>,
     /// Its end of the stream.
     pub end: WriterEnd,
     /// Its guard.
@@ -36,9 +51,28 @@ pub struct Backend {
     pub refused_incarnation: Option<String>,
     /// Endpoints of this backend that the Gimbal cluster holds.
     pub endpoints: u64,
+    /// For how long it is lost, and what is made of that.
+    pub loss: Loss,
+    /// Endpoints that were removed because it was lost.
+    pub drained: u64,
+    /// Its removal, if that was ordered.
+    pub decommission: Option<Decommission>,
+    /// Counts what was given to be kept.
+    pub(crate) version: u64,
+    /// The version that removals wait for.
+    pub(crate) window_version: Option<u64>,
+    /// When the figures of a hold were kept last.
+    pub(crate) hold_kept: Option<Instant>,
 }
 
 impl Backend {
+    /// Gives the state to be kept. Returns its version.
+    pub(crate) fn keep(&mut self, outputs: &mut Vec<Output>) -> u64 {
+        self.version += 1;
+        outputs.push(Output::Keep { backend: self.name.clone(), version: self.version, state: self.state.clone() });
+        self.version
+    }
+
     /// Why something is wrong with it, in a sentence; empty if nothing is.
     #[must_use]
     pub fn trouble(&self) -> String {
@@ -54,9 +88,21 @@ impl Backend {
                 held.endpoints_removed, held.endpoints_before, held.id
             );
         }
-        if !self.connected {
-            return "no agent is connected; what was last known stays".into();
+        if self.decommission.is_some() {
+            return "it is being decommissioned".into();
         }
-        String::new()
+        if !self.listed {
+            return "it is not configured; its objects stay until it is decommissioned".into();
+        }
+        if self.policy.mode == Mode::Quarantine {
+            return "it is in quarantine: what it offers is planned and shown, and nothing is written".into();
+        }
+        let why = if self.connected { "its source is silent" } else { "no agent is connected" };
+        match self.loss.stage() {
+            Stage::Drained => format!("{why}; its endpoints were removed (onLoss.drainAfter)"),
+            Stage::NotReady => format!("{why}; its endpoints are not ready (onLoss.notReadyAfter)"),
+            Stage::Hold if !self.connected || self.loss.is_stale() => format!("{why}; what was last known stays"),
+            Stage::Hold => String::new(),
+        }
     }
 }

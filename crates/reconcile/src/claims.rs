@@ -3,9 +3,11 @@
 use std::time::Instant;
 
 use gimbal_model::{BackendName, TargetKey, service_name};
+use gimbal_stream::{RejectReason, service_len};
 
+use crate::quota::{Amount, Exceeded};
 use crate::target::Target;
-use crate::{Claim, Reconciler};
+use crate::{Backend, Claim, Mode, Reconciler, Stage};
 
 /// Whose a target is, as of now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,40 +17,86 @@ pub(crate) enum Standing {
     /// It is wanted, but stands for another source Service that may still be there.
     Blocked(Claim),
     /// Nobody wants what is there, and that is proven.
-    Gone,
+    Gone(Gone),
+    /// What it stands for leads to another target now, and is not there yet.
+    Moving(Claim, TargetKey),
+    /// Its backend is in quarantine: it stays as it is, wanted or not.
+    Frozen(Claim),
     /// Nobody is known to want what is there; it stays, for the reason given.
     Kept(String),
     /// Nobody wants it and nothing is there.
     Nothing,
 }
 
+/// Why nobody wants what is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The source has it no more.
+    Source,
+    /// The policy of its backend does not let it in, for this reason.
+    Policy(String),
+    /// It is in this target now.
+    Moved(TargetKey),
+    /// An admin ordered the removal of the backend.
+    Decommissioned,
+}
+
+/// What becomes of an object whose claim is not one on its own target.
+enum Fate {
+    Goes(Gone),
+    Moves(TargetKey),
+    Freezes,
+    Stays(String),
+}
+
 impl Reconciler {
     /// Decides whose the target is. Whoever's object stands keeps the name, in whatever order agents come back; without
-    /// an object the first claim has it.
+    /// an object the first claim of a backend that may write has it.
     pub(crate) fn standing(&self, key: &TargetKey, target: &Target) -> Standing {
-        if let Some(owner) = target.owner.as_ref().filter(|owner| target.claims.contains(owner)) {
-            return Standing::Owned(owner.clone());
-        }
-        // What we decided outlives the claim: labels and annotations may have been edited since.
-        let holder = target.owner.clone().or_else(|| self.holder(key, target));
-        match (holder, target.claims.first()) {
-            (Some(holder), _) if target.claims.contains(&holder) => Standing::Owned(holder),
-            (Some(holder), Some(first)) => {
-                if self.proven_gone(&holder) {
-                    Standing::Owned(first.clone())
-                } else {
-                    Standing::Blocked(holder)
-                }
-            }
-            (None, Some(first)) => Standing::Owned(first.clone()),
-            (Some(holder), None) => {
-                if self.proven_gone(&holder) {
-                    Standing::Gone
-                } else {
-                    Standing::Kept(self.why_kept(&holder))
-                }
-            }
+        self.stand(key, target, |backend| self.is_frozen(backend))
+    }
+
+    /// As [`Reconciler::standing`], if no backend were in quarantine.
+    pub(crate) fn standing_thawed(&self, key: &TargetKey, target: &Target) -> Standing {
+        self.stand(key, target, |_| false)
+    }
+
+    /// Whether a backend is in quarantine.
+    pub(crate) fn is_frozen(&self, backend: &BackendName) -> bool {
+        self.backends.get(backend).is_some_and(|backend| backend.listed && backend.policy.mode == Mode::Quarantine)
+    }
+
+    fn waits_for_room(&self, claim: &Claim) -> bool {
+        self.backends.get(&claim.backend).is_some_and(|backend| backend.usage.waits(&claim.key))
+    }
+
+    fn stand(&self, key: &TargetKey, target: &Target, frozen: impl Fn(&BackendName) -> bool) -> Standing {
+        // What we decided outlives the claim: labels and annotations may have been edited since. But where nothing was
+        // written, who cannot write now keeps no name from others.
+        let idle = |claim: &Claim| frozen(&claim.backend) || self.waits_for_room(claim);
+        let decided = target.owner.clone().filter(|owner| !(target.observed.is_empty() && idle(owner)));
+        let holder = decided.or_else(|| self.holder(key, target));
+        let first = target.claims.iter().find(|claim| !idle(claim)).or_else(|| target.claims.first());
+        let owned = |claim: &Claim| match frozen(&claim.backend) {
+            true => Standing::Frozen(claim.clone()),
+            false => Standing::Owned(claim.clone()),
+        };
+        match (holder, first) {
+            (Some(holder), _) if target.claims.contains(&holder) => owned(&holder),
+            (Some(holder), first) => match (self.fate(&holder, key, target, frozen(&holder.backend)), first) {
+                (Fate::Freezes, _) => Standing::Frozen(holder),
+                (Fate::Stays(_), Some(_)) => Standing::Blocked(holder),
+                (Fate::Stays(why), None) => Standing::Kept(why),
+                (Fate::Goes(_) | Fate::Moves(_), Some(first)) if !idle(first) => owned(first),
+                // Who cannot write now gets it once it is gone.
+                (Fate::Goes(why), _) => Standing::Gone(why),
+                (Fate::Moves(to), _) => Standing::Moving(holder, to),
+            },
+            (None, Some(first)) => owned(first),
             (None, None) if target.observed.is_empty() => Standing::Nothing,
+            (None, None) if self.only_labelled(key, target).is_some_and(|name| self.is_being_removed(name)) => {
+                Standing::Gone(Gone::Decommissioned)
+            }
             (None, None) => {
                 Standing::Kept("its labels and annotations name no source Service that could have it".into())
             }
@@ -56,36 +104,75 @@ impl Reconciler {
     }
 
     /// The claim that the objects in the Gimbal cluster stand for. One whose name would be another was edited by hand
-    /// and says nothing.
+    /// and says nothing. Its namespace may be another: the policy may have changed since.
     pub(crate) fn holder(&self, key: &TargetKey, target: &Target) -> Option<Claim> {
         target.observed.owners().find_map(|(label, source)| {
             let backend = BackendName::parse(label).ok()?;
-            let plausible = match self.target_of(&backend, source) {
-                Some(Ok(wanted)) => wanted == *key,
-                // A policy that does not let the backend in any more takes nothing away by itself.
-                Some(Err(_)) | None => *service_name(&backend, &source.name) == *key.name,
-            };
+            let plausible = *service_name(&backend, &source.name) == *key.name;
             plausible.then(|| Claim { backend, key: source.clone() })
         })
     }
 
-    /// Whether the source said that it has this Service no more: explicitly, or by a complete snapshot without it.
-    fn proven_gone(&self, claim: &Claim) -> bool {
-        let Some(backend) = self.backends.get(&claim.backend) else { return false };
-        if backend.end.service(&claim.key).is_some() {
-            return false;
+    /// What becomes of the object of `holder`, who has no claim here.
+    fn fate(&self, holder: &Claim, key: &TargetKey, target: &Target, frozen: bool) -> Fate {
+        if self.is_being_removed(&holder.backend) {
+            return Fate::Goes(Gone::Decommissioned);
         }
-        backend.end.removed_explicitly(&claim.key) || backend.end.knows(&claim.key.namespace)
+        let Some(backend) = self.backends.get(&holder.backend).filter(|backend| backend.listed) else {
+            let name = &holder.backend;
+            return Fate::Stays(format!(
+                "backend {name} is not configured; its objects stay until it is decommissioned"
+            ));
+        };
+        if frozen {
+            return Fate::Freezes;
+        }
+        // That needs no word of the agent. But an edit by hand is no proof: all of it must say whose it is.
+        let sure = target.owner.as_ref() == Some(holder) || self.is_all_of(holder, target);
+        if let Err(refused) = backend.policy.namespaces.permits(&key.namespace)
+            && sure
+        {
+            return Fate::Goes(Gone::Policy(refused.to_string()));
+        }
+        if backend.end.service(&holder.key).is_none() {
+            return self.fate_of_absent(holder, backend);
+        }
+        match self.target_of(&holder.backend, &holder.key) {
+            Some(Err(refused)) => Fate::Goes(Gone::Policy(refused.to_string())),
+            Some(Ok(to)) if to != *key => {
+                // With a complete view nobody else of the backend is about to claim it: what an edit by hand could hide.
+                if backend.end.is_complete() && self.has_arrived(holder, &to) {
+                    Fate::Goes(Gone::Moved(to))
+                } else {
+                    Fate::Moves(to)
+                }
+            }
+            _ => Fate::Stays(format!("{holder} is what it stands for")),
+        }
     }
 
-    fn why_kept(&self, claim: &Claim) -> String {
-        match self.backends.get(&claim.backend) {
-            None => format!("backend {} is not configured; its objects stay until it is decommissioned", claim.backend),
-            Some(backend) if !backend.connected => {
-                format!("{claim} is what it stands for, and no agent of that backend is connected")
-            }
-            Some(_) => format!("{claim} is what it stands for, and no complete snapshot has shown that it is gone"),
+    /// Whether the source said that it has this Service no more: explicitly, or by a complete snapshot without it.
+    fn fate_of_absent(&self, holder: &Claim, backend: &Backend) -> Fate {
+        if backend.end.removed_explicitly(&holder.key) || backend.end.knows(&holder.key.namespace) {
+            return Fate::Goes(Gone::Source);
         }
+        Fate::Stays(if backend.connected {
+            format!("{holder} is what it stands for, and no complete snapshot has shown that it is gone")
+        } else {
+            format!("{holder} is what it stands for, and no agent of that backend is connected")
+        })
+    }
+
+    fn is_all_of(&self, claim: &Claim, target: &Target) -> bool {
+        target.observed.owners().all(|(label, source)| **label == *claim.backend.as_str() && *source == claim.key)
+    }
+
+    /// Whether a claim is in a target as its source has it.
+    fn has_arrived(&self, claim: &Claim, to: &TargetKey) -> bool {
+        let Some(target) = self.targets.get(to) else { return false };
+        let rejected = self.backends.get(&claim.backend).and_then(|backend| backend.end.rejects().get(&claim.key));
+        let whole = rejected.is_none_or(|reject| reject.reason == RejectReason::AddressRefused);
+        target.owner.as_ref() == Some(claim) && target.converged && !target.observed.is_empty() && whole
     }
 
     /// Tells the guard of the backend that has the target's endpoints what they would lose, whoever gets the target next.
@@ -94,21 +181,43 @@ impl Reconciler {
         let Some(backend) = target.counted_for.clone() else { return };
         let held = target.settled_endpoints;
         let wanted = match self.standing(key, target) {
-            Standing::Owned(claim) => self.publishable(&claim),
-            Standing::Gone => 0,
-            Standing::Blocked(_) | Standing::Kept(_) | Standing::Nothing => held,
+            // What a policy takes away is the operator's decision, and no loss that the guard has to judge.
+            _ if self.stage_of(target) == Stage::Drained => held,
+            Standing::Owned(claim) if self.room_for(&claim).is_ok() => self.publishable(&claim),
+            Standing::Gone(Gone::Source | Gone::Policy(_)) => 0,
+            // It is not lost, it is elsewhere.
+            Standing::Gone(Gone::Moved(to)) => self.targets.get(&to).map_or(0, |to| to.observed.endpoint_count()),
+            _ => held,
         };
         let loss = held.saturating_sub(wanted) as u64;
         if let Some(target) = self.targets.get_mut(key) {
             target.loss = loss;
         }
         if let Some(backend) = self.backends.get_mut(&backend) {
-            backend.guard.pending(key, loss, now);
+            backend.guard.pending(key, loss, held as u64, now);
+        }
+    }
+
+    /// What a claim's Service takes of its backend's quota, and whether there is room for it.
+    pub(crate) fn room_for(&self, claim: &Claim) -> Result<Amount, Exceeded> {
+        let Some(backend) = self.backends.get(&claim.backend) else { return Ok(Amount::default()) };
+        let Some(service) = backend.end.service(&claim.key) else { return Ok(Amount::default()) };
+        let endpoints = self.publishable(claim) as u64;
+        let bytes = service_len(&claim.key, service) as u64;
+        let amount = Amount { services: 1, endpoints, bytes };
+        backend.usage.check(&claim.key, amount, &backend.policy.quota).map(|()| amount)
+    }
+
+    /// Weighs all there is, so that the guard sees all of it before the first target is decided.
+    pub(crate) fn weigh_everything(&mut self, now: Instant) {
+        let all: Vec<TargetKey> = self.targets.keys().cloned().collect();
+        for key in all {
+            self.weigh(&key, now);
         }
     }
 
     /// Endpoints of a claim that its policy lets through.
-    fn publishable(&self, claim: &Claim) -> usize {
+    pub(crate) fn publishable(&self, claim: &Claim) -> usize {
         let Some(backend) = self.backends.get(&claim.backend) else { return 0 };
         let Some(service) = backend.end.service(&claim.key) else { return 0 };
         service.endpoints().filter(|(_, endpoint)| backend.policy.addresses.check(endpoint.address).is_ok()).count()
@@ -128,6 +237,7 @@ impl Reconciler {
         target.counted_for.clone_from(&name);
         if let Some(backend) = name.and_then(|name| self.backends.get_mut(&name)) {
             backend.endpoints = backend.endpoints.saturating_sub(before as u64) + count as u64;
+            backend.guard.holds(key, before as u64, count as u64);
             // While the first lists come in, the total grows from nothing: no base to measure a loss by.
             if observing {
                 backend.guard.observed(backend.endpoints, now);
@@ -141,7 +251,8 @@ impl Reconciler {
         let count = std::mem::take(&mut target.settled_endpoints) as u64;
         if let Some(backend) = target.counted_for.take().and_then(|name| self.backends.get_mut(&name)) {
             backend.endpoints = backend.endpoints.saturating_sub(count);
-            backend.guard.pending(key, 0, now);
+            backend.guard.pending(key, 0, 0, now);
+            backend.guard.holds(key, count, 0);
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Instant;
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Action, Plan, Removals, Rules, Wanted, plan};
+use gimbal_plan::{Action, Passage, Plan, Removals, Rules, Wanted, plan};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::claims::Standing;
+use crate::quota::Amount;
 use crate::target::Target;
-use crate::{Claim, Job, Reconciler, Urgency};
+use crate::{Claim, Job, Reconciler, Stage, Urgency};
 
 /// How many targets one step of the comparison looks at, so that no change waits long behind it.
 const COMPARISON_STEP: usize = 200;
@@ -24,15 +25,26 @@ enum Verdict {
         held: bool,
         /// Set if a part of it is left out.
         partly: Option<Reject>,
+        /// What it takes of the owner's quota.
+        amount: Amount,
     },
     /// The owner cannot have it. What is there stays.
     Rejected(Claim, Reject),
     /// Nobody can have it now.
     Blocked(Claim),
+    /// It waits until this claim is in another target.
+    Moving(Claim),
+    /// Its backend is in quarantine.
+    Frozen,
     /// It stays as it is.
     Kept,
     /// There is nothing to do and nothing there.
     Nothing,
+}
+
+fn quarantined(claim: &Claim) -> Reject {
+    let message = "the backend is in quarantine: nothing is written for it until it is admitted".into();
+    reject(claim, RejectReason::Quarantined, true, message)
 }
 
 fn reject(claim: &Claim, reason: RejectReason, retryable: bool, message: String) -> Reject {
@@ -51,6 +63,9 @@ impl Reconciler {
                 self.drop_if_idle(&key, now);
                 continue;
             }
+            if let Some(backend) = self.targets.get(&key).and_then(|target| self.backend_of(target)) {
+                self.queue.spend(&backend, now);
+            }
             self.queue.start(key.clone());
             return Some(Job { target: key, actions });
         }
@@ -59,29 +74,44 @@ impl Reconciler {
 
     fn decide(&mut self, key: &TargetKey, now: Instant) -> Vec<Action> {
         self.weigh(key, now);
-        let removals = self.removals(key, now);
+        let passage = self.passage(key, now);
+        let removals = if passage == Passage::Allowed { Removals::Allowed } else { Removals::Held };
+        if let Some(target) = self.targets.get_mut(key) {
+            target.preview = None;
+        }
         let Some(target) = self.targets.get(key) else { return Vec::new() };
         match self.verdict(key, target, removals) {
-            Verdict::Plan { owner, plan, held, partly } => {
+            Verdict::Plan { owner, plan, held, partly, amount } => {
                 if let Some(owner) = &owner {
                     self.give(key, owner);
+                    self.charge(owner, amount, key);
                 }
                 if let Some(phase) = plan.phases.into_iter().next() {
                     return phase;
                 }
+                if held && passage == Passage::Unkept {
+                    self.await_record(key, now);
+                    return Vec::new();
+                }
                 self.converge(key, owner.as_ref(), held, partly, now);
             }
             Verdict::Rejected(owner, reject) => {
+                let nothing_there = target.observed.is_empty();
                 self.give(key, &owner);
+                self.hold_back(&owner, &reject, nothing_there, key);
                 self.settle(&owner, Outcome::Rejected(reject));
                 self.let_go(key);
             }
             Verdict::Blocked(holder) => {
-                let claims = target.claims.clone();
-                for claim in claims {
-                    let message = format!("the name {key} stands for {holder}");
-                    self.settle(&claim, Outcome::Rejected(reject(&claim, RejectReason::NameConflict, true, message)));
+                for claim in target.claims.clone() {
+                    let taken = self.taken(key, &claim, &holder);
+                    self.settle(&claim, Outcome::Rejected(taken));
                 }
+                self.let_go(key);
+            }
+            Verdict::Frozen => self.freeze(key),
+            Verdict::Moving(claim) => {
+                self.places.entry(claim).or_default().insert(key.clone());
                 self.let_go(key);
             }
             Verdict::Kept | Verdict::Nothing => self.let_go(key),
@@ -89,29 +119,39 @@ impl Reconciler {
         Vec::new()
     }
 
-    fn removals(&mut self, key: &TargetKey, now: Instant) -> Removals {
+    /// Whether what the target would lose may go now.
+    fn passage(&mut self, key: &TargetKey, now: Instant) -> Passage {
         let name = self.targets.get(key).and_then(|target| target.counted_for.clone());
         match name.and_then(|name| self.backends.get_mut(&name)) {
             Some(backend) => backend.guard.verdict(key, now),
-            None => Removals::Allowed,
+            None => Passage::Allowed,
         }
     }
 
     fn verdict(&self, key: &TargetKey, target: &Target, removals: Removals) -> Verdict {
-        let claim = match self.standing(key, target) {
+        let standing = self.standing(key, target);
+        if let Some((plan, held)) = self.plan_of_lost(key, target, &standing, removals) {
+            return Verdict::Plan { owner: None, plan, held, partly: None, amount: Amount::default() };
+        }
+        let claim = match standing {
             Standing::Owned(claim) => claim,
             Standing::Blocked(holder) => return Verdict::Blocked(holder),
+            Standing::Moving(holder, _) => return Verdict::Moving(holder),
+            Standing::Frozen(_) => return Verdict::Frozen,
             Standing::Kept(_) => return Verdict::Kept,
             Standing::Nothing => return Verdict::Nothing,
-            Standing::Gone => {
+            Standing::Gone(_) => {
                 let (plan, held) = guarded(key, None, target, removals);
-                return Verdict::Plan { owner: None, plan, held, partly: None };
+                return Verdict::Plan { owner: None, plan, held, partly: None, amount: Amount::default() };
             }
         };
         let Some(backend) = self.backends.get(&claim.backend) else { return Verdict::Kept };
         let Some(service) = backend.end.service(&claim.key) else { return Verdict::Kept };
         if !self.namespaces.contains(&key.namespace) {
-            let message = format!("namespace {} does not exist in the Gimbal cluster", key.namespace);
+            let message = match backend.policy.namespaces.create {
+                true => self.why_missing(&key.namespace),
+                false => format!("namespace {} does not exist in the Gimbal cluster", key.namespace),
+            };
             let reject = reject(&claim, RejectReason::NamespaceMissing, true, message);
             return Verdict::Rejected(claim, reject);
         }
@@ -119,9 +159,20 @@ impl Reconciler {
             Rules { strip: &backend.policy.strip, addresses: &backend.policy.addresses, api: self.settings.api };
         match Wanted::new(&claim.backend, &claim.key, key, service, &rules) {
             Ok(wanted) => {
+                let amount = match self.room_for(&claim) {
+                    Ok(amount) => amount,
+                    Err(exceeded) => {
+                        let reject = reject(&claim, RejectReason::Quota, true, exceeded.to_string());
+                        return Verdict::Rejected(claim, reject);
+                    }
+                };
                 let partly = refused_addresses(&claim, &wanted);
+                let wanted = match self.lost(target) {
+                    Some(lost) => wanted.lost(lost),
+                    None => wanted,
+                };
                 let (plan, held) = guarded(key, Some(&wanted), target, removals);
-                Verdict::Plan { owner: Some(claim), plan, held, partly }
+                Verdict::Plan { owner: Some(claim), plan, held, partly, amount }
             }
             Err(unwanted) => {
                 let reject = reject(&claim, RejectReason::Invalid, false, unwanted.to_string());
@@ -136,18 +187,91 @@ impl Reconciler {
         target.owner = Some(owner.clone());
         let others: Vec<Claim> = target.claims.iter().filter(|claim| *claim != owner).cloned().collect();
         for claim in others {
-            let message = format!("the name {key} belongs to {owner}");
-            self.settle(&claim, Outcome::Rejected(reject(&claim, RejectReason::NameConflict, true, message)));
+            let taken = self.taken(key, &claim, owner);
+            self.settle(&claim, Outcome::Rejected(taken));
+            // It waits for the name, not for room.
+            if let Some(backend) = self.backends.get_mut(&claim.backend) {
+                backend.usage.stop_waiting(&claim.key);
+            }
+        }
+    }
+
+    /// What a claim hears that does not get the name. Whose it is is no business of another backend's.
+    fn taken(&self, key: &TargetKey, claim: &Claim, holder: &Claim) -> Reject {
+        if self.is_frozen(&claim.backend) {
+            return quarantined(claim);
+        }
+        let message = match claim.backend == holder.backend {
+            true => format!("the name {key} is taken by {}", holder.key),
+            false => format!("the name {key} is taken"),
+        };
+        reject(claim, RejectReason::NameConflict, true, message)
+    }
+
+    /// The owner's Service counts against its quota from here on.
+    fn charge(&mut self, owner: &Claim, amount: Amount, key: &TargetKey) {
+        if let Some(backend) = self.backends.get_mut(&owner.backend) {
+            backend.usage.count(&owner.key, amount, key);
+        }
+        if let Some(target) = self.targets.get_mut(key) {
+            target.charged = Some(owner.clone());
+        }
+    }
+
+    /// The owner's Service is not written as it is: for want of room it gets in line, and where nothing of it is there it
+    /// takes no room from others.
+    fn hold_back(&mut self, owner: &Claim, reject: &Reject, nothing_there: bool, key: &TargetKey) {
+        let Some(backend) = self.backends.get_mut(&owner.backend) else { return };
+        let create = reject.reason == RejectReason::NamespaceMissing && backend.policy.namespaces.create;
+        let first_time = reject.reason == RejectReason::Quota && !backend.usage.waits(&owner.key);
+        if reject.reason == RejectReason::Quota {
+            backend.usage.wait(&owner.key);
+        } else {
+            backend.usage.stop_waiting(&owner.key);
+        }
+        if nothing_there {
+            backend.usage.gone_from(&owner.key, key);
+        }
+        if create {
+            self.ask_for_namespace(&key.namespace, &owner.backend);
+        }
+        let rivals = self.targets.get(key).is_some_and(|target| target.claims.len() > 1);
+        if first_time && nothing_there && rivals {
+            // Another claim may have the name meanwhile.
+            self.enqueue(key, &owner.backend, Urgency::Bulk);
+        }
+    }
+
+    /// Nothing is written, and nothing that left is forgotten: it is decided once the backend is admitted.
+    fn freeze(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get(key) else { return };
+        let (tally, concerned) = (self.tally(key, target), [target.claims.clone(), target.leaving.clone()].concat());
+        let holder = target.owner.clone().or_else(|| self.holder(key, target));
+        if let Some(target) = self.targets.get_mut(key) {
+            target.preview = Some(tally);
+            target.converged = true;
+        }
+        for claim in concerned {
+            let reject = match &holder {
+                Some(holder) => self.taken(key, &claim, holder),
+                None => quarantined(&claim),
+            };
+            self.settle(&claim, Outcome::Rejected(reject));
         }
     }
 
     /// Nothing is left to write.
     fn converge(&mut self, key: &TargetKey, owner: Option<&Claim>, held: bool, partly: Option<Reject>, now: Instant) {
+        let drained = self.targets.get(key).is_some_and(|target| self.stage_of(target) == Stage::Drained);
         let Some(target) = self.targets.get_mut(key) else { return };
         target.failures = 0;
         target.converged = true;
-        let why = format!("the mass-change guard holds what {key} would lose; AdminService.Approve releases it");
+        let before = target.settled_endpoints;
         if held {
+            let why = match drained {
+                true => format!("{key} stays without endpoints until its backend is back"),
+                false => format!("the mass-change guard holds what {key} would lose; AdminService.Approve releases it"),
+            };
             let waiting = owner.cloned().into_iter().chain(target.leaving.clone());
             for claim in waiting.collect::<Vec<_>>() {
                 let held = reject(&claim, RejectReason::Held, true, why.clone());
@@ -156,6 +280,7 @@ impl Reconciler {
             // What was added meanwhile is there beside what is held, and counts.
             self.recount(key, now);
             self.weigh(key, now);
+            self.count_drained(key, before, drained);
             return;
         }
         let loss = std::mem::take(&mut target.loss);
@@ -165,8 +290,10 @@ impl Reconciler {
             backend.guard.applied(key, loss, now);
         }
         self.recount(key, now);
+        self.count_drained(key, before, drained);
         if let Some(owner) = owner {
             self.settle(owner, partly.map_or(Outcome::Applied, Outcome::Rejected));
+            self.look_at_places(owner, key, now);
         }
         self.let_go(key);
     }
@@ -176,7 +303,7 @@ impl Reconciler {
         let Some(target) = self.targets.get_mut(key) else { return };
         target.converged = true;
         for claim in std::mem::take(&mut target.leaving) {
-            self.left(&claim);
+            self.left_place(&claim, key);
         }
     }
 
@@ -216,7 +343,8 @@ impl Reconciler {
     }
 
     fn compare(&mut self, key: &TargetKey, now: Instant) {
-        let removals = self.removals(key, now);
+        let passage = self.passage(key, now);
+        let removals = if passage == Passage::Allowed { Removals::Allowed } else { Removals::Held };
         let Some(target) = self.targets.get(key) else { return };
         if !target.converged || target.failures > 0 || self.queue.contains(key) {
             return;

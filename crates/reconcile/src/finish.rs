@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Action, Body, GuardEvent};
+use gimbal_plan::{Action, Body};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::target::LONGEST_DELAY;
@@ -74,7 +74,9 @@ impl Reconciler {
     fn observe_gone(&mut self, key: &TargetKey, action: &Action, now: Instant) {
         let (uid, version) = match action {
             Action::Delete { uid, resource_version, .. } => (uid, resource_version),
-            Action::Create(body) | Action::Replace(body) => (&body.meta().uid, &body.meta().resource_version),
+            Action::Create(body) | Action::Replace(body) | Action::Patch(body) => {
+                (&body.meta().uid, &body.meta().resource_version)
+            }
         };
         self.gone(action.kind(), key, action.name(), uid, version, now);
     }
@@ -122,7 +124,9 @@ impl Reconciler {
     /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
         // The guard tells of it at the next tick, and everything of the backend is decided anew.
-        self.backends.get_mut(name)?.guard.approve(id)
+        let guard = &mut self.backends.get_mut(name)?.guard;
+        let services = guard.held_targets().count() as u64;
+        guard.approve(id).map(|_| services)
     }
 
     /// Lets a backend's name belong to another source. Returns the source that it belonged to.
@@ -133,40 +137,8 @@ impl Reconciler {
         let backend = self.backends.get_mut(name).ok_or_else(|| format!("backend {name} is not configured"))?;
         let previous = backend.state.incarnation.replace(incarnation.to_owned());
         backend.refused_incarnation = None;
-        let (backend, state) = (name.clone(), backend.state.clone());
-        self.outputs.push(Output::Keep { backend, state });
+        backend.keep(&mut self.outputs);
         Ok(previous)
-    }
-
-    /// What time brings: time-outs of streams, released removals, the comparison. To be called about every 100 ms.
-    pub fn tick(&mut self, now: Instant) {
-        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
-        for name in names {
-            let Some(backend) = self.backends.get_mut(&name) else { continue };
-            let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
-            let events = backend.guard.tick(now);
-            let mut decide_anew = false;
-            for event in events {
-                match &event {
-                    GuardEvent::SnapshotWanted { .. } => {
-                        backend.end.request_snapshot("a complete snapshot confirms a held removal, or ends it");
-                    }
-                    GuardEvent::Held(_) | GuardEvent::Ended { .. } | GuardEvent::Released { .. } => decide_anew = true,
-                }
-                self.outputs.push(Output::Guard { backend: name.clone(), event });
-            }
-            let held = backend.guard.held().map(|held| held.id);
-            if backend.state.held != held {
-                backend.state.held = held;
-                let state = backend.state.clone();
-                self.outputs.push(Output::Keep { backend: name.clone(), state });
-            }
-            if decide_anew {
-                self.enqueue_backend(&name);
-            }
-            self.carry_out(&name, outputs, Urgency::Bulk, now);
-        }
-        self.compare_some(now);
     }
 
     /// When something becomes due without new input.

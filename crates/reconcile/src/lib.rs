@@ -12,23 +12,39 @@
 //! path: a target is put in the queue and decided anew from what is desired and observed at that moment.
 
 mod backend;
+mod bucket;
 mod claims;
+mod configure;
+mod creation;
 mod decide;
+mod decommission;
 mod finish;
 mod job;
+mod loss;
+mod lost;
+mod namespaces;
 mod observe;
 mod policy;
+mod preview;
 mod queue;
+mod quota;
 mod reconciler;
+mod routes;
 mod status;
 mod streams;
 mod target;
+mod tick;
 
 pub use backend::{Backend, BackendState};
+pub use decommission::{Decommission, Inventory, NotDecommissioned};
 pub use job::{Job, WriteFailure, Written};
+pub use loss::{Facts, Loss, LossPolicy, LossRecord, Stage};
+pub use namespaces::{NamespacePolicy, NamespaceRefused, is_namespace};
 pub use observe::Watched;
-pub use policy::{Namespaces, Policy};
+pub use policy::{Mode, Policy, Quota};
+pub use preview::Tally;
 pub use queue::Urgency;
+pub use quota::{Amount, Usage};
 pub use reconciler::{Counters, Output, Reconciler, Settings};
 pub use status::{Explanation, ServiceStatus, State};
 pub use target::Claim;

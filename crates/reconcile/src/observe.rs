@@ -154,6 +154,9 @@ impl Reconciler {
             for backend in self.backends.values_mut() {
                 backend.guard.observed(backend.endpoints, now);
             }
+            self.find_unlisted(now);
+            self.take_all_stock();
+            self.weigh_everything(now);
             self.enqueue_everything();
         }
     }
@@ -253,17 +256,23 @@ impl Reconciler {
         self.relists.namespaces.saw(&Arc::from(""), name);
         if namespace.metadata.deletion_timestamp.is_some() {
             self.namespaces.remove(name);
-        } else if self.namespaces.insert(name.clone()) && self.has_observed() {
-            self.enqueue_namespace(name);
+        } else if self.namespaces.insert(name.clone()) {
+            self.creations.remove(name);
+            if self.has_observed() {
+                self.enqueue_namespace(name);
+            }
         }
     }
 
     /// A namespace is gone.
     pub fn namespace_gone(&mut self, name: &str) {
         self.namespaces.remove(name);
+        self.creations.remove(name);
+        // It may be one that is created when it is missing.
+        self.enqueue_namespace(&name.into());
     }
 
-    fn enqueue_namespace(&mut self, namespace: &Arc<str>) {
+    pub(crate) fn enqueue_namespace(&mut self, namespace: &Arc<str>) {
         let from = TargetKey::new(namespace.clone(), "");
         let waiting: Vec<(TargetKey, BackendName)> = self
             .targets
@@ -308,7 +317,9 @@ impl Reconciler {
     pub(crate) fn drop_if_idle(&mut self, key: &TargetKey, now: Instant) {
         if !self.queue.contains(key) && self.targets.get(key).is_some_and(crate::target::Target::is_idle) {
             self.uncount(key, now);
-            self.targets.remove(key);
+            if let Some(target) = self.targets.remove(key) {
+                self.forget_place(key, &target);
+            }
         }
     }
 }

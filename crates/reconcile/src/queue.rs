@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use gimbal_model::{BackendName, TargetKey};
 
+use crate::bucket::Bucket;
+
 /// How urgent a target is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
@@ -34,9 +36,20 @@ impl Lane {
         line.push_back(target);
     }
 
-    /// The next target whose entry is still meant: an entry left behind by a change of lane is skipped.
-    fn pop(&mut self, mut meant: impl FnMut(&TargetKey, &BackendName) -> bool) -> Option<TargetKey> {
-        while let Some(backend) = self.turns.pop_front() {
+    /// The next target whose entry is still meant: an entry left behind by a change of lane is skipped. A backend that may
+    /// not go now loses its turn and nothing else.
+    fn pop(
+        &mut self,
+        mut may_go: impl FnMut(&BackendName) -> bool,
+        mut meant: impl FnMut(&TargetKey, &BackendName) -> bool,
+    ) -> Option<TargetKey> {
+        // A line may empty itself of what is not meant; each backend is asked once at most.
+        for _ in 0..self.turns.len() {
+            let Some(backend) = self.turns.pop_front() else { break };
+            if !may_go(&backend) {
+                self.turns.push_back(backend);
+                continue;
+            }
             let Some(line) = self.lines.get_mut(&backend) else { continue };
             let mut found = None;
             while let Some(target) = line.pop_front() {
@@ -76,6 +89,8 @@ pub struct Queue {
     /// Targets that are being written, and what came for them meanwhile.
     in_flight: BTreeMap<TargetKey, Option<Waiting>>,
     fresh_in_a_row: u32,
+    /// Of backends that have a limit on changes a second.
+    paces: BTreeMap<BackendName, Bucket>,
 }
 
 impl Queue {
@@ -151,13 +166,35 @@ impl Queue {
                 Urgency::Fresh => &mut self.fresh,
                 Urgency::Bulk => &mut self.bulk,
             };
-            if let Some(target) = lane.pop(meant) {
+            let paces = &mut self.paces;
+            let may_go = |backend: &BackendName| paces.get_mut(backend).is_none_or(|pace| pace.has(now));
+            if let Some(target) = lane.pop(may_go, meant) {
                 self.waiting.remove(&target);
                 self.fresh_in_a_row = if urgency == Urgency::Fresh { self.fresh_in_a_row + 1 } else { 0 };
                 return Some(target);
             }
         }
         None
+    }
+
+    /// Limits how many targets of a backend are handed out for a write each second; `None`: any number.
+    pub fn set_pace(&mut self, backend: &BackendName, changes_per_second: Option<u64>) {
+        match changes_per_second {
+            Some(rate) if self.paces.get(backend).is_some_and(|pace| pace.rate() == rate) => {}
+            Some(rate) => {
+                self.paces.insert(backend.clone(), Bucket::new(rate));
+            }
+            None => {
+                self.paces.remove(backend);
+            }
+        }
+    }
+
+    /// A target of the backend was handed out and is written: looks that find nothing to write cost nothing.
+    pub fn spend(&mut self, backend: &BackendName, now: Instant) {
+        if let Some(pace) = self.paces.get_mut(backend) {
+            pace.take(now);
+        }
     }
 
     /// Marks a target as being written: until [`Queue::done`] it is not handed out again.
@@ -203,10 +240,13 @@ impl Queue {
         self.in_flight.len()
     }
 
-    /// When the first delayed target is due.
+    /// When the first delayed target is due, or a backend that waits may go on.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.delayed.first().map(|(until, _)| *until)
+        let waits =
+            |backend: &BackendName| self.fresh.lines.contains_key(backend) || self.bulk.lines.contains_key(backend);
+        let paced = self.paces.iter().filter(|(backend, _)| waits(backend)).filter_map(|(_, pace)| pace.next());
+        self.delayed.first().map(|(until, _)| *until).into_iter().chain(paced).min()
     }
 }
 
@@ -286,5 +326,34 @@ mod tests {
         queue.push(&target("x"), &backend("a"), Urgency::Fresh);
         assert_eq!(queue.pop(now), Some(target("x")));
         assert_eq!((queue.pop(soon), queue.next_deadline()), (None, None));
+    }
+
+    #[test]
+    fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.set_pace(&backend("a"), Some(2));
+        for n in 0..4 {
+            queue.push(&target(&format!("a{n}")), &backend("a"), Urgency::Fresh);
+            queue.push(&target(&format!("b{n}")), &backend("b"), Urgency::Bulk);
+        }
+        let write = |queue: &mut Queue, now| {
+            let mut order = Vec::new();
+            while let Some(target) = queue.pop(now) {
+                queue.spend(&backend(&target.name[..1]), now);
+                order.push(target.name.to_string());
+            }
+            order
+        };
+        assert_eq!(write(&mut queue, now), ["a0", "a1", "b0", "b1", "b2", "b3"]);
+        assert_eq!(queue.len(), 2);
+        let next = queue.next_deadline().unwrap();
+        assert_eq!(next, now + Duration::from_millis(500));
+        // Whatever comes meanwhile, each target waits once.
+        queue.push(&target("a2"), &backend("a"), Urgency::Fresh);
+        assert_eq!(write(&mut queue, next - Duration::from_millis(1)), [""; 0]);
+        assert_eq!(write(&mut queue, next), ["a2"]);
+        queue.set_pace(&backend("a"), None);
+        assert_eq!(write(&mut queue, next), ["a3"]);
+        assert_eq!(queue.next_deadline(), None);
     }
 }

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{EndpointsApi, Guard, GuardEvent};
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::{EndpointsApi, GuardEvent};
 use gimbal_stream::{Outcome, WriterEnd, WriterLimits, WriterMessage};
 
+use crate::creation::Creations;
 use crate::observe::Relists;
 use crate::queue::Queue;
 use crate::target::Target;
-use crate::{Backend, BackendState, Claim, Policy, Urgency};
+use crate::{Backend, BackendState, Claim, Loss, Stage, Urgency, Usage};
 
 /// What does not change while the writer runs.
 #[derive(Debug, Clone)]
@@ -47,8 +48,24 @@ pub enum Output {
     Keep {
         /// Whose.
         backend: BackendName,
+        /// For [`Reconciler::kept`].
+        version: u64,
         /// What.
         state: BackendState,
+    },
+    /// Keep nothing of a backend any more: everything of it is removed.
+    Forget {
+        /// Whose.
+        backend: BackendName,
+    },
+    /// Tell that another thing is made of a backend's loss from now on.
+    Loss {
+        /// Whose.
+        backend: BackendName,
+        /// What.
+        stage: Stage,
+        /// For how long it has been lost; zero when it is back.
+        lost_for: Duration,
     },
     /// Tell that the API server stores an object otherwise than it was sent.
     Accepted {
@@ -65,6 +82,13 @@ pub enum Output {
         backend: BackendName,
         /// What.
         event: GuardEvent,
+    },
+    /// Create a namespace, for a backend whose policy says so; [`Reconciler::namespace_created`] takes the answer.
+    CreateNamespace {
+        /// Which.
+        namespace: Arc<str>,
+        /// For whom.
+        backend: BackendName,
     },
     /// The status of a source Service may have changed.
     Touched(Claim),
@@ -91,11 +115,17 @@ pub struct Reconciler {
     pub(crate) targets: BTreeMap<TargetKey, Target>,
     /// Which target a slice belongs to, by namespace and name.
     pub(crate) slices: HashMap<(Arc<str>, Arc<str>), TargetKey>,
+    /// Targets where a claim still stands besides the one that it leads to: it moves, or is leaving several.
+    pub(crate) places: BTreeMap<Claim, BTreeSet<TargetKey>>,
     /// Namespaces that exist and are not being deleted.
     pub(crate) namespaces: BTreeSet<Arc<str>>,
+    /// Namespaces that are missing and may be created.
+    pub(crate) creations: Creations,
     pub(crate) relists: Relists,
     pub(crate) queue: Queue,
     pub(crate) generation: u64,
+    /// What the clock on the wall showed last.
+    pub(crate) wall: SystemTime,
     /// Set while this process leads.
     pub(crate) epoch: Option<u64>,
     pub(crate) comparison: Comparison,
@@ -120,49 +150,17 @@ impl Reconciler {
             backends: BTreeMap::new(),
             targets: BTreeMap::new(),
             slices: HashMap::new(),
+            places: BTreeMap::new(),
             namespaces: BTreeSet::new(),
+            creations: Creations::new(),
             relists: Relists::default(),
             queue: Queue::default(),
             generation: 0,
+            wall: SystemTime::UNIX_EPOCH,
             epoch: None,
             comparison: Comparison::default(),
             outputs: Vec::new(),
             counters: Counters::default(),
-        }
-    }
-
-    /// Makes a backend known. What the Gimbal cluster holds of it counts from here on.
-    pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
-        if self.backends.contains_key(name) {
-            return;
-        }
-        let backend = Backend {
-            name: name.clone(),
-            end: WriterEnd::new(self.settings.limits.clone()),
-            guard: Guard::new(policy.guard),
-            policy,
-            generation: 0,
-            connected: false,
-            state: BackendState::default(),
-            refused_incarnation: None,
-            endpoints: 0,
-        };
-        self.backends.insert(name.clone(), backend);
-        let theirs: Vec<TargetKey> = self
-            .targets
-            .iter()
-            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for target in theirs {
-            self.recount(&target, now);
-        }
-    }
-
-    /// Restores what was kept of a backend before this process started.
-    pub fn restore(&mut self, name: &BackendName, state: BackendState) {
-        if let Some(backend) = self.backends.get_mut(name) {
-            backend.state = state;
         }
     }
 
@@ -188,8 +186,17 @@ impl Reconciler {
     fn forget_desired(&mut self) {
         for backend in self.backends.values_mut() {
             backend.end = WriterEnd::new(self.settings.limits.clone());
-            backend.guard = Guard::new(backend.policy.guard);
+            backend.routes.clear();
+            backend.usage = Usage::default();
+            backend.guard.forget();
+            // Whoever leads next reads what is kept.
+            backend.state = BackendState::default();
+            backend.loss = Loss::default();
+            backend.decommission = None;
+            backend.window_version = None;
         }
+        self.places.clear();
+        self.creations.clear();
         for target in self.targets.values_mut() {
             target.claims.clear();
             target.leaving.clear();
@@ -206,6 +213,7 @@ impl Reconciler {
 
     /// What has to be done since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
+        self.keep_windows();
         for backend in self.backends.values_mut() {
             for message in backend.end.take_messages() {
                 let (name, generation) = (backend.name.clone(), backend.generation);
@@ -289,9 +297,5 @@ impl Reconciler {
             backend.end.settle(&claim.key, outcome);
         }
         self.outputs.push(Output::Touched(claim.clone()));
-    }
-
-    pub(crate) fn target_of(&self, backend: &BackendName, key: &SourceKey) -> Option<Result<TargetKey, String>> {
-        self.backends.get(backend).map(|b| b.policy.target(backend, key))
     }
 }

@@ -1,10 +1,11 @@
 //! What people ask: the state of a source Service, and why.
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::Action;
 use gimbal_stream::{Reject, RejectReason};
 
-use crate::claims::Standing;
-use crate::{Claim, Reconciler};
+use crate::claims::{Gone, Standing};
+use crate::{Claim, Reconciler, Stage};
 
 /// Where a source Service stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +48,8 @@ pub struct Explanation {
     pub reasons: Vec<String>,
     /// Others that want the same name.
     pub others: Vec<Claim>,
+    /// What would be written if the backend were not in quarantine, each object with its difference in words.
+    pub planned: Vec<(Action, Vec<String>)>,
 }
 
 impl Reconciler {
@@ -55,7 +58,7 @@ impl Reconciler {
     pub fn status(&self, claim: &Claim) -> Option<ServiceStatus> {
         let backend = self.backends.get(&claim.backend)?;
         let service = backend.end.service(&claim.key).cloned();
-        let target = backend.policy.target(&claim.backend, &claim.key).ok();
+        let target = self.target_of(&claim.backend, &claim.key).and_then(Result::ok);
         let entry = target.as_ref().and_then(|key| self.targets.get(key));
         let reject = backend.end.rejects().get(&claim.key).cloned();
         let stands = entry.is_some_and(|entry| {
@@ -69,7 +72,7 @@ impl Reconciler {
             Some(reject) if reject.reason == RejectReason::Held => State::Held,
             Some(_) => State::Rejected,
             None if entry.is_some_and(|entry| !entry.converged) => State::Pending,
-            None if service.is_none() => State::Held,
+            None if service.is_none() || backend.loss.stage() != Stage::Hold => State::Held,
             None => State::Synced,
         };
         let observed_endpoints = if stands { entry.map_or(0, |entry| entry.observed.endpoint_count()) } else { 0 };
@@ -91,11 +94,11 @@ impl Reconciler {
     /// Why a source Service is where it is.
     #[must_use]
     pub fn explain_source(&self, claim: &Claim) -> Explanation {
-        let Some(backend) = self.backends.get(&claim.backend) else {
+        let Some(target) = self.target_of(&claim.backend, &claim.key) else {
             let reasons = vec![format!("backend {} is not configured", claim.backend)];
             return Explanation { reasons, ..Explanation::default() };
         };
-        match backend.policy.target(&claim.backend, &claim.key) {
+        match target {
             Ok(target) => {
                 let mut explanation = self.explain_target(&target);
                 if explanation.status.as_ref().is_none_or(|status| status.claim != *claim) {
@@ -115,11 +118,11 @@ impl Reconciler {
                 }
                 explanation
             }
-            Err(message) => Explanation {
+            Err(refused) => Explanation {
                 status: self.status(claim),
                 holder: Some(claim.clone()),
-                reasons: vec![message],
-                others: Vec::new(),
+                reasons: vec![refused.to_string()],
+                ..Explanation::default()
             },
         }
     }
@@ -142,9 +145,25 @@ impl Reconciler {
                 reasons.push(format!("{key} stands for {holder}, which may still be there; others wait"));
                 Some(holder)
             }
-            Standing::Gone => {
-                reasons.push(format!("{key} is about to be deleted: its source has it no more"));
-                target.leaving.first().cloned()
+            Standing::Gone(why) => {
+                let why = match why {
+                    Gone::Source => "its source has it no more".to_owned(),
+                    Gone::Policy(refused) => refused,
+                    Gone::Moved(to) => format!("it is {to} now"),
+                    Gone::Decommissioned => "an admin ordered the removal of its backend".to_owned(),
+                };
+                reasons.push(format!("{key} is about to be deleted: {why}"));
+                target.leaving.first().cloned().or_else(|| target.owner.clone()).or_else(|| self.holder(key, target))
+            }
+            Standing::Moving(claim, to) => {
+                reasons
+                    .push(format!("{key} stands for {claim}, which leads to {to} now; it stays until that is there"));
+                Some(claim)
+            }
+            Standing::Frozen(claim) => {
+                let name = &claim.backend;
+                reasons.push(format!("{key} is {claim}'s, and backend {name} is in quarantine: it stays as it is"));
+                Some(claim)
             }
             Standing::Kept(why) => {
                 reasons.push(format!("{key} stays as it is: {why}"));
@@ -185,6 +204,7 @@ impl Reconciler {
             )
         });
         let others = target.claims.iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
-        Explanation { status, holder: claim, reasons, others }
+        let planned = self.preview_of(key);
+        Explanation { status, holder: claim, reasons, others, planned }
     }
 }

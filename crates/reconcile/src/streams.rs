@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_stream::{
-    AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Reject, RejectReason, Scope,
-    WriterMessage, WriterOutput,
+    AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
 
 use crate::{Claim, Output, Reconciler, Urgency};
@@ -26,6 +25,8 @@ impl Reconciler {
             backend.connected = true;
             let outputs = backend.end.open(hello, name.as_str(), generation, now);
             self.carry_out(name, outputs, Urgency::Bulk, now);
+            // An equal digest may have made the view complete.
+            self.look_at_moves(name, now);
         }
         Ok(generation)
     }
@@ -36,9 +37,13 @@ impl Reconciler {
         if self.epoch.is_none() {
             return refuse(GoodbyeReason::NotLeader, "this writer does not lead".into());
         }
-        let Some(backend) = self.backends.get_mut(name) else {
+        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.listed) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
         };
+        if backend.decommission.is_some() {
+            let message = format!("backend {name} is being decommissioned");
+            return refuse(GoodbyeReason::UnknownBackend, message);
+        }
         if hello.backend != name.as_str() {
             let message =
                 format!("the certificate is backend {name}'s, but the agent calls itself {:?}", hello.backend);
@@ -64,8 +69,7 @@ impl Reconciler {
                 Some(_) => {}
                 None => {
                     backend.state.incarnation = Some(hello.source_incarnation.clone());
-                    let (backend, state) = (name.clone(), backend.state.clone());
-                    self.outputs.push(Output::Keep { backend, state });
+                    backend.keep(&mut self.outputs);
                 }
             }
         }
@@ -148,41 +152,26 @@ impl Reconciler {
 
     fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key: key.clone() };
-        match self.target_of(name, key) {
-            None => {}
-            Some(Err(message)) => {
-                let reason = RejectReason::NamespaceForbidden;
-                let reject = Reject { key: Some(key.clone()), reason, retryable: false, message };
-                self.settle(&claim, Outcome::Rejected(reject));
-            }
-            Some(Ok(target)) => {
-                let entry = self.targets.entry(target.clone()).or_default();
-                entry.leaving.retain(|other| *other != claim);
-                if !entry.claims.contains(&claim) {
-                    entry.claims.push(claim);
-                }
-                self.weigh(&target, now);
-                self.enqueue(&target, name, urgency);
-            }
+        let before = self.backends.get(name).and_then(|backend| backend.routes.get(key).cloned());
+        let target = self.route(&claim);
+        // Its header may lead it elsewhere, and what it leaves is decided anew too.
+        let left = before.filter(|before| Some(before) != target.as_ref());
+        for concerned in target.into_iter().chain(left) {
+            self.weigh(&concerned, now);
+            self.enqueue(&concerned, name, urgency);
         }
     }
 
     fn removed(&mut self, name: &BackendName, key: SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key };
-        let Some(Ok(target)) = self.target_of(name, &claim.key) else {
+        let targets = self.leave(&claim);
+        if targets.is_empty() {
             self.left(&claim);
-            return;
-        };
-        let Some(entry) = self.targets.get_mut(&target) else {
-            self.left(&claim);
-            return;
-        };
-        entry.claims.retain(|other| *other != claim);
-        if !entry.leaving.contains(&claim) {
-            entry.leaving.push(claim);
         }
-        self.weigh(&target, now);
-        self.enqueue(&target, name, urgency);
+        for target in targets {
+            self.weigh(&target, now);
+            self.enqueue(&target, name, urgency);
+        }
     }
 
     /// Nothing is left of a Service that its source removed.
@@ -208,16 +197,17 @@ impl Reconciler {
             })
             .collect();
         for (target, claim) in orphans {
-            if let Some(backend) = self.backends.get_mut(name) {
+            if let Some(backend) = self.backends.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
                 backend.end.expect(&claim.key, seq);
-            }
-            let entry = self.targets.entry(target.clone()).or_default();
-            if !entry.leaving.contains(&claim) {
-                entry.leaving.push(claim);
+                let entry = self.targets.entry(target.clone()).or_default();
+                if !entry.leaving.contains(&claim) {
+                    entry.leaving.push(claim);
+                }
             }
             self.weigh(&target, now);
             self.enqueue(&target, name, Urgency::Bulk);
         }
+        self.look_at_moves(name, now);
         if released {
             self.enqueue_backend(name);
         }

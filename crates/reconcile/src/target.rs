@@ -54,6 +54,10 @@ pub(crate) struct Target {
     pub(crate) settled_endpoints: usize,
     /// Endpoints that it would lose, as the guard was last told.
     pub(crate) loss: u64,
+    /// The claim that counts here against its backend's quota.
+    pub(crate) charged: Option<crate::Claim>,
+    /// What would be written if its backend were not in quarantine.
+    pub(crate) preview: Option<crate::Tally>,
     /// Whose total `settled_endpoints` is in.
     pub(crate) counted_for: Option<BackendName>,
 }

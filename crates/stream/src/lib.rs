@@ -17,7 +17,7 @@ pub use message::{
     AgentMessage, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange, Reject,
     RejectReason, Scope, Summary, Unreadable, Welcome, WriterMessage,
 };
-pub use size::estimated_len;
+pub use size::{estimated_len, service_len};
 pub use unknown::UnknownScopes;
 pub use writer::{Outcome, WriterEnd, WriterLimits, WriterOutput};
 

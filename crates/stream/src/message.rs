@@ -310,6 +310,8 @@ pub enum GoodbyeReason {
     NotLeader,
     /// Nothing was heard for too long.
     Timeout,
+    /// The certificate has expired, or is not accepted any more.
+    Certificate,
 }
 
 /// See the proto.

@@ -1,7 +1,9 @@
 //! How large a frame becomes when it is encoded, never less than it really does: credit and the limit of a frame are
 //! counted in these numbers, long before there is an encoding.
 
-use gimbal_model::{Endpoint, EndpointChange, EndpointPort, Header, PortSet, Service, SourceKey, TargetPort};
+use gimbal_model::{
+    Endpoint, EndpointChange, EndpointPort, Header, PortGroup, PortSet, Service, SourceKey, TargetPort,
+};
 
 use crate::{Data, Frame, Piece, PieceChange, Scope, Unreadable};
 
@@ -112,6 +114,13 @@ impl<'a> Groups<'a> {
             EndpointChange::Gone(ports, _) => group_len(&mut self.gone, ports) + NUMBERS,
         }
     }
+}
+
+/// Estimated size of a whole Service as it travels, in bytes.
+#[must_use]
+pub fn service_len(key: &SourceKey, service: &Service) -> usize {
+    let group = |group: &PortGroup| ports_len(&group.ports) + group.endpoints.iter().map(endpoint_len).sum::<usize>();
+    entry_len(key) + header_len(&service.header) + service.groups().iter().map(group).sum::<usize>()
 }
 
 /// The size of the largest part of a Service that cannot be divided: its header, or an endpoint with its ports.

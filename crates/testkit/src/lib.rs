@@ -18,6 +18,8 @@ pub mod fake_openstack;
 pub mod openstack;
 pub mod pki;
 pub mod process;
+#[cfg(feature = "scripted-writer")]
+pub mod scripted_writer;
 pub mod wait;
 
 pub use cluster::{AuditEntry, Rule, TestCluster, UserAccess};

@@ -1,6 +1,7 @@
 //! Certificates made on the spot, for one run: a date in a checked-in one is a bomb.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use rcgen::{
@@ -75,6 +76,17 @@ impl Pki {
     pub fn issue_expired(&self, name: &str, sans: &[San<'_>]) -> anyhow::Result<Pair> {
         let mut params = named(name);
         params.not_after = rcgen::date_time_ymd(2000, 1, 1);
+        self.write_pair(name, sans, params)
+    }
+
+    /// As [`Pki::issue`], but it ends after `lifetime`, give or take a second.
+    ///
+    /// # Errors
+    /// As [`Pki::issue`].
+    pub fn issue_for(&self, name: &str, sans: &[San<'_>], lifetime: Duration) -> anyhow::Result<Pair> {
+        let mut params = named(name);
+        let end = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)? + lifetime;
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + end;
         self.write_pair(name, sans, params)
     }
 

@@ -144,6 +144,7 @@ pub(crate) fn encode_goodbye(goodbye: Goodbye) -> pb::Goodbye {
         GoodbyeReason::ProtocolError => pb::GoodbyeReason::ProtocolError,
         GoodbyeReason::NotLeader => pb::GoodbyeReason::NotLeader,
         GoodbyeReason::Timeout => pb::GoodbyeReason::Timeout,
+        GoodbyeReason::Certificate => pb::GoodbyeReason::Certificate,
     };
     pb::Goodbye {
         reason: reason.into(),
@@ -164,6 +165,7 @@ pub(crate) fn parse_goodbye(goodbye: pb::Goodbye) -> Parsed<Goodbye> {
         Ok(Pb::ProtocolError) => GoodbyeReason::ProtocolError,
         Ok(Pb::NotLeader) => GoodbyeReason::NotLeader,
         Ok(Pb::Timeout) => GoodbyeReason::Timeout,
+        Ok(Pb::Certificate) => GoodbyeReason::Certificate,
         Ok(Pb::Unspecified) | Err(_) => {
             return invalid("reason", format!("is {}, which this version does not know", goodbye.reason));
         }

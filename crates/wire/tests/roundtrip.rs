@@ -127,6 +127,7 @@ fn goodbye() -> impl Strategy<Value = Goodbye> {
         R::ProtocolError,
         R::NotLeader,
         R::Timeout,
+        R::Certificate,
     ]);
     let after = option::of((1..=u64::from(u32::MAX)).prop_map(Duration::from_millis));
     (reason, ".{0,20}", after).prop_map(|(reason, message, retry_after)| Goodbye { reason, message, retry_after })

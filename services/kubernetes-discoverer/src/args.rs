@@ -1,49 +1,26 @@
 //! The command line: a stable interface, others script against it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use gimbal_link::TlsFiles;
-use gimbal_model::{BackendName, NamespacePattern};
+use gimbal_agent::AgentArgs;
+use gimbal_model::NamespacePattern;
 
 /// Offers the Services of a Kubernetes cluster to a Gimbal writer. Reads its source, and changes nothing anywhere.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gimbal-kubernetes-discoverer", version)]
 pub struct Args {
-    /// Name of the backend: lower-case letters, digits and '-'
-    #[arg(long, env = "GIMBAL_BACKEND_NAME")]
-    pub backend_name: BackendName,
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
     /// Credentials of the source cluster [default: $KUBECONFIG, else the pod's service account, else ~/.kube/config]
     #[arg(long, alias = "discover-kubecfg-file", env = "GIMBAL_KUBECONFIG", value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// The writer, as https://host:port; plain http only on loopback. Without it nothing is sent: a dry run to inspect
-    #[arg(long, env = "GIMBAL_WRITER", value_name = "URL")]
-    pub writer: Option<String>,
-    /// Own certificate (PEM), for the writer and for --listen
-    #[arg(long, env = "GIMBAL_TLS_CERT", value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
-    /// Private key of --tls-cert (PEM)
-    #[arg(long, env = "GIMBAL_TLS_KEY", value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
-    /// What signs the certificates of the writer, and of those who inspect (PEM)
-    #[arg(long, env = "GIMBAL_TLS_CA", value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
-    /// Where InspectionService is served: without TLS on loopback, elsewhere with client certificates
-    #[arg(long, env = "GIMBAL_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7444")]
-    pub listen: SocketAddr,
-    /// Where /metrics, /healthz and /readyz are served
-    #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
-    pub admin_listen: SocketAddr,
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// Namespaces to offer, '*' stands for any run of characters [default: all]
     #[arg(long, env = "GIMBAL_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
-    pub namespaces: Vec<NamespacePattern>,
+    pub(crate) namespaces: Vec<NamespacePattern>,
     /// Namespaces not to offer; outranks --namespaces
     #[arg(long, env = "GIMBAL_EXCLUDE_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
-    pub exclude_namespaces: Vec<NamespacePattern>,
-    /// Form of the log
-    #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "text|json", default_value = "text")]
-    pub log_format: gimbal_operate::LogFormat,
+    pub(crate) exclude_namespaces: Vec<NamespacePattern>,
     #[command(flatten)]
     old: OldFlags,
 }
@@ -68,11 +45,17 @@ struct OldFlags {
 }
 
 impl Args {
-    /// Checks what no single flag can check of itself. The error is one line that names the flag.
+    /// Form of the log.
+    #[must_use]
+    pub fn log_format(&self) -> gimbal_operate::LogFormat {
+        self.agent.log_format
+    }
+
+    /// Checks the flags that only this discoverer has. The error is one line that names the flag.
     ///
     /// # Errors
-    /// When flags are missing or contradict each other.
-    pub fn check(&self) -> Result<(), String> {
+    /// When a flag is given that cannot be obeyed.
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.old.gimbal_kubecfg_file.is_some() {
             return Err(
                 "--gimbal-kubecfg-file: a discoverer holds no credentials of the Gimbal cluster, only the writer \
@@ -80,42 +63,13 @@ impl Args {
                     .into(),
             );
         }
-        let tls = self.tls()?;
-        if let Some(writer) = &self.writer {
-            check_writer(writer, tls.is_some())?;
-        }
-        if tls.is_none() && !gimbal_link::plaintext_allowed(&self.listen) {
-            return Err(format!(
-                "--listen {}: others can reach this address; give --tls-cert, --tls-key and --tls-ca, or use a loopback address",
-                self.listen
-            ));
-        }
         Ok(())
     }
 
-    /// The certificate files: all of them or none.
-    ///
-    /// # Errors
-    /// When some are named and some are not.
-    pub fn tls(&self) -> Result<Option<TlsFiles>, String> {
-        match (&self.tls_cert, &self.tls_key, &self.tls_ca) {
-            (None, None, None) => Ok(None),
-            (Some(cert), Some(key), Some(ca)) => {
-                Ok(Some(TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() }))
-            }
-            (cert, key, ca) => {
-                let named = [("--tls-cert", cert), ("--tls-key", key), ("--tls-ca", ca)];
-                let missing: Vec<_> = named.iter().filter(|(_, file)| file.is_none()).map(|(flag, _)| *flag).collect();
-                Err(format!("{}: missing; the three TLS files come together", missing.join(", ")))
-            }
-        }
-    }
-
     /// A sentence for each flag of the original that means nothing now.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let old = &self.old;
-        let listening = format!("metrics are served on --admin-listen {}", self.admin_listen);
+        let listening = format!("metrics are served on --admin-listen {}", self.agent.admin_listen);
         [
             ("num-threads", old.num_threads.is_some(), "one task keeps up with any source"),
             ("resync-interval", old.resync_interval.is_some(), "the writer compares digests instead of resyncing"),
@@ -131,33 +85,6 @@ impl Args {
     }
 }
 
-fn check_writer(url: &str, tls: bool) -> Result<(), String> {
-    let wrong = |problem: &str| Err(format!("--writer {url}: {problem}"));
-    let Ok(uri) = url.parse::<tonic::codegen::http::Uri>() else {
-        return wrong("is no URL; write https://host:port");
-    };
-    let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
-        return wrong("names no host; write https://host:port");
-    };
-    if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-        return wrong("has a path; write https://host:port");
-    }
-    match uri.scheme_str() {
-        Some("https") if tls => Ok(()),
-        Some("https") => {
-            wrong("needs --tls-cert, --tls-key and --tls-ca: the writer knows a backend by its certificate")
-        }
-        Some("http") if is_loopback(host) => Ok(()),
-        Some("http") => wrong("plain http is for loopback only; use https"),
-        _ => wrong("has no scheme that is known here; write https://host:port"),
-    }
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,19 +93,11 @@ mod tests {
         Args::try_parse_from(["x", "--backend-name", "b"].iter().chain(flags))
     }
 
-    const TLS: [&str; 6] = ["--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"];
-
     #[test]
     fn good() {
-        for flags in [
-            vec![],
-            vec!["--writer", "http://127.0.0.1:7443"],
-            vec!["--writer", "http://[::1]:7443/"],
-            vec!["--writer", "http://localhost:7443"],
-            [&TLS[..], &["--writer", "https://writer.example:7443"]].concat(),
-            [&TLS[..], &["--listen", "0.0.0.0:7444"]].concat(),
-            vec!["--discover-kubecfg-file", "f", "--namespaces", "a,b-*", "--exclude-namespaces", "*-test"],
-        ] {
+        for flags in
+            [vec![], vec!["--discover-kubecfg-file", "f", "--namespaces", "a,b-*", "--exclude-namespaces", "*-test"]]
+        {
             let args = args(&flags).unwrap();
             assert_eq!(args.check(), Ok(()), "{flags:?}");
             assert!(args.warnings().is_empty());
@@ -186,22 +105,10 @@ mod tests {
     }
 
     #[test]
-    fn bad() {
-        for (flags, start) in [
-            (vec!["--writer", "https://w:1"], "--writer https://w:1: needs --tls-cert"),
-            (vec!["--writer", "http://10.0.0.1:1"], "--writer http://10.0.0.1:1: plain http is for loopback only"),
-            (vec!["--writer", "ftp://127.0.0.1"], "--writer ftp://127.0.0.1: has no scheme"),
-            (vec!["--writer", "w:1"], "--writer w:1: has no scheme"),
-            (vec!["--writer", "http://127.0.0.1:1/x"], "--writer http://127.0.0.1:1/x: has a path"),
-            (vec!["--writer", "http://ü"], "--writer http://ü: is no URL"),
-            (vec!["--listen", "0.0.0.0:7444"], "--listen 0.0.0.0:7444: others can reach this address"),
-            (vec!["--tls-cert", "c"], "--tls-key, --tls-ca: missing"),
-            (vec!["--gimbal-kubecfg-file", "f"], "--gimbal-kubecfg-file: a discoverer holds no credentials"),
-        ] {
-            let error = args(&flags).unwrap().check().unwrap_err();
-            assert!(error.starts_with(start), "{error}");
-            assert!(!error.contains('\n'));
-        }
+    fn no_credentials_of_the_gimbal_cluster() {
+        let error = args(&["--gimbal-kubecfg-file", "f"]).unwrap().check().unwrap_err();
+        assert!(error.starts_with("--gimbal-kubecfg-file: a discoverer holds no credentials"), "{error}");
+        assert!(!error.contains('\n'));
     }
 
     #[test]

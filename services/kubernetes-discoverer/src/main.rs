@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gimbal_kubernetes_discoverer::{Args, Discoverer};
+use gimbal_kubernetes_discoverer::{Args, discoverer};
 use gimbal_operate::{Exit, init_logging, parse, run, shutdown_token};
 
 // A relist of a large source leaves glibc's allocator with memory that it does not give back.
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 }
 
 async fn work(args: Args) -> Result<(), Exit> {
-    init_logging(args.log_format, "info")?;
+    init_logging(args.log_format(), "info")?;
     let shutdown = shutdown_token()?;
-    Discoverer::new(args).await?.run(shutdown).await
+    discoverer(args).await?.run(shutdown).await
 }

@@ -1,21 +1,28 @@
-//! One source, as long as it stays the same one: its watches' events in, its Services to the stream's end out. No I/O.
+//! What is known of one source, as long as it stays the same one: its watches' events in, its Services out. No I/O.
 //!
 //! Absence is believed only when it is proven: a whole list, of a source that is still the one it was when the list came
 //! to its end. Another cluster behind the same address would otherwise look like one from which everything was deleted.
 
-use std::sync::Arc;
 use std::time::Instant;
 
+use gimbal_agent::{Changed, Failure, KindHealth, Known, Standing};
 use gimbal_kube_io::{ApiError, WatchEvent};
-use gimbal_model::{Service, SourceKey};
+use gimbal_model::SourceKey;
 use gimbal_objects::{self as objects, Object};
-use gimbal_stream::{AgentConfig, AgentEnd, Freshness, Scope};
+use gimbal_stream::{Freshness, Scope};
 use gimbal_translate::{Flavour, KubernetesIndex, Selection};
 
 #[cfg(test)]
 mod tests;
 
-use crate::health::{KindHealth, Watched};
+/// A kind that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// Services.
+    Services,
+    /// `EndpointSlices`, or Endpoints on a cluster without them.
+    Slices,
+}
 
 /// What the watches tell.
 #[derive(Debug)]
@@ -25,55 +32,48 @@ pub(crate) enum SourceEvent {
     Endpoints(WatchEvent<objects::Endpoints>),
 }
 
-/// Something that the owner logs and counts.
+/// Something that is logged and counted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Failed(Watched, ApiError),
     Relisted(Watched),
 }
 
-/// A source and what is said of it on the stream.
+/// A source.
 pub(crate) struct Session {
-    pub(crate) agent: AgentEnd,
     index: KubernetesIndex,
     flavour: Flavour,
     services: KindHealth,
     slices: KindHealth,
     incarnation: Option<String>,
+    identity_trouble: Option<String>,
     /// Lists that are whole, but count only once the source is known to be the same.
     unproven: Vec<Watched>,
     /// The number of the last question for the incarnation.
     asked: u64,
     slices_missing: bool,
-    told: Told,
 }
-
-/// What the stream's end was last told of the source as a whole.
-#[derive(Debug, PartialEq, Eq)]
-enum Told {
-    Nothing,
-    Complete,
-    Unknown(String),
-}
-
-/// Services that changed, with their newest state.
-pub(crate) type Changed = Vec<(SourceKey, Option<Arc<Service>>)>;
 
 impl Session {
-    /// `asked`: the last question for an incarnation that another session asked. Answers to it are none of ours.
-    pub(crate) fn new(config: AgentConfig, selection: Selection, asked: u64) -> Self {
+    pub(crate) fn new(selection: Selection) -> Self {
         Self {
-            agent: AgentEnd::new(config),
             flavour: selection.flavour,
             index: KubernetesIndex::new(selection),
             services: KindHealth::default(),
             slices: KindHealth::default(),
             incarnation: None,
+            identity_trouble: None,
             unproven: Vec::new(),
-            asked,
+            asked: 0,
             slices_missing: false,
-            told: Told::Nothing,
         }
+    }
+
+    /// Knows nothing but what the source is, if that is known. Answers to questions that were asked before are none of
+    /// its own.
+    pub(crate) fn start_over(&mut self, selection: Selection, incarnation: Option<String>) {
+        let identity_trouble = self.identity_trouble.take();
+        *self = Self { asked: self.asked, incarnation, identity_trouble, ..Self::new(selection) };
     }
 
     /// Takes an event of a watch.
@@ -130,7 +130,7 @@ impl Session {
             WatchEvent::Applied(object) => apply(&mut self.index, object),
             WatchEvent::Deleted(object) => delete(&mut self.index, &object.meta().namespace, &object.meta().name),
             WatchEvent::Failed(error) => {
-                self.health_mut(kind).failed(&error, now);
+                self.health_mut(kind).failed(weight(&error), error.to_string(), now);
                 return Some(Notice::Failed(kind, error));
             }
         }
@@ -149,10 +149,7 @@ impl Session {
     /// another source, and nothing that this session holds is true of it.
     pub(crate) fn found_incarnation(&mut self, incarnation: &str, asked: u64, now: Instant) -> bool {
         match &self.incarnation {
-            None => {
-                self.incarnation = Some(incarnation.to_owned());
-                self.agent.set_incarnation(incarnation.to_owned());
-            }
+            None => self.incarnation = Some(incarnation.to_owned()),
             Some(known) if known != incarnation => return false,
             Some(_) => {}
         }
@@ -169,24 +166,12 @@ impl Session {
         self.services.tick(now);
         self.slices.tick(now);
         self.index.set_slices_current(self.slices.is_current());
-        let changed = self.index.drain();
-        for (key, service) in &changed {
-            self.agent.set(key.clone(), service.clone(), now);
-        }
-        let told = match self.lost() {
-            Some(reason) => Told::Unknown(reason),
-            None if self.index.is_complete() => Told::Complete,
-            None => Told::Nothing,
-        };
-        if told != self.told {
-            match &told {
-                Told::Unknown(reason) => self.agent.scope_unknown(Scope::All, reason.clone()),
-                Told::Complete => self.agent.source_complete(now),
-                Told::Nothing => {}
-            }
-            self.told = told;
-        }
-        changed
+        self.index.drain()
+    }
+
+    /// The incarnation cannot be read, or can again.
+    pub(crate) fn set_identity_trouble(&mut self, trouble: Option<String>) {
+        self.identity_trouble = trouble;
     }
 
     fn lost(&self) -> Option<String> {
@@ -215,18 +200,6 @@ impl Session {
         }
     }
 
-    /// When the source last said anything about each kind.
-    pub(crate) fn freshness(&self, now: Instant) -> Vec<Freshness> {
-        self.kinds().map(|(kind, health)| Freshness { kind: kind.to_owned(), age: health.age(now) }).collect()
-    }
-
-    /// What is wrong with the source now, in one line.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        let trouble: Vec<_> =
-            self.kinds().filter_map(|(name, health)| Some(format!("{name}: {}", health.trouble()?))).collect();
-        (!trouble.is_empty()).then(|| trouble.join("; "))
-    }
-
     /// When [`settle`](Self::settle) has something to say without an event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.kinds().filter_map(|(_, health)| health.deadline()).min()
@@ -234,34 +207,64 @@ impl Session {
 
     /// The cluster has no `EndpointSlices`: it answers for Services, and has no such API.
     pub(crate) fn lacks_slices(&self, now: Instant) -> bool {
-        self.slices_missing && self.services.age(now).is_some()
+        self.flavour == Flavour::Slices && self.slices_missing && self.services.age(now).is_some()
     }
 
     /// How many times the incarnation was asked for. A watch on it wakes whoever finds it out.
     pub(crate) fn asked(&self) -> u64 {
         self.asked
     }
+}
 
-    /// What the source is, once that is known.
-    pub(crate) fn incarnation(&self) -> Option<&str> {
+impl Known for Session {
+    /// The UID of the namespace `kube-system`, which lasts exactly as long as the cluster does.
+    fn incarnation(&self) -> Option<&str> {
         self.incarnation.as_deref()
     }
 
-    /// Why the source is not fully known, as the writer was told.
-    pub(crate) fn unknown(&self) -> Option<&str> {
-        match &self.told {
-            Told::Unknown(reason) => Some(reason),
-            _ => None,
+    fn identified_by(&self) -> &'static str {
+        "namespace kube-system"
+    }
+
+    fn identity_trouble(&self) -> Option<&str> {
+        self.identity_trouble.as_deref()
+    }
+
+    fn standing(&self) -> Standing {
+        match self.lost() {
+            Some(reason) => Standing::Unknown(vec![(Scope::All, reason)]),
+            None if self.index.is_complete() => Standing::Complete,
+            None => Standing::Nothing,
         }
     }
 
-    /// Everything of the source is known now.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.told == Told::Complete
+    fn freshness(&self, now: Instant) -> Vec<Freshness> {
+        self.kinds().map(|(kind, health)| Freshness { kind: kind.to_owned(), age: health.age(now) }).collect()
     }
 
-    /// What is left out, by reason, and why.
-    pub(crate) fn index(&self) -> &KubernetesIndex {
-        &self.index
+    fn trouble(&self) -> Option<String> {
+        let trouble: Vec<_> =
+            self.kinds().filter_map(|(name, health)| Some(format!("{name}: {}", health.trouble()?))).collect();
+        (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
+    fn skipped(&self) -> Vec<(&'static str, u64)> {
+        self.index.skipped().iter().map(|(skip, count)| (skip.as_str(), *count)).collect()
+    }
+
+    fn explain(&self, key: &SourceKey) -> Vec<String> {
+        self.index.explain(key)
+    }
+}
+
+/// What a failure says of a watched kind.
+fn weight(error: &ApiError) -> Failure {
+    match error {
+        ApiError::Forbidden { .. } => Failure::Denied,
+        ApiError::Unauthorized { .. }
+        | ApiError::NotFound { .. }
+        | ApiError::Gone { .. }
+        | ApiError::Undecodable { .. } => Failure::Missed,
+        _ => Failure::Passing,
     }
 }

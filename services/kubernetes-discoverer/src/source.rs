@@ -1,23 +1,141 @@
-//! The source's edge: its watches as one stream, and the question what it is.
+//! The way to the source: its watches as one stream, and the question what it is.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use gimbal_agent::{Changed, Known as _, Source, SourceMetrics, Taken};
 use gimbal_kube_io::{ApiError, Cluster, WatchScope, watch};
-use gimbal_objects::Namespace;
-use gimbal_translate::Flavour;
+use gimbal_translate::{Flavour, Selection};
 use tokio::sync::{mpsc, watch as value};
-use tokio::time::{sleep, timeout};
 
-use crate::backoff::Backoff;
-use crate::session::SourceEvent;
+use crate::identity::{Found, identify};
+use crate::session::{Notice, Session, SourceEvent};
 
-/// How often the source's identity is looked at without a cause.
-const CHECK: Duration = Duration::from_secs(60);
+/// A Kubernetes cluster.
+pub(crate) struct Kubernetes {
+    cluster: Cluster,
+    selection: Selection,
+    session: Session,
+    watches: BoxStream<'static, SourceEvent>,
+    asked: value::Sender<u64>,
+    found: mpsc::Receiver<Found>,
+    metrics: SourceMetrics,
+}
+
+/// What the way to the source tells.
+#[allow(clippy::large_enum_variant)] // Nearly all that comes is watched: a box would cost each of them.
+pub(crate) enum Event {
+    Watched(SourceEvent),
+    Found(Found),
+}
+
+impl Kubernetes {
+    pub(crate) fn new(cluster: Cluster, selection: Selection, metrics: SourceMetrics) -> Self {
+        let (asked, questions) = value::channel(0);
+        let (finder, found) = mpsc::channel(1);
+        // Ends by itself when the source, and with it `asked` and `found`, is gone.
+        tokio::spawn(identify(cluster.clone(), questions, finder));
+        let session = Session::new(selection.clone());
+        let watches = watches(&cluster, selection.flavour);
+        Self { cluster, selection, session, watches, asked, found, metrics }
+    }
+
+    fn watched(&mut self, event: SourceEvent, now: Instant) -> Taken {
+        match self.session.event(event, now) {
+            Some(Notice::Failed(kind, error)) => {
+                let kind = self.session.name(kind);
+                tracing::debug!(kind, %error, "the source failed");
+                self.metrics.failed(kind, reason(&error));
+            }
+            Some(Notice::Relisted(kind)) => self.metrics.listed(self.session.name(kind)),
+            None => {}
+        }
+        if !self.session.lacks_slices(now) {
+            return Taken::Told;
+        }
+        tracing::info!("the source has no EndpointSlices: reading Endpoints instead");
+        let incarnation = self.session.incarnation().map(ToOwned::to_owned);
+        self.start_over(Flavour::Endpoints, incarnation);
+        Taken::StartedOver
+    }
+
+    /// What the source is was looked at.
+    fn found(&mut self, found: Found, now: Instant) -> Taken {
+        let incarnation = match found.incarnation {
+            Ok(incarnation) => incarnation,
+            Err(error) => {
+                let reason = error.to_string();
+                if self.session.identity_trouble() != Some(&reason) {
+                    tracing::warn!(reason, "cannot read namespace kube-system, which tells the source's identity");
+                }
+                self.session.set_identity_trouble(Some(reason));
+                return Taken::Told;
+            }
+        };
+        if self.session.identity_trouble().is_some() {
+            tracing::info!("the source's identity can be read again");
+            self.session.set_identity_trouble(None);
+        }
+        let known = self.session.incarnation().map(ToOwned::to_owned);
+        if self.session.found_incarnation(&incarnation, found.asked, now) {
+            if known.is_none() {
+                tracing::info!(incarnation, "the source is identified");
+            }
+            return Taken::Told;
+        }
+        tracing::error!(
+            before = known,
+            now = incarnation,
+            "another cluster answers under the source's address: starting over"
+        );
+        self.start_over(Flavour::Slices, Some(incarnation));
+        Taken::Replaced
+    }
+
+    fn start_over(&mut self, flavour: Flavour, incarnation: Option<String>) {
+        self.selection.flavour = flavour;
+        self.session.start_over(self.selection.clone(), incarnation);
+        self.watches = watches(&self.cluster, flavour);
+    }
+}
+
+impl Source for Kubernetes {
+    type Event = Event;
+    type Known = Session;
+
+    async fn event(&mut self) -> Event {
+        tokio::select! {
+            Some(event) = self.watches.next() => Event::Watched(event),
+            Some(found) = self.found.recv() => Event::Found(found),
+            else => std::future::pending().await,
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Instant) -> Taken {
+        match event {
+            Event::Watched(event) => self.watched(event, now),
+            Event::Found(found) => self.found(found, now),
+        }
+    }
+
+    fn settle(&mut self, now: Instant) -> Changed {
+        let changed = self.session.settle(now);
+        self.asked.send_if_modified(|asked| std::mem::replace(asked, self.session.asked()) != self.session.asked());
+        changed
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.session.deadline()
+    }
+
+    fn known(&self) -> &Session {
+        &self.session
+    }
+}
 
 /// Everything that is watched, for ever.
-pub(crate) fn events(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, SourceEvent> {
+fn watches(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, SourceEvent> {
     let all = WatchScope::default;
     let services = watch(cluster.clone(), all()).map(SourceEvent::Service);
     match flavour {
@@ -28,42 +146,18 @@ pub(crate) fn events(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, 
     }
 }
 
-/// What was found out about the source's identity.
-#[derive(Debug)]
-pub(crate) struct Found {
-    /// The UID of its namespace `kube-system`, which lasts exactly as long as the cluster does.
-    pub(crate) incarnation: Result<String, ApiError>,
-    /// The number of the last question that was asked before the look was taken.
-    pub(crate) asked: u64,
-}
-
-/// Looks at once, whenever `asked` changes, and once a minute, until nobody asks any more.
-pub(crate) async fn identify(cluster: Cluster, mut asked: value::Receiver<u64>, found: mpsc::Sender<Found>) {
-    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
-    loop {
-        let number = *asked.borrow_and_update();
-        let incarnation = look(&cluster).await;
-        let failed = incarnation.is_err();
-        if found.send(Found { incarnation, asked: number }).await.is_err() {
-            return;
-        }
-        if failed {
-            sleep(backoff.pause()).await;
-            continue;
-        }
-        backoff.reset();
-        // A time-out is the minute passing; an error is the owner gone.
-        if let Ok(Err(_)) = timeout(CHECK, asked.changed()).await {
-            return;
-        }
+/// For a metric.
+fn reason(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::NotFound { .. } => "NotFound",
+        ApiError::Forbidden { .. } => "Forbidden",
+        ApiError::Unauthorized { .. } => "Unauthorized",
+        ApiError::Throttled { .. } => "Throttled",
+        ApiError::Gone { .. } => "Gone",
+        ApiError::Server { .. } => "Server",
+        ApiError::Timeout { .. } => "Timeout",
+        ApiError::Transport { .. } => "Transport",
+        ApiError::Undecodable { .. } => "Undecodable",
+        _ => "Refused",
     }
-}
-
-async fn look(cluster: &Cluster) -> Result<String, ApiError> {
-    let namespace: Namespace = cluster.get("", "kube-system").await?;
-    let uid = namespace.metadata.uid.to_string();
-    if uid.is_empty() {
-        return Err(ApiError::Undecodable { message: "namespace kube-system has no uid".into() });
-    }
-    Ok(uid)
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use gimbal_kube_io::{ApiError, Cluster};
-use gimbal_objects::{EndpointSlice, Endpoints, Meta, Object, Service, keys};
+use gimbal_model::BackendName;
+use gimbal_objects::{EndpointSlice, Endpoints, Meta, Namespace, Object, Service, keys};
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{Job, WriteFailure, Written};
 use tokio::sync::watch;
@@ -42,6 +43,7 @@ impl Writes {
         let (verb, result) = match action {
             Action::Create(body) => ("create", self.create(body).await),
             Action::Replace(body) => ("replace", self.replace(body).await),
+            Action::Patch(body) => ("patch", self.patch(body).await),
             Action::Delete { kind, namespace, name, uid, resource_version } => {
                 let deleted = self.cluster.delete(*kind, namespace, name, uid, resource_version).await;
                 ("delete", deleted.map(|()| Written::Gone))
@@ -58,6 +60,29 @@ impl Writes {
                 Written::Gone
             }
             Err(error) => Written::Failed(failure(error)),
+        }
+    }
+
+    /// Creates a namespace for a backend whose policy says so. It bears no mark of ownership: it is never changed nor
+    /// deleted by us.
+    ///
+    /// # Errors
+    /// Why it could not be created, in words.
+    pub async fn create_namespace(&self, name: &str, backend: &BackendName) -> Result<(), String> {
+        if !self.leadership.borrow().may_write(Instant::now()) {
+            return Err("this writer does not lead".into());
+        }
+        let labels = [(keys::CREATED_BY.into(), keys::MANAGER.into()), (keys::BACKEND.into(), backend.as_str().into())];
+        let metadata = Meta { name: name.into(), labels: labels.into(), ..Meta::default() };
+        let start = Instant::now();
+        let result = self.cluster.create(&Namespace { metadata }).await;
+        let code = result.as_ref().err().map_or("ok", code);
+        self.metrics.written("create", "Namespace", code, start.elapsed());
+        self.metrics.namespace_created(result.is_ok());
+        match result {
+            Ok(_) => Ok(()),
+            Err(ApiError::AlreadyExists { .. }) => Err("it exists, and is being deleted or not seen yet".into()),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -96,6 +121,15 @@ impl Writes {
             Body::Service(object) => Body::Service(self.cluster.replace::<Service>(object).await?),
             Body::Slice(object) => Body::Slice(self.cluster.replace::<EndpointSlice>(object).await?),
             Body::Endpoints(object) => Body::Endpoints(self.cluster.replace::<Endpoints>(object).await?),
+        };
+        Ok(Written::Answered(answer))
+    }
+
+    async fn patch(&self, body: &Body) -> Result<Written, ApiError> {
+        let answer = match body {
+            Body::Service(object) => Body::Service(self.cluster.patch::<Service>(object).await?),
+            Body::Slice(object) => Body::Slice(self.cluster.patch::<EndpointSlice>(object).await?),
+            Body::Endpoints(object) => Body::Endpoints(self.cluster.patch::<Endpoints>(object).await?),
         };
         Ok(Written::Answered(answer))
     }

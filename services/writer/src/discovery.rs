@@ -3,27 +3,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_link::{AgentMessages, Discovery, Peer};
+use gimbal_link::{AgentMessages, Discovery, LinkError, Peer};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
 use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, Identity};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::STREAM_QUEUE;
-use crate::policy::policy;
 
 /// How long an agent may take to say Hello.
 const HELLO: Duration = Duration::from_secs(10);
 
+/// How long an agent may take to read what it was told before goodbye.
+const GOODBYE: Duration = Duration::from_secs(2);
+
 /// See the module.
 pub struct Streams {
-    /// Who may speak.
-    pub config: Arc<Config>,
+    /// Who may speak, as it is now.
+    pub config: watch::Receiver<Arc<Config>>,
     /// Where frames go.
     pub owner: Handle,
     /// Where refusals are counted.
@@ -46,16 +48,22 @@ impl Discovery for Streams {
         };
         // When the process ends, what is read stops first, and the owner's goodbye is still to come.
         let mut speaks = true;
-        loop {
+        let mut config = self.config.clone();
+        let farewell = loop {
             tokio::select! {
+                Ok(()) = config.changed() => {
+                    if let Err(message) = still_speaks(&config.borrow_and_update(), &peer, &backend) {
+                        break Some(goodbye(GoodbyeReason::UnknownBackend, message));
+                    }
+                }
                 message = queued.recv() => match message {
                     Some(message) => {
                         if outgoing.send(message).await.is_err() {
-                            break;
+                            break None;
                         }
                     }
                     // The owner ended the stream.
-                    None => break,
+                    None => break None,
                 },
                 message = incoming.next(), if speaks => match message {
                     Some(Ok(message)) => {
@@ -63,17 +71,51 @@ impl Discovery for Streams {
                             speaks = false;
                         }
                     }
+                    Some(Err(LinkError::Refused(message))) => {
+                        break Some(goodbye(GoodbyeReason::Certificate, message.into()));
+                    }
                     Some(Err(error)) => {
                         self.metrics.broke(backend.as_str());
                         tracing::info!(%backend, generation, %peer, %error, "the stream broke");
-                        break;
+                        break None;
                     }
                     None if self.shutdown.is_cancelled() => speaks = false,
-                    None => break,
+                    None => break None,
                 },
             }
+        };
+        if let Some(goodbye) = farewell {
+            self.metrics.dismissed(backend.as_str(), goodbye.reason);
+            tracing::info!(%backend, generation, reason = ?goodbye.reason, message = goodbye.message, "goodbye");
+            // First, so that nothing more of it counts; an agent that does not read is not waited for.
+            self.owner.closed(&backend, generation).await;
+            if tokio::time::timeout(GOODBYE, say(&peer, &outgoing, goodbye)).await.is_err() {
+                tracing::debug!(%peer, "the agent did not take the goodbye");
+            }
+            return;
         }
         self.owner.closed(&backend, generation).await;
+    }
+}
+
+fn goodbye(reason: GoodbyeReason, message: String) -> Goodbye {
+    Goodbye { reason, message, retry_after: None }
+}
+
+/// Whether a peer still stands for the backend that its stream was opened for.
+fn still_speaks(config: &Config, peer: &Peer, backend: &BackendName) -> Result<(), String> {
+    match config.identify(peer) {
+        Identity::Certified { backend: Ok(now), .. } if now.name == *backend => Ok(()),
+        Identity::Certified { backend: Ok(now), .. } => Err(format!("the certificate is backend {}'s now", now.name)),
+        Identity::Certified { backend: Err(message), .. } => Err(message),
+        Identity::Anyone if config.backend_named(backend).is_some() => Ok(()),
+        Identity::Anyone => Err(format!("backend {backend} is not configured")),
+    }
+}
+
+async fn say(peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
+    if outgoing.send(WriterMessage::Goodbye(goodbye)).await.is_err() {
+        tracing::debug!(%peer, "the agent did not wait for the goodbye");
     }
 }
 
@@ -83,38 +125,34 @@ impl Streams {
         peer: &Peer,
         incoming: &mut AgentMessages,
     ) -> Result<(BackendName, Option<Policy>, Hello), Goodbye> {
-        let goodbye = |reason, message| Goodbye { reason, message, retry_after: None };
         let hello = match tokio::time::timeout(HELLO, incoming.next()).await {
             Ok(Some(Ok(AgentMessage::Hello(hello)))) => hello,
+            Ok(Some(Err(LinkError::Refused(message)))) => {
+                return Err(goodbye(GoodbyeReason::Certificate, message.into()));
+            }
             Ok(_) => {
                 return Err(goodbye(GoodbyeReason::ProtocolError, "the first message must be Hello".into()));
             }
             Err(_) => return Err(goodbye(GoodbyeReason::Timeout, "no Hello came in time".into())),
         };
-        let known = match peer {
-            Peer::Certificate(certificate) => {
-                let known = self.config.backend_of(&certificate.sans);
-                let refusal = || self.config.refusal(&certificate.sans).unwrap_or_default();
-                known.ok_or_else(|| goodbye(GoodbyeReason::UnknownBackend, refusal()))?
-            }
+        let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);
+        let config = self.config.borrow().clone();
+        match config.identify(peer) {
+            Identity::Certified { backend, .. } => Ok((backend.map_err(unknown)?.name.clone(), None, hello)),
             // Plaintext on loopback: whoever is on this machine may be any backend.
-            Peer::Loopback => {
-                let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);
+            Identity::Anyone => {
                 let name = BackendName::parse(&hello.backend).map_err(|error| unknown(error.to_string()))?;
-                let known = self.config.backend_named(&name);
+                let known = config.backend_named(&name);
                 let known = known.ok_or_else(|| unknown(format!("backend {name} is not configured")))?;
                 // Without a configuration a backend is known from its first Hello on.
-                return Ok((name, Some(policy(&known)), hello));
+                Ok((name, Some(known.policy.clone()), hello))
             }
-        };
-        Ok((known.name.clone(), None, hello))
+        }
     }
 
     async fn refuse(&self, peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
         self.metrics.refused(goodbye.reason);
         tracing::warn!(%peer, reason = ?goodbye.reason, message = goodbye.message, "stream refused");
-        if outgoing.send(WriterMessage::Goodbye(goodbye)).await.is_err() {
-            tracing::debug!(%peer, "the agent did not wait for the goodbye");
-        }
+        say(peer, outgoing, goodbye).await;
     }
 }

@@ -7,13 +7,15 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_link::{Admin, Inspection, Peer, Viewer};
 use gimbal_model::BackendName;
-use gimbal_reconcile::{Claim, Explanation, Reconciler, ServiceStatus, State};
+use gimbal_plan::Action;
+use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, State, Tally};
 use gimbal_stream::Summary;
 use gimbal_wire::{pb, source_key, target_key};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 use tonic::Status;
 
-use crate::config::Config;
+use crate::config::{Config, Identity};
+use crate::decommission;
 use crate::mailbox::{Ended, Handle};
 
 /// Events that may wait for a reader of Watch.
@@ -22,7 +24,7 @@ const WATCH_QUEUE: usize = 256;
 /// See the module.
 pub struct Answers {
     /// Who may see what.
-    pub config: Arc<Config>,
+    pub config: watch::Receiver<Arc<Config>>,
     /// Who knows.
     pub owner: Handle,
 }
@@ -34,13 +36,12 @@ fn ended(error: Ended) -> Status {
 #[tonic::async_trait]
 impl Inspection for Answers {
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
-        match peer {
-            Peer::Loopback => Ok(Viewer::All),
-            Peer::Certificate(certificate) if self.config.is_admin(&certificate.sans) => Ok(Viewer::All),
-            Peer::Certificate(certificate) => match self.config.backend_of(&certificate.sans) {
-                Some(backend) => Ok(Viewer::Backend(backend.name.clone())),
-                None => Err(Status::permission_denied("the certificate is neither an admin's nor a backend's")),
-            },
+        match self.config.borrow().identify(peer) {
+            Identity::Anyone | Identity::Certified { admin: true, .. } => Ok(Viewer::All),
+            Identity::Certified { backend: Ok(backend), .. } => Ok(Viewer::Backend(backend.name.clone())),
+            Identity::Certified { backend: Err(_), .. } => {
+                Err(Status::permission_denied("the certificate is neither an admin's nor a backend's"))
+            }
         }
     }
 
@@ -50,8 +51,13 @@ impl Inspection for Answers {
             let now = Instant::now();
             let pending = state.pending_by_backend();
             let seen = state.backends().values().filter(|backend| viewer.sees(backend.name.as_str()));
-            seen.map(|backend| describe(backend, pending.get(&backend.name).copied().unwrap_or_default(), now))
-                .collect()
+            seen.map(|backend| pb::Backend {
+                policy: Some(policy(state, backend)),
+                loss: Some(decommission::loss(backend, now)),
+                decommission: decommission::progress(state, backend),
+                ..describe(backend, pending.get(&backend.name).copied().unwrap_or_default(), now)
+            })
+            .collect()
         };
         self.owner.ask(question).await.map_err(ended)
     }
@@ -105,10 +111,7 @@ impl Inspection for Answers {
 #[tonic::async_trait]
 impl Admin for Answers {
     fn is_admin(&self, peer: &Peer) -> bool {
-        match peer {
-            Peer::Loopback => true,
-            Peer::Certificate(certificate) => self.config.is_admin(&certificate.sans),
-        }
+        self.config.borrow().identify(peer).is_admin()
     }
 
     async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status> {
@@ -118,6 +121,11 @@ impl Admin for Answers {
             Some(services_released) => Ok(pb::ApproveResponse { services_released }),
             None => Err(Status::not_found(format!("backend {} holds no change {:?}", request.backend, request.id))),
         }
+    }
+
+    async fn decommission(&self, request: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status> {
+        let (backend, any) = (parse(&request.backend)?, self.config.borrow().admits_any());
+        decommission::decommission(&self.owner, any, backend, request).await
     }
 
     async fn confirm_incarnation(
@@ -219,6 +227,7 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
             endpoints_before: held.endpoints_before,
             services: held.targets as u64,
             message: backend.trouble(),
+            held_ms: backend.guard.held_for(now).map(millis).unwrap_or_default(),
         })
         .into_iter()
         .collect();
@@ -239,6 +248,45 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
         unknown,
         held_changes,
         trouble: backend.trouble(),
+        ..pb::Backend::default()
+    }
+}
+
+/// What the configuration says of a backend, and what comes of it.
+fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::BackendPolicy {
+    let (used, quota) = (backend.usage.total(), backend.policy.quota);
+    let measure = |used, limit| Some(pb::QuotaUse { used, limit });
+    let (mode, planned) = match backend.policy.mode {
+        Mode::Admit => (pb::BackendMode::Admit, None),
+        Mode::Quarantine => {
+            let Tally { created, changed, deleted } = state.preview(&backend.name);
+            (pb::BackendMode::Quarantine, Some(pb::PlannedCounts { created, changed, deleted }))
+        }
+    };
+    pb::BackendPolicy {
+        listed: backend.listed,
+        mode: mode.into(),
+        services: measure(used.services, quota.services),
+        endpoints: measure(used.endpoints, quota.endpoints),
+        bytes: measure(used.bytes, quota.bytes),
+        changes_per_second: quota.changes_per_second,
+        waiting_for_room: backend.usage.waiting() as u64,
+        planned,
+    }
+}
+
+fn planned((action, diff): &(Action, Vec<String>), namespace: &str) -> pb::PlannedChange {
+    let verb = match action {
+        Action::Create(_) => "create",
+        Action::Replace(_) | Action::Patch(_) => "replace",
+        Action::Delete { .. } => "delete",
+    };
+    pb::PlannedChange {
+        verb: verb.to_owned(),
+        kind: action.kind().kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: action.name().to_string(),
+        diff: diff.clone(),
     }
 }
 
@@ -273,16 +321,23 @@ fn status(known: &ServiceStatus) -> pb::ServiceStatus {
 fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
     let seen = |claim: &Claim| viewer.sees(claim.backend.as_str());
     let others = explanation.others.iter().filter(|other| seen(other));
-    let reasons = match &explanation.holder {
-        Some(holder) if !seen(holder) => vec!["the name belongs to another backend".to_owned()],
-        _ => explanation.reasons.clone(),
+    let foreign = explanation.holder.as_ref().is_some_and(|holder| !seen(holder));
+    let reasons = match foreign {
+        true => vec!["the name belongs to another backend".to_owned()],
+        false => explanation.reasons.clone(),
     };
+    let target = explanation.status.as_ref().and_then(|status| status.target.as_ref());
+    let namespace = target.map_or("", |target| &target.namespace);
     pb::ExplainResponse {
         service: explanation.status.as_ref().filter(|known| seen(&known.claim)).map(status),
         reasons,
         other_claims: others
             .map(|other| pb::SourceRef { backend: other.backend.to_string(), key: Some((&other.key).into()) })
             .collect(),
+        planned: match foreign {
+            true => Vec::new(),
+            false => explanation.planned.iter().map(|change| planned(change, namespace)).collect(),
+        },
     }
 }
 

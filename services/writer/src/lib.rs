@@ -11,6 +11,7 @@
 mod apply;
 mod args;
 pub mod config;
+mod decommission;
 mod discovery;
 mod inspect;
 mod keep;
@@ -19,7 +20,6 @@ mod mailbox;
 mod metrics;
 mod owner;
 mod pace;
-mod policy;
 mod run;
 mod watches;
 

@@ -1,8 +1,12 @@
 //! What Prometheus sees.
 
+mod loss;
+mod policy;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_link::{Problem, Refusal};
 use gimbal_stream::GoodbyeReason;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,6 +14,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+
+use loss::LossMetrics;
+use policy::PolicyMetrics;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -75,7 +82,10 @@ struct Inner {
     broken_streams: Family<BackendLabels, Counter>,
     resyncs: Family<BackendLabels, Counter>,
     watch_failures: Family<ReasonLabels, Counter>,
-    handshake_failures: Counter,
+    handshake_failures: Family<ReasonLabels, Counter>,
+    probes: Counter,
+    policy: PolicyMetrics,
+    loss: LossMetrics,
 }
 
 impl Metrics {
@@ -106,7 +116,10 @@ impl Metrics {
             broken_streams: Family::default(),
             resyncs: Family::default(),
             watch_failures: Family::default(),
-            handshake_failures: Counter::default(),
+            handshake_failures: Family::default(),
+            probes: Counter::default(),
+            policy: PolicyMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
+            loss: LossMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
         };
         let r = registry.sub_registry_with_prefix("gimbal_writer");
         r.register("writes", "Calls to the API server that change an object, by outcome", inner.writes.clone());
@@ -150,7 +163,8 @@ impl Metrics {
         r.register("broken_streams", "Streams of agents that ended in an error", inner.broken_streams.clone());
         r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.clone());
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
-        r.register("handshake_failures", "TLS handshakes that failed", inner.handshake_failures.clone());
+        r.register("handshake_failures", "TLS handshakes that failed, by reason", inner.handshake_failures.clone());
+        r.register("probes", "Connections that closed before they said anything", inner.probes.clone());
         Self(Arc::new(inner))
     }
 
@@ -192,14 +206,42 @@ impl Metrics {
         self.0.resyncs.get_or_create_owned(&BackendLabels { backend: backend.to_owned() }).inc();
     }
 
-    /// A TLS handshake failed.
-    pub fn handshake_failed(&self) {
-        self.0.handshake_failures.inc();
+    /// A connection was refused.
+    pub fn connection_refused(&self, refusal: &Refusal) {
+        match refusal.problem {
+            Problem::Silent => self.0.probes.inc(),
+            problem => {
+                let labels = ReasonLabels { reason: problem.as_str().to_owned() };
+                self.0.handshake_failures.get_or_create_owned(&labels).inc()
+            }
+        };
+    }
+
+    /// The configuration file changed: what it says now is in force, or could not be taken.
+    pub fn config_read(&self, good: bool) {
+        self.0.policy.config_read(good);
+    }
+
+    /// Another thing is made of a backend's loss from now on.
+    pub fn lost(&self, backend: &str, stage: gimbal_reconcile::Stage) {
+        self.0.loss.entered(backend, stage);
+    }
+
+    /// The mass-change guard of a backend did something.
+    pub fn guarded(&self, backend: &str, event: &gimbal_plan::GuardEvent) {
+        self.0.loss.guarded(backend, event);
+    }
+
+    /// A namespace was created, or could not be.
+    pub fn namespace_created(&self, good: bool) {
+        self.0.policy.namespace_created(good);
     }
 
     /// Shows the state as it is now.
     pub fn show(&self, reconciler: &gimbal_reconcile::Reconciler, concurrency: f64) {
         let inner = &self.0;
+        inner.policy.show(reconciler);
+        inner.loss.show(reconciler);
         let counters = reconciler.counters();
         inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.in_flight.set(signed(reconciler.in_flight()));

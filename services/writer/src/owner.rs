@@ -2,11 +2,12 @@
 //! goes out from here. Nobody else touches the state.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::BackendName;
 use gimbal_plan::GuardEvent;
-use gimbal_reconcile::{Claim, Job, Output, Reconciler, WriteFailure, Written};
+use gimbal_reconcile::{Claim, Job, Output, Reconciler, Stage, WriteFailure, Written};
 use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
@@ -65,6 +66,8 @@ pub struct Owner {
     parts: Parts,
     mail: mpsc::Receiver<Mail>,
     touched: broadcast::Sender<Claim>,
+    /// The way back here, for what is asked of the API server beside the jobs.
+    handle: Handle,
     /// By generation: while a newer stream takes over, there are two of a backend.
     streams: HashMap<u64, Stream>,
     running: JoinSet<(Job, Vec<Written>)>,
@@ -80,7 +83,20 @@ impl Owner {
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
         let (streams, running) = (HashMap::new(), JoinSet::new());
-        (Self { parts, mail, touched, streams, running, shown: None, leading: None, retry_keeper: None }, handle)
+        (
+            Self {
+                parts,
+                mail,
+                touched,
+                handle: handle.clone(),
+                streams,
+                running,
+                shown: None,
+                leading: None,
+                retry_keeper: None,
+            },
+            handle,
+        )
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
@@ -94,6 +110,7 @@ impl Owner {
                 Some(done) = self.running.join_next() => self.finished(done),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
+                Some((backend, version)) = self.parts.keeper.kept() => self.parts.state.kept(&backend, version, Instant::now()),
                 () = sleep_until(wake) => {}
                 _ = tick.tick() => self.tick().await,
             }
@@ -209,7 +226,7 @@ impl Owner {
         self.parts.health.beat();
         let now = Instant::now();
         self.follow_leadership(now).await;
-        self.parts.state.tick(now);
+        self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
             self.parts.metrics.show(&self.parts.state, self.parts.pace.concurrency());
@@ -226,7 +243,7 @@ impl Owner {
             match self.parts.keeper.read().await {
                 Ok(kept) => {
                     for (backend, state) in kept {
-                        self.parts.state.restore(&backend, state);
+                        self.parts.state.restore(&backend, state, now, SystemTime::now());
                     }
                 }
                 Err(error) => {
@@ -252,11 +269,33 @@ impl Owner {
                     // Dropping the sender ends the stream after what is queued.
                     self.streams.remove(&generation);
                 }
-                Output::Keep { backend, state } => self.parts.keeper.keep(backend, state),
+                Output::Keep { backend, version, state } => self.parts.keeper.keep(backend, version, state),
+                Output::Forget { backend } => {
+                    tracing::warn!(%backend, "the backend is decommissioned: nothing of it is left");
+                    self.parts.keeper.forget(backend);
+                }
+                Output::Loss { backend, stage, lost_for } => {
+                    let seconds = lost_for.as_secs();
+                    match stage {
+                        Stage::Hold => {
+                            tracing::info!(%backend, "the backend is back; its endpoints are as its source has them")
+                        }
+                        _ => {
+                            tracing::warn!(%backend, stage = stage.as_str(), lost_for_seconds = seconds, "the backend is lost, and its policy takes effect (onLoss)")
+                        }
+                    }
+                    self.parts.metrics.lost(backend.as_str(), stage);
+                }
                 Output::Accepted { target, kind, name } => {
                     tracing::info!(%target, kind, %name, "the API server stores this otherwise than it was sent; its form is accepted");
                 }
-                Output::Guard { backend, event } => tell(&backend, &event),
+                Output::Guard { backend, event } => {
+                    self.parts.metrics.guarded(backend.as_str(), &event);
+                    tell(&backend, &event);
+                }
+                Output::CreateNamespace { namespace, backend } => {
+                    tokio::spawn(create_namespace(self.parts.writes.clone(), self.handle.clone(), namespace, backend));
+                }
                 Output::Touched(claim) => {
                     // An error means that nobody watches.
                     self.touched.send(claim).ok();
@@ -325,6 +364,16 @@ fn tell(backend: &BackendName, event: &GuardEvent) {
         }
         GuardEvent::SnapshotWanted { id } => tracing::info!(%backend, id, "a complete snapshot is asked for"),
     }
+}
+
+async fn create_namespace(writes: Writes, owner: Handle, namespace: Arc<str>, backend: BackendName) {
+    let answer = writes.create_namespace(&namespace, &backend).await;
+    match &answer {
+        Ok(()) => tracing::info!(%backend, %namespace, "created a namespace, as the backend's policy says"),
+        Err(error) => tracing::warn!(%backend, %namespace, error, "cannot create a namespace; it is tried again"),
+    }
+    // When the process ends, nobody waits for the answer.
+    owner.ask(move |state| state.namespace_created(&namespace, answer, Instant::now())).await.ok();
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -4,23 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kube_io::Cluster;
-use gimbal_link::{ServeOptions, Services, TlsFiles, plaintext_allowed, serve, server_tls};
-use gimbal_operate::{Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
+use gimbal_link::{
+    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, TlsFiles, plaintext_allowed, serve,
+};
+use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_stream::{Credit, WriterLimits};
 use prometheus_client::registry::Registry;
 
 use crate::apply::{WRITE_TIMEOUT, Writes};
 use crate::args::Args;
-use crate::config::Config;
+use crate::config::{self, Config, Current, Followed};
 use crate::discovery::Streams;
 use crate::inspect::Answers;
 use crate::keep::Keeper;
 use crate::lease::{self, Leadership};
+use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
 use crate::pace::Pace;
-use crate::policy::policy;
 use crate::watches;
 
 /// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy.
@@ -37,7 +39,8 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 /// What was wrong with the flags, the files or the ports.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
-    let config = Arc::new(configuration(&args)?);
+    let (config, file) = configuration(&args)?;
+    let current = Arc::new(Current::new(config));
     let tls = tls(&args)?;
     let connect = || Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()));
     // Each has its own connections: a burst of writes must not stand before a watch or the lease.
@@ -50,6 +53,15 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let (readiness, health) = (Readiness::new(), Health::new(HEALTH));
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let tls = tls.map(|(credentials, reloader)| {
+        let certificate = CertificateMetrics::default();
+        certificate.register(registry.sub_registry_with_prefix("gimbal_writer"));
+        let show = move |files: &Reloaded| {
+            certificate.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
+        };
+        tokio::spawn(reloader.run(show, shutdown.clone()));
+        credentials
+    });
     let admin = tokio::spawn(serve_admin(
         admin_listener,
         Arc::new(registry),
@@ -73,23 +85,25 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
         comparison_interval: args.comparison_interval.into(),
     });
-    for backend in &config.backends {
-        state.add_backend(&backend.name, policy(backend), Instant::now());
-    }
+    state.configure(current.config().borrow().policies(), Instant::now());
     let (events, watch_tasks) = watches::start(&watching, &metrics);
     let writes = Writes { cluster: writing, leadership: leadership.clone(), metrics: metrics.clone() };
     let pace = Pace::new(args.write_concurrency, args.write_qps);
-    let keeper = Keeper::start(keeping, &namespace);
+    let keeper = Keeper::start(keeping, &namespace, leadership.clone());
     let observing = readiness.block("the watches on the Gimbal cluster");
     let (owner, handle) =
         Owner::new(Parts { state, events, leadership, writes, pace, keeper, metrics: metrics.clone(), health });
     let owner = tokio::spawn(owner.run(shutdown.clone()));
     tokio::spawn(report_ready(handle.clone(), observing, shutdown.clone()));
+    if let Some(file) = file {
+        let following = follow(file, handle.clone(), current.clone(), metrics.clone());
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
+    }
 
-    let answers = Arc::new(Answers { config: config.clone(), owner: handle.clone() });
+    let answers = Arc::new(Answers { config: current.config(), owner: handle.clone() });
     let services = Services {
         discovery: Some(Arc::new(Streams {
-            config,
+            config: current.config(),
             owner: handle,
             metrics: metrics.clone(),
             shutdown: shutdown.clone(),
@@ -97,7 +111,9 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         inspection: answers.clone(),
         admin: Some(answers),
     };
-    let options = ServeOptions { tls, handshake_failed: Some(Arc::new(move |_, _| metrics.handshake_failed())) };
+    let denied = Some(current.denied());
+    let on_refusal: OnRefusal = Arc::new(move |refusal| metrics.connection_refused(refusal));
+    let options = ServeOptions { tls, denied, on_refusal: Some(on_refusal) };
     tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer runs");
     let served = serve(listener, services, options, shutdown.clone()).await;
 
@@ -114,26 +130,49 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     served.map_err(|error| Exit::Failure(error.to_string()))
 }
 
-fn configuration(args: &Args) -> Result<Config, Exit> {
-    let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Exit::Usage(error.to_string()))?,
-        None if args.plaintext => Config::first_look(),
+fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
+    match &args.config {
+        Some(path) => {
+            let text = config::text(path).map_err(|error| Exit::Usage(error.to_string()))?;
+            let config = Config::parse(path, &text).map_err(|error| Exit::Usage(error.to_string()))?;
+            Ok((config, Some(Followed::new(path.clone(), text))))
+        }
+        None if args.plaintext => Ok((Config::first_look(), None)),
         None => {
             let message = "--config is required: it names the backends and their identities (only --plaintext does without, for a first look)";
-            return Err(Exit::Usage(message.into()));
+            Err(Exit::Usage(message.into()))
         }
-    };
-    for sentence in config.not_enforced() {
-        tracing::warn!("{sentence}");
     }
-    Ok(config)
 }
 
-fn tls(args: &Args) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
+/// Puts each new configuration in force. One that is wrong is told, and the one before stays.
+async fn follow(mut file: Followed, owner: Handle, current: Arc<Current>, metrics: Metrics) {
+    loop {
+        match file.changed().await {
+            Ok(config) => {
+                let policies = config.policies();
+                let backends = policies.len();
+                // The state goes first: an agent of a new backend that is let in finds its backend known.
+                if owner.ask(move |state| state.configure(policies, Instant::now())).await.is_err() {
+                    return;
+                }
+                current.replace(config);
+                metrics.config_read(true);
+                tracing::info!(backends, "the configuration file changed, and is in force");
+            }
+            Err(error) => {
+                metrics.config_read(false);
+                tracing::error!(%error, "the configuration file changed and is wrong; the one before stays in force");
+            }
+        }
+    }
+}
+
+fn tls(args: &Args) -> Result<Option<(Credentials, Reloader)>, Exit> {
     match (&args.tls_cert, &args.tls_key, &args.tls_ca) {
         (Some(cert), Some(key), Some(ca)) if !args.plaintext => {
             let files = TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() };
-            server_tls(&files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
+            Credentials::load(files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
         }
         (None, None, None) if args.plaintext && plaintext_allowed(&args.listen) => Ok(None),
         (None, None, None) if args.plaintext => {
@@ -149,11 +188,7 @@ fn tls(args: &Args) -> Result<Option<Arc<rustls::ServerConfig>>, Exit> {
 }
 
 /// Ready is who has seen the Gimbal cluster, whether it leads or not: a follower takes over at once.
-async fn report_ready(
-    owner: crate::mailbox::Handle,
-    observing: gimbal_operate::Guard,
-    shutdown: tokio_util::sync::CancellationToken,
-) {
+async fn report_ready(owner: Handle, observing: gimbal_operate::Guard, shutdown: tokio_util::sync::CancellationToken) {
     let mut poll = tokio::time::interval(Duration::from_millis(50));
     loop {
         tokio::select! {

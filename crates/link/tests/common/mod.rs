@@ -9,14 +9,14 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_link::{
-    Admin, AgentMessages, Channel, ClientTls, DialError, Discovery, Inspection, LinkError, Peer, ServeOptions,
-    Services, Status, TlsFiles, Viewer, client_tls, dial, pb, serve, server_tls,
+    Admin, AgentMessages, Channel, ClientTls, Credentials, Denied, DialError, Discovery, Inspection, LinkError, Peer,
+    Refusal, ServeOptions, Services, Status, TlsFiles, Viewer, client_tls, dial, pb, serve,
 };
 use gimbal_stream::{AgentMessage, WriterMessage};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -163,6 +163,10 @@ impl Admin for Decisions {
         Ok(pb::ApproveResponse { services_released: 3 })
     }
 
+    async fn decommission(&self, _: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status> {
+        Ok(pb::DecommissionResponse { id: "7".into(), ..Default::default() })
+    }
+
     async fn confirm_incarnation(
         &self,
         _: pb::ConfirmIncarnationRequest,
@@ -174,18 +178,25 @@ impl Admin for Decisions {
 pub struct Server {
     pub address: SocketAddr,
     pub streams: mpsc::UnboundedReceiver<Stream>,
-    /// Reasons of refused connections.
-    pub refused: mpsc::UnboundedReceiver<String>,
+    /// Refused connections.
+    pub refused: mpsc::UnboundedReceiver<Refusal>,
+    /// What the server denies.
+    pub deny: watch::Sender<Denied>,
     pub shutdown: CancellationToken,
     pub task: JoinHandle<Result<(), LinkError>>,
 }
 
 impl Server {
     pub async fn start(tls: Option<&TlsFiles>) -> Self {
+        Self::start_as(tls.map(|files| Credentials::load(files.clone()).unwrap().0)).await
+    }
+
+    pub async fn start_as(tls: Option<Credentials>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (streams_in, streams) = mpsc::unbounded_channel();
         let (refused_in, refused) = mpsc::unbounded_channel();
+        let (deny, denied) = watch::channel(Denied::default());
         let shutdown = CancellationToken::new();
         let services = Services {
             discovery: Some(Arc::new(Handover(streams_in))),
@@ -193,11 +204,12 @@ impl Server {
             admin: Some(Arc::new(Decisions)),
         };
         let options = ServeOptions {
-            tls: tls.map(|files| server_tls(files).unwrap()),
-            handshake_failed: Some(Arc::new(move |_, reason: &str| refused_in.send(reason.to_owned()).unwrap())),
+            tls,
+            denied: Some(denied),
+            on_refusal: Some(Arc::new(move |refusal: &Refusal| refused_in.send(refusal.clone()).unwrap())),
         };
         let task = tokio::spawn(serve(listener, services, options, shutdown.clone()));
-        Self { address, streams, refused, shutdown, task }
+        Self { address, streams, refused, deny, shutdown, task }
     }
 
     pub async fn dial(&self, tls: Option<ClientTls>) -> Result<Channel, DialError> {
@@ -209,7 +221,7 @@ impl Server {
         tokio::time::timeout(SOON, self.streams.recv()).await.unwrap().unwrap()
     }
 
-    pub async fn refusal(&mut self) -> String {
+    pub async fn refusal(&mut self) -> Refusal {
         tokio::time::timeout(SOON, self.refused.recv()).await.unwrap().unwrap()
     }
 }

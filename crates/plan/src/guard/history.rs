@@ -15,6 +15,14 @@ struct Piece {
     applied: u64,
 }
 
+/// What a writer before this one may have removed: it counts for a whole window more, for nobody knows when it was.
+#[derive(Debug, Clone, Copy)]
+struct Inherited {
+    base: u64,
+    lost: u64,
+    until: Instant,
+}
+
 /// A sliding window. A piece counts until its last event is out of the window, so it counts rather too long than too
 /// short.
 #[derive(Debug, Clone)]
@@ -22,11 +30,27 @@ pub(super) struct History {
     window: Duration,
     start: u64,
     pieces: VecDeque<Piece>,
+    inherited: Option<Inherited>,
 }
 
 impl History {
     pub(super) fn new(window: Duration) -> Self {
-        Self { window, start: 0, pieces: VecDeque::new() }
+        Self { window, start: 0, pieces: VecDeque::new(), inherited: None }
+    }
+
+    /// So much is there, and nothing is known to be lost.
+    pub(super) fn starting(window: Duration, total: u64) -> Self {
+        Self { start: total, ..Self::new(window) }
+    }
+
+    /// Another length of the window, from now on.
+    pub(super) fn resize(&mut self, window: Duration) {
+        self.window = window;
+    }
+
+    /// A writer before this one measured by `base`, and may have removed up to `lost`.
+    pub(super) fn inherit(&mut self, base: u64, lost: u64, now: Instant) {
+        self.inherited = Some(Inherited { base, lost, until: now + self.window });
     }
 
     pub(super) fn total(&mut self, total: u64, now: Instant) {
@@ -46,20 +70,28 @@ impl History {
             piece.peak = piece.peak.saturating_sub(loss);
             piece.last = piece.last.saturating_sub(loss);
         }
+        if let Some(inherited) = &mut self.inherited {
+            inherited.base = inherited.base.saturating_sub(loss);
+        }
     }
 
-    /// The most that was held since the window's start. Not merely what was held at its start: a backend that has just
-    /// come had nothing then, and would lose all of it with its first deletion.
-    pub(super) fn base(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.peak).fold(self.start, u64::max)
+    /// The most that was held since the window's start, of which `total` are left. Not merely what was held at its start: a
+    /// backend that has just come had nothing then, and would lose all of it with its first deletion.
+    pub(super) fn base(&self, total: u64) -> u64 {
+        let seen = self.pieces.iter().map(|piece| piece.peak).fold(self.start, u64::max);
+        // What was inherited is believed as far as what is left and what went since can make it up.
+        let inherited = self.inherited.map_or(0, |inherited| inherited.base.min(total + self.lost()));
+        seen.max(inherited)
     }
 
     pub(super) fn lost(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.applied).sum()
+        let inherited = self.inherited.map_or(0, |inherited| inherited.lost);
+        self.pieces.iter().map(|piece| piece.applied).sum::<u64>() + inherited
     }
 
     pub(super) fn advance(&mut self, now: Instant) {
         let window = self.window;
+        self.inherited.take_if(|inherited| now >= inherited.until);
         while let Some(piece) = self.pieces.pop_front_if(|piece| now.saturating_duration_since(piece.until) >= window) {
             self.start = piece.last;
         }

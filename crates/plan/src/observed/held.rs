@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gimbal_model::{Endpoint, Family, PortGroup, PortSet};
-use gimbal_objects::{Meta, ServiceSpec};
+use gimbal_objects::{Meta, ServiceSpec, keys};
 
 use super::{Owner, version};
 use crate::print::Fingerprint;
@@ -15,6 +15,8 @@ pub(crate) struct Common {
     pub(crate) resource_version: Arc<str>,
     pub(crate) print: Fingerprint,
     pub(super) owner: Option<Arc<Owner>>,
+    /// The backend label where there is no owner.
+    pub(super) stray: Option<Arc<str>>,
     /// Deletion has begun; a finalizer keeps it.
     pub(crate) deleting: bool,
     accepted: Option<Box<Accepted>>,
@@ -34,6 +36,7 @@ impl Common {
             uid: meta.uid.clone(),
             resource_version: meta.resource_version.clone(),
             print,
+            stray: meta.labels.get(keys::BACKEND).filter(|_| owner.is_none()).cloned(),
             owner,
             deleting: meta.deletion_timestamp.is_some(),
             accepted: old.and_then(|old| old.accepted).filter(|accepted| accepted.answer == print),

@@ -31,6 +31,8 @@ pub enum Action {
     Create(Body),
     /// Replaces the object with the UID and version in the body's metadata.
     Replace(Body),
+    /// As `Replace`, but of labels and annotations only those that the body has are touched.
+    Patch(Body),
     /// Deletes the object with this UID and version.
     Delete {
         /// Kind.
@@ -51,7 +53,7 @@ impl Action {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Create(body) | Self::Replace(body) => body.kind(),
+            Self::Create(body) | Self::Replace(body) | Self::Patch(body) => body.kind(),
             Self::Delete { kind, .. } => *kind,
         }
     }
@@ -60,7 +62,7 @@ impl Action {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         match self {
-            Self::Create(body) | Self::Replace(body) => body.name(),
+            Self::Create(body) | Self::Replace(body) | Self::Patch(body) => body.name(),
             Self::Delete { name, .. } => name,
         }
     }

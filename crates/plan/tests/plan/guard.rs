@@ -1,12 +1,14 @@
 //! The guard: what it holds, what it lets through, and when.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Guard, GuardConfig, GuardEvent, HeldDrop, Release, Removals};
+use gimbal_plan::{Guard, GuardConfig, GuardEvent, HeldDrop, Passage, Release};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Endpoints of a target where their number does not matter.
+const MANY: u64 = 1000;
 
 fn key(n: usize) -> TargetKey {
     TargetKey::new("ns", format!("service-{n}"))
@@ -28,6 +30,16 @@ fn settled(config: GuardConfig, total: u64) -> (Guard, Instant) {
     (guard, now)
 }
 
+/// The verdict, with what has to be kept for it kept at once.
+fn verdict(guard: &mut Guard, target: &TargetKey, now: Instant) -> Passage {
+    let first = guard.verdict(target, now);
+    if first != Passage::Unkept {
+        return first;
+    }
+    assert!(guard.record(SystemTime::UNIX_EPOCH).is_some() && guard.kept(), "there is nothing to keep");
+    guard.verdict(target, now)
+}
+
 fn held(guard: &Guard) -> HeldDrop {
     guard.held().unwrap()
 }
@@ -38,8 +50,8 @@ fn everyday_deletes_pass() {
     for (total, removals) in [(3, &[3_u64][..]), (20, &[10, 10]), (1000, &[300, 200]), (100, &[50]), (40, &[20])] {
         let (mut guard, now) = settled(GuardConfig::default(), total);
         for (n, loss) in removals.iter().enumerate() {
-            guard.pending(&key(n), *loss, now);
-            assert_eq!(guard.verdict(&key(n), now), Removals::Allowed, "{total} {removals:?}");
+            guard.pending(&key(n), *loss, MANY, now);
+            assert_eq!(verdict(&mut guard, &key(n), now), Passage::Allowed, "{total} {removals:?}");
             guard.applied(&key(n), *loss, now);
         }
         assert_eq!(guard.tick(now), []);
@@ -52,13 +64,13 @@ fn more_than_the_share_is_held() {
         let (mut guard, now) = settled(GuardConfig::default(), total);
         let (last, first) = removals.split_last().unwrap();
         for (n, loss) in first.iter().enumerate() {
-            guard.pending(&key(n), *loss, now);
-            assert_eq!(guard.verdict(&key(n), now), Removals::Allowed, "{total} {removals:?}");
+            guard.pending(&key(n), *loss, MANY, now);
+            assert_eq!(verdict(&mut guard, &key(n), now), Passage::Allowed, "{total} {removals:?}");
             guard.applied(&key(n), *loss, now);
         }
-        guard.pending(&key(9), *last, now);
-        assert_eq!(guard.verdict(&key(9), now), Removals::Held, "{total} {removals:?}");
-        assert_eq!(guard.verdict(&key(10), now), Removals::Allowed, "loses nothing");
+        guard.pending(&key(9), *last, MANY, now);
+        assert_eq!(verdict(&mut guard, &key(9), now), Passage::Held, "{total} {removals:?}");
+        assert_eq!(verdict(&mut guard, &key(10), now), Passage::Allowed, "loses nothing");
         assert_eq!(held(&guard).endpoints_before, total);
         assert_eq!(held(&guard).endpoints_removed, *last);
     }
@@ -70,8 +82,8 @@ fn many_small_ones_count_together() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
     let gone = (0..100).filter(|n| {
         let at = now + Duration::from_millis(*n as u64 * 100);
-        guard.pending(&key(*n), 1, at);
-        let allowed = guard.verdict(&key(*n), at) == Removals::Allowed;
+        guard.pending(&key(*n), 1, MANY, at);
+        let allowed = verdict(&mut guard, &key(*n), at) == Passage::Allowed;
         if allowed {
             guard.applied(&key(*n), 1, at);
         }
@@ -84,14 +96,14 @@ fn many_small_ones_count_together() {
 #[test]
 fn what_was_lost_before_the_window_counts_no_more() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
-    guard.pending(&key(0), 40, now);
+    guard.pending(&key(0), 40, MANY, now);
     guard.applied(&key(0), 40, now);
     guard.observed(60, now);
     let later = now + 59 * SECOND;
-    guard.pending(&key(1), 25, later);
-    assert_eq!(guard.verdict(&key(1), later), Removals::Held);
+    guard.pending(&key(1), 25, MANY, later);
+    assert_eq!(verdict(&mut guard, &key(1), later), Passage::Held);
     let later = now + 62 * SECOND;
-    assert_eq!(guard.verdict(&key(1), later), Removals::Allowed);
+    assert_eq!(verdict(&mut guard, &key(1), later), Passage::Allowed);
 }
 
 /// Losses that are counted as one are counted until the last of them is out of the window.
@@ -99,12 +111,12 @@ fn what_was_lost_before_the_window_counts_no_more() {
 fn two_losses_at_nearly_one_time() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
     for (target, loss, at) in [(0, 1, now), (1, 30, now + Duration::from_millis(900))] {
-        guard.pending(&key(target), loss, at);
+        guard.pending(&key(target), loss, MANY, at);
         guard.applied(&key(target), loss, at);
     }
-    guard.pending(&key(2), 25, now + Duration::from_millis(60_500));
-    assert_eq!(guard.verdict(&key(2), now + Duration::from_millis(60_500)), Removals::Held);
-    assert_eq!(guard.verdict(&key(2), now + Duration::from_millis(60_900)), Removals::Allowed);
+    guard.pending(&key(2), 25, MANY, now + Duration::from_millis(60_500));
+    assert_eq!(verdict(&mut guard, &key(2), now + Duration::from_millis(60_500)), Passage::Held);
+    assert_eq!(verdict(&mut guard, &key(2), now + Duration::from_millis(60_900)), Passage::Allowed);
 }
 
 /// A writer that starts knows what is there, not what was lost before; that is the base.
@@ -113,8 +125,8 @@ fn after_a_restart_the_base_is_what_is_held() {
     let mut guard = Guard::new(GuardConfig::default());
     let now = zero();
     guard.observed(100, now);
-    guard.pending(&key(0), 60, now);
-    assert_eq!(guard.verdict(&key(0), now), Removals::Held);
+    guard.pending(&key(0), 60, MANY, now);
+    assert_eq!(verdict(&mut guard, &key(0), now), Passage::Held);
 }
 
 /// A backend that has just come has a base too.
@@ -122,19 +134,19 @@ fn after_a_restart_the_base_is_what_is_held() {
 fn a_young_backend_may_delete() {
     let (mut guard, now) = settled(GuardConfig::default(), 0);
     guard.observed(1000, now + SECOND);
-    guard.pending(&key(0), 100, now + 2 * SECOND);
-    assert_eq!(guard.verdict(&key(0), now + 2 * SECOND), Removals::Allowed);
+    guard.pending(&key(0), 100, MANY, now + 2 * SECOND);
+    assert_eq!(verdict(&mut guard, &key(0), now + 2 * SECOND), Passage::Allowed);
 }
 
 #[test]
 fn ends_by_itself_when_the_source_is_back() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
-    guard.pending(&key(0), 30, now);
-    guard.pending(&key(1), 30, now);
-    assert_eq!(guard.verdict(&key(0), now), Removals::Held);
+    guard.pending(&key(0), 30, MANY, now);
+    guard.pending(&key(1), 30, MANY, now);
+    assert_eq!(verdict(&mut guard, &key(0), now), Passage::Held);
     let id = held(&guard).id;
-    guard.pending(&key(1), 0, now);
-    assert_eq!(guard.verdict(&key(0), now), Removals::Allowed);
+    guard.pending(&key(1), 0, MANY, now);
+    assert_eq!(verdict(&mut guard, &key(0), now), Passage::Allowed);
     assert_eq!(guard.held(), None);
     let events = guard.tick(now);
     assert!(
@@ -146,59 +158,59 @@ fn ends_by_itself_when_the_source_is_back() {
 #[test]
 fn a_later_snapshot_releases_a_partial_drop() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
-    guard.pending(&key(0), 60, now);
+    guard.pending(&key(0), 60, MANY, now);
     assert!(!guard.snapshot_complete(now + 59 * SECOND, now + 70 * SECOND), "begun too early");
     assert!(guard.wants_snapshot(now + 60 * SECOND));
     assert!(guard.snapshot_complete(now + 60 * SECOND, now + 61 * SECOND));
-    assert_eq!(guard.verdict(&key(0), now + 61 * SECOND), Removals::Allowed);
+    assert_eq!(verdict(&mut guard, &key(0), now + 61 * SECOND), Passage::Allowed);
     assert_eq!(guard.held(), None);
     guard.applied(&key(0), 60, now + 61 * SECOND);
     // What was released is neither counted against the next one nor part of its base.
     guard.observed(40, now + 61 * SECOND);
-    guard.pending(&key(1), 20, now + 61 * SECOND);
-    assert_eq!(guard.verdict(&key(1), now + 61 * SECOND), Removals::Allowed);
-    guard.pending(&key(1), 21, now + 61 * SECOND);
-    assert_eq!(guard.verdict(&key(1), now + 61 * SECOND), Removals::Held);
+    guard.pending(&key(1), 20, MANY, now + 61 * SECOND);
+    assert_eq!(verdict(&mut guard, &key(1), now + 61 * SECOND), Passage::Allowed);
+    guard.pending(&key(1), 21, MANY, now + 61 * SECOND);
+    assert_eq!(verdict(&mut guard, &key(1), now + 61 * SECOND), Passage::Held);
 }
 
 /// What joined the drop later waits for its own quiet time.
 #[test]
 fn a_snapshot_releases_only_what_is_old_enough() {
     let (mut guard, now) = settled(GuardConfig::default(), 1000);
-    guard.pending(&key(0), 600, now);
-    guard.pending(&key(1), 100, now + 50 * SECOND);
+    guard.pending(&key(0), 600, MANY, now);
+    guard.pending(&key(1), 100, MANY, now + 50 * SECOND);
     assert!(guard.snapshot_complete(now + 60 * SECOND, now + 61 * SECOND));
     // The rest alone is no mass change.
-    assert_eq!(guard.verdict(&key(1), now + 61 * SECOND), Removals::Allowed);
+    assert_eq!(verdict(&mut guard, &key(1), now + 61 * SECOND), Passage::Allowed);
 
     let (mut guard, now) = settled(GuardConfig::default(), 1000);
-    guard.pending(&key(0), 200, now);
-    guard.pending(&key(1), 600, now);
-    guard.pending(&key(1), 601, now + 50 * SECOND);
+    guard.pending(&key(0), 200, MANY, now);
+    guard.pending(&key(1), 600, MANY, now);
+    guard.pending(&key(1), 601, MANY, now + 50 * SECOND);
     assert!(guard.snapshot_complete(now + 60 * SECOND, now + 61 * SECOND));
-    assert_eq!(guard.verdict(&key(0), now + 61 * SECOND), Removals::Allowed);
-    assert_eq!(guard.verdict(&key(1), now + 61 * SECOND), Removals::Held);
+    assert_eq!(verdict(&mut guard, &key(0), now + 61 * SECOND), Passage::Allowed);
+    assert_eq!(verdict(&mut guard, &key(1), now + 61 * SECOND), Passage::Held);
     assert!(guard.snapshot_complete(now + 110 * SECOND, now + 111 * SECOND));
-    assert_eq!(guard.verdict(&key(1), now + 111 * SECOND), Removals::Allowed);
+    assert_eq!(verdict(&mut guard, &key(1), now + 111 * SECOND), Passage::Allowed);
 }
 
 #[test]
 fn no_snapshot_releases_a_drop_to_nothing() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
-    guard.pending(&key(0), 60, now);
+    guard.pending(&key(0), 60, MANY, now);
     let partial = held(&guard);
-    guard.pending(&key(1), 40, now);
+    guard.pending(&key(1), 40, MANY, now);
     let whole = held(&guard);
     assert!(!partial.to_nothing && whole.to_nothing);
     let late = now + 600 * SECOND;
     assert!(!guard.wants_snapshot(late));
     assert!(!guard.snapshot_complete(late, late));
-    assert_eq!(guard.verdict(&key(0), late), Removals::Held);
+    assert_eq!(verdict(&mut guard, &key(0), late), Passage::Held);
     // Approving the partial drop is not approving this.
     assert_eq!(guard.approve(&partial.id), None);
     assert_eq!(guard.approve(&whole.id), Some(100));
-    assert_eq!(guard.verdict(&key(0), late), Removals::Allowed);
-    assert_eq!(guard.verdict(&key(1), late), Removals::Allowed);
+    assert_eq!(verdict(&mut guard, &key(0), late), Passage::Allowed);
+    assert_eq!(verdict(&mut guard, &key(1), late), Passage::Allowed);
     assert_eq!(guard.approve(&whole.id), None);
     let released = GuardEvent::Released { id: whole.id, endpoints: 100, by: Release::Approval };
     assert_eq!(guard.tick(late).last(), Some(&released));
@@ -208,35 +220,35 @@ fn no_snapshot_releases_a_drop_to_nothing() {
 #[test]
 fn a_release_is_remembered() {
     let (mut guard, now) = settled(GuardConfig::default(), 1000);
-    guard.pending(&key(0), 600, now);
+    guard.pending(&key(0), 600, MANY, now);
     let id = held(&guard).id;
     assert_eq!(guard.approve(&id), Some(600));
-    guard.pending(&key(0), 550, now + SECOND);
-    assert_eq!(guard.verdict(&key(0), now + SECOND), Removals::Allowed);
-    guard.pending(&key(1), 501, now + SECOND);
-    assert_eq!(guard.verdict(&key(1), now + SECOND), Removals::Held);
-    assert_eq!(guard.verdict(&key(0), now + SECOND), Removals::Allowed);
-    guard.pending(&key(0), 0, now + 2 * SECOND);
-    guard.pending(&key(0), 550, now + 3 * SECOND);
-    assert_eq!(guard.verdict(&key(0), now + 3 * SECOND), Removals::Held);
+    guard.pending(&key(0), 550, MANY, now + SECOND);
+    assert_eq!(verdict(&mut guard, &key(0), now + SECOND), Passage::Allowed);
+    guard.pending(&key(1), 501, MANY, now + SECOND);
+    assert_eq!(verdict(&mut guard, &key(1), now + SECOND), Passage::Held);
+    assert_eq!(verdict(&mut guard, &key(0), now + SECOND), Passage::Allowed);
+    guard.pending(&key(0), 0, MANY, now + 2 * SECOND);
+    guard.pending(&key(0), 550, MANY, now + 3 * SECOND);
+    assert_eq!(verdict(&mut guard, &key(0), now + 3 * SECOND), Passage::Held);
 }
 
 #[test]
 fn age_releases_all() {
     let config = GuardConfig { release_all_after: Some(600 * SECOND), ..GuardConfig::default() };
     let (mut guard, now) = settled(config, 100);
-    guard.pending(&key(0), 100, now);
+    guard.pending(&key(0), 100, MANY, now);
     assert!(matches!(&guard.tick(now + 599 * SECOND)[..], [GuardEvent::Held(_)]));
-    assert_eq!(guard.verdict(&key(0), now + 599 * SECOND), Removals::Held);
+    assert_eq!(verdict(&mut guard, &key(0), now + 599 * SECOND), Passage::Held);
     let events = guard.tick(now + 600 * SECOND);
     assert!(matches!(&events[..], [GuardEvent::Released { endpoints: 100, by: Release::Age, .. }]), "{events:?}");
-    assert_eq!(guard.verdict(&key(0), now + 600 * SECOND), Removals::Allowed);
+    assert_eq!(verdict(&mut guard, &key(0), now + 600 * SECOND), Passage::Allowed);
 }
 
 #[test]
 fn a_snapshot_is_asked_for_once_each_quiet_time() {
     let (mut guard, now) = settled(GuardConfig::default(), 100);
-    guard.pending(&key(0), 60, now);
+    guard.pending(&key(0), 60, MANY, now);
     let asked: Vec<_> = (0..200)
         .filter(|n| {
             let events = guard.tick(now + *n * SECOND);
@@ -283,11 +295,11 @@ proptest! {
                 Step::Lose(target, loss) => {
                     let others: u64 = pending.iter().sum::<u64>() - pending[target];
                     pending[target] = loss.min(total - others);
-                    guard.pending(&key(target), pending[target], now);
+                    guard.pending(&key(target), pending[target], MANY, now);
                 }
                 Step::Write(target) => {
                     let loss = std::mem::take(&mut pending[target]);
-                    if guard.verdict(&key(target), now) == Removals::Held {
+                    if verdict(&mut guard, &key(target), now) == Passage::Held {
                         pending[target] = loss;
                         continue;
                     }
@@ -320,7 +332,7 @@ proptest! {
         }
         // The source comes back: nothing is held.
         for target in 0..6 {
-            guard.pending(&key(target), 0, now);
+            guard.pending(&key(target), 0, MANY, now);
         }
         prop_assert_eq!(guard.held(), None);
     }

@@ -15,6 +15,8 @@ mod properties;
 #[cfg(test)]
 mod render;
 #[cfg(test)]
+mod restarts;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod wanted;

@@ -18,6 +18,7 @@ pub fn render(plan: &Plan, server: &Server) -> String {
             let (verb, what) = match action {
                 Action::Create(body) => ("create", contents(body)),
                 Action::Replace(body) => ("replace", changes(old.expect("is there"), body)),
+                Action::Patch(body) => ("patch", changes(old.expect("is there"), body)),
                 Action::Delete { uid, resource_version, .. } => ("delete", format!("{uid} at {resource_version}")),
             };
             writeln!(text, "{} {verb} {kind} {name}: {what}", phase + 1).unwrap();

@@ -17,6 +17,16 @@ pub struct Server {
     pub writes: usize,
 }
 
+/// A merge patch: labels and annotations that it does not name stay.
+fn patched(before: &Body, patch: &Body) -> Body {
+    let mut body = patch.clone();
+    let (old, meta) = (before.meta().clone(), meta_mut(&mut body));
+    let over = |old: BTreeMap<_, _>, new: &BTreeMap<_, _>| old.into_iter().chain(new.clone()).collect();
+    meta.labels = over(old.labels, &meta.labels);
+    meta.annotations = over(old.annotations, &meta.annotations);
+    body
+}
+
 impl Server {
     /// Executes one action, as a server would. The answer, where there is a body.
     pub fn apply(&mut self, action: &Action) -> Result<Option<Body>, String> {
@@ -39,6 +49,15 @@ impl Server {
                 }
                 let before = self.objects[&key].clone();
                 self.store(body, &old.uid, Some(before))
+            }
+            Action::Patch(body) => {
+                let old = old.ok_or_else(|| format!("{key:?} not found"))?;
+                if (&body.meta().uid, &body.meta().resource_version) != (&old.uid, &old.resource_version) {
+                    return Err(format!("{key:?} conflict"));
+                }
+                let before = self.objects[&key].clone();
+                let patched = patched(&before, body);
+                self.store(&patched, &old.uid, Some(before))
             }
             Action::Delete { uid, resource_version, .. } => {
                 let old = old.ok_or_else(|| format!("{key:?} not found"))?;

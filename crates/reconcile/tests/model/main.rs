@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod lost;
+mod policy;
 mod server;
 mod world;
 
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use gimbal_model::{BackendName, Service, SourceKey, service_name};
 use gimbal_objects::{Meta, keys};
-use gimbal_plan::{Body, EndpointsApi, GuardConfig};
+use gimbal_plan::{Body, EndpointsApi, Floors, GuardConfig};
 use gimbal_stream::RejectReason;
 use proptest::prelude::*;
 use server::{Luck, is_marked, meta_mut};
@@ -25,6 +27,7 @@ const OPEN: GuardConfig = GuardConfig {
     window: Duration::from_secs(60),
     quiet_time: Duration::from_secs(60),
     release_all_after: None,
+    floors: Floors { endpoints_per_namespace: 0, endpoints_per_service: 0 },
 };
 
 #[derive(Debug, Clone)]

@@ -104,6 +104,15 @@ impl Server {
         let written = match action {
             Action::Create(body) => self.create(body),
             Action::Replace(body) => self.replace(body),
+            Action::Patch(body) => {
+                // A merge patch: labels and annotations stay.
+                let mut body = body.clone();
+                if let Some(there) = self.objects.get(&id(body.kind(), body.meta())) {
+                    let (labels, annotations) = (there.meta().labels.clone(), there.meta().annotations.clone());
+                    (meta_mut(&mut body).labels, meta_mut(&mut body).annotations) = (labels, annotations);
+                }
+                self.replace(&body)
+            }
             Action::Delete { kind, namespace, name, uid, resource_version } => {
                 let id = (kind.kind, namespace.to_string(), name.to_string());
                 match self.objects.get(&id) {

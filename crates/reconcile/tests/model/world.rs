@@ -3,28 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_model::{
-    AddressRules, BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey,
-};
+use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_objects::{EndpointSlice, Service as ServiceObject};
-use gimbal_plan::{Body, EndpointsApi, GuardConfig, Strip};
-use gimbal_reconcile::{Job, Namespaces, Output, Policy, Reconciler, Settings, Watched};
-use gimbal_stream::{AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Reject, WriterLimits, WriterMessage};
+use gimbal_plan::{Body, EndpointsApi, GuardConfig};
+use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched};
+use gimbal_stream::{
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, GoodbyeReason, Reject, WriterLimits,
+    WriterMessage,
+};
 
 use super::server::{Event, Luck, Server};
 
 pub const BACKENDS: [&str; 2] = ["a", "a-b"];
-
-#[derive(Debug)]
-struct Same;
-
-impl Namespaces for Same {
-    fn target(&self, source: &str) -> Result<Arc<str>, String> {
-        Ok(source.into())
-    }
-}
 
 pub struct Agent {
     name: BackendName,
@@ -32,6 +24,8 @@ pub struct Agent {
     /// What its source has.
     pub source: BTreeMap<SourceKey, Arc<Service>>,
     starts: u32,
+    /// When it was last refused: it does not dial again at once.
+    refused: Option<Instant>,
     stream: Option<(u64, VecDeque<WriterMessage>)>,
 }
 
@@ -41,7 +35,13 @@ pub struct World {
     pub agents: Vec<Agent>,
     jobs: VecDeque<Job>,
     pub now: Instant,
-    guard: GuardConfig,
+    pub wall: SystemTime,
+    /// What is kept of the backends.
+    pub kept: BTreeMap<BackendName, BackendState>,
+    /// The policy of each backend; one without is not in the configuration.
+    pub policies: BTreeMap<BackendName, Policy>,
+    /// Namespaces that were created because a policy says so.
+    pub created: Vec<String>,
     api: EndpointsApi,
 }
 
@@ -94,16 +94,21 @@ impl World {
                 let name = BackendName::parse(name).unwrap();
                 let mut end = agent_end(&name, 0);
                 end.source_complete(now);
-                Agent { name, end, source: BTreeMap::new(), starts: 0, stream: None }
+                Agent { name, end, source: BTreeMap::new(), starts: 0, refused: None, stream: None }
             })
             .collect();
+        let policy = Policy { guard, ..Policy::default() };
+        let policies = BACKENDS.iter().map(|name| (BackendName::parse(name).unwrap(), policy.clone())).collect();
         let mut world = Self {
             server: Server::default(),
-            writer: Self::writer(api, guard, now),
+            writer: Self::writer(api, &policies, now),
             agents,
             jobs: VecDeque::new(),
             now,
-            guard,
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
+            kept: BTreeMap::new(),
+            policies,
+            created: Vec::new(),
             api,
         };
         world.server.set_namespace("one", true);
@@ -113,7 +118,7 @@ impl World {
         world
     }
 
-    fn writer(api: EndpointsApi, guard: GuardConfig, now: Instant) -> Reconciler {
+    fn writer(api: EndpointsApi, policies: &BTreeMap<BackendName, Policy>, now: Instant) -> Reconciler {
         let mut writer = Reconciler::new(Settings {
             api,
             limits: WriterLimits {
@@ -122,16 +127,24 @@ impl World {
             },
             comparison_interval: Duration::from_secs(300),
         });
-        for name in BACKENDS {
-            let policy = Policy {
-                namespaces: Arc::new(Same),
-                addresses: AddressRules::default(),
-                strip: Strip::default(),
-                guard,
-            };
-            writer.add_backend(&BackendName::parse(name).unwrap(), policy, now);
-        }
+        writer.configure(policies.clone(), now);
         writer
+    }
+
+    /// The configuration changes.
+    pub fn configure(&mut self, agent: usize, policy: Option<Policy>) {
+        let name = self.agents[agent].name.clone();
+        match policy {
+            Some(policy) => self.policies.insert(name, policy),
+            None => self.policies.remove(&name),
+        };
+        self.writer.configure(self.policies.clone(), self.now);
+        self.collect();
+    }
+
+    /// The policy of an agent's backend; `None`: it is not in the configuration.
+    pub fn policy(&self, agent: usize) -> Option<&Policy> {
+        self.policies.get(&self.agents[agent].name)
     }
 
     /// A list of every kind, as after a start or a 410.
@@ -198,20 +211,29 @@ impl World {
             self.cut(agent);
         }
         self.jobs.clear();
-        self.writer = Self::writer(self.api, self.guard, self.now);
+        self.writer = Self::writer(self.api, &self.policies, self.now);
         self.list();
+        for (name, state) in &self.kept {
+            self.writer.restore(name, state.clone(), self.now, self.wall);
+        }
         self.writer.lead(Some(2));
     }
 
     /// The agent says one thing, if it has anything to say.
-    pub fn speak(&mut self, agent: usize) -> bool {
-        let agent = &mut self.agents[agent];
+    pub fn speak(&mut self, of: usize) -> bool {
+        let agent = &mut self.agents[of];
         let Some((generation, _)) = &mut agent.stream else { return false };
         let Some(message) = agent.end.next(self.now) else { return false };
         let data = !matches!(message, AgentMessage::Heartbeat { .. });
         match message {
             AgentMessage::Hello(hello) => match self.writer.open(&agent.name, &hello, self.now) {
                 Ok(opened) => *generation = opened,
+                // It dials again by and by.
+                Err(goodbye) if goodbye.reason == GoodbyeReason::UnknownBackend => {
+                    agent.refused = Some(self.now);
+                    self.cut(of);
+                    return false;
+                }
                 Err(goodbye) => panic!("refused: {goodbye:?}"),
             },
             message => self.writer.receive(&agent.name, *generation, message, self.now),
@@ -220,7 +242,16 @@ impl World {
         data
     }
 
-    fn collect(&mut self) {
+    /// The agent says that its source has been silent for so long.
+    pub fn say_silent(&mut self, agent: usize, age: Duration) {
+        let agent = &self.agents[agent];
+        let Some((generation, _)) = &agent.stream else { return };
+        let sources = vec![Freshness { kind: "services".into(), age: Some(age) }];
+        self.writer.receive(&agent.name, *generation, AgentMessage::Heartbeat { sources, backlog: 0 }, self.now);
+    }
+
+    /// Carries out what the writer says.
+    pub fn collect(&mut self) {
         for output in self.writer.take_outputs() {
             match output {
                 Output::Send { backend, generation, message } => {
@@ -236,7 +267,18 @@ impl World {
                         agent.end.disconnected();
                     }
                 }
-                Output::Keep { .. } | Output::Touched(_) | Output::Guard { .. } | Output::Accepted { .. } => {}
+                // Kept at once.
+                Output::Keep { backend, version, state } => {
+                    self.kept.insert(backend.clone(), state);
+                    self.writer.kept(&backend, version, self.now);
+                }
+                Output::Forget { backend } => drop(self.kept.remove(&backend)),
+                Output::CreateNamespace { namespace, .. } => {
+                    self.created.push(namespace.to_string());
+                    self.server.set_namespace(&namespace, true);
+                    self.writer.namespace_created(&namespace, Ok(()), self.now);
+                }
+                Output::Loss { .. } | Output::Touched(_) | Output::Guard { .. } | Output::Accepted { .. } => {}
             }
         }
     }
@@ -290,7 +332,8 @@ impl World {
 
     pub fn pass(&mut self, time: Duration) {
         self.now += time;
-        self.writer.tick(self.now);
+        self.wall += time;
+        self.writer.tick(self.now, self.wall);
     }
 
     /// What the agent was told is rejected.
@@ -310,7 +353,11 @@ impl World {
         for _ in 0..100_000 {
             let mut moved = self.watch();
             for agent in 0..self.agents.len() {
-                if self.agents[agent].stream.is_none() {
+                let refused = self.agents[agent].refused == Some(self.now);
+                if self.agents[agent].stream.is_none()
+                    && !refused
+                    && self.policies.contains_key(&self.agents[agent].name)
+                {
                     self.connect(agent);
                     moved = true;
                 }

@@ -107,6 +107,8 @@ pub struct WriterEnd {
     hello: Option<Hello>,
     generation: u64,
     freshness: Vec<Freshness>,
+    /// When that came, on the open stream.
+    heartbeat: Option<Instant>,
     backlog: u64,
     last_heard: Option<Instant>,
     last_complete: Option<(Instant, Scope)>,
@@ -126,6 +128,7 @@ impl WriterEnd {
             hello: None,
             generation: 0,
             freshness: Vec::new(),
+            heartbeat: None,
             backlog: 0,
             last_heard: None,
             last_complete: None,
@@ -138,6 +141,7 @@ impl WriterEnd {
         self.closed();
         self.hello = Some(hello.clone());
         self.generation = generation;
+        self.heartbeat = None;
         self.last_heard = Some(now);
         let (lowest, highest) = hello.protocol;
         if !(lowest..=highest).contains(&PROTOCOL) {
@@ -320,6 +324,15 @@ impl WriterEnd {
     #[must_use]
     pub fn freshness(&self) -> &[Freshness] {
         &self.freshness
+    }
+
+    /// For how long the most silent kind of the source has been silent; `None` while the agent of the newest stream has not
+    /// told. A kind that never said anything has been silent for ever.
+    #[must_use]
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        let since = now.saturating_duration_since(self.heartbeat?);
+        let longest = self.freshness.iter().map(|source| source.age.unwrap_or(Duration::MAX)).max();
+        Some(longest.unwrap_or_default().saturating_add(since))
     }
 
     /// Services that waited in the agent at the last heartbeat.

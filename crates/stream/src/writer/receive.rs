@@ -19,6 +19,7 @@ impl WriterEnd {
             AgentMessage::Data(data) => self.data(data, now, &mut out),
             AgentMessage::Heartbeat { sources, backlog } => {
                 self.freshness = sources;
+                self.heartbeat = Some(now);
                 self.backlog = backlog;
             }
             AgentMessage::ScopeUnknown { scope, reason } => {

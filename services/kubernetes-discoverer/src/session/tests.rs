@@ -1,15 +1,68 @@
 //! What is believed of a source, event by event.
 
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use gimbal_agent::PATIENCE;
 use gimbal_objects::{Meta, ServiceSpec};
 
 use super::*;
-use crate::health::PATIENCE;
 
-fn session(flavour: Flavour) -> Session {
-    let config = AgentConfig { backend: "b".into(), instance: "i".into(), version: "v".into() };
-    Session::new(config, Selection { flavour, ..Selection::default() }, 0)
+/// A session, and what it offers by all that it has said.
+struct Told {
+    session: Session,
+    offered: BTreeSet<SourceKey>,
+}
+
+impl Told {
+    fn settle(&mut self, now: Instant) {
+        for (key, service) in self.session.settle(now) {
+            if service.is_some() {
+                self.offered.insert(key)
+            } else {
+                self.offered.remove(&key)
+            };
+        }
+    }
+
+    /// The answer to the last question.
+    fn found(&mut self, incarnation: &str, now: Instant) -> bool {
+        let asked = self.session.asked();
+        self.session.found_incarnation(incarnation, asked, now)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.standing() == Standing::Complete
+    }
+
+    fn unknown(&self) -> Option<String> {
+        match self.standing() {
+            Standing::Unknown(parts) => {
+                assert_eq!((parts.len(), &parts[0].0), (1, &Scope::All));
+                parts.into_iter().next().map(|(_, reason)| reason)
+            }
+            Standing::Nothing | Standing::Complete => None,
+        }
+    }
+}
+
+impl Deref for Told {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl DerefMut for Told {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}
+
+fn session(flavour: Flavour) -> Told {
+    let session = Session::new(Selection { flavour, ..Selection::default() });
+    Told { session, offered: BTreeSet::new() }
 }
 
 fn service(name: &str) -> objects::Service {
@@ -30,11 +83,11 @@ fn list_slices(session: &mut Session, now: Instant) {
     }
 }
 
-fn offered(session: &Session) -> Vec<String> {
-    session.agent.services().map(|(key, _)| key.to_string()).collect()
+fn offered(session: &Told) -> Vec<String> {
+    session.offered.iter().map(ToString::to_string).collect()
 }
 
-fn complete(names: &[&str], now: Instant) -> Session {
+fn complete(names: &[&str], now: Instant) -> Told {
     let mut session = session(Flavour::Slices);
     list_services(&mut session, names, now);
     session.settle(now);
@@ -70,7 +123,7 @@ fn another_source_under_the_same_address_removes_nothing() {
     let now = Instant::now();
     let mut session = complete(&["mine"], now);
     list_services(&mut session, &["theirs"], now);
-    assert!(!session.found_incarnation("two", session.asked(), now));
+    assert!(!session.found("two", now));
     session.settle(now);
     assert!(offered(&session).contains(&"a/mine".to_owned()));
 }
@@ -96,13 +149,13 @@ fn unknown_until_every_kind_that_was_lost_is_listed_again() {
     session.event(SourceEvent::Slice(WatchEvent::Failed(forbidden())), now);
     session.settle(now);
     let both = "services: forbidden: no right; endpointslices: forbidden: no right";
-    assert_eq!((session.unknown(), session.is_complete()), (Some(both), false));
+    assert_eq!((session.unknown().as_deref(), session.is_complete()), (Some(both), false));
     list_services(&mut session, &["mine"], now);
-    assert!(session.found_incarnation("one", session.asked(), now));
+    assert!(session.found("one", now));
     session.settle(now);
-    assert_eq!(session.unknown(), Some("endpointslices: forbidden: no right"));
+    assert_eq!(session.unknown().as_deref(), Some("endpointslices: forbidden: no right"));
     list_slices(&mut session, now);
-    assert!(session.found_incarnation("one", session.asked(), now));
+    assert!(session.found("one", now));
     session.settle(now);
     assert!(session.is_complete());
 }

@@ -1,13 +1,11 @@
 //! A discoverer between a real API server and a scripted writer.
 #![allow(dead_code, unused_imports, clippy::unwrap_used)] // Each test file uses its share, and a panic is its report.
 
-mod writer;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Parser;
-use gimbal_kubernetes_discoverer::{Args, Discoverer};
+use gimbal_kubernetes_discoverer::Args;
 use gimbal_link::pb::inspection_service_client::InspectionServiceClient;
 use gimbal_operate::Exit;
 use gimbal_testkit::{Rule, TestCluster, UserAccess, eventually};
@@ -15,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use writer::{Said, ScriptedWriter};
+pub use gimbal_testkit::scripted_writer::{Said, ScriptedWriter};
 
 pub const SOON: Duration = Duration::from_secs(30);
 
@@ -49,7 +47,7 @@ impl Running {
         let fixed = ["x", "--backend-name", "node02", "--kubeconfig", kubeconfig];
         let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
         let args = Args::try_parse_from(fixed.iter().chain(&ports).chain(more)).unwrap();
-        let discoverer = Discoverer::new(args).await.unwrap();
+        let discoverer = gimbal_kubernetes_discoverer::discoverer(args).await.unwrap();
         let (listen, admin) = (discoverer.listen_address().unwrap(), discoverer.admin_address().unwrap());
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(discoverer.run(shutdown.clone()));

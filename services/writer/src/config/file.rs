@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use gimbal_model::{AddressRules, BackendName};
 use gimbal_operate::HumanDuration;
-use gimbal_plan::{Pattern, Strip};
+use gimbal_plan::{GuardConfig, Pattern, Strip};
+use gimbal_reconcile::{LossPolicy, NamespacePolicy, Policy};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{CertificateDigest, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_number};
-use super::{BackendConfig, Config, ConfigError, GuardPolicy, Mode, NamespacePolicy, OnLoss, Quota};
+use super::values::{
+    Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_count, optional_number,
+};
+use super::{BackendConfig, Config, ConfigError};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
     admins: Vec<Identity>,
-    deny_certificates: Vec<CertificateDigest>,
+    deny_certificates: Vec<Denial>,
     refused_addresses: Vec<Range>,
     backends: Vec<Backend>,
 }
@@ -34,9 +37,9 @@ struct Backend {
     #[serde(default)]
     strip: Lists,
     #[serde(default)]
-    quota: Quota,
+    quota: Limits,
     #[serde(default)]
-    on_loss: Loss,
+    on_loss: Option<Spanned<Loss>>,
     #[serde(default)]
     guard: Guard,
     #[serde(default)]
@@ -70,6 +73,7 @@ struct Lists {
 struct Loss {
     not_ready_after: Option<HumanDuration>,
     drain_after: Option<HumanDuration>,
+    source_stale_after: Option<HumanDuration>,
 }
 
 #[derive(Deserialize, Default)]
@@ -81,6 +85,37 @@ struct Guard {
     window: Option<HumanDuration>,
     quiet_time: Option<HumanDuration>,
     release_all_after: Option<HumanDuration>,
+    floors: Floors,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Floors {
+    #[serde(deserialize_with = "optional_number")]
+    endpoints_per_namespace: Option<u64>,
+    #[serde(deserialize_with = "optional_number")]
+    endpoints_per_service: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Limits {
+    #[serde(deserialize_with = "optional_number")]
+    services: Option<u64>,
+    #[serde(deserialize_with = "optional_number")]
+    endpoints: Option<u64>,
+    #[serde(deserialize_with = "optional_number")]
+    bytes: Option<u64>,
+    #[serde(deserialize_with = "optional_count")]
+    changes_per_second: Option<u64>,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "camelCase")]
+enum Mode {
+    #[default]
+    Admit,
+    Quarantine,
 }
 
 struct Name(BackendName);
@@ -134,6 +169,13 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
             let at = Some(backend.name.referenced);
             return Err(wrong(at, &format!("two backends have the name {name}: give one of them another")));
         }
+        if let Some(loss) = &backend.on_loss
+            && let (Some(first), Some(then)) = (loss.value.not_ready_after, loss.value.drain_after)
+            && then.0 < first.0
+        {
+            let at = Some(loss.referenced);
+            return Err(wrong(at, &format!("onLoss of {name}: drainAfter comes before notReadyAfter: make it longer")));
+        }
         if !identities.insert(identity.to_ascii_lowercase()) {
             let at = Some(backend.identity.referenced);
             return Err(wrong(at, &format!("two backends have the identity {identity:?}: each needs its own")));
@@ -143,7 +185,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let backends = file.backends.into_iter().map(|backend| backend.settle(&refused)).collect();
     Ok(Config {
         admins: file.admins.into_iter().map(|identity| identity.0).collect(),
-        deny_certificates: file.deny_certificates,
+        denied: file.deny_certificates.into_iter().map(|denial| denial.0).collect(),
         refused_addresses: refused,
         backends,
         any_backend: false,
@@ -159,36 +201,60 @@ impl Backend {
         let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect();
         let default = Strip::default();
         let time = |time: Option<HumanDuration>| time.map(|time| time.0);
+        let on_loss = self.on_loss.map(|loss| loss.value).unwrap_or_default();
         BackendConfig {
             name: self.name.value.0,
             identity: Some(self.identity.value.0),
-            namespaces: NamespacePolicy { allow: allow.map(plain), deny: plain(deny), map, create },
-            addresses: AddressRules { refused: refused.to_vec(), allowed },
-            strip: Strip {
-                labels: self.strip.labels.map_or(default.labels, patterns),
-                annotations: self.strip.annotations.map_or(default.annotations, patterns),
+            policy: Policy {
+                on_loss: LossPolicy {
+                    not_ready_after: time(on_loss.not_ready_after),
+                    drain_after: time(on_loss.drain_after),
+                    source_stale_after: time(on_loss.source_stale_after),
+                },
+                namespaces: NamespacePolicy { allow: allow.map(plain), deny: plain(deny), map, create },
+                addresses: AddressRules { refused: refused.to_vec(), allowed },
+                strip: Strip {
+                    labels: self.strip.labels.map_or(default.labels, patterns),
+                    annotations: self.strip.annotations.map_or(default.annotations, patterns),
+                },
+                quota: self.quota.settle(),
+                guard: self.guard.settle(),
+                mode: self.mode.settle(),
             },
-            quota: self.quota,
-            on_loss: OnLoss {
-                not_ready_after: time(self.on_loss.not_ready_after),
-                drain_after: time(self.on_loss.drain_after),
-            },
-            guard: self.guard.settle(),
-            mode: self.mode,
+        }
+    }
+}
+
+impl Limits {
+    fn settle(self) -> gimbal_reconcile::Quota {
+        let Self { services, endpoints, bytes, changes_per_second } = self;
+        gimbal_reconcile::Quota { services, endpoints, bytes, changes_per_second }
+    }
+}
+
+impl Mode {
+    fn settle(self) -> gimbal_reconcile::Mode {
+        match self {
+            Self::Admit => gimbal_reconcile::Mode::Admit,
+            Self::Quarantine => gimbal_reconcile::Mode::Quarantine,
         }
     }
 }
 
 impl Guard {
-    fn settle(self) -> GuardPolicy {
-        let default = GuardPolicy::default();
+    fn settle(self) -> GuardConfig {
+        let default = GuardConfig::default();
         let time = |time: Option<HumanDuration>, default: Duration| time.map_or(default, |time| time.0);
-        GuardPolicy {
+        GuardConfig {
             max_drop_percent: self.max_drop_percent.map_or(default.max_drop_percent, |share| share.0),
             min_endpoints: self.min_endpoints.unwrap_or(default.min_endpoints),
             window: time(self.window, default.window),
             quiet_time: time(self.quiet_time, default.quiet_time),
             release_all_after: self.release_all_after.map(|time| time.0),
+            floors: gimbal_plan::Floors {
+                endpoints_per_namespace: self.floors.endpoints_per_namespace.unwrap_or_default(),
+                endpoints_per_service: self.floors.endpoints_per_service.unwrap_or_default(),
+            },
         }
     }
 }

@@ -1,23 +1,26 @@
 //! The writer's configuration: who may speak, for which namespaces and addresses, and what happens when they fall silent
-//! (DESIGN 6). Read once and replaced as a whole.
+//! (DESIGN 6). Read again when the file changes, and replaced as a whole.
 
+mod current;
 mod file;
-mod namespaces;
+mod identity;
+mod reload;
 #[cfg(test)]
 mod tests;
 mod values;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use gimbal_model::{AddressRules, BackendName};
-use gimbal_plan::Strip;
+use gimbal_link::Denied;
+use gimbal_model::BackendName;
+use gimbal_reconcile::Policy;
 use ipnet::IpNet;
-use serde::Deserialize;
 
-pub use namespaces::{NamespacePolicy, NamespaceRefused};
-pub use values::CertificateDigest;
+pub use current::Current;
+pub use identity::Identity;
+pub use reload::{Followed, Reloaded};
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +28,7 @@ pub struct Config {
     /// Identities that may use the AdminService.
     pub admins: Vec<String>,
     /// Certificates that are refused whatever they say.
-    pub deny_certificates: Vec<CertificateDigest>,
+    pub denied: Denied,
     /// Ranges that no backend may publish; already part of each backend's rules.
     pub refused_addresses: Vec<IpNet>,
     /// Backends in the order of the file.
@@ -41,80 +44,8 @@ pub struct BackendConfig {
     pub name: BackendName,
     /// The URI or DNS SAN of its client certificate; `None` only for a first look without certificates.
     pub identity: Option<String>,
-    /// Where its Services go.
-    pub namespaces: NamespacePolicy,
-    /// Which addresses it may publish.
-    pub addresses: AddressRules,
-    /// Which labels and annotations are left out.
-    pub strip: Strip,
-    /// How much it may publish.
-    pub quota: Quota,
-    /// What happens when its stream is lost.
-    pub on_loss: OnLoss,
-    /// When its removals are held.
-    pub guard: GuardPolicy,
-    /// Whether anything is written for it.
-    pub mode: Mode,
-}
-
-/// How much a backend may publish; what is not set has no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Quota {
-    /// Services.
-    #[serde(deserialize_with = "values::optional_number")]
-    pub services: Option<u64>,
-    /// Endpoints.
-    #[serde(deserialize_with = "values::optional_number")]
-    pub endpoints: Option<u64>,
-    /// Bytes of all that it publishes.
-    #[serde(deserialize_with = "values::optional_number")]
-    pub bytes: Option<u64>,
-    /// Changes a second.
-    #[serde(deserialize_with = "values::optional_number")]
-    pub changes_per_second: Option<u64>,
-}
-
-/// What happens after the loss of a stream. The default is to hold what was last known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OnLoss {
-    /// After this, endpoints are not ready.
-    pub not_ready_after: Option<Duration>,
-    /// After this, they are removed.
-    pub drain_after: Option<Duration>,
-}
-
-/// When removals are held (DESIGN 2, rule 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GuardPolicy {
-    /// The share that may go within the window.
-    pub max_drop_percent: u8,
-    /// The number that may go whatever their share.
-    pub min_endpoints: u64,
-    /// How far back losses are counted.
-    pub window: Duration,
-    /// How much later a complete snapshot must still say so.
-    pub quiet_time: Duration,
-    /// After this, even a drop to nothing is believed.
-    pub release_all_after: Option<Duration>,
-}
-
-impl Default for GuardPolicy {
-    fn default() -> Self {
-        let minute = Duration::from_secs(60);
-        Self { max_drop_percent: 50, min_endpoints: 20, window: minute, quiet_time: minute, release_all_after: None }
-    }
-}
-
-/// Whether anything is written for a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Mode {
-    /// Yes.
-    #[default]
-    Admit,
-    /// No: plan and show only.
-    Quarantine,
+    /// What it may publish, and what happens when it is lost.
+    pub policy: Policy,
 }
 
 /// The file cannot be used: one line with the file, the line and what is wrong.
@@ -131,11 +62,15 @@ impl Config {
     /// # Errors
     /// When it cannot be read, is no YAML, holds an unknown key, or a value that makes no sense.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
-            place: path.display().to_string(),
-            problem: format!("cannot be read: {error}"),
-        })?;
-        file::read(path, &text)
+        Self::parse(path, &text(path)?)
+    }
+
+    /// Checks the text of a file, which `path` only names in the error.
+    ///
+    /// # Errors
+    /// When it is no YAML, holds an unknown key, or a value that makes no sense.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        file::read(path, text)
     }
 
     /// What holds without a file: any backend, under the default policy. For plaintext on loopback only.
@@ -144,96 +79,39 @@ impl Config {
         Self { any_backend: true, ..Self::default() }
     }
 
-    /// The backend that a client certificate speaks for, if it is one that is admitted.
+    /// Whether a backend need not be listed: there is no file.
     #[must_use]
-    pub fn backend_of(&self, sans: &[String]) -> Option<&BackendConfig> {
-        self.speaker(sans).ok()
+    pub fn admits_any(&self) -> bool {
+        self.any_backend
     }
 
-    /// Why [`Config::backend_of`] found none; `None` where it found one.
-    #[must_use]
-    pub fn refusal(&self, sans: &[String]) -> Option<String> {
-        self.speaker(sans).err()
-    }
-
-    /// The backend of this name where there are no certificates to tell, if it is one that is admitted.
+    /// The backend of this name where there are no certificates to tell.
     #[must_use]
     pub fn backend_named(&self, name: &BackendName) -> Option<Cow<'_, BackendConfig>> {
         match self.backends.iter().find(|backend| &backend.name == name) {
-            Some(backend) => (backend.mode == Mode::Admit).then_some(Cow::Borrowed(backend)),
+            Some(backend) => Some(Cow::Borrowed(backend)),
             None => self.any_backend.then(|| Cow::Owned(BackendConfig::by_default(name.clone()))),
         }
     }
 
-    /// Whether a client certificate is an administrator's.
+    /// The policy of each backend that is listed.
     #[must_use]
-    pub fn is_admin(&self, sans: &[String]) -> bool {
-        self.admins.iter().any(|admin| sans.iter().any(|san| same_identity(admin, san)))
-    }
-
-    /// What the file says and this version does not do yet: a sentence each, to be logged as a warning.
-    #[must_use]
-    pub fn not_enforced(&self) -> Vec<String> {
-        let mut sentences = Vec::new();
-        if !self.deny_certificates.is_empty() {
-            sentences.push(
-                "denyCertificates is not enforced yet: leave such certificates to expire, or change the CA".into(),
-            );
-        }
-        for backend in &self.backends {
-            let name = &backend.name;
-            if backend.quota != Quota::default() {
-                sentences.push(format!("quota of backend {name} is not enforced yet: it may publish more"));
-            }
-            if backend.on_loss != OnLoss::default() {
-                sentences.push(format!("onLoss of backend {name} is not enforced yet: what was last known is held"));
-            }
-            if backend.namespaces.create {
-                sentences
-                    .push(format!("namespaces.create of backend {name} is not enforced yet: create them yourself"));
-            }
-            if backend.mode == Mode::Quarantine {
-                sentences.push(format!("mode quarantine of backend {name} is not there yet: the backend is refused"));
-            }
-        }
-        sentences
-    }
-
-    fn speaker(&self, sans: &[String]) -> Result<&BackendConfig, String> {
-        let mut found = self.backends.iter().filter(|backend| {
-            backend.identity.as_deref().is_some_and(|identity| sans.iter().any(|san| same_identity(identity, san)))
-        });
-        match (found.next(), found.next()) {
-            (None, _) => Err(format!("no backend has the identity {}", sans.join(" or "))),
-            // Whichever were taken, its certificate could write as the other.
-            (Some(one), Some(other)) => {
-                Err(format!("the certificate has the identities of two backends, {} and {}", one.name, other.name))
-            }
-            (Some(backend), None) if backend.mode == Mode::Quarantine => {
-                Err(format!("backend {} is in quarantine", backend.name))
-            }
-            (Some(backend), None) => Ok(backend),
-        }
+    pub fn policies(&self) -> BTreeMap<BackendName, Policy> {
+        self.backends.iter().map(|backend| (backend.name.clone(), backend.policy.clone())).collect()
     }
 }
 
 impl BackendConfig {
     fn by_default(name: BackendName) -> Self {
-        Self {
-            name,
-            identity: None,
-            namespaces: NamespacePolicy::default(),
-            addresses: AddressRules::default(),
-            strip: Strip::default(),
-            quota: Quota::default(),
-            on_loss: OnLoss::default(),
-            guard: GuardPolicy::default(),
-            mode: Mode::default(),
-        }
+        Self { name, identity: None, policy: Policy::default() }
     }
 }
 
-/// URIs are compared as they are; DNS names know no case.
-fn same_identity(configured: &str, san: &str) -> bool {
-    if configured.contains("://") { configured == san } else { configured.eq_ignore_ascii_case(san) }
+/// The content of a file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn text(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path)
+        .map_err(|error| ConfigError { place: path.display().to_string(), problem: format!("cannot be read: {error}") })
 }

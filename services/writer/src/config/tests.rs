@@ -1,11 +1,19 @@
 //! Good files, bad files, and what follows from them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_link::{Peer, PeerCertificate};
+use gimbal_model::AddressRules;
+use gimbal_plan::{Floors, GuardConfig};
+use gimbal_reconcile::{LossPolicy, Mode, Quota};
+
 use super::*;
 
 /// DESIGN 6's example.
 const FULL: &str = r#"
 admins: ["spiffe://gimbal.example/admin"]
-denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"]
+denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", "serial:00:A1:B2"]
 refusedAddresses: ["10.96.0.0/12"]
 backends:
 - name: node02
@@ -14,8 +22,8 @@ backends:
   addresses:  {allow: ["10.0.0.0/8", "fd00::/8"]}
   strip:      {labels: [], annotations: ["a.example/*"]}
   quota:      {services: 5000, endpoints: 250000, bytes: 100000000, changesPerSecond: 500}
-  onLoss:     {notReadyAfter: 10m, drainAfter: null}
-  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h}
+  onLoss:     {notReadyAfter: 10m, drainAfter: null, sourceStaleAfter: 2m}
+  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}}
   mode:       admit
 - name: osp1
   identity: osp1.backends.gimbal.example
@@ -25,33 +33,60 @@ fn read(text: &str) -> Result<Config, String> {
     file::read(Path::new("gimbal.yaml"), text).map_err(|error| error.to_string())
 }
 
-fn sans(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
+fn peer(sans: &[&str]) -> Peer {
+    Peer::Certificate(Arc::new(PeerCertificate {
+        sans: sans.iter().map(|san| (*san).to_owned()).collect(),
+        fingerprint_sha256: String::new(),
+        address: ([192, 0, 2, 1], 1).into(),
+    }))
+}
+
+/// The backend that a certificate with these names speaks for, or why it speaks for none.
+fn speaker(config: &Config, sans: &[&str]) -> Result<String, String> {
+    match config.identify(&peer(sans)) {
+        Identity::Certified { backend, .. } => backend.map(|backend| backend.name.to_string()),
+        Identity::Anyone => panic!("a certificate is somebody's"),
+    }
 }
 
 #[test]
 fn the_whole_schema() {
     let config = read(FULL).unwrap();
     assert_eq!(config.admins, ["spiffe://gimbal.example/admin"]);
-    assert_eq!(config.deny_certificates[0].0[..4], [0, 0x11, 0x22, 0x33]);
-    assert_eq!(config.deny_certificates[0].0[28..], [0xcc, 0xdd, 0xee, 0xff]);
+    let denied = ["sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", "serial:a1b2"];
+    assert_eq!(config.denied, denied.iter().map(|text| text.parse().unwrap()).collect());
     let node02 = &config.backends[0];
     assert_eq!(node02.name.as_str(), "node02");
-    assert!(node02.addresses.check("10.96.0.1".parse().unwrap()).is_err(), "refused to all");
-    assert!(node02.addresses.check("10.1.0.1".parse().unwrap()).is_ok());
-    assert!(node02.addresses.check("192.0.2.1".parse().unwrap()).is_err());
-    assert!(node02.strip.labels.is_empty());
-    assert_eq!(node02.strip.annotations, [gimbal_plan::Pattern::new("a.example/*")]);
-    assert_eq!(node02.quota.changes_per_second, Some(500));
-    assert_eq!(node02.on_loss, OnLoss { not_ready_after: Some(Duration::from_secs(600)), drain_after: None });
+    let policy = &node02.policy;
+    assert!(policy.addresses.check("10.96.0.1".parse().unwrap()).is_err(), "refused to all");
+    assert!(policy.addresses.check("10.1.0.1".parse().unwrap()).is_ok());
+    assert!(policy.addresses.check("192.0.2.1".parse().unwrap()).is_err());
+    assert!(policy.strip.labels.is_empty());
+    assert_eq!(policy.strip.annotations, [gimbal_plan::Pattern::new("a.example/*")]);
+    assert_eq!(policy.namespaces.target("project-a", None).as_deref(), Ok("team-a"));
+    assert!(policy.namespaces.target("team-x", None).is_err());
+    assert!(!policy.namespaces.create);
+    let quota = Quota {
+        services: Some(5000),
+        endpoints: Some(250_000),
+        bytes: Some(100_000_000),
+        changes_per_second: Some(500),
+    };
+    assert_eq!((policy.quota, policy.mode), (quota, Mode::Admit));
+    let seconds = Duration::from_secs;
     assert_eq!(
-        node02.guard,
-        GuardPolicy {
+        policy.on_loss,
+        LossPolicy { not_ready_after: Some(seconds(600)), drain_after: None, source_stale_after: Some(seconds(120)) }
+    );
+    assert_eq!(
+        policy.guard,
+        GuardConfig {
             max_drop_percent: 40,
             min_endpoints: 10,
             window: Duration::from_millis(500),
-            quiet_time: Duration::from_secs(30),
-            release_all_after: Some(Duration::from_secs(3600)),
+            quiet_time: seconds(30),
+            release_all_after: Some(seconds(3600)),
+            floors: Floors { endpoints_per_namespace: 3, endpoints_per_service: 1 },
         }
     );
 }
@@ -59,20 +94,17 @@ fn the_whole_schema() {
 #[test]
 fn what_is_left_out_has_the_defaults() {
     let config = read(FULL).unwrap();
-    let osp1 = &config.backends[1];
-    assert_eq!(osp1.namespaces, NamespacePolicy::default());
-    assert!(osp1.addresses.check("192.0.2.1".parse().unwrap()).is_ok());
-    assert!(osp1.addresses.check("10.96.0.1".parse().unwrap()).is_err());
-    assert_eq!(osp1.strip, Strip::default());
-    assert_eq!((osp1.quota, osp1.on_loss, osp1.mode), (Quota::default(), OnLoss::default(), Mode::Admit));
-    let guard = GuardPolicy {
+    let refused = AddressRules { refused: vec!["10.96.0.0/12".parse().unwrap()], allowed: None };
+    assert_eq!(config.backends[1].policy, Policy { addresses: refused, ..Policy::default() });
+    let guard = GuardConfig {
         max_drop_percent: 50,
         min_endpoints: 20,
         window: Duration::from_secs(60),
         quiet_time: Duration::from_secs(60),
         release_all_after: None,
+        floors: Floors { endpoints_per_namespace: 0, endpoints_per_service: 0 },
     };
-    assert_eq!(osp1.guard, guard);
+    assert_eq!(Policy::default().guard, guard);
     assert!(read("{}").unwrap().backends.is_empty());
 }
 
@@ -156,6 +188,26 @@ fn bad_files() {
             "gimbal.yaml:4:25: \"B\" is no namespace: use lower-case letters, digits and '-', at most 63",
         ),
         (
+            "backends:\n- name: a\n  identity: a\n  onLoss: {notReadyAfter: 10m, drainAfter: 5m}\n",
+            "gimbal.yaml:4:11: onLoss of a: drainAfter comes before notReadyAfter: make it longer",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  quota: {changesPerSecond: 0}\n",
+            "gimbal.yaml:4:11: 0 would let nothing through: use at least 1, or quarantine the backend (mode)",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  quota: {services: -1}\n",
+            "gimbal.yaml:4:21: \"-1\" is no number: use digits only",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  namespaces:\n    alow: [x]\n",
+            "gimbal.yaml:5:5: unknown field `alow`, expected one of allow, deny, map, create",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  guard: {floors: {endpoints: 1}}\n",
+            "gimbal.yaml:4:20: unknown field `endpoints`, expected endpointsPerNamespace or endpointsPerService",
+        ),
+        (
             "backends:\n- name: a\n  identity: a\n  mode: off\n",
             "gimbal.yaml:4:9: unknown variant `off`, expected one of admit, quarantine",
         ),
@@ -166,6 +218,10 @@ fn bad_files() {
         (
             "backends:\n- name: a\n  name: b\n  identity: a\n",
             "gimbal.yaml:3:3: duplicate mapping key: name not allowed here",
+        ),
+        (
+            "denyCertificates: ['serial:00', 'serial:0g']",
+            "gimbal.yaml:1:33: \"serial:0g\" is no certificate: write serial: and at most 40 hexadecimal digits",
         ),
         (
             "denyCertificates: ['sha256:00']",
@@ -191,77 +247,54 @@ fn a_missing_file() {
 #[test]
 fn who_speaks() {
     let config = read(FULL).unwrap();
-    let name = |texts: &[&str]| config.backend_of(&sans(texts)).map(|backend| backend.name.to_string());
-    let node02 = "spiffe://gimbal.example/backend/node02";
-    assert_eq!(name(&["other", node02]).as_deref(), Some("node02"));
-    assert_eq!(name(&["OSP1.backends.gimbal.example"]).as_deref(), Some("osp1"), "DNS names know no case");
-    assert_eq!(name(&["spiffe://gimbal.example/backend/NODE02"]), None, "URIs do");
-    assert_eq!(name(&["spiffe://gimbal.example/backend/node02/x"]), None);
-    assert_eq!(name(&[]), None);
-    assert_eq!(name(&[node02, "osp1.backends.gimbal.example"]), None, "two identities are none");
-    assert_eq!(config.refusal(&sans(&["a", "b"])).as_deref(), Some("no backend has the identity a or b"));
-    assert_eq!(config.refusal(&sans(&[node02])), None);
-    assert!(config.is_admin(&sans(&["spiffe://gimbal.example/admin"])));
-    assert!(!config.is_admin(&sans(&[node02])));
-    assert!(!config.is_admin(&[]));
+    let (node02, osp1) = ("spiffe://gimbal.example/backend/node02", "osp1.backends.gimbal.example");
+    let nobody = |identity: &str| Err(format!("no backend has the identity {identity}"));
+    for (sans, expected) in [
+        (&[node02][..], Ok("node02".to_owned())),
+        (&["other", node02], Ok("node02".to_owned())),
+        (&[node02, "localhost", node02], Ok("node02".to_owned())),
+        (&["OSP1.backends.gimbal.example"], Ok("osp1".to_owned())), // DNS names know no case,
+        (&["spiffe://gimbal.example/backend/NODE02"], nobody("spiffe://gimbal.example/backend/NODE02")), // URIs do.
+        (&["spiffe://gimbal.example/backend/node02/x"], nobody("spiffe://gimbal.example/backend/node02/x")),
+        (&["spiffe://gimbal.example/admin"], nobody("spiffe://gimbal.example/admin")),
+        (&["*.backends.gimbal.example"], nobody("*.backends.gimbal.example")),
+        (&["osp1.backends.gimbal.example."], nobody("osp1.backends.gimbal.example.")),
+        (&["a", "b"], nobody("a or b")),
+        (&[""], nobody("")),
+        (&[], Err("the certificate has no URI or DNS name (subject alternative name)".to_owned())),
+        (&[osp1, node02], Err("the certificate has the identities of two backends, node02 and osp1".to_owned())),
+    ] {
+        assert_eq!(speaker(&config, sans), expected, "{sans:?}");
+    }
     let unlisted = BackendName::parse("node03").unwrap();
     assert!(config.backend_named(&unlisted).is_none());
     assert!(config.backend_named(&BackendName::parse("node02").unwrap()).is_some());
 }
 
 #[test]
+fn who_is_an_admin() {
+    let config = read(FULL).unwrap();
+    let (admin, node02) = ("spiffe://gimbal.example/admin", "spiffe://gimbal.example/backend/node02");
+    assert!(config.identify(&peer(&[admin])).is_admin());
+    assert!(config.identify(&peer(&[node02, admin])).is_admin());
+    assert_eq!(speaker(&config, &[node02, admin]).as_deref(), Ok("node02"), "and a backend as well");
+    assert!(!config.identify(&peer(&[node02])).is_admin());
+    assert!(!config.identify(&peer(&[])).is_admin());
+    assert!(config.identify(&Peer::Loopback).is_admin());
+}
+
+#[test]
 fn a_first_look_admits_any_name_and_no_certificate() {
     let config = Config::first_look();
     let backend = config.backend_named(&BackendName::parse("node03").unwrap()).unwrap();
-    assert_eq!(backend.namespaces.target("default").as_deref(), Ok("default"));
-    assert!(config.backend_of(&sans(&["anyone"])).is_none());
-    assert!(!config.is_admin(&sans(&["anyone"])));
+    assert_eq!(backend.policy.namespaces.target("default", None).as_deref(), Ok("default"));
+    assert!(speaker(&config, &["anyone"]).is_err());
+    assert!(!config.identify(&peer(&["anyone"])).is_admin());
 }
 
 #[test]
-fn quarantine_is_never_admission() {
+fn a_backend_in_quarantine_may_speak() {
     let config = read("backends:\n- {name: a, identity: a, mode: quarantine}").unwrap();
-    assert!(config.backend_of(&sans(&["a"])).is_none());
-    assert!(config.backend_named(&BackendName::parse("a").unwrap()).is_none());
-    assert_eq!(config.refusal(&sans(&["a"])).as_deref(), Some("backend a is in quarantine"));
-}
-
-#[test]
-fn what_is_not_enforced_is_said() {
-    assert_eq!(read("backends:\n- {name: a, identity: a, onLoss: {}, quota: {}}").unwrap().not_enforced(), [""; 0]);
-    let text = FULL.replace("create: false", "create: true").replace("mode:       admit", "mode: quarantine");
-    assert_eq!(
-        read(&text).unwrap().not_enforced(),
-        [
-            "denyCertificates is not enforced yet: leave such certificates to expire, or change the CA",
-            "quota of backend node02 is not enforced yet: it may publish more",
-            "onLoss of backend node02 is not enforced yet: what was last known is held",
-            "namespaces.create of backend node02 is not enforced yet: create them yourself",
-            "mode quarantine of backend node02 is not there yet: the backend is refused",
-        ]
-    );
-}
-
-#[test]
-fn targets() {
-    let policy = &read(FULL).unwrap().backends[0].namespaces;
-    for (source, expected) in [
-        ("team-a", Ok("team-a")),
-        ("project-a", Ok("team-a")),
-        ("other", Err("namespace \"other\" is not allowed to this backend (namespaces.allow)")),
-        ("team-x", Err("namespace \"team-x\" is denied to this backend (namespaces.deny)")),
-        ("kube-public", Err("namespace \"kube-public\" is the Gimbal cluster's own (kube-*)")),
-        ("../team-a", Err("\"../team-a\" cannot be the name of a namespace; map it to one that can (namespaces.map)")),
-    ] {
-        let target = policy.target(source).map_err(|refused| refused.to_string());
-        assert_eq!(target.as_deref().map_err(String::as_str), expected);
-    }
-    let all = NamespacePolicy::default();
-    assert_eq!(all.target("anything").as_deref(), Ok("anything"));
-    assert!(all.target("kube-system").is_err());
-    let map = [("kubes".to_owned(), "kube-system".to_owned())].into();
-    let to_system = NamespacePolicy { map, ..NamespacePolicy::default() };
-    assert!(to_system.target("kubes").is_err(), "not even by a map");
-    let none = NamespacePolicy { allow: Some(vec![]), ..NamespacePolicy::default() };
-    assert!(none.target("anything").is_err(), "an empty list allows nothing");
+    assert_eq!(speaker(&config, &["a"]).as_deref(), Ok("a"));
+    assert_eq!(config.backend_named(&BackendName::parse("a").unwrap()).unwrap().policy.mode, Mode::Quarantine);
 }

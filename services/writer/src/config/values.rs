@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
+use gimbal_link::{DeniedCertificate, InvalidDenial};
 use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
+use gimbal_reconcile::is_namespace;
 use ipnet::IpNet;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -11,15 +13,6 @@ use serde::{Deserialize, Deserializer};
 fn parsed<'de, D: Deserializer<'de>, T>(from: D, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, D::Error> {
     let text = String::deserialize(from)?;
     parse(&text).map_err(D::Error::custom)
-}
-
-/// Whether a text can be the name of a namespace (a DNS label).
-pub(super) fn is_namespace(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    bytes.len() <= 63
-        && bytes.iter().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'-')
-        && bytes.first().is_some_and(|c| *c != b'-')
-        && bytes.last().is_some_and(|c| *c != b'-')
 }
 
 /// A pattern for namespaces.
@@ -61,23 +54,13 @@ impl<'de> Deserialize<'de> for Range {
     }
 }
 
-/// The SHA-256 of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CertificateDigest(pub [u8; 32]);
+/// A certificate that is refused.
+#[derive(Debug, Clone)]
+pub(super) struct Denial(pub(super) DeniedCertificate);
 
-impl<'de> Deserialize<'de> for CertificateDigest {
+impl<'de> Deserialize<'de> for Denial {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        parsed(from, |text| {
-            let wrong = || format!("{text:?} is no certificate: write sha256: and 64 hexadecimal digits");
-            let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64).ok_or_else(wrong)?;
-            let mut digest = [0; 32];
-            for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
-                let digit = |at: usize| pair.get(at).and_then(|c| char::from(*c).to_digit(16));
-                let (high, low) = digit(0).zip(digit(1)).ok_or_else(wrong)?;
-                *byte = u8::try_from(high << 4 | low).map_err(|_| wrong())?;
-            }
-            Ok(Self(digest))
-        })
+        parsed(from, |text| text.parse().map(Self).map_err(|error: InvalidDenial| error.to_string()))
     }
 }
 
@@ -96,6 +79,16 @@ impl<'de> Deserialize<'de> for Number {
 /// A number, or nothing.
 pub(super) fn optional_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<Number>::deserialize(from)?.map(|number| number.0))
+}
+
+/// A number of at least one, or nothing: a rate of nothing would let nothing through, deletions neither.
+pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    match optional_number(from)? {
+        Some(0) => {
+            Err(D::Error::custom("0 would let nothing through: use at least 1, or quarantine the backend (mode)"))
+        }
+        number => Ok(number),
+    }
 }
 
 /// A share.

@@ -6,8 +6,9 @@ use gimbal_stream::{AgentMessage, AgentVerdict, Need, WriterMessage};
 
 use crate::dial::LinkEvent;
 use crate::owner::Owner;
+use crate::source::{Known as _, Source};
 
-impl Owner {
+impl<S: Source> Owner<S> {
     /// Takes an event of the link. True: there may be something to send.
     pub(crate) fn link_event(&mut self, event: LinkEvent) -> bool {
         match event {
@@ -26,7 +27,7 @@ impl Owner {
     /// Sends what is to be said now, if anything; true if that was goodbye.
     pub(crate) fn send_next(&mut self) -> Option<bool> {
         let now = Instant::now();
-        self.session.agent.set_freshness(self.session.freshness(now));
+        self.session.agent.set_freshness(self.source.known().freshness(now));
         let message = self.session.agent.next(now)?;
         let goodbye = matches!(message, AgentMessage::Goodbye(_));
         if self.link.send(message) {
@@ -66,13 +67,17 @@ impl Owner {
             }
             WriterMessage::Ack(_) => self.tell_watchers(|watchers, view| watchers.acknowledged(view)),
             WriterMessage::Reject(reject) => {
-                self.signs.rejected(&reject);
+                if let Some(key) = self.signs.rejected(&reject) {
+                    self.source.rejected(key, &reject);
+                }
                 if let Some(key) = reject.key {
                     self.tell_watchers(|watchers, view| watchers.changed(view, std::iter::once(&key)));
                 }
             }
             WriterMessage::Resolved(key) => {
-                self.signs.resolved(&key);
+                if self.signs.resolved(&key) {
+                    self.source.resolved(&key);
+                }
                 self.tell_watchers(|watchers, view| watchers.changed(view, std::iter::once(&key)));
             }
             WriterMessage::Resync { reason, .. } => tracing::info!(reason, "the writer asks for a snapshot"),

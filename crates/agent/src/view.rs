@@ -1,17 +1,21 @@
-//! What is known, as inspection tells it. Reads the session, changes nothing.
+//! What is known, as inspection tells it. Reads, and changes nothing.
 
 use std::time::Instant;
 
 use gimbal_link::pb;
 use gimbal_model::{BackendName, SourceKey, service_name};
-use gimbal_stream::Summary;
+use gimbal_stream::{Scope, Summary};
 
 use crate::session::Session;
+use crate::source::Known;
 
 /// Everything that a question is answered from.
 pub(crate) struct View<'a> {
     pub(crate) backend: &'a BackendName,
     pub(crate) instance: &'a str,
+    /// Program and version.
+    pub(crate) version: &'a str,
+    pub(crate) source: &'a dyn Known,
     pub(crate) session: &'a Session,
     /// The writer took us in.
     pub(crate) connected: bool,
@@ -19,8 +23,6 @@ pub(crate) struct View<'a> {
     pub(crate) dry_run: bool,
     /// Last trouble with the writer, in words.
     pub(crate) link_trouble: Option<&'a str>,
-    /// The source's identity cannot be read, in words.
-    pub(crate) identity_trouble: Option<&'a str>,
     pub(crate) now: Instant,
 }
 
@@ -35,10 +37,9 @@ impl View<'_> {
             complete: self.session.is_complete(),
             generation: agent.generation().unwrap_or_default(),
             agent_instance: self.instance.to_owned(),
-            agent_version: VERSION.to_owned(),
-            source_incarnation: self.session.incarnation().unwrap_or_default().to_owned(),
-            last_heard_ms: None,
-            sources: self.session.freshness(self.now).iter().map(Into::into).collect(),
+            agent_version: self.version.to_owned(),
+            source_incarnation: self.source.incarnation().unwrap_or_default().to_owned(),
+            sources: self.source.freshness(self.now).iter().map(Into::into).collect(),
             held: Some(Summary { count: tree.count(), digest: tree.root() }.into()),
             endpoints: self.endpoints(),
             pending: agent.pending() as u64,
@@ -46,6 +47,7 @@ impl View<'_> {
             unknown: self.unknown(),
             held_changes: Vec::new(),
             trouble: self.trouble().join("; "),
+            ..pb::Backend::default()
         }
     }
 
@@ -54,14 +56,23 @@ impl View<'_> {
     }
 
     fn unknown(&self) -> Vec<pb::UnknownScope> {
-        let unknown = |reason: &str| pb::UnknownScope { scope: Some(pb::Scope::default()), reason: reason.to_owned() };
-        self.session.unknown().map(unknown).into_iter().collect()
+        let namespaces = |scope: &Scope| match scope {
+            Scope::All => Vec::new(),
+            Scope::Namespaces(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
+        };
+        let unknown = |(scope, reason): &(Scope, String)| {
+            let scope = Some(pb::Scope { namespaces: namespaces(scope) });
+            pb::UnknownScope { scope, reason: reason.clone() }
+        };
+        self.session.unknown().iter().map(unknown).collect()
     }
 
     /// What is wrong now, in sentences.
     pub(crate) fn trouble(&self) -> Vec<String> {
-        let source = self.session.trouble().map(|reason| format!("source: {reason}"));
-        let identity = self.identity_trouble.map(|reason| format!("source identity (namespace kube-system): {reason}"));
+        let source = self.source.trouble().map(|reason| format!("source: {reason}"));
+        let identified_by = self.source.identified_by();
+        let identity = self.source.identity_trouble();
+        let identity = identity.map(|reason| format!("source identity ({identified_by}): {reason}"));
         let link = self.link_trouble.map(|reason| format!("writer: {reason}"));
         source.into_iter().chain(identity).chain(link).collect()
     }
@@ -111,7 +122,7 @@ impl View<'_> {
         if self.dry_run {
             return (pb::ServiceState::Pending, "no writer is configured: a dry run".into());
         }
-        if let Some(reason) = self.session.unknown() {
+        if let Some(reason) = self.session.unknown_namespace(&key.namespace) {
             return (pb::ServiceState::Held, format!("the source is not fully known: {reason}"));
         }
         if !self.connected {
@@ -155,18 +166,15 @@ impl View<'_> {
 
     fn explain_source(&self, key: &SourceKey) -> pb::ExplainResponse {
         let service = self.service(key);
-        let mut reasons = self.session.index().explain(key);
+        let mut reasons = self.source.explain(key);
         reasons.extend(service.iter().map(|status| status.message.clone()).filter(|message| !message.is_empty()));
         reasons.extend(self.trouble());
-        pb::ExplainResponse { service, reasons, other_claims: Vec::new() }
+        pb::ExplainResponse { service, reasons, ..pb::ExplainResponse::default() }
     }
 }
-
-/// Program and version, as the writer and those who inspect are told.
-pub(crate) const VERSION: &str = concat!("gimbal-kubernetes-discoverer/", env!("CARGO_PKG_VERSION"));
 
 const SYNCED: i32 = pb::ServiceState::Synced as i32;
 
 fn reason(reason: String) -> pb::ExplainResponse {
-    pb::ExplainResponse { service: None, reasons: vec![reason], other_claims: Vec::new() }
+    pb::ExplainResponse { reasons: vec![reason], ..pb::ExplainResponse::default() }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gimbal_kube_io::ApiError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::status::View;
+use crate::view::View;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Reason {
@@ -31,7 +30,26 @@ pub(crate) struct KindReason {
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// All metrics of the process.
+/// What a source counts of itself, in the metrics that all discoverers have. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct SourceMetrics {
+    failures: Family<KindReason, Counter>,
+    lists: Family<Kind, Counter>,
+}
+
+impl SourceMetrics {
+    /// A list, watch or call failed. `kind` as in [`crate::Known::freshness`]; `reason` is one of a few words.
+    pub fn failed(&self, kind: &str, reason: &'static str) {
+        self.failures.get_or_create_owned(&KindReason { kind: kind.into(), reason: reason.into() }).inc();
+    }
+
+    /// A kind was listed from its beginning to its end.
+    pub fn listed(&self, kind: &str) {
+        self.lists.get_or_create_owned(&Kind { kind: kind.into() }).inc();
+    }
+}
+
+/// All metrics that discoverers have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     services: Gauge,
@@ -42,8 +60,7 @@ pub(crate) struct Metrics {
     connected: Gauge,
     complete: Gauge,
     freshness: Family<Kind, Seconds>,
-    failures: Family<KindReason, Counter>,
-    relists: Family<Kind, Counter>,
+    pub(crate) source: SourceMetrics,
     pub(crate) sent: Counter,
     pub(crate) received: Counter,
     pub(crate) streams: Counter,
@@ -58,8 +75,8 @@ pub(crate) struct Shown {
 }
 
 impl Metrics {
-    pub(crate) fn register(&self, backend: &str, registry: &mut Registry) {
-        let info = vec![("backend", backend.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
+    pub(crate) fn register(&self, backend: &str, version: &str, registry: &mut Registry) {
+        let info = vec![("backend", backend.to_owned()), ("version", version.to_owned())];
         registry.register("gimbal_discoverer", "Which backend this is", Info::new(info));
         let r = registry.sub_registry_with_prefix("gimbal_discoverer");
         r.register("services", "Services offered", self.services.clone());
@@ -70,20 +87,12 @@ impl Metrics {
         r.register("connected", "1 while the writer has taken the stream in", self.connected.clone());
         r.register("source_complete", "1 while everything of the source is known", self.complete.clone());
         r.register("source_freshness_seconds", "Time since the source was last heard of", self.freshness.clone());
-        r.register("source_failures", "Failed lists and watches", self.failures.clone());
-        r.register("source_lists", "Complete lists", self.relists.clone());
+        r.register("source_failures", "Failed lists and watches", self.source.failures.clone());
+        r.register("source_lists", "Complete lists", self.source.lists.clone());
         r.register("source_replacements", "Times that another source was found", self.replaced.clone());
         r.register("messages_sent", "Messages sent to the writer", self.sent.clone());
         r.register("messages_received", "Messages of the writer", self.received.clone());
         r.register("streams", "Streams opened", self.streams.clone());
-    }
-
-    pub(crate) fn failed(&self, kind: &str, error: &ApiError) {
-        self.failures.get_or_create_owned(&KindReason { kind: kind.into(), reason: reason(error).into() }).inc();
-    }
-
-    pub(crate) fn listed(&self, kind: &str) {
-        self.relists.get_or_create_owned(&Kind { kind: kind.into() }).inc();
     }
 
     /// Sets the gauges to what is known now. `shown` keeps the reasons of earlier times, to be shown as zero from now on.
@@ -96,28 +105,13 @@ impl Metrics {
         set(&self.complete, backend.complete.into());
         let rejects = view.session.agent.rejects().values().map(|reject| (reject.reason.as_str(), 1));
         set_all(&self.rejected, &mut shown.rejected, rejects);
-        let skipped = view.session.index().skipped().iter().map(|(skip, count)| (skip.as_str(), *count));
-        set_all(&self.skipped, &mut shown.skipped, skipped);
-        for kind in view.session.freshness(view.now) {
+        let skipped = view.source.skipped();
+        set_all(&self.skipped, &mut shown.skipped, skipped.into_iter());
+        for kind in view.source.freshness(view.now) {
             if let Some(age) = kind.age {
                 self.freshness.get_or_create_owned(&Kind { kind: kind.kind }).set(age.as_secs_f64());
             }
         }
-    }
-}
-
-fn reason(error: &ApiError) -> &'static str {
-    match error {
-        ApiError::NotFound { .. } => "NotFound",
-        ApiError::Forbidden { .. } => "Forbidden",
-        ApiError::Unauthorized { .. } => "Unauthorized",
-        ApiError::Throttled { .. } => "Throttled",
-        ApiError::Gone { .. } => "Gone",
-        ApiError::Server { .. } => "Server",
-        ApiError::Timeout { .. } => "Timeout",
-        ApiError::Transport { .. } => "Transport",
-        ApiError::Undecodable { .. } => "Undecodable",
-        _ => "Refused",
     }
 }
 

@@ -7,6 +7,7 @@ use gimbal_operate::{Guard, Health, Readiness};
 use gimbal_stream::{Reject, RejectReason};
 
 use crate::session::Session;
+use crate::source::Known;
 
 /// Rejects whose reason is remembered, so that they are logged once. Beyond that the oldest names are logged again.
 const REMEMBERED: usize = 100_000;
@@ -23,30 +24,32 @@ pub(crate) struct Signs {
 /// Something that must be up before the process is ready.
 struct Sign {
     readiness: Readiness,
-    what: &'static str,
+    what: String,
     guard: Option<Guard>,
 }
 
 impl Sign {
-    fn new(readiness: &Readiness, what: &'static str) -> Self {
-        Self { readiness: readiness.clone(), what, guard: Some(readiness.block(what)) }
+    fn new(readiness: &Readiness, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { readiness: readiness.clone(), guard: Some(readiness.block(&*what)), what }
     }
 
     fn set(&mut self, up: bool) {
         if up {
             self.guard = None;
         } else if self.guard.is_none() {
-            self.guard = Some(self.readiness.block(self.what));
+            self.guard = Some(self.readiness.block(&*self.what));
         }
     }
 }
 
 impl Signs {
-    pub(crate) fn new(health: Health, readiness: &Readiness) -> Self {
+    /// `identified_by`: where the source's identity is read.
+    pub(crate) fn new(health: Health, readiness: &Readiness, identified_by: &str) -> Self {
         Self {
             health,
             source: Sign::new(readiness, "a complete list of the source"),
-            identity: Sign::new(readiness, "the source's identity (namespace kube-system)"),
+            identity: Sign::new(readiness, format!("the source's identity ({identified_by})")),
             writer: Sign::new(readiness, "the writer"),
             trouble: None,
             rejects: BTreeMap::new(),
@@ -58,15 +61,15 @@ impl Signs {
     }
 
     /// How the source stands.
-    pub(crate) fn source(&mut self, session: &Session, identity_trouble: Option<&str>) {
+    pub(crate) fn source(&mut self, source: &dyn Known, session: &Session) {
         self.source.set(session.is_complete());
-        self.identity.set(session.incarnation().is_some() && identity_trouble.is_none());
-        let trouble = session.trouble();
+        self.identity.set(source.incarnation().is_some() && source.identity_trouble().is_none());
+        let trouble = source.trouble();
         if trouble == self.trouble {
             return;
         }
         match &trouble {
-            Some(reason) if session.unknown().is_some() => {
+            Some(reason) if !session.unknown().is_empty() => {
                 tracing::warn!(reason, "the source is unknown: nothing is removed until it is read again");
             }
             Some(reason) => tracing::warn!(reason, "trouble with the source"),
@@ -80,32 +83,35 @@ impl Signs {
         self.writer.set(up);
     }
 
-    /// The writer rejects something: told once for each key and reason.
-    pub(crate) fn rejected(&mut self, reject: &Reject) {
+    /// The writer rejects something: told once for each key and reason. The key, if this is news of a Service.
+    pub(crate) fn rejected<'a>(&mut self, reject: &'a Reject) -> Option<&'a SourceKey> {
         let Reject { key, reason, retryable, message } = reject;
         let Some(key) = key else {
             tracing::warn!(reason = reason.as_str(), message, "the writer could not read a message");
-            return;
+            return None;
         };
         if self.rejects.get(key) == Some(reason) {
-            return;
+            return None;
         }
         tracing::warn!(service = %key, reason = reason.as_str(), retryable, message, "the writer rejects a Service");
         if self.rejects.len() >= REMEMBERED {
             self.rejects.pop_first();
         }
         self.rejects.insert(key.clone(), *reason);
+        Some(key)
     }
 
-    /// A Service is gone, and what was said of it with it.
-    pub(crate) fn gone(&mut self, key: &SourceKey) {
-        self.rejects.remove(key);
+    /// A Service is gone, and what was said of it with it. True: something was.
+    pub(crate) fn gone(&mut self, key: &SourceKey) -> bool {
+        self.rejects.remove(key).is_some()
     }
 
-    /// A reject is over.
-    pub(crate) fn resolved(&mut self, key: &SourceKey) {
-        if self.rejects.remove(key).is_some() {
+    /// A reject is over. True: it had been told.
+    pub(crate) fn resolved(&mut self, key: &SourceKey) -> bool {
+        let was_told = self.rejects.remove(key).is_some();
+        if was_told {
             tracing::info!(service = %key, "the writer no longer rejects a Service");
         }
+        was_told
     }
 }

@@ -1,24 +1,24 @@
-//! What can be believed of one watched kind. Pure.
+//! What can be believed of one kind of object in a source. Pure.
 
 use std::time::{Duration, Instant};
 
-use gimbal_kube_io::ApiError;
-
 /// Failures that last this long make a kind unknown; shorter ones are everyday life.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A kind that is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Watched {
-    /// Services.
-    Services,
-    /// `EndpointSlices`, or Endpoints on a cluster without them.
-    Slices,
+/// What a failure says of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// An everyday one, a connection lost or a server that is busy: the next sign of life makes up for it.
+    Passing,
+    /// Something was missed, or could not be read: only a whole list makes up for it.
+    Missed,
+    /// A right is missing, and will not come back by patience: the kind is unknown at once, until a whole list.
+    Denied,
 }
 
 /// What can be believed of a kind.
 #[derive(Debug, Default)]
-pub(crate) struct KindHealth {
+pub struct KindHealth {
     last_heard: Option<Instant>,
     failing: Option<Failing>,
     lost: Option<String>,
@@ -36,7 +36,7 @@ struct Failing {
 
 impl KindHealth {
     /// A sign of life: the watch goes on where it was.
-    pub(crate) fn heard(&mut self, now: Instant) {
+    pub fn heard(&mut self, now: Instant) {
         self.last_heard = Some(now);
         if !self.owes_list {
             self.failing = None;
@@ -44,37 +44,30 @@ impl KindHealth {
     }
 
     /// A whole list: everything of the kind is known.
-    pub(crate) fn listed(&mut self, now: Instant) {
+    pub fn listed(&mut self, now: Instant) {
         *self = Self { last_heard: Some(now), ..Self::default() };
     }
 
-    /// A failure. A right that is missing will not come back by patience.
-    pub(crate) fn failed(&mut self, error: &ApiError, now: Instant) {
-        let reason = error.to_string();
+    /// A failure, and what it is in words.
+    pub fn failed(&mut self, failure: Failure, reason: impl Into<String>, now: Instant) {
+        let reason = reason.into();
         let since = self.failing.as_ref().map_or(now, |failing| failing.since);
         self.failing = Some(Failing { since, reason: reason.clone(), awaits: false });
-        self.owes_list |= matches!(
-            error,
-            ApiError::Forbidden { .. }
-                | ApiError::Unauthorized { .. }
-                | ApiError::NotFound { .. }
-                | ApiError::Gone { .. }
-                | ApiError::Undecodable { .. }
-        );
-        if matches!(error, ApiError::Forbidden { .. }) {
+        self.owes_list |= failure != Failure::Passing;
+        if failure == Failure::Denied {
             self.lose(reason);
         }
     }
 
     /// A list that counts only once something else is known.
-    pub(crate) fn awaits(&mut self, what: &str, now: Instant) {
+    pub fn awaits(&mut self, what: &str, now: Instant) {
         self.last_heard = Some(now);
         self.owes_list = true;
         self.failing.get_or_insert_with(|| Failing { since: now, reason: what.to_owned(), awaits: true });
     }
 
     /// Patience ends.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    pub fn tick(&mut self, now: Instant) {
         if let Some(failing) = &self.failing
             && now.saturating_duration_since(failing.since) >= PATIENCE
         {
@@ -89,28 +82,33 @@ impl KindHealth {
     }
 
     /// When patience ends, if nothing else happens.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
         if self.lost.is_some() { None } else { self.failing.as_ref().map(|failing| failing.since + PATIENCE) }
     }
 
     /// Nothing is wrong now.
-    pub(crate) fn is_current(&self) -> bool {
+    #[must_use]
+    pub fn is_current(&self) -> bool {
         self.failing.is_none() && self.lost.is_none()
     }
 
     /// Why the kind is unknown, if it is.
-    pub(crate) fn lost(&self) -> Option<&str> {
+    #[must_use]
+    pub fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
 
     /// The last failure that nothing has made up for.
-    pub(crate) fn trouble(&self) -> Option<&str> {
+    #[must_use]
+    pub fn trouble(&self) -> Option<&str> {
         let failing = self.failing.as_ref().filter(|failing| !failing.awaits);
         failing.map(|failing| &*failing.reason).or(self.lost.as_deref())
     }
 
     /// Time since the source last said anything of the kind.
-    pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Option<Duration> {
         self.last_heard.map(|heard| now.saturating_duration_since(heard))
     }
 }
@@ -119,21 +117,13 @@ impl KindHealth {
 mod tests {
     use super::*;
 
-    fn forbidden() -> ApiError {
-        ApiError::Forbidden { message: "no right".into() }
-    }
-
-    fn down() -> ApiError {
-        ApiError::Transport { message: "connection refused".into() }
-    }
-
     #[test]
     fn a_missing_right_is_unknown_at_once_and_until_a_whole_list() {
         let now = Instant::now();
         let mut health = KindHealth::default();
         health.listed(now);
-        health.failed(&forbidden(), now);
-        assert_eq!(health.lost(), Some("forbidden: no right"));
+        health.failed(Failure::Denied, "no right", now);
+        assert_eq!(health.lost(), Some("no right"));
         health.heard(now);
         assert!(health.lost().is_some() && !health.is_current());
         health.listed(now);
@@ -145,8 +135,8 @@ mod tests {
         let now = Instant::now();
         let mut health = KindHealth::default();
         health.listed(now);
-        health.failed(&down(), now);
-        health.failed(&down(), now + PATIENCE / 2);
+        health.failed(Failure::Passing, "connection refused", now);
+        health.failed(Failure::Passing, "connection refused", now + PATIENCE / 2);
         assert_eq!(health.deadline(), Some(now + PATIENCE));
         health.tick(now + PATIENCE - Duration::from_millis(1));
         assert!(health.lost().is_none() && !health.is_current());
@@ -159,7 +149,7 @@ mod tests {
     fn a_short_outage_is_over_with_the_first_sign_of_life() {
         let now = Instant::now();
         let mut health = KindHealth::default();
-        health.failed(&down(), now);
+        health.failed(Failure::Passing, "connection refused", now);
         health.heard(now + PATIENCE / 2);
         health.tick(now + PATIENCE * 2);
         assert!(health.is_current());
@@ -172,7 +162,7 @@ mod tests {
         let now = Instant::now();
         let mut health = KindHealth::default();
         health.listed(now);
-        health.failed(&ApiError::Undecodable { message: "x".into() }, now);
+        health.failed(Failure::Missed, "not readable", now);
         health.heard(now + Duration::from_secs(1));
         health.tick(now + PATIENCE);
         assert!(health.lost().is_some());

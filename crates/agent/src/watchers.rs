@@ -9,7 +9,7 @@ use gimbal_model::SourceKey;
 use pb::watch_response::{Event, SnapshotDone};
 use tokio::sync::oneshot;
 
-use crate::status::View;
+use crate::view::View;
 
 /// Events handed over at a time.
 const BATCH: usize = 256;

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 /// Doubling pauses with full jitter: each is anything between nothing and the current limit.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     first: Duration,
     longest: Duration,
     limit: Duration,
 }
 
 impl Backoff {
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+    /// The first limit, and the longest.
+    #[must_use]
+    pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, limit: first }
     }
 
     /// The next pause.
-    pub(crate) fn pause(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let limit = self.limit;
         self.limit = (limit * 2).min(self.longest);
         let micros = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
@@ -25,7 +27,7 @@ impl Backoff {
     }
 
     /// It worked: the next trouble is a new one.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.limit = self.first;
     }
 }

@@ -1,4 +1,5 @@
-//! A writer that takes everything, keeps what it was told, and can say what it likes.
+//! A writer that takes everything, keeps what it was told, and can say what it likes: the other end of an agent under test.
+#![allow(clippy::unwrap_used)] // As in a test: a panic is the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -7,26 +8,36 @@ use std::time::Duration;
 use futures::StreamExt;
 use gimbal_link::{AgentMessages, Discovery, Inspection, Peer, ServeOptions, Services, Status, Viewer, pb};
 use gimbal_model::{EndpointChange, Service, SourceKey};
-use gimbal_stream::{AgentMessage, Credit, Frame, Need, PieceChange, Welcome, WriterMessage};
-use gimbal_testkit::eventually;
+use gimbal_stream::{AgentMessage, Credit, Frame, Need, PieceChange, Scope, Welcome, WriterMessage};
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::SOON;
+use crate::eventually;
+
+/// How long anything may take that is awaited.
+const SOON: Duration = Duration::from_secs(30);
 
 /// What a discoverer said, in short: enough to compare an order of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// With how many Services it holds, if it tells.
     Hello(Option<u64>),
+    /// A snapshot begins.
     Begin,
+    /// Some of it: `namespace/name` of each piece.
     Chunk(Vec<String>),
+    /// It is whole.
     End,
+    /// A Service came, or is another.
     Set(String),
+    /// A Service is gone.
     Removed(String),
+    /// The source, or a part of it, cannot be seen, for this reason.
     Unknown(String),
+    /// It means to end.
     Goodbye,
+    /// The stream has ended.
     Closed,
 }
 
@@ -38,7 +49,9 @@ struct State {
     streams: u64,
 }
 
+/// Serves plaintext on loopback, and ends when it is dropped.
 pub struct ScriptedWriter {
+    /// For `--writer`.
     pub url: String,
     state: Arc<Mutex<State>>,
     says: broadcast::Sender<WriterMessage>,
@@ -46,6 +59,10 @@ pub struct ScriptedWriter {
 }
 
 impl ScriptedWriter {
+    /// On a port of its own.
+    ///
+    /// # Panics
+    /// When there is none.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -58,19 +75,37 @@ impl ScriptedWriter {
         Self { url, state, says, _stop: stop.drop_guard() }
     }
 
+    /// To every agent that is connected.
+    ///
+    /// # Panics
+    /// When none is.
     pub fn say(&self, message: WriterMessage) {
         self.says.send(message).unwrap();
     }
 
+    /// What agents said, on all streams so far.
+    ///
+    /// # Panics
+    /// When an agent said what cannot be read.
+    #[must_use]
     pub fn said(&self) -> Vec<Said> {
         self.state.lock().unwrap().said.clone()
     }
 
+    /// The incarnations that agents named; empty for one that does not know its own.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    #[must_use]
     pub fn incarnations(&self) -> BTreeSet<String> {
         self.state.lock().unwrap().incarnations.clone()
     }
 
     /// `namespace/name addresses` of all that is held.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    #[must_use]
     pub fn held(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         let addresses = |service: &Service| {
@@ -79,6 +114,10 @@ impl ScriptedWriter {
         state.held.iter().map(|(key, service)| format!("{key}{}", addresses(service))).collect()
     }
 
+    /// Waits until exactly this is held, as [`Self::held`] tells it.
+    ///
+    /// # Panics
+    /// When it never is.
     pub async fn until_held(&self, expected: &[&str]) {
         eventually("the writer holds it", SOON, async || {
             let held = self.held();
@@ -88,6 +127,10 @@ impl ScriptedWriter {
         .unwrap();
     }
 
+    /// Waits until something was said.
+    ///
+    /// # Panics
+    /// When it never is.
     pub async fn until_said(&self, what: &str, is: impl Fn(&Said) -> bool) {
         eventually(what, SOON, async || {
             let said = self.said();
@@ -95,6 +138,19 @@ impl ScriptedWriter {
         })
         .await
         .unwrap();
+    }
+}
+
+/// A snapshot on its way.
+#[derive(Default)]
+struct Snapshot {
+    scope: Option<Scope>,
+    keys: BTreeSet<SourceKey>,
+}
+
+impl Snapshot {
+    fn covers(&self, key: &SourceKey) -> bool {
+        self.scope.as_ref().is_some_and(|scope| scope.contains(&key.namespace))
     }
 }
 
@@ -107,7 +163,7 @@ struct Script {
 impl Discovery for Script {
     async fn sync(&self, _: Peer, mut incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>) {
         let mut says = self.says.subscribe();
-        let mut snapshot = BTreeSet::new();
+        let mut snapshot = Snapshot::default();
         loop {
             let answers = tokio::select! {
                 message = incoming.next() => match message {
@@ -127,7 +183,7 @@ impl Discovery for Script {
 }
 
 impl State {
-    fn take(&mut self, message: AgentMessage, snapshot: &mut BTreeSet<SourceKey>) -> Vec<WriterMessage> {
+    fn take(&mut self, message: AgentMessage, snapshot: &mut Snapshot) -> Vec<WriterMessage> {
         match message {
             AgentMessage::Hello(hello) => {
                 self.said.push(Said::Hello(hello.held.map(|held| held.count)));
@@ -155,10 +211,10 @@ impl State {
         Vec::new()
     }
 
-    fn frame(&mut self, frame: Frame, snapshot: &mut BTreeSet<SourceKey>) {
+    fn frame(&mut self, frame: Frame, snapshot: &mut Snapshot) {
         match frame {
-            Frame::SnapshotBegin { .. } => {
-                snapshot.clear();
+            Frame::SnapshotBegin { scope } => {
+                *snapshot = Snapshot { scope: Some(scope), keys: BTreeSet::new() };
                 self.said.push(Said::Begin);
             }
             Frame::SnapshotChunk { pieces } => {
@@ -166,13 +222,13 @@ impl State {
                 for piece in pieces {
                     let piece = piece.unwrap();
                     names.push(piece.key.to_string());
-                    snapshot.insert(piece.key.clone());
+                    snapshot.keys.insert(piece.key.clone());
                     self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
                 }
                 self.said.push(Said::Chunk(names));
             }
             Frame::SnapshotEnd { .. } => {
-                self.held.retain(|key, _| snapshot.contains(key));
+                self.held.retain(|key, _| !snapshot.covers(key) || snapshot.keys.contains(key));
                 self.said.push(Said::End);
             }
             Frame::Delta { changes, .. } => {
@@ -181,11 +237,11 @@ impl State {
         }
     }
 
-    fn change(&mut self, change: PieceChange, snapshot: &mut BTreeSet<SourceKey>) {
+    fn change(&mut self, change: PieceChange, snapshot: &mut Snapshot) {
         match change {
             PieceChange::Replace(piece) => {
                 self.said.push(Said::Set(piece.key.to_string()));
-                snapshot.insert(piece.key.clone());
+                snapshot.keys.insert(piece.key.clone());
                 self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
             }
             PieceChange::Update { key, header, endpoints, .. } => {

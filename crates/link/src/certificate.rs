@@ -1,0 +1,101 @@
+//! What is read of a certificate.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// What a certificate says of itself, as far as it is used here. It proves nothing until its signature was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// URI and DNS names (subject alternative names), as the certificate writes them.
+    pub sans: Vec<String>,
+    /// Big endian, without leading zeros. Unique for one authority only.
+    pub serial: Vec<u8>,
+    /// Of the whole certificate.
+    pub sha256: [u8; 32],
+    /// The last second in which it is valid.
+    pub not_after: Timestamp,
+}
+
+impl Certificate {
+    /// `None`: it cannot be read, so nothing could be held against it.
+    pub(crate) fn read(der: &CertificateDer<'_>) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let names = certificate.subject_alternative_name().ok()?;
+        let names = names.map(|names| names.value.general_names.as_slice()).unwrap_or_default();
+        let sans = names.iter().filter_map(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::URI(name) => Some((*name).to_owned()),
+            _ => None,
+        });
+        Some(Self {
+            sans: sans.collect(),
+            serial: without_leading_zeros(certificate.tbs_certificate.raw_serial()).to_vec(),
+            sha256: Sha256::digest(der).into(),
+            not_after: Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?,
+        })
+    }
+
+    /// 64 lower-case hexadecimal digits.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        hex(&self.sha256)
+    }
+}
+
+/// Characters of a certificate's names in a log.
+const LONGEST_NAMES: usize = 200;
+
+impl fmt::Display for Certificate {
+    /// Its names, and serial number and fingerprint in the form that `denyCertificates` takes. Anybody can make up a
+    /// certificate: what it calls itself stays one line, and a short one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = if self.sans.is_empty() { "no name".to_owned() } else { self.sans.join(", ") };
+        let names: String = names.escape_debug().take(LONGEST_NAMES).collect();
+        write!(f, "{names}; serial:{} sha256:{}", hex(&self.serial), self.fingerprint())
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// DER puts a zero before a number whose first bit is set, and people put as many as their tool prints.
+pub(crate) fn without_leading_zeros(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes.get(zeros..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_calls_itself_is_one_short_line() {
+        let certificate = |sans: &[&str]| Certificate {
+            sans: sans.iter().map(|san| (*san).to_owned()).collect(),
+            serial: vec![0x0a, 0xff],
+            sha256: [0xab; 32],
+            not_after: Timestamp::UNIX_EPOCH,
+        };
+        let end = format!("; serial:0aff sha256:{}", "ab".repeat(32));
+        for (sans, expected) in [
+            (&["spiffe://a/b", "c"][..], "spiffe://a/b, c".to_owned()),
+            (&[], "no name".to_owned()),
+            (&["a\nINFO all is well\x1b[0m"], "a\\nINFO all is well\\u{1b}[0m".to_owned()),
+            (&[&"x".repeat(5000)], "x".repeat(200)),
+        ] {
+            assert_eq!(certificate(sans).to_string(), expected + &end);
+        }
+    }
+
+    #[test]
+    fn leading_zeros_are_no_digits() {
+        for (bytes, expected) in [(&[0, 0, 1, 0][..], &[1, 0][..]), (&[0], &[]), (&[], &[]), (&[0xff], &[0xff])] {
+            assert_eq!(without_leading_zeros(bytes), expected);
+        }
+    }
+}

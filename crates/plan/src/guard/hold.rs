@@ -1,0 +1,71 @@
+//! A hold, and how it goes on over restarts of the writer.
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// A hold, as it is kept over restarts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldRecord {
+    /// Its id.
+    pub id: String,
+    /// Since when it holds.
+    pub since: SystemTime,
+    /// Endpoints that waited to go.
+    pub endpoints: u64,
+    /// Nothing would remain of the backend.
+    pub to_nothing: bool,
+}
+
+/// When something began, maybe before this process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    pub(super) at: Instant,
+    /// Its age at that time.
+    pub(super) before: Duration,
+}
+
+impl Since {
+    pub(super) fn new(at: Instant) -> Self {
+        Self { at, before: Duration::ZERO }
+    }
+
+    /// Its age; `None` before it is known of.
+    pub(super) fn age(&self, now: Instant) -> Option<Duration> {
+        Some(now.checked_duration_since(self.at)? + self.before)
+    }
+}
+
+/// A hold that stands.
+#[derive(Debug, Clone)]
+pub(super) struct Hold {
+    pub(super) id: String,
+    pub(super) since: Since,
+    pub(super) to_nothing: bool,
+}
+
+/// A hold of a writer before this one, until it is met again.
+#[derive(Debug, Clone)]
+pub(super) struct Earlier {
+    pub(super) since: Since,
+    record: HoldRecord,
+}
+
+impl Earlier {
+    pub(super) fn new(record: HoldRecord, now: Instant, wall: SystemTime) -> Self {
+        // A clock that was set back makes it younger, never older.
+        let before = wall.duration_since(record.since).unwrap_or_default();
+        Self { since: Since { at: now, before }, record }
+    }
+
+    pub(super) fn record(&self) -> &HoldRecord {
+        &self.record
+    }
+
+    /// The same figures: the same hold.
+    pub(super) fn is(&self, endpoints: u64, to_nothing: bool) -> bool {
+        self.record.endpoints == endpoints && self.record.to_nothing == to_nothing
+    }
+
+    pub(super) fn into_hold(self) -> Hold {
+        Hold { id: self.record.id, since: self.since, to_nothing: self.record.to_nothing }
+    }
+}

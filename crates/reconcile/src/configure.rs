@@ -1,0 +1,206 @@
+//! Which backends there are, under which policies: at the start, and whenever the configuration changes. What a change
+//! newly forbids goes through the guard, what it newly allows is taken up, without the agents sending anything again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::Guard;
+use gimbal_stream::{Goodbye, GoodbyeReason, WriterEnd, WriterMessage};
+
+use crate::{Backend, BackendState, Claim, Loss, Output, Policy, Reconciler, Urgency, Usage};
+
+impl Reconciler {
+    /// These backends there are from now on, and no others. One that is not among them any more is refused; its objects
+    /// stay until it is decommissioned. A backend whose policy is the same notices nothing.
+    pub fn configure(&mut self, policies: BTreeMap<BackendName, Policy>, now: Instant) {
+        let listed = self.backends.values().filter(|backend| backend.listed).map(|backend| backend.name.clone());
+        let gone: Vec<BackendName> = listed.filter(|name| !policies.contains_key(name)).collect();
+        for name in gone {
+            self.dismiss(&name, now);
+        }
+        for (name, policy) in policies {
+            self.admit_under(&name, policy, now);
+        }
+    }
+
+    /// Makes a backend known, if it is not. What the Gimbal cluster holds of it counts from here on.
+    pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
+        if !self.backends.get(name).is_some_and(|backend| backend.listed) {
+            self.admit_under(name, policy, now);
+        }
+    }
+
+    fn admit_under(&mut self, name: &BackendName, policy: Policy, now: Instant) {
+        self.queue.set_pace(name, policy.quota.changes_per_second);
+        match self.backends.get_mut(name) {
+            Some(backend) if backend.listed && backend.policy == policy => return,
+            Some(backend) => {
+                backend.listed = true;
+                if backend.policy.guard != policy.guard {
+                    backend.guard.configure(policy.guard, now);
+                }
+                backend.policy = policy;
+            }
+            None => self.put_backend(name, policy, true, now),
+        }
+        self.follow_policy(name, now);
+    }
+
+    pub(crate) fn put_backend(&mut self, name: &BackendName, policy: Policy, listed: bool, now: Instant) {
+        let backend = Backend {
+            name: name.clone(),
+            end: WriterEnd::new(self.settings.limits.clone()),
+            guard: Guard::new(policy.guard),
+            policy,
+            listed,
+            usage: Usage::default(),
+            routes: BTreeMap::new(),
+            generation: 0,
+            connected: false,
+            state: BackendState::default(),
+            refused_incarnation: None,
+            endpoints: 0,
+            loss: Loss::default(),
+            drained: 0,
+            decommission: None,
+            version: 0,
+            window_version: None,
+            hold_kept: None,
+        };
+        self.backends.insert(name.clone(), backend);
+        for target in self.observed_of(name) {
+            self.recount(&target, now);
+        }
+    }
+
+    /// Decides everything of a backend anew under the policy that it has now.
+    fn follow_policy(&mut self, name: &BackendName, now: Instant) {
+        let Some(backend) = self.backends.get(name) else { return };
+        let keys: Vec<_> = backend.end.services().map(|(key, _)| key.clone()).collect();
+        let mut concerned: BTreeSet<TargetKey> = self.observed_of(name).into_iter().collect();
+        for key in keys {
+            let claim = Claim { backend: name.clone(), key };
+            concerned.extend(self.route(&claim));
+        }
+        let theirs = |claim: &Claim| claim.backend == *name;
+        let claimed = self.targets.iter().filter(|(_, target)| {
+            target.owner.as_ref().is_some_and(theirs)
+                || target.claims.iter().any(theirs)
+                || target.leaving.iter().any(theirs)
+        });
+        concerned.extend(claimed.map(|(key, _)| key.clone()));
+        self.take_stock(name);
+        // Each is weighed before the first is decided, so that the guard sees all of it.
+        for target in &concerned {
+            self.weigh(target, now);
+        }
+        for target in &concerned {
+            self.enqueue(target, name, Urgency::Bulk);
+        }
+    }
+
+    /// A backend is named no more: its agent is sent away, and what it said is forgotten.
+    fn dismiss(&mut self, name: &BackendName, now: Instant) {
+        let goodbye = Goodbye {
+            reason: GoodbyeReason::UnknownBackend,
+            message: format!("backend {name} is not configured any more"),
+            retry_after: None,
+        };
+        self.end_stream(name, goodbye);
+        let Some(backend) = self.backends.get_mut(name) else { return };
+        backend.listed = false;
+        backend.end = WriterEnd::new(self.settings.limits.clone());
+        backend.routes.clear();
+        backend.usage = Usage::default();
+        let concerned = self.forget_claims(name);
+        for target in concerned {
+            self.weigh(&target, now);
+            let next = self.targets.get(&target).and_then(|target| self.backend_of(target));
+            self.enqueue(&target, next.as_ref().unwrap_or(name), Urgency::Bulk);
+        }
+    }
+
+    /// Nobody of the backend wants anything. Returns where it did.
+    pub(crate) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
+        self.places.retain(|claim, _| claim.backend != *name);
+        let mut concerned = Vec::new();
+        for (key, target) in &mut self.targets {
+            let before = target.claims.len() + target.leaving.len();
+            target.claims.retain(|claim| claim.backend != *name);
+            target.leaving.retain(|claim| claim.backend != *name);
+            let owned = target.owner.as_ref().is_some_and(|owner| owner.backend == *name);
+            if owned || target.claims.len() + target.leaving.len() != before {
+                concerned.push(key.clone());
+            }
+        }
+        concerned
+    }
+
+    /// Says goodbye to the agent of a backend, if one is connected.
+    pub(crate) fn end_stream(&mut self, name: &BackendName, goodbye: Goodbye) {
+        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.connected) else { return };
+        let generation = backend.generation;
+        backend.connected = false;
+        backend.end.closed();
+        let message = WriterMessage::Goodbye(goodbye);
+        self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+        self.outputs.push(Output::Close { backend: name.clone(), generation });
+    }
+
+    /// Backends that only their objects know, so that people see them and can decommission them.
+    pub(crate) fn find_unlisted(&mut self, now: Instant) {
+        let labels: BTreeSet<_> = self
+            .targets
+            .values()
+            .filter_map(|target| Some(target.observed.owner()?.0.clone()))
+            .filter(|label| !self.backends.keys().any(|name| *name.as_str() == **label))
+            .collect();
+        for label in labels {
+            if let Ok(name) = BackendName::parse(&label) {
+                self.put_backend(&name, Policy::default(), false, now);
+            }
+        }
+    }
+
+    /// Counts what stands already, before anyone who comes later asks for room beside it.
+    pub(crate) fn take_stock(&mut self, name: &BackendName) {
+        let mut stands = Vec::new();
+        for (key, target) in self.targets.iter().filter(|(_, target)| !target.observed.is_empty()) {
+            let holder = target.owner.clone().or_else(|| self.holder(key, target));
+            if let Some(claim) = holder.filter(|claim| claim.backend == *name) {
+                stands.push((claim.key, target.observed.endpoint_count() as u64, key.clone()));
+            }
+        }
+        for (source, _, at) in &stands {
+            if let Some(target) = self.targets.get_mut(at) {
+                target.charged.get_or_insert_with(|| Claim { backend: name.clone(), key: source.clone() });
+            }
+        }
+        let Some(backend) = self.backends.get_mut(name) else { return };
+        for (source, endpoints, at) in stands {
+            // What the policy lets in no more is about to go: it must not stand in the way of others.
+            if backend.policy.namespaces.permits(&at.namespace).is_ok() {
+                backend.usage.stands(&source, endpoints, &at);
+            } else {
+                backend.usage.gone_from(&source, &at);
+            }
+        }
+    }
+
+    /// As [`Reconciler::take_stock`], of every backend.
+    pub(crate) fn take_all_stock(&mut self) {
+        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
+        for name in names {
+            self.take_stock(&name);
+        }
+    }
+
+    fn observed_of(&self, name: &BackendName) -> Vec<TargetKey> {
+        let theirs = self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()));
+        theirs.map(|(key, _)| key.clone()).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! Namespaces of the Gimbal cluster that are missing and that a policy lets be created: each is asked for once, and
+//! again only after a failure and a while. None is ever deleted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_model::BackendName;
+
+use crate::{Output, Reconciler};
+
+/// Wait after the first failure; doubles with each further one.
+const FIRST: Duration = Duration::from_secs(1);
+/// Longest wait.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// One namespace that is wanted.
+#[derive(Debug)]
+pub(crate) struct Creation {
+    failures: u32,
+    problem: Option<String>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Whoever needs it next asks for it.
+    Due,
+    /// Asked for, and not answered yet.
+    UnderWay,
+    /// Answered; if it is still missing by then, it is due again.
+    Until(Instant),
+}
+
+/// By name.
+pub(crate) type Creations = BTreeMap<Arc<str>, Creation>;
+
+impl Reconciler {
+    /// A backend may have this namespace created, and needs it.
+    pub(crate) fn ask_for_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName) {
+        let creation = self.creations.entry(namespace.clone()).or_insert_with(|| Creation {
+            failures: 0,
+            problem: None,
+            stage: Stage::Due,
+        });
+        if creation.stage != Stage::Due {
+            return;
+        }
+        creation.stage = Stage::UnderWay;
+        self.outputs.push(Output::CreateNamespace { namespace: namespace.clone(), backend: backend.clone() });
+    }
+
+    /// How the creation of a namespace ended. That it is there is what the watch says.
+    pub fn namespace_created(&mut self, namespace: &str, answer: Result<(), String>, now: Instant) {
+        let Some(creation) = self.creations.get_mut(namespace) else { return };
+        creation.problem = answer.err();
+        let wait = match creation.problem {
+            Some(_) => FIRST.saturating_mul(1 << creation.failures.min(12)).min(LONGEST),
+            None => LONGEST,
+        };
+        creation.failures += 1;
+        creation.stage = Stage::Until(now + wait);
+        // Who waits for it hears of the problem.
+        let namespace: Arc<str> = namespace.into();
+        self.enqueue_namespace(&namespace);
+    }
+
+    /// Why a namespace that may be created is not there.
+    pub(crate) fn why_missing(&self, namespace: &str) -> String {
+        match self.creations.get(namespace).and_then(|creation| creation.problem.as_deref()) {
+            Some(problem) => format!("namespace {namespace} could not be created: {problem}; it is tried again"),
+            None => format!("namespace {namespace} does not exist in the Gimbal cluster; it is being created"),
+        }
+    }
+
+    /// Tries again what is due.
+    pub(crate) fn create_again(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        for (namespace, creation) in &mut self.creations {
+            if matches!(creation.stage, Stage::Until(until) if until <= now) {
+                creation.stage = Stage::Due;
+                due.push(namespace.clone());
+            }
+        }
+        for namespace in due {
+            self.enqueue_namespace(&namespace);
+        }
+    }
+}

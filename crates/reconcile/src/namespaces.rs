@@ -1,0 +1,135 @@
+//! Which namespace of the Gimbal cluster a backend's namespace leads to.
+
+use std::collections::BTreeMap;
+
+use gimbal_model::NamespacePattern;
+
+/// The rules for one backend's namespaces. The default admits every one under its own name, but `kube-*`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamespacePolicy {
+    /// What the target must match; `None` allows all.
+    pub allow: Option<Vec<NamespacePattern>>,
+    /// What the target must not match, allowed or not.
+    pub deny: Vec<NamespacePattern>,
+    /// From a source namespace, or an OpenStack project's ID, to its target. The ID goes first: it is the more exact.
+    pub map: BTreeMap<String, String>,
+    /// Whether a missing target is created.
+    pub create: bool,
+}
+
+/// Why a source namespace leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceRefused {
+    /// It is no name that a namespace can have.
+    #[error("{0:?} cannot be the name of a namespace; map it to one that can (namespaces.map)")]
+    Invalid(String),
+    /// The cluster's own.
+    #[error("namespace {0:?} is the Gimbal cluster's own (kube-*)")]
+    System(String),
+    /// Denied to this backend.
+    #[error("namespace {0:?} is denied to this backend (namespaces.deny)")]
+    Denied(String),
+    /// Not allowed to this backend.
+    #[error("namespace {0:?} is not allowed to this backend (namespaces.allow)")]
+    NotAllowed(String),
+    /// A project that has no namespace of its own, for another one has its name (DESIGN 3.3).
+    #[error("another project has the name of project {0}; give it a namespace by its ID (namespaces.map)")]
+    NameTaken(String),
+}
+
+impl NamespacePolicy {
+    /// The namespace in the Gimbal cluster for a namespace of the source. `project` is the ID of the OpenStack project
+    /// that the Service says it belongs to; where the source has no name for the namespace but that ID, a map must give one.
+    ///
+    /// # Errors
+    /// When there is none; the reason names the target.
+    pub fn target(&self, source_namespace: &str, project: Option<&str>) -> Result<String, NamespaceRefused> {
+        let mapped = project.and_then(|id| self.map.get(id)).or_else(|| self.map.get(source_namespace));
+        let target = match mapped {
+            Some(target) => target,
+            None if project == Some(source_namespace) => {
+                return Err(NamespaceRefused::NameTaken(source_namespace.to_owned()));
+            }
+            None => source_namespace,
+        };
+        if !is_namespace(target) {
+            return Err(NamespaceRefused::Invalid(target.to_owned()));
+        }
+        self.permits(target).map(|()| target.to_owned())
+    }
+
+    /// Whether the backend may have anything in a namespace of the Gimbal cluster.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn permits(&self, target: &str) -> Result<(), NamespaceRefused> {
+        let matches = |patterns: &[NamespacePattern]| patterns.iter().any(|pattern| pattern.matches(target));
+        let refusal = if target.starts_with("kube-") {
+            NamespaceRefused::System
+        } else if matches(&self.deny) {
+            NamespaceRefused::Denied
+        } else if self.allow.as_ref().is_some_and(|allow| !matches(allow)) {
+            NamespaceRefused::NotAllowed
+        } else {
+            return Ok(());
+        };
+        Err(refusal(target.to_owned()))
+    }
+}
+
+/// Whether a text can be the name of a namespace (a DNS label).
+#[must_use]
+pub fn is_namespace(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'-')
+        && bytes.first().is_some_and(|c| *c != b'-')
+        && bytes.last().is_some_and(|c| *c != b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(texts: &[&str]) -> Vec<NamespacePattern> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn matched_after_mapping_and_deny_wins() {
+        let map = [("project-a", "team-a"), ("sneaky", "kube-system"), ("0f3a", "team-b"), ("twice", "team-x")];
+        let policy = NamespacePolicy {
+            allow: Some(patterns(&["team-*", "kube-*"])),
+            deny: patterns(&["team-x"]),
+            map: map.map(|(from, to)| (from.to_owned(), to.to_owned())).into(),
+            create: false,
+        };
+        use NamespaceRefused::{Denied, Invalid, NameTaken, NotAllowed, System};
+        type Refusal = fn(String) -> NamespaceRefused;
+        let refused = |refusal: Refusal, namespace: &str| Err(refusal(namespace.to_owned()));
+        for (source, project, expected) in [
+            ("team-a", None, Ok("team-a".to_owned())),
+            ("project-a", None, Ok("team-a".to_owned())),
+            ("other", None, refused(NotAllowed, "other")),
+            ("team-x", None, refused(Denied, "team-x")),
+            ("twice", None, refused(Denied, "team-x")),
+            ("kube-public", None, refused(System, "kube-public")),
+            ("sneaky", None, refused(System, "kube-system")),
+            ("../team-a", None, refused(Invalid, "../team-a")),
+            ("", None, refused(Invalid, "")),
+            // An OpenStack project: by its ID, then by its name.
+            ("project-a", Some("0f3a"), Ok("team-b".to_owned())),
+            ("project-a", Some("9999"), Ok("team-a".to_owned())),
+            ("team-c", Some("9999"), Ok("team-c".to_owned())),
+            ("0f3a", Some("0f3a"), Ok("team-b".to_owned())),
+            ("9999", Some("9999"), refused(NameTaken, "9999")),
+        ] {
+            assert_eq!(policy.target(source, project), expected, "{source} {project:?}");
+        }
+        let all = NamespacePolicy::default();
+        assert_eq!(all.target("anything", None).as_deref(), Ok("anything"));
+        assert!(all.target("kube-system", None).is_err());
+        let none = NamespacePolicy { allow: Some(vec![]), ..NamespacePolicy::default() };
+        assert!(none.target("anything", None).is_err(), "an empty list allows nothing");
+    }
+}

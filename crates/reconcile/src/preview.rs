@@ -1,0 +1,96 @@
+//! What would be written for a backend in quarantine if it were admitted now.
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::{Action, Plan, Removals, Rules, Wanted, difference, plan};
+
+use crate::Reconciler;
+use crate::claims::Standing;
+use crate::target::Target;
+
+/// Objects that would be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Created.
+    pub created: u64,
+    /// Replaced by something else.
+    pub changed: u64,
+    /// Deleted.
+    pub deleted: u64,
+}
+
+impl Tally {
+    fn of(plan: &Plan) -> Self {
+        let mut tally = Self::default();
+        for action in plan.phases.iter().flatten() {
+            match action {
+                Action::Create(_) => tally.created += 1,
+                Action::Replace(_) | Action::Patch(_) => tally.changed += 1,
+                Action::Delete { .. } => tally.deleted += 1,
+            }
+        }
+        tally
+    }
+}
+
+impl Reconciler {
+    /// Everything that would be written for a backend in quarantine, as each target was last decided.
+    #[must_use]
+    pub fn preview(&self, name: &BackendName) -> Tally {
+        let mut sum = Tally::default();
+        for target in self.targets.values() {
+            let Some(tally) = target.preview.filter(|_| self.frozen_in(target) == Some(name)) else { continue };
+            sum.created += tally.created;
+            sum.changed += tally.changed;
+            sum.deleted += tally.deleted;
+        }
+        sum
+    }
+
+    /// The writes that a target waits for while its backend is in quarantine, in order, each with its difference in
+    /// words. The mass-change guard may still hold deletions among them.
+    #[must_use]
+    pub fn preview_of(&self, key: &TargetKey) -> Vec<(Action, Vec<String>)> {
+        let Some(target) = self.targets.get(key) else { return Vec::new() };
+        if !matches!(self.standing(key, target), Standing::Frozen(_)) {
+            return Vec::new();
+        }
+        let actions = self.planned(key, target).phases.into_iter().flatten();
+        actions.map(|action| (action.clone(), difference(&action, &target.observed))).collect()
+    }
+
+    pub(crate) fn tally(&self, key: &TargetKey, target: &Target) -> Tally {
+        Tally::of(&self.planned(key, target))
+    }
+
+    fn frozen_in<'a>(&'a self, target: &'a Target) -> Option<&'a BackendName> {
+        let mut claims = target.owner.iter().chain(&target.claims).chain(&target.leaving);
+        let claim = claims.find(|claim| self.is_frozen(&claim.backend)).map(|claim| &claim.backend);
+        claim.or_else(|| {
+            let (label, _) = target.observed.owner()?;
+            self.backends.keys().find(|name| *name.as_str() == **label)
+        })
+    }
+
+    /// The plan as if the backend were admitted. Where it would be rejected for another reason, there is none; and where
+    /// another backend would have the name then, what would become of that is not shown to this one.
+    fn planned(&self, key: &TargetKey, target: &Target) -> Plan {
+        let nothing = Plan { phases: Vec::new() };
+        let Standing::Frozen(frozen) = self.standing(key, target) else { return nothing };
+        let claim = match self.standing_thawed(key, target) {
+            Standing::Owned(claim) if claim.backend == frozen.backend => claim,
+            Standing::Owned(_) | Standing::Gone(_) => {
+                return plan(key, None, &target.observed, Removals::Allowed, &target.taken);
+            }
+            _ => return nothing,
+        };
+        let Some(backend) = self.backends.get(&claim.backend) else { return nothing };
+        let Some(service) = backend.end.service(&claim.key) else { return nothing };
+        let there = self.namespaces.contains(&key.namespace) || backend.policy.namespaces.create;
+        let rules =
+            Rules { strip: &backend.policy.strip, addresses: &backend.policy.addresses, api: self.settings.api };
+        match Wanted::new(&claim.backend, &claim.key, key, service, &rules) {
+            Ok(wanted) if there => plan(key, Some(&wanted), &target.observed, Removals::Allowed, &target.taken),
+            _ => nothing,
+        }
+    }
+}

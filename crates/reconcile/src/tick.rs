@@ -1,0 +1,133 @@
+//! What time brings, and what follows from a state that is kept.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::GuardEvent;
+
+use crate::{BackendState, Facts, Loss, Output, Policy, Reconciler, Urgency};
+
+/// How often the figures of a hold that grows are kept.
+const HOLD_GROWS: Duration = Duration::from_secs(5);
+
+impl Reconciler {
+    /// Restores what was kept of a backend before this process led. `wall` is what the clock on the wall shows.
+    pub fn restore(&mut self, name: &BackendName, state: BackendState, now: Instant, wall: SystemTime) {
+        self.wall = wall;
+        if !self.backends.contains_key(name) {
+            self.put_backend(name, Policy::default(), false, now);
+        }
+        if let Some(backend) = self.backends.get_mut(name) {
+            backend.guard.restore(state.window.as_ref(), state.hold.as_ref(), now, wall);
+            backend.loss = Loss::restore(state.loss, now, wall);
+            backend.decommission = state.decommission.as_ref().map(|_| crate::Decommission::Running { look: now });
+            backend.state = state;
+        }
+    }
+
+    /// Time-outs of streams, released removals, losses, the comparison. To be called about every 100 ms.
+    pub fn tick(&mut self, now: Instant, wall: SystemTime) {
+        self.wall = wall;
+        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
+        for name in names {
+            let Some(backend) = self.backends.get_mut(&name) else { continue };
+            let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
+            let events = backend.guard.tick(now);
+            let mut decide_anew = false;
+            for event in events {
+                match &event {
+                    GuardEvent::SnapshotWanted { .. } => {
+                        backend.end.request_snapshot("a complete snapshot confirms a held removal, or ends it");
+                    }
+                    GuardEvent::Held(_) | GuardEvent::Ended { .. } | GuardEvent::Released { .. } => decide_anew = true,
+                }
+                self.outputs.push(Output::Guard { backend: name.clone(), event });
+            }
+            if self.epoch.is_some() {
+                decide_anew |= self.follow_loss(&name, now);
+                self.keep_news(&name, now);
+                self.end_decommission(&name, now);
+            }
+            if decide_anew {
+                self.enqueue_backend(&name);
+            }
+            self.carry_out(&name, outputs, Urgency::Bulk, now);
+        }
+        self.serve_waiting();
+        self.create_again(now);
+        self.compare_some(now);
+    }
+
+    /// Brings the loss of a backend up to date. True if everything of it is to be decided anew.
+    fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
+        let Some(backend) = self.backends.get_mut(name) else { return false };
+        if !backend.listed || backend.decommission.is_some() {
+            // What nobody configures any more stays as it is.
+            backend.loss = Loss::default();
+            return false;
+        }
+        let before = backend.loss.stage();
+        let facts = Facts { connected: backend.connected, silence: backend.end.silence(now) };
+        let stage = backend.loss.observe(facts, &backend.policy.on_loss, now, self.wall);
+        if stage == before {
+            return false;
+        }
+        let lost_for = backend.loss.lost_for(now).unwrap_or_default();
+        self.outputs.push(Output::Loss { backend: name.clone(), stage, lost_for });
+        true
+    }
+
+    /// Keeps what is worth keeping and has changed.
+    fn keep_news(&mut self, name: &BackendName, now: Instant) {
+        let Some(backend) = self.backends.get_mut(name) else { return };
+        let mut news = false;
+        let loss = backend.loss.record();
+        if backend.state.loss != loss {
+            backend.state.loss = loss;
+            news = true;
+        }
+        let hold = backend.guard.hold_record(now, self.wall);
+        let figures =
+            |hold: &Option<gimbal_plan::HoldRecord>| hold.as_ref().map(|hold| (hold.id.clone(), hold.endpoints));
+        let same_id = hold.as_ref().map(|hold| &hold.id) == backend.state.hold.as_ref().map(|hold| &hold.id);
+        let due = backend.hold_kept.is_none_or(|kept| now.saturating_duration_since(kept) >= HOLD_GROWS);
+        if figures(&hold) != figures(&backend.state.hold) && (!same_id || due) {
+            backend.state.hold = hold;
+            backend.hold_kept = Some(now);
+            news = true;
+        }
+        if news {
+            backend.keep(&mut self.outputs);
+        }
+    }
+
+    /// Asks to keep what removals wait for.
+    pub(crate) fn keep_windows(&mut self) {
+        for backend in self.backends.values_mut() {
+            if let Some(record) = backend.guard.record(self.wall) {
+                backend.state.window = Some(record);
+                backend.window_version = Some(backend.keep(&mut self.outputs));
+            }
+        }
+    }
+
+    /// A state that [`Output::Keep`] gave is kept, and all that were given before it.
+    pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
+        let Some(backend) = self.backends.get_mut(name) else { return };
+        if backend.window_version.take_if(|asked| *asked <= version).is_some() && backend.guard.kept() {
+            let waiting: Vec<TargetKey> = backend.guard.passing().cloned().collect();
+            for target in waiting {
+                self.enqueue(&target, name, Urgency::Fresh);
+            }
+        }
+        self.begin_decommission(name, version, now);
+    }
+
+    /// A target waits until a record of its loss is kept; should that never be told, it asks again.
+    pub(crate) fn await_record(&mut self, key: &TargetKey, now: Instant) {
+        let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
+        if let Some(backend) = backend {
+            self.queue.push_later(key, &backend, now + Duration::from_secs(1));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The answers about a backend that is removed, or lost.
+
+use std::time::{Duration, Instant};
+
+use gimbal_model::BackendName;
+use gimbal_reconcile::{Backend, Decommission, Inventory, Mode, NotDecommissioned, Reconciler, Stage};
+use gimbal_wire::pb;
+use tonic::Status;
+
+use crate::mailbox::Handle;
+
+/// How often it is looked whether an order is kept, and how long a caller waits for that.
+const LOOK: Duration = Duration::from_millis(50);
+const KEPT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Tells what a removal would be, or orders it; then the answer comes when the order outlives a restart. `any`: there is no
+/// configuration, and a backend is known from its first Hello on.
+pub(crate) async fn decommission(
+    owner: &Handle,
+    any: bool,
+    name: BackendName,
+    request: pb::DecommissionRequest,
+) -> Result<pb::DecommissionResponse, Status> {
+    let ended = |error: crate::mailbox::Ended| Status::unavailable(error.to_string());
+    let backend = name.clone();
+    let answer = owner.ask(move |state| answer(state, any, &backend, &request)).await.map_err(ended)??;
+    let deadline = Instant::now() + KEPT_WITHIN;
+    let mut look = tokio::time::interval(LOOK);
+    loop {
+        let backend = name.clone();
+        let kept = move |state: &mut Reconciler| {
+            let order = state.backends().get(&backend).and_then(|backend| backend.decommission);
+            !matches!(order, Some(Decommission::Ordered { .. }))
+        };
+        if owner.ask(kept).await.map_err(ended)? {
+            return Ok(answer);
+        }
+        if Instant::now() >= deadline {
+            let message = "the order is taken, but cannot be kept yet: a restart of the writer would forget it; ListBackends shows how far it is";
+            return Err(Status::deadline_exceeded(message));
+        }
+        look.tick().await;
+    }
+}
+
+fn answer(
+    state: &mut Reconciler,
+    any: bool,
+    name: &BackendName,
+    request: &pb::DecommissionRequest,
+) -> Result<pb::DecommissionResponse, Status> {
+    if let Some(refused) = state.backends().get(name).and_then(|backend| refusal(backend, any)) {
+        return Err(Status::failed_precondition(refused));
+    }
+    if !state.is_leading() || !state.has_observed() {
+        return Err(Status::unavailable(NotDecommissioned::NotReady.to_string()));
+    }
+    let inventory = if request.dry_run {
+        state.inventory(name)
+    } else {
+        state.decommission(name, &request.id, Instant::now()).map_err(|error| match error {
+            NotDecommissioned::NotReady => Status::unavailable(error.to_string()),
+            NotDecommissioned::OtherFigures { .. } | NotDecommissioned::UnderWay(_) => {
+                Status::failed_precondition(error.to_string())
+            }
+        })?
+    };
+    let id = inventory.id(name);
+    let Inventory { services, slices, endpoints_objects, endpoints } = inventory;
+    Ok(pb::DecommissionResponse { id, services, endpoint_slices: slices, endpoints, endpoints_objects })
+}
+
+/// Why a backend cannot be removed as it is.
+fn refusal(backend: &Backend, any: bool) -> Option<String> {
+    let name = &backend.name;
+    if any {
+        return backend.connected.then(|| format!("an agent of backend {name} is connected: stop it first"));
+    }
+    let admitted = backend.listed && backend.policy.mode == Mode::Admit;
+    admitted
+        .then(|| format!("backend {name} is configured: take it out of the file, or set its mode to quarantine, first"))
+}
+
+/// How far the removal of a backend is.
+pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
+    let id = backend.decommission.and(backend.state.decommission.clone())?;
+    let Inventory { services, slices, endpoints, .. } = state.inventory(&backend.name);
+    Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints })
+}
+
+/// For how long a backend is lost, and what is made of that.
+pub(crate) fn loss(backend: &Backend, now: Instant) -> pb::BackendLoss {
+    let stage = match backend.loss.stage() {
+        Stage::Hold => pb::LossStage::Hold,
+        Stage::NotReady => pb::LossStage::NotReady,
+        Stage::Drained => pb::LossStage::Drained,
+    };
+    let millis = |age: Option<Duration>| age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX));
+    pb::BackendLoss {
+        stage: stage.into(),
+        disconnected_ms: millis(backend.loss.disconnected_for(now)),
+        source_silent_ms: millis(backend.loss.stale_for(now)),
+        lost_ms: millis(backend.loss.lost_for(now)),
+    }
+}
