@@ -12,7 +12,7 @@ mod files;
 mod proto;
 
 /// The services, each a package with a binary of its name.
-const BINARIES: [&str; 2] = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
+const BINARIES: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbal-openstack-discoverer"];
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -142,6 +142,15 @@ impl Credentials {
         }
     }
 
+    /// Has the authorities of this file (PEM) trusted, and no others.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn with_authority(mut self, file: &Path) -> Result<Self, CredentialsError> {
+        self.authorities = authority::read_file(file)?;
+        Ok(self)
+    }
+
     /// The scope that was configured, if one was.
     #[must_use]
     pub fn scope(&self) -> Option<&Scope> {

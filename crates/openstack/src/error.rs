@@ -123,7 +123,8 @@ impl Error {
     }
 
     /// How the call is counted.
-    pub(crate) fn outcome(&self) -> Outcome {
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
         match self {
             Self::InvalidCredentials { .. } | Self::Unauthorized { .. } => Outcome::Unauthorized,
             Self::Forbidden { .. } => Outcome::Forbidden,

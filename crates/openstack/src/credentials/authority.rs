@@ -1,5 +1,7 @@
 //! The private authority that signed a cloud's certificates.
 
+use std::path::Path;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
@@ -23,6 +25,13 @@ pub(super) fn read(given: &Given) -> Result<Vec<CertificateDer<'static>>, Creden
         Err(error) => Err(format!("{path} cannot be read: {error}")),
     };
     certificates.map_err(|problem| given.wrong(Key::AuthorityFile, &problem))
+}
+
+/// Certificates from a file.
+pub(super) fn read_file(file: &Path) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+    let wrong = |problem: String| CredentialsError { place: file.display().to_string(), problem };
+    let data = std::fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    pem(&data).map_err(wrong)
 }
 
 /// Base64 is often wrapped.
