@@ -201,6 +201,15 @@ impl LoadBalancing {
             };
             size.in_time();
             let page = Page::read(key, &answer.body)?;
+            if page.ids.is_empty() && self.marker_vanished(kind, path, walk.marker()).await? {
+                if !walk.restart() {
+                    return Err(Error::InvalidMarker {
+                        message: format!("{key}: the row that a page starts after is gone"),
+                    });
+                }
+                complete = List::from(Vec::new());
+                continue;
+            }
             let step = walk.took(key, &page.ids, page.next, limit)?;
             if complete.server_time.is_none() {
                 complete.server_time = answer.server_time();
@@ -214,6 +223,16 @@ impl LoadBalancing {
                 return Ok(complete);
             }
         }
+    }
+
+    /// neutron-lbaas answers for a marker whose row is gone as it does after the last row: with nothing. Whether that is
+    /// the end of a list is known only once the row is found to be there still.
+    async fn marker_vanished(&self, kind: CallKind, path: &[&str], marker: Option<&str>) -> Result<bool, Error> {
+        let (Dialect::NeutronLbaas, Some(marker)) = (self.dialect, marker) else { return Ok(false) };
+        let mut url = self.at(path)?;
+        url.query_pairs_mut().append_pair("fields", "id").append_pair("id", marker);
+        let answer = self.session.get(kind, url).await?;
+        Ok(Page::read(path.last().copied().unwrap_or_default(), &answer.body)?.ids.is_empty())
     }
 
     /// A list's address with what stays the same on every page.
@@ -251,7 +270,7 @@ fn with_fields(url: &mut Url, fields: &[&str]) {
     }
 }
 
-/// Octavia says 400; a Neutron of old looks for the row and says 404.
+/// Octavia says 400; a Neutron may look for the row and say 404. neutron-lbaas says neither.
 fn marker_is_gone(error: &Error) -> bool {
     matches!(error, Error::InvalidMarker { .. } | Error::NotFound { .. })
 }
