@@ -152,6 +152,6 @@ mod tests {
         assert!(!has(&credentials, "OS_PROJECT_NAME") && !has(&credentials, "OS_PROJECT_DOMAIN_NAME"));
         credentials.project = Some("alpha".to_owned());
         assert!(has(&credentials, "OS_PROJECT_NAME") && has(&credentials, "OS_PROJECT_DOMAIN_NAME"));
-        assert!(credentials.variables().contains(&("OS_AUTH_URL".to_owned(), credentials.keystone_url.clone())));
+        assert!(credentials.variables().contains(&("OS_AUTH_URL".to_owned(), credentials.keystone_url)));
     }
 }
