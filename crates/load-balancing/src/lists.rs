@@ -33,17 +33,24 @@ pub(crate) struct Table<T> {
     unread: HashSet<Id>,
     /// Whether a row that cannot be read does not even say which it is: it may be any.
     nameless: bool,
+    /// Rows of the list before that may be the nameless one: no evidence that what they are of is still seen.
+    carried: HashSet<Id>,
 }
 
 impl<T> Clone for Table<T> {
     fn clone(&self) -> Self {
-        Self { rows: self.rows.clone(), unread: self.unread.clone(), nameless: self.nameless }
+        Self {
+            rows: self.rows.clone(),
+            unread: self.unread.clone(),
+            nameless: self.nameless,
+            carried: self.carried.clone(),
+        }
     }
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), unread: HashSet::new(), nameless: false }
+        Self { rows: HashMap::new(), unread: HashSet::new(), nameless: false, carried: HashSet::new() }
     }
 }
 
@@ -70,7 +77,10 @@ impl<T: Row> Table<T> {
         }
         if table.nameless {
             for (id, row) in before.into_iter().flatten() {
-                table.rows.entry(id.clone()).or_insert_with(|| row.clone());
+                if !table.rows.contains_key(id) {
+                    table.carried.insert(id.clone());
+                    table.rows.insert(id.clone(), row.clone());
+                }
             }
         }
         table
@@ -104,6 +114,11 @@ impl<T: Row> Table<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.rows.values()
+    }
+
+    /// Those that the list itself has.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.rows.values().filter(|row| !self.carried.contains(row.id()))
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {

@@ -42,6 +42,8 @@ impl Reading {
 pub(crate) struct Read {
     members: Table<Member>,
     reading: Reading,
+    /// Whether each row could be read: what stands in for one that could not may have changed.
+    whole: bool,
     when: Instant,
 }
 
@@ -54,7 +56,8 @@ impl Read {
         troubles: &mut Vec<Trouble>,
     ) -> Self {
         let reading = Reading { seen, at: list.server_time };
-        Self { members: Table::merge(list, before.map(|before| &before.members), troubles), reading, when }
+        let whole = list.unreadable.is_empty();
+        Self { members: Table::merge(list, before.map(|before| &before.members), troubles), reading, whole, when }
     }
 
     /// The members that the pool's row lists and that were read, in order. The row decides which there are.
@@ -79,10 +82,11 @@ impl Read {
         pool.members.iter().filter(|id| self.members.may_be_unread(id))
     }
 
-    /// Whether something says that it must be read again: a member that was never seen (or never could be read), a change, or
-    /// one that may overlap.
+    /// Whether something says that it must be read again: a row that could not be read, a member that was never seen, a
+    /// change, or one that may overlap.
     pub(crate) fn is_stale(&self, pool: &Pool) -> bool {
-        self.reading.is_stale(pool.updated_at, pool.provisioning)
+        !self.whole
+            || self.reading.is_stale(pool.updated_at, pool.provisioning)
             || pool.members.iter().any(|id| !self.members.contains(id))
     }
 

@@ -69,6 +69,37 @@ fn one_project_that_fails_is_unknown_by_itself() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb4", "beta/web-lb2"]);
 }
 
+/// A project's token may see all projects: each is told once, in its own namespace.
+#[test]
+fn a_project_token_that_sees_everything_shows_its_project() {
+    let mut caller = Caller::per_project(two_projects());
+    for _ in 0..3 {
+        let everything = |ask: &Ask, world: &mut World| {
+            let everyones = gimbal_load_balancing::Whose::Everyones;
+            match ask.clone() {
+                Ask::LoadBalancers(whose) => match world.answer(&Ask::LoadBalancers(everyones)) {
+                    Answer::LoadBalancers(_, list) => Some(Answer::LoadBalancers(whose, list)),
+                    _ => None,
+                },
+                Ask::Listeners(whose) => match world.answer(&Ask::Listeners(everyones)) {
+                    Answer::Listeners(_, list) => Some(Answer::Listeners(whose, list)),
+                    _ => None,
+                },
+                Ask::Pools(whose) => match world.answer(&Ask::Pools(everyones)) {
+                    Answer::Pools(_, list) => Some(Answer::Pools(whose, list)),
+                    _ => None,
+                },
+                _ => None,
+            }
+        };
+        assert!(caller.poll_with(everything).is_complete());
+        assert_eq!(caller.cloud.services().count(), 3);
+    }
+    let mut told = caller.names();
+    told.sort();
+    assert_eq!(told, ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
+}
+
 /// What does not come in time is not empty either.
 #[test]
 fn an_answer_that_never_comes_is_unknown() {
@@ -180,6 +211,28 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
     caller.poll();
     assert!(caller.asked.iter().all(|ask| !matches!(ask, Ask::LoadBalancer(..))));
+}
+
+/// What may be the row that cannot be read is no evidence that its project is seen.
+#[test]
+fn a_lost_role_shows_behind_a_row_without_an_id() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
+            Answer::LoadBalancers(whose, Ok(mut list)) => {
+                list.rows.clear();
+                Some(Answer::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
+            }
+            Answer::Listeners(whose, _) => Some(Answer::Listeners(whose, Ok(Vec::new().into()))),
+            Answer::Pools(whose, _) => Some(Answer::Pools(whose, Ok(Vec::new().into()))),
+            Answer::LoadBalancer(whose, id, _) => Some(Answer::LoadBalancer(whose, id, Ok(Existence::Forbidden))),
+            _ => None,
+        });
+        assert!(outcome.unknown.is_some() && outcome.changes.is_empty());
+    }
+    assert_eq!(caller.view, before);
 }
 
 /// One of several load balancers of a project is gone: its others show that the project is seen.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Caller, INTERVAL, World, id, small};
 use gimbal_load_balancing::rows::{Operating, Provisioning};
-use gimbal_load_balancing::{Answer, Ask, Mode, NoMembers, Options};
+use gimbal_load_balancing::{Answer, Ask, Mode, NoMembers, Options, Unreadable};
 
 /// `projects` projects with ten load balancers each.
 fn large(projects: usize) -> World {
@@ -259,6 +259,28 @@ fn without_times_only_unseen_members_and_the_sweep_lead_to_a_read() {
     caller.poll();
     assert!(caller.member_reads().is_empty());
     assert_eq!(caller.addresses(), ["10.0.1.2 rs-"]);
+}
+
+/// What stands in for a row that could not be read may have changed.
+#[test]
+fn a_read_with_an_unreadable_row_is_needed_still() {
+    let mut caller = Caller::bulk(small());
+    caller.settle();
+    caller.world.change_member("p1", "m1-0").weight = 0;
+    caller.world.seconds += 30;
+    caller.poll_with(|ask, world| match world.answer(ask) {
+        Answer::Members(whose, pool, Ok(mut list)) => {
+            list.rows.retain(|row| row.id != id("m1-0"));
+            list.unreadable.push(Unreadable { id: Some("m1-0".into()), problem: "odd".into() });
+            Some(Answer::Members(whose, pool, Ok(list)))
+        }
+        _ => None,
+    });
+    assert_eq!(caller.addresses().len(), 2, "it stays as it was last");
+    caller.poll();
+    assert_eq!(caller.addresses(), ["10.0.1.2 rs-"]);
+    caller.poll();
+    assert!(caller.member_reads().is_empty());
 }
 
 /// A read that failed is tried again in the next poll.

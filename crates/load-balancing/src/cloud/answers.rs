@@ -49,10 +49,11 @@ impl Scope {
     pub(super) fn policies(&mut self, list: List<L7Policy>, poll: &mut Poll) {
         self.run.waiting -= 1;
         let Some(lists) = &mut self.run.lists else { return };
-        let at = list.server_time;
+        let (at, whole) = (list.server_time, list.unreadable.is_empty());
         lists.policies = Table::merge(list, Some(&self.lists.policies), &mut poll.outcome.troubles);
         let of = lists.listeners.iter().filter_map(|listener| {
-            let policies = listener.l7_policies.clone().filter(|policies| !policies.is_empty())?;
+            // With a row that could not be read, the list is asked for again.
+            let policies = listener.l7_policies.clone().filter(|policies| whole && !policies.is_empty())?;
             Some((listener.id.clone(), (policies, Reading { seen: listener.updated_at, at })))
         });
         self.run.policies_of = Some(of.collect());

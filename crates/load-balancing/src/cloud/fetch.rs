@@ -18,7 +18,7 @@ impl Scope {
         let Some(lists) = &self.run.lists else { return };
         let before = poll.asks.len();
         if self.whose == Whose::Everyones {
-            let listed: BTreeSet<&Id> = lists.load_balancers.iter().map(|row| &row.project).collect();
+            let listed: BTreeSet<&Id> = lists.load_balancers.listed().map(|row| &row.project).collect();
             let mut vanished: BTreeMap<&Id, &Id> = BTreeMap::new();
             for (id, standing) in self.standings.iter().filter(|(_, standing)| !standing.services.is_empty()) {
                 if !listed.contains(&standing.project) {
@@ -81,11 +81,10 @@ pub(super) struct Savings(Duration);
 
 impl Savings {
     /// How many of `count` pools may be swept now. Each costs one period, and the time that went by is saved for each, so
-    /// that most polls of a small cloud have none. What is not spent is kept, up to all of them.
+    /// that most polls of a small cloud have none. However long that was, it is no more than a period.
     fn spend(&mut self, period: Option<Duration>, elapsed: Duration, count: u32) -> usize {
         let Some(period) = period.filter(|period| !period.is_zero()) else { return 0 };
-        let saved = self.0.saturating_add(elapsed.min(period).saturating_mul(count));
-        self.0 = saved.min(period.saturating_mul(count));
+        self.0 = self.0.saturating_add(elapsed.min(period).saturating_mul(count));
         let swept = u32::try_from(self.0.as_nanos() / period.as_nanos()).unwrap_or(count).min(count);
         self.0 = self.0.saturating_sub(period.saturating_mul(swept));
         usize::try_from(swept).unwrap_or(usize::MAX)
