@@ -39,6 +39,9 @@ pub struct Args {
     /// Time in which the members of every pool are read once, for their health and weights; 0s: only when they changed
     #[arg(long, env = "GIMBAL_SWEEP", value_name = "DURATION", default_value = "5m")]
     pub sweep: HumanDuration,
+    /// How old the list of projects may become where one token sees all; else each poll begins with it
+    #[arg(long, env = "GIMBAL_PROJECTS_INTERVAL", value_name = "DURATION", default_value = "5m")]
+    pub projects_interval: HumanDuration,
     /// Calls that run at the same time
     #[arg(long, env = "GIMBAL_CONCURRENCY", value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -154,7 +157,7 @@ impl Args {
             },
             l7_pools: self.l7_pools,
             sweep: Some(self.sweep.0).filter(|sweep| *sweep > Duration::ZERO),
-            ..Options::default()
+            projects_for: self.projects_interval.0,
         }
     }
 }
