@@ -442,3 +442,22 @@ fn a_row_that_never_could_be_read_is_not_absent() {
         }
     }
 }
+
+/// What was told never had the row, so leaving it out loses nothing, and the rest goes on.
+#[test]
+fn a_new_row_that_cannot_be_read_does_not_freeze_what_was_told() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    caller.world.listener("l9", "lb2", 81, "HTTP", "p2");
+    caller.world.delete_member("p2", "m2-0");
+    caller.world.member("p2", "m2-9", "10.0.2.9", 8080);
+    let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
+        Answer::Listeners(whose, Ok(list)) => {
+            Some(Answer::Listeners(whose, Ok(spoil(list, |row| row.id == id("l9"), Some("l9")))))
+        }
+        _ => None,
+    });
+    assert!(outcome.is_complete());
+    assert!(caller.show().contains("beta/web-lb2\n  port-80 80/TCP http\n    rs- 10.0.2.9"), "{}", caller.show());
+    assert_eq!(caller.cloud.skipped().into_iter().collect::<Vec<_>>(), [(gimbal_load_balancing::Skip::Unreadable, 1)]);
+}
