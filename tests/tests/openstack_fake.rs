@@ -181,3 +181,32 @@ async fn a_mode_that_could_not_be_decided_is_decided_later() {
     expect_metric(discoverer.admin_port, "gimbal_discoverer_mode", "mode=\"per-project\"", 0.0).await.unwrap();
     first.expect_unchanged(&scene.gimbal, A_WHILE / 2).await.unwrap();
 }
+
+/// A role that sees all load balancers need not see all projects: a reader of the system does, and without one only those
+/// of projects with a role are offered.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_list_all_projects() {
+    let scene = Scene::start().await.unwrap();
+    let fake = FakeOpenStack::start().await.unwrap();
+    fake.set(|cloud| {
+        cloud.global = true;
+        for (number, project) in [(1, "p1"), (2, "p2")] {
+            cloud.project(project, &format!("name-{project}"));
+            balancer(cloud, project, number);
+        }
+        cloud.foreign.insert("p2".to_owned());
+    });
+    let credentials = scene.path("credentials");
+    std::fs::create_dir(&credentials).unwrap();
+    fake.write_credentials(&credentials).unwrap();
+    // The first question comes with the project's token, the next one with the system's.
+    for (refusals, services) in [(1, 2.0), (2, 1.0)] {
+        fake.heal();
+        fake.fail(Fault::on("/v3/projects").times(refusals).status(403));
+        let discoverer = scene.openstack_discoverer("osp1", &credentials, 1, &OFTEN).unwrap();
+        expect_log(&discoverer.process, &["mode: bulk"]).await.unwrap();
+        expect_metric(discoverer.admin_port, "gimbal_discoverer_services", "", services).await.unwrap();
+        let skipped = "reason=\"ProjectGone\"";
+        expect_metric(discoverer.admin_port, "gimbal_discoverer_skipped", skipped, 2.0 - services).await.unwrap();
+    }
+}

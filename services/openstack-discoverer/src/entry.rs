@@ -16,10 +16,10 @@ pub(crate) struct Terms {
 }
 
 /// Where the list of projects comes from. It stays the same: another one would look like projects that come and go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProjectsFrom {
-    /// All of the cloud.
-    All,
+    /// All of the cloud, with a token of this scope.
+    All(Scope),
     /// Those on which the user has a role.
     Roles,
     /// The token's own: an application credential has no other.
@@ -33,6 +33,8 @@ pub(crate) struct Way {
     pub(crate) terms: Terms,
     /// With a token of the terms' scope.
     pub(crate) session: Session,
+    /// With the token for the list of projects, where that is one of all.
+    pub(crate) projects: Session,
 }
 
 /// What is known of the terms before a cloud is entered.
@@ -82,7 +84,11 @@ pub(crate) async fn enter(access: Access, options: Options, wish: Wish, expected
         Wish::Decide(scope) => decide(&cloud, scope).await?,
     };
     let session = cloud.session(&terms.scope);
-    Ok(Way { cloud, terms, session })
+    let projects = match &terms.projects {
+        ProjectsFrom::All(scope) => cloud.session(scope),
+        ProjectsFrom::Roles | ProjectsFrom::Token => session.clone(),
+    };
+    Ok(Way { cloud, terms, session, projects })
 }
 
 /// A list with a foreign project in it proves that the token sees all (research/openstack-direction.md 2.1). Nothing proves
@@ -105,7 +111,7 @@ async fn decide(cloud: &Cloud, scope: Option<Scope>) -> Result<Terms, Error> {
         Err(error) => return Err(error),
     };
     let projects = match (sees_all, bound) {
-        (true, _) => from_all(&session, bound).await?,
+        (true, _) => from_all(cloud, &scope, bound).await?,
         (false, true) => ProjectsFrom::Token,
         (false, false) => ProjectsFrom::Roles,
     };
@@ -120,17 +126,20 @@ async fn first_project(cloud: &Cloud) -> Result<Scope, Error> {
     first.map(|id| Scope::Project(id.to_string())).ok_or_else(none)
 }
 
-async fn from_all(session: &Session, bound: bool) -> Result<ProjectsFrom, Error> {
-    match session.all_projects().await {
-        Ok(_) => Ok(ProjectsFrom::All),
-        Err(Error::Forbidden { message }) => {
-            let offered = if bound { "its own project" } else { "the projects on which it has a role" };
-            tracing::warn!(
-                message,
-                "this user may not list all projects: only load balancers of {offered} are offered"
-            );
-            Ok(if bound { ProjectsFrom::Token } else { ProjectsFrom::Roles })
+/// A role that sees all load balancers need not see all projects. A reader of the system does.
+async fn from_all(cloud: &Cloud, scope: &Scope, bound: bool) -> Result<ProjectsFrom, Error> {
+    let system = (!bound && *scope != Scope::System).then_some(Scope::System);
+    for scope in [scope.clone()].into_iter().chain(system) {
+        match cloud.session(&scope).all_projects().await {
+            Ok(_) => return Ok(ProjectsFrom::All(scope)),
+            Err(Error::Forbidden { message }) => tracing::debug!(message, ?scope, "may not list all projects"),
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
     }
+    let (from, offered) = match bound {
+        true => (ProjectsFrom::Token, "its own project"),
+        false => (ProjectsFrom::Roles, "the projects on which it has a role"),
+    };
+    tracing::warn!("this user may not list all projects: only load balancers of {offered} are offered");
+    Ok(from)
 }

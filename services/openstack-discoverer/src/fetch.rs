@@ -92,8 +92,8 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
 
 /// A list that Keystone cut off is no list.
 async fn projects(way: &Way) -> Result<Result<List<Project>, String>, Error> {
-    let projects = match way.terms.projects {
-        ProjectsFrom::All => way.session.all_projects().await?,
+    let projects = match &way.terms.projects {
+        ProjectsFrom::All(_) => way.projects.all_projects().await?,
         ProjectsFrom::Roles => way.cloud.projects().await?,
         ProjectsFrom::Token => return Ok(Ok(List::from(Vec::from_iter(way.session.project().await?)))),
     };
