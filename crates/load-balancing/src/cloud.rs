@@ -192,7 +192,7 @@ impl Cloud {
         }
     }
 
-    /// A scope for each project that has a namespace, and none for any other.
+    /// A scope for each project that is selected, and none for any other.
     fn begin_projects(&mut self) {
         let wanted: Vec<Whose> = self.projects.assigned().map(|(id, _)| Whose::Project(id.clone())).collect();
         let (kept, gone) = std::mem::take(&mut self.scopes).into_iter().partition(|(whose, _)| wanted.contains(whose));

@@ -60,10 +60,11 @@ impl Cloud {
             Some(row) => reasons.push(format!("it stands for load balancer {} ({:?})", row.id, row.name)),
             None => reasons.push("its load balancer is not in the list any more".into()),
         }
-        match self.projects.namespace(&standing.project) {
-            Ok(namespace) => reasons.push(format!("project {} has namespace {namespace}", standing.project)),
+        match self.projects.place(&standing.project) {
+            Ok(place) => reasons.push(format!("project {} has namespace {}", standing.project, place.namespace)),
             Err(skip) => reasons.push(format!("it is not offered: {} ({})", skip.sentence(), skip.as_str())),
         }
+        reasons.extend(self.projects.conflict(&standing.project).map(|trouble| trouble.to_string()));
         if let Some(held) = &standing.held {
             let what = if standing.services.is_empty() { "it waits" } else { "what was last known of it stands" };
             reasons.push(format!("{what}: {held}"));

@@ -43,7 +43,7 @@ pub(crate) fn source_name(by: ServiceName, load_balancer: &LoadBalancer, pool: O
     shorten(SOURCE_NAME, &parts).into()
 }
 
-/// A project's namespace. One whose name has nothing that Kubernetes takes has its ID.
+/// The namespace that a project's name yields. One whose name has nothing that Kubernetes takes has its ID.
 pub(crate) fn namespace(project: &rows::Project) -> Arc<str> {
     let name = match safe_name(&project.name) {
         name if name.is_empty() => safe_name(project.id.as_str()),

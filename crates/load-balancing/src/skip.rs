@@ -11,8 +11,6 @@ pub enum Skip {
     ProjectNotSelected,
     /// A load balancer of a project that the complete list of projects does not have.
     ProjectGone,
-    /// A load balancer of a project whose name yields the namespace of another project, which had it first.
-    NameConflict,
     /// A row that cannot be read and never could.
     Unreadable,
     /// A listener of the load balancer's own metrics: it has no members.
@@ -44,7 +42,6 @@ impl Skip {
         match self {
             Self::ProjectNotSelected => "ProjectNotSelected",
             Self::ProjectGone => "ProjectGone",
-            Self::NameConflict => "NameConflict",
             Self::Unreadable => "Unreadable",
             Self::Prometheus => "Prometheus",
             Self::Unsupported => "Unsupported",
@@ -64,7 +61,6 @@ impl Skip {
         match self {
             Self::ProjectNotSelected => "its project is not selected (--projects)",
             Self::ProjectGone => "its project is not in the list of projects: it was deleted, or we have no role on it",
-            Self::NameConflict => "its project's name yields the namespace of another project, which had it first",
             Self::Unreadable => "its row cannot be read",
             Self::Prometheus => "it serves the load balancer's own metrics and has no members",
             Self::Unsupported => "its protocol cannot be represented",

@@ -10,6 +10,7 @@ use gimbal_model::{Header, Service, ServicePort, SourceKey};
 
 use crate::lists::{Belongings, Lists};
 use crate::members::Read;
+use crate::projects::Place;
 use crate::rows::{LoadBalancer, Pool};
 use crate::safe_name::{name_label, source_name};
 use crate::skip::LeftOut;
@@ -115,7 +116,7 @@ impl<'a> Parts<'a> {
     pub(crate) fn translate(
         &self,
         balancer: &'a LoadBalancer,
-        namespace: &Arc<str>,
+        place: &Place,
         members: &HashMap<Id, Read>,
         port_sets: &mut PortSets,
     ) -> (Vec<(SourceKey, Service)>, Vec<LeftOut>) {
@@ -126,7 +127,7 @@ impl<'a> Parts<'a> {
         let services = offers.into_iter().map(|mut offer| {
             offer.routes.sort_by(|a, b| a.port.cmp(&b.port));
             let ports = offer.routes.iter().map(|route| service_port(&route.port)).collect();
-            let header = Header { labels: labels.clone(), annotations: BTreeMap::new(), ports };
+            let header = Header { labels: labels.clone(), annotations: place.annotations.clone(), ports };
             let mut found = Vec::new();
             for route in &offer.routes {
                 let Some(pool) = route.pool.filter(|_| route.live) else { continue };
@@ -136,7 +137,7 @@ impl<'a> Parts<'a> {
                 }
             }
             let name = source_name(self.options.service_name, balancer, offer.redirect);
-            let key = SourceKey { namespace: namespace.clone(), name };
+            let key = SourceKey { namespace: place.namespace.clone(), name };
             (key, Service::new(Arc::new(header), found))
         });
         let services = services.collect();

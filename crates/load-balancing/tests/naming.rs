@@ -1,124 +1,25 @@
-//! Projects, namespaces, selection, L7 pools, and the sentences that explain them.
+//! Whose a Service is, L7 pools, and the sentences that explain both.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod common;
 
 use common::{Caller, World, id, row, small};
-use gimbal_load_balancing::{Ask, Mode, Options, Skip, Trouble};
+use gimbal_load_balancing::{Ask, Mode, Options};
 use gimbal_model::SourceKey;
 use serde_json::json;
 
-/// Two projects, of two domains, whose names yield one namespace.
-fn twins() -> World {
-    let mut world = World::default();
-    world.project("pb", "Shop");
-    world.tree(2, "pb", 1);
-    world
-}
-
-fn both(world: World) -> [Caller; 2] {
-    [Caller::bulk(world.clone()), Caller::per_project(world)].map(|mut caller| {
+/// A map at the writer finds a project by its ID, whatever the project is called.
+#[test]
+fn every_service_names_its_project() {
+    let mut world = small();
+    with_policy(&mut world, 0);
+    world.seconds += 60;
+    for mode in [Mode::Bulk, Mode::PerProject] {
+        let options = Options { l7_pools: true, ..Options::default() };
+        let mut caller = Caller::new(mode, options, world.clone());
         caller.settle();
-        caller
-    })
-}
-
-/// Polls until the list of projects is surely a new one.
-fn later(caller: &mut Caller) -> Vec<Trouble> {
-    let mut troubles = Vec::new();
-    for _ in 0..31 {
-        let outcome = caller.poll();
-        assert!(outcome.is_complete());
-        if caller.asked.contains(&Ask::Projects) {
-            troubles = outcome.troubles;
-        }
+        assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "alpha/web-lb1-px of pa"]);
     }
-    troubles
-}
-
-#[test]
-fn the_first_project_keeps_the_namespace() {
-    for mut caller in both(twins()) {
-        caller.world.project("pa", "shop");
-        caller.world.tree(1, "pa", 1);
-        let troubles = later(&mut caller);
-        assert_eq!(caller.names(), ["shop/web-lb2"]);
-        let message = troubles[0].to_string();
-        assert!(message.contains("project pa (\"shop\")") && message.contains("(NameConflict)"), "{message}");
-        assert!(message.contains("namespace shop, which project pb has"), "{message}");
-        // The holder goes: the name is free.
-        caller.world.projects.remove(&id("pb"));
-        caller.world.delete_load_balancer("lb2");
-        assert!(later(&mut caller).is_empty());
-        assert_eq!(caller.names(), ["shop/web-lb1"]);
-    }
-}
-
-#[test]
-fn at_the_start_the_smallest_id_has_the_namespace() {
-    let mut world = twins();
-    world.project("pa", "shop");
-    world.tree(1, "pa", 1);
-    for caller in both(world) {
-        assert_eq!(caller.names(), ["shop/web-lb1"]);
-    }
-}
-
-/// The original keyed by name: a rename orphaned everything.
-#[test]
-fn a_renamed_project_moves() {
-    for mut caller in both(small()) {
-        caller.world.project("pa", "gamma");
-        later(&mut caller);
-        assert_eq!(caller.names(), ["gamma/web-lb1"]);
-    }
-    // Two projects that exchange their names exchange their namespaces.
-    let mut world = small();
-    world.project("pb", "beta");
-    world.tree(2, "pb", 1);
-    for mut caller in both(world) {
-        caller.world.project("pa", "beta");
-        caller.world.project("pb", "alpha");
-        later(&mut caller);
-        assert_eq!(caller.names(), ["alpha/web-lb2", "beta/web-lb1"]);
-    }
-}
-
-#[test]
-fn projects_are_selected_by_name_id_and_pattern() {
-    let mut world = small();
-    for (n, name) in [(2, "beta"), (3, "Team One"), (4, "Team Two")] {
-        world.project(&format!("id{n}"), name);
-        world.tree(n, &format!("id{n}"), 1);
-    }
-    for (patterns, expected) in [
-        (&["alpha"][..], &["alpha/web-lb1"][..]),
-        (&["id2"], &["beta/web-lb2"]),
-        (&["Team *"], &["team-one/web-lb3", "team-two/web-lb4"]),
-        (&["team *"], &[]),
-        (&["alpha", "*Two"], &["alpha/web-lb1", "team-two/web-lb4"]),
-        (&[], &["alpha/web-lb1", "beta/web-lb2", "team-one/web-lb3", "team-two/web-lb4"]),
-    ] {
-        for mode in [Mode::Bulk, Mode::PerProject] {
-            let projects = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-            let mut caller = Caller::new(mode, Options { projects, ..Options::default() }, world.clone());
-            assert!(caller.poll().is_complete());
-            assert_eq!(caller.names(), expected, "{patterns:?} {mode:?}");
-        }
-    }
-}
-
-/// One that is not selected holds no namespace.
-#[test]
-fn an_unselected_project_is_in_nobodys_way() {
-    let mut world = twins();
-    world.project("pa", "shop");
-    world.tree(1, "pa", 1);
-    let options = Options { projects: vec!["Shop".parse().unwrap()], ..Options::default() };
-    let mut caller = Caller::new(Mode::Bulk, options, world);
-    assert!(caller.poll().troubles.is_empty());
-    assert_eq!(caller.names(), ["shop/web-lb2"]);
-    assert_eq!(caller.cloud.skipped().into_iter().collect::<Vec<_>>(), [(Skip::ProjectNotSelected, 1)]);
 }
 
 fn with_policy(world: &mut World, seconds: i64) {
@@ -193,6 +94,10 @@ fn redirect_pools_of_a_cloud_without_times() {
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
 }
 
+fn said(caller: &Caller, text: &str) -> String {
+    caller.cloud.explain(&SourceKey::from_annotation(text).unwrap()).join("\n")
+}
+
 #[test]
 fn everything_is_explained() {
     let mut world = small();
@@ -201,8 +106,6 @@ fn everything_is_explained() {
     world.tree(3, "pa", 1);
     world.health("p1", "m1-0").weight = 0;
     let mut caller = Caller::bulk(world);
-    let key = |text: &str| SourceKey::from_annotation(text).unwrap();
-    let said = |caller: &Caller, text: &str| caller.cloud.explain(&key(text)).join("\n");
     assert!(said(&caller, "alpha/web-lb1").contains("has not been read yet"));
     caller.poll_with(|ask, _| match ask {
         Ask::Members(whose, pool) if *pool == id("p3") => Some(gimbal_load_balancing::Answer::Members(
@@ -222,7 +125,11 @@ fn everything_is_explained() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(said(&caller, "alpha/lb3").contains("it waits: the members of pool p3 are not known"));
-    assert!(said(&caller, "alpha/web-lb2").contains("(NameConflict)"));
+    for key in ["alpha/web-lb2", "pb/web-lb2"] {
+        let text = said(&caller, key);
+        assert!(text.contains("project pb has namespace pb\n") && text.contains("(NameConflict)"), "{text}");
+    }
+    assert!(!said(&caller, "alpha/web-lb1").contains("NameConflict"));
     let text = said(&caller, "nowhere/nothing");
     assert!(text.contains("no load balancer") && text.contains("no selected project has namespace nowhere"), "{text}");
     caller.settle();

@@ -69,8 +69,9 @@ fn a_rich_cloud() {
     let troubles: Vec<String> = outcome.troubles.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!("rich", caller.show());
     insta::assert_snapshot!("rich_left_out", left_out.join("\n"));
+    insta::assert_snapshot!("rich_owners", caller.owners().join("\n"));
     insta::assert_snapshot!("rich_troubles", troubles.join("\n"));
-    insta::assert_debug_snapshot!("rich_header", caller.view.values().next().unwrap().header);
+    insta::assert_debug_snapshot!("rich_header", caller.view.values().nth(1).unwrap().header);
 }
 
 /// The original made every port TCP, and two `port-53` of TCP and UDP on one number.

@@ -64,12 +64,13 @@ pub enum Trouble {
         /// What is wrong with it.
         problem: String,
     },
-    /// Two projects have names that yield one namespace. The one that had it first keeps it.
+    /// Two projects have names that yield one namespace. The one that had it first keeps it; where the other one goes is
+    /// for the writer's policy to say.
     #[error(
-        "project {project} ({name:?}) is left out: its name yields namespace {namespace}, which project {holder} has (NameConflict)"
+        "project {project} ({name:?}) is offered under its ID: its name yields namespace {namespace}, which project {holder} has; the writer rejects it (NameConflict) until its policy gives that ID a namespace (namespaces.map)"
     )]
     NameConflict {
-        /// The project that is left out.
+        /// The project that is offered under its ID.
         project: Id,
         /// Its name.
         name: Arc<str>,

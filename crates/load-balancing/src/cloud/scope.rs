@@ -151,8 +151,8 @@ impl Scope {
         match &self.whose {
             Whose::Everyones => poll.outcome.unknown = Some(reason.to_owned()),
             Whose::Project(id) => {
-                if let Ok(namespace) = around.projects.namespace(id) {
-                    poll.unknown(namespace, reason);
+                if let Ok(place) = around.projects.place(id) {
+                    poll.unknown(&place.namespace, reason);
                 }
                 let told = self.standings.values().flat_map(|standing| &standing.services);
                 told.for_each(|(key, _)| poll.unknown(&key.namespace, reason));

@@ -18,7 +18,7 @@ use crate::{Id, Kind, Skip};
 pub(super) fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
     let belongings = lists.belongings();
     let parts = Parts { lists, belongings: &belongings, options: around.options };
-    let offered = lists.load_balancers.iter().filter(|row| around.projects.namespace(&row.project).is_ok());
+    let offered = lists.load_balancers.iter().filter(|row| around.projects.place(&row.project).is_ok());
     let offers = offered.flat_map(|row| parts.offers(row, &mut Vec::new()));
     offers.flat_map(|offer| offer.live_pools().map(|pool| pool.id.clone()).collect::<Vec<_>>()).collect()
 }
@@ -47,7 +47,7 @@ impl Scope {
             if standing.services.is_empty() {
                 continue;
             }
-            let offered = around.projects.namespace(&standing.project).is_ok();
+            let offered = around.projects.place(&standing.project).is_ok();
             if let Some(reason) = unseen.get(&standing.project) {
                 standing.services.iter().for_each(|(key, _)| poll.unknown(&key.namespace, reason));
                 standing.held = Some(reason.clone());
@@ -124,8 +124,8 @@ impl<'a> View<'a> {
     ) -> Standing {
         let told = before.map(|before| before.services).unwrap_or_default();
         let project = balancer.project.clone();
-        let namespace = match around.projects.namespace(&project) {
-            Ok(namespace) => namespace,
+        let place = match around.projects.place(&project) {
+            Ok(place) => place,
             Err(skip) => {
                 if skip == Skip::ProjectGone {
                     poll.gone.insert(project.clone());
@@ -137,11 +137,11 @@ impl<'a> View<'a> {
         };
         if let Some(reason) = self.against(balancer, !told.is_empty(), open, poll) {
             if told.is_empty() {
-                poll.unknown(namespace, &reason);
+                poll.unknown(&place.namespace, &reason);
             }
             return Standing { project, services: told, left_out: Vec::new(), held: Some(reason) };
         }
-        let (services, mut left_out) = self.parts.translate(balancer, namespace, self.members, port_sets);
+        let (services, mut left_out) = self.parts.translate(balancer, place, self.members, port_sets);
         left_out.extend(self.unread(balancer));
         let services = poll.tell(told, services);
         Standing { project, services, left_out, held: None }

@@ -239,6 +239,16 @@ impl Caller {
         self.view.keys().map(ToString::to_string).collect()
     }
 
+    /// Each Service with the project that it names, if it does.
+    pub fn owners(&self) -> Vec<String> {
+        let owner = |service: &Service| {
+            let annotations = &service.header.annotations;
+            assert!(annotations.keys().all(|key| **key == *gimbal_objects::keys::PROJECT), "{annotations:?}");
+            annotations.values().map(|id| format!(" of {id}")).collect::<String>()
+        };
+        self.view.iter().map(|(key, service)| format!("{key}{}", owner(service))).collect()
+    }
+
     pub fn show(&self) -> String {
         self.view.iter().map(|(key, service)| show(key, service)).collect()
     }
