@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gimbal_testkit::openstack::{OpenStack, User};
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_metric, metric};
+use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_metric};
 use serde_json::Value;
 
 /// Each project with a token of its own; a token that sees all.
@@ -88,22 +88,6 @@ impl Stage {
             let wanted = f64::from(u8::from(complete));
             let metric = expect_metric(discoverer.admin_port, "gimbal_discoverer_source_complete", "", wanted);
             metric.await.unwrap_or_else(|error| panic!("{error:#}\n{}", discoverer.process.log_tail()));
-        }
-    }
-
-    /// Waits until every discoverer has begun and ended so many polls more.
-    pub async fn polls(&self, count: u32) {
-        for discoverer in &self.discoverers {
-            let read = async || metric(discoverer.admin_port, "gimbal_discoverer_polls_total", "").await;
-            let before = read().await.unwrap();
-            gimbal_testkit::eventually("polls go on", SOON, async || {
-                let now = read().await?;
-                // One may have been under way.
-                anyhow::ensure!(now >= before + f64::from(count) + 1.0, "{now} polls after {before}");
-                Ok::<_, anyhow::Error>(())
-            })
-            .await
-            .unwrap();
         }
     }
 }

@@ -166,3 +166,26 @@ fn a_cloud_that_cannot_be_entered_loses_nothing_and_another_mode_begins_anew() {
     poll(&mut seen, now, &never);
     assert_eq!(seen.take_changed().len(), 2, "a stream that begins anew is told everything");
 }
+
+#[test]
+fn a_slow_project_delays_no_other() {
+    let mut seen = seen(Mode::PerProject);
+    let now = Instant::now();
+    let slow = Ask::LoadBalancers(Whose::Project(id("pb")));
+    seen.begin(now);
+    while let Some(ask) = seen.next_ask() {
+        if ask != slow {
+            let (answer, failed) = answer(&ask, &never);
+            seen.answer(answer, failed, now);
+        }
+    }
+    assert!(!seen.is_done());
+    let keys: Vec<String> = seen.take_changed().iter().map(|(key, _)| key.to_string()).collect();
+    assert_eq!(keys, ["alpha/web-lba"]);
+    seen.answer(answer(&slow, &never).0, false, now);
+    while let Some(ask) = seen.next_ask() {
+        seen.answer(answer(&ask, &never).0, false, now);
+    }
+    assert_eq!(seen.finish(now).result, PollResult::Complete);
+    assert_eq!(seen.take_changed().len(), 1);
+}
