@@ -97,7 +97,8 @@ async fn a_namespace_that_comes_goes_and_comes_again_is_taken_up_each_time() {
         Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 5).await.unwrap();
         scene.put(&slice_of("team1", "web", "v4", 7, 3)).await.unwrap();
         Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
-        assert_eq!(scene.writes_since(mark).await.unwrap().len(), 2, "team2 is left alone");
+        let writes = scene.writes_since(mark).await.unwrap();
+        assert_eq!(writes.len(), 2, "team2 is left alone: {writes:?}");
         scene.gimbal.namespace("team2").await.unwrap();
         there().await;
     }

@@ -313,18 +313,18 @@ async fn of_two_that_want_one_name_the_first_keeps_it_in_whatever_order_they_com
     let held = collision.stands_for("a").await;
     let mut second = collision.agent("a-b", &writer);
     arrived(scene, "a-b-b-c").await;
-    rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "belongs to team1/b-c of backend a").await;
+    rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "the name team1/a-b-c is taken").await;
     scene.ask(&writer).unwrap().expect_synced("a", "team1", "b-c").await.unwrap();
 
     // The second one comes back alone: it does not get the name of one who is only away.
     first.process.kill().unwrap();
     writer = collision.restarted(writer).await;
-    rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "stands for team1/b-c of backend a").await;
+    rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "the name team1/a-b-c is taken").await;
     writer.settled(1).await.unwrap();
     assert_eq!(collision.stands_for("a").await, held);
     first = collision.agent("a", &writer);
     writer.settled(2).await.unwrap();
-    rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "team1/b-c of backend a").await;
+    rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "the name team1/a-b-c is taken").await;
     assert_eq!(collision.stands_for("a").await, held);
 
     // The first one's source gives it up: the second gets it. No moment without the name is asked for, only who has it.
@@ -335,11 +335,11 @@ async fn of_two_that_want_one_name_the_first_keeps_it_in_whatever_order_they_com
     }
     // Now it is the other way round.
     offer(scene, "b-c").await;
-    rejected(&[&scene.ask(&writer).unwrap(), &first.ask()], "a", "b-c", "belongs to team1/c of backend a-b").await;
+    rejected(&[&scene.ask(&writer).unwrap(), &first.ask()], "a", "b-c", "the name team1/a-b-c is taken").await;
     let held = collision.stands_for("a-b").await;
     second.process.kill().unwrap();
     writer = collision.restarted(writer).await;
-    rejected(&[&scene.ask(&writer).unwrap(), &first.ask()], "a", "b-c", "stands for team1/c of backend a-b").await;
+    rejected(&[&scene.ask(&writer).unwrap(), &first.ask()], "a", "b-c", "the name team1/a-b-c is taken").await;
     assert_eq!(collision.stands_for("a-b").await, held);
     // It was deleted while its agent was away: the other one gets it when that is proven.
     scene.remove("team1", "c").await.unwrap();

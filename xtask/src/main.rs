@@ -8,6 +8,7 @@ mod assets;
 mod build;
 mod ci;
 mod demo;
+mod fuzz;
 mod shell;
 
 #[derive(Parser)]
@@ -26,6 +27,8 @@ enum Task {
     Test(ci::Args),
     /// Two clusters, a discoverer and a writer, and how fast what happens in one arrives in the other.
     Demo(demo::Args),
+    /// Any bytes into what parses bytes from outside, with coverage as the guide. `test` does a bounded part of it.
+    Fuzz(fuzz::Args),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => ci::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

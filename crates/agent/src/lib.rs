@@ -3,7 +3,7 @@
 //! ```text
 //!                  +---------------------- owner (one task) -----------------------+
 //!  watches, polls  |                                                               |
-//!  and timers ---->| Source -> changed, Standing -> session: AgentEnd <--- link <--|--> writer
+//!  and timers ---->| Source -> changed, Standing -> Offer: AgentEnd <--- link <--|--> writer
 //!                  |   |                                                           |
 //!  questions ----->|   +-> Known -> view -> inspection, metrics, readiness, log    |
 //!                  +---------------------------------------------------------------+
@@ -75,8 +75,8 @@ mod identity;
 mod inspect;
 mod kind;
 mod metrics;
+mod offer;
 mod owner;
-mod session;
 mod setup;
 mod signs;
 mod source;

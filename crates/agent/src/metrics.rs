@@ -98,12 +98,12 @@ impl Metrics {
     /// Sets the gauges to what is known now. `shown` keeps the reasons of earlier times, to be shown as zero from now on.
     pub(crate) fn refresh(&self, view: &View<'_>, shown: &mut Shown) {
         let backend = view.backend();
-        set(&self.services, view.session.agent.tree().count());
+        set(&self.services, view.offer.agent.tree().count());
         set(&self.endpoints, backend.endpoints);
         set(&self.pending, backend.pending);
         set(&self.connected, backend.connected.into());
         set(&self.complete, backend.complete.into());
-        let rejects = view.session.agent.rejects().values().map(|reject| (reject.reason.as_str(), 1));
+        let rejects = view.offer.agent.rejects().values().map(|reject| (reject.reason.as_str(), 1));
         set_all(&self.rejected, &mut shown.rejected, rejects);
         let skipped = view.source.skipped();
         set_all(&self.skipped, &mut shown.skipped, skipped.into_iter());

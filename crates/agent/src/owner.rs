@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::dial::{Link, LinkEvent, WriterAddress};
 use crate::inspect::Question;
 use crate::metrics::{Metrics, Shown};
-use crate::session::Session;
+use crate::offer::Offer;
 use crate::signs::Signs;
 use crate::source::{Source, Taken};
 use crate::view::View;
@@ -39,7 +39,7 @@ pub(crate) struct Owner<S> {
     backend: BackendName,
     config: AgentConfig,
     pub(crate) source: S,
-    pub(crate) session: Session,
+    pub(crate) offer: Offer,
     questions: mpsc::Receiver<Question>,
     pub(crate) link: Link,
     dry_run: bool,
@@ -55,7 +55,7 @@ pub(crate) struct Owner<S> {
 impl<S: Source> Owner<S> {
     pub(crate) fn new(parts: Parts<S>) -> Self {
         Self {
-            session: Session::new(parts.config.clone()),
+            offer: Offer::new(parts.config.clone()),
             source: parts.source,
             dry_run: parts.writer.is_none(),
             link: Link::new(parts.writer),
@@ -99,7 +99,7 @@ impl<S: Source> Owner<S> {
     /// When to look again without an event. The stream's own deadlines matter only while room is not asked for anyway.
     fn deadline(&self, room: bool) -> Instant {
         let now = Instant::now();
-        let stream = if room || !self.link.is_open() { None } else { self.session.agent.next_deadline(now) };
+        let stream = if room || !self.link.is_open() { None } else { self.offer.agent.next_deadline(now) };
         let next = [stream, self.source.deadline()].into_iter().flatten().min();
         next.unwrap_or_else(|| now + Duration::from_secs(60))
     }
@@ -111,10 +111,10 @@ impl<S: Source> Owner<S> {
         while let Some(event) = next.take() {
             match self.source.take(event, Instant::now()) {
                 Taken::Told => {}
-                Taken::StartedOver => self.begin_session(),
+                Taken::StartedOver => self.begin_anew(),
                 Taken::Replaced => {
                     self.metrics.replaced.inc();
-                    self.begin_session();
+                    self.begin_anew();
                 }
             }
             left -= 1;
@@ -125,9 +125,9 @@ impl<S: Source> Owner<S> {
     }
 
     /// Forgets what was told of the source, which is read anew. Nothing is removed by that: the writer holds what it has
-    /// until the new session has a complete view.
-    fn begin_session(&mut self) {
-        let old = std::mem::replace(&mut self.session, Session::new(self.config.clone()));
+    /// until the new offer has a complete view.
+    fn begin_anew(&mut self) {
+        let old = std::mem::replace(&mut self.offer, Offer::new(self.config.clone()));
         self.welcomed = false;
         if self.link.is_open() {
             self.link.close(Some(Duration::ZERO));
@@ -140,22 +140,22 @@ impl<S: Source> Owner<S> {
     fn settle(&mut self) -> bool {
         let now = Instant::now();
         let changed = self.source.settle(now);
-        let settled = self.session.settle(self.source.known(), &changed, now);
+        let settled = self.offer.settle(self.source.known(), &changed, now);
         for (key, _) in changed.iter().filter(|(_, service)| service.is_none()) {
             if self.signs.gone(key) {
                 self.source.resolved(key);
             }
         }
-        if self.session.is_read() {
+        if self.offer.is_read() {
             self.link.hurry();
         }
-        if self.link.is_open() && self.session.agent.wants_redial() {
+        if self.link.is_open() && self.offer.agent.wants_redial() {
             tracing::info!("the source is known now: opening a stream with data");
-            self.session.agent.disconnected();
+            self.offer.agent.disconnected();
             self.welcomed = false;
             self.link.close(Some(Duration::ZERO));
         }
-        self.signs.source(self.source.known(), &self.session);
+        self.signs.source(self.source.known(), &self.offer);
         self.signs.writer(self.welcomed || self.dry_run);
         if settled.unknown {
             self.tell_watchers(|watchers, view| watchers.everything(view, &[]));
@@ -205,7 +205,7 @@ impl<S: Source> Owner<S> {
             instance: &self.config.instance,
             version: &self.config.version,
             source: self.source.known(),
-            session: &self.session,
+            offer: &self.offer,
             connected: self.welcomed,
             dry_run: self.dry_run,
             link_trouble: self.link_trouble.as_deref(),
@@ -218,7 +218,7 @@ impl<S: Source> Owner<S> {
         if !self.link.is_open() {
             return;
         }
-        self.session.agent.goodbye(GoodbyeReason::Shutdown, "the discoverer ends");
+        self.offer.agent.goodbye(GoodbyeReason::Shutdown, "the discoverer ends");
         let said = timeout(FAREWELL, async {
             loop {
                 match self.link.event(true).await {

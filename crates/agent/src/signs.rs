@@ -6,7 +6,7 @@ use gimbal_model::SourceKey;
 use gimbal_operate::{Guard, Health, Readiness};
 use gimbal_stream::{Reject, RejectReason};
 
-use crate::session::Session;
+use crate::offer::Offer;
 use crate::source::Known;
 
 /// Rejects whose reason is remembered, so that they are logged once. Beyond that the oldest names are logged again.
@@ -61,15 +61,15 @@ impl Signs {
     }
 
     /// How the source stands.
-    pub(crate) fn source(&mut self, source: &dyn Known, session: &Session) {
-        self.source.set(session.is_complete());
+    pub(crate) fn source(&mut self, source: &dyn Known, offer: &Offer) {
+        self.source.set(offer.is_complete());
         self.identity.set(source.incarnation().is_some() && source.identity_trouble().is_none());
         let trouble = source.trouble();
         if trouble == self.trouble {
             return;
         }
         match &trouble {
-            Some(reason) if !session.unknown().is_empty() => {
+            Some(reason) if !offer.unknown().is_empty() => {
                 tracing::warn!(reason, "the source is unknown: nothing is removed until it is read again");
             }
             Some(reason) => tracing::warn!(reason, "trouble with the source"),

@@ -14,7 +14,7 @@ impl<S: Source> Owner<S> {
         match event {
             LinkEvent::Opened => {
                 self.metrics.streams.inc();
-                self.session.agent.connected(Instant::now());
+                self.offer.agent.connected(Instant::now());
             }
             LinkEvent::Message(message) => self.received(message),
             LinkEvent::Unreadable(reason) => tracing::warn!(reason, "the writer said something unreadable"),
@@ -27,8 +27,8 @@ impl<S: Source> Owner<S> {
     /// Sends what is to be said now, if anything; true if that was goodbye.
     pub(crate) fn send_next(&mut self) -> Option<bool> {
         let now = Instant::now();
-        self.session.agent.set_freshness(self.source.known().freshness(now));
-        let message = self.session.agent.next(now)?;
+        self.offer.agent.set_freshness(self.source.known().freshness(now));
+        let message = self.offer.agent.next(now)?;
         let goodbye = matches!(message, AgentMessage::Goodbye(_));
         if self.link.send(message) {
             self.metrics.sent.inc();
@@ -42,7 +42,7 @@ impl<S: Source> Owner<S> {
     fn received(&mut self, message: WriterMessage) {
         self.metrics.received.inc();
         let told = message.clone();
-        match self.session.agent.receive(message, Instant::now()) {
+        match self.offer.agent.receive(message, Instant::now()) {
             AgentVerdict::Continue => self.taken(told),
             AgentVerdict::Close { retry_after, reason } => {
                 self.down(&reason);
@@ -87,7 +87,7 @@ impl<S: Source> Owner<S> {
 
     /// There is no stream any more. Told once; each further attempt that fails the same way is no news.
     fn down(&mut self, reason: &str) {
-        self.session.agent.disconnected();
+        self.offer.agent.disconnected();
         let was_up = std::mem::take(&mut self.welcomed);
         if was_up || self.link_trouble.as_deref() != Some(reason) {
             tracing::warn!(reason, "no stream to the writer");

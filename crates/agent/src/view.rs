@@ -6,7 +6,7 @@ use gimbal_link::pb;
 use gimbal_model::{BackendName, SourceKey, service_name};
 use gimbal_stream::{Scope, Summary};
 
-use crate::session::Session;
+use crate::offer::Offer;
 use crate::source::Known;
 
 /// Everything that a question is answered from.
@@ -16,7 +16,7 @@ pub(crate) struct View<'a> {
     /// Program and version.
     pub(crate) version: &'a str,
     pub(crate) source: &'a dyn Known,
-    pub(crate) session: &'a Session,
+    pub(crate) offer: &'a Offer,
     /// The writer took us in.
     pub(crate) connected: bool,
     /// Nothing is ever sent.
@@ -29,12 +29,12 @@ pub(crate) struct View<'a> {
 impl View<'_> {
     /// This discoverer.
     pub(crate) fn backend(&self) -> pb::Backend {
-        let agent = &self.session.agent;
+        let agent = &self.offer.agent;
         let tree = agent.tree();
         pb::Backend {
             name: self.backend.to_string(),
             connected: self.connected,
-            complete: self.session.is_complete(),
+            complete: self.offer.is_complete(),
             generation: agent.generation().unwrap_or_default(),
             agent_instance: self.instance.to_owned(),
             agent_version: self.version.to_owned(),
@@ -52,7 +52,7 @@ impl View<'_> {
     }
 
     fn endpoints(&self) -> u64 {
-        self.session.agent.services().map(|(_, service)| service.endpoint_count() as u64).sum()
+        self.offer.agent.services().map(|(_, service)| service.endpoint_count() as u64).sum()
     }
 
     fn unknown(&self) -> Vec<pb::UnknownScope> {
@@ -64,7 +64,7 @@ impl View<'_> {
             let scope = Some(pb::Scope { namespaces: namespaces(scope) });
             pb::UnknownScope { scope, reason: reason.clone() }
         };
-        self.session.unknown().iter().map(unknown).collect()
+        self.offer.unknown().iter().map(unknown).collect()
     }
 
     /// What is wrong now, in sentences.
@@ -82,7 +82,7 @@ impl View<'_> {
         if !self.is_asked_for(&request.backend) {
             return Vec::new();
         }
-        let mut keys: Vec<_> = self.session.agent.services().map(|(key, _)| key).collect();
+        let mut keys: Vec<_> = self.offer.agent.services().map(|(key, _)| key).collect();
         keys.retain(|key| request.namespace.is_empty() || *key.namespace == *request.namespace);
         keys.sort();
         let services = keys.into_iter().filter_map(|key| self.service(key));
@@ -97,9 +97,9 @@ impl View<'_> {
 
     /// One Service, if it is offered.
     pub(crate) fn service(&self, key: &SourceKey) -> Option<pb::ServiceStatus> {
-        let service = self.session.agent.service(key)?;
+        let service = self.offer.agent.service(key)?;
         let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
-        let reject = self.session.agent.rejects().get(key);
+        let reject = self.offer.agent.rejects().get(key);
         let (state, message) = self.state(key);
         Some(pb::ServiceStatus {
             backend: self.backend.to_string(),
@@ -115,14 +115,14 @@ impl View<'_> {
     }
 
     fn state(&self, key: &SourceKey) -> (pb::ServiceState, String) {
-        let agent = &self.session.agent;
+        let agent = &self.offer.agent;
         if let Some(reject) = agent.rejects().get(key) {
             return (pb::ServiceState::Rejected, reject.message.clone());
         }
         if self.dry_run {
             return (pb::ServiceState::Pending, "no writer is configured: a dry run".into());
         }
-        if let Some(reason) = self.session.unknown_namespace(&key.namespace) {
+        if let Some(reason) = self.offer.unknown_namespace(&key.namespace) {
             return (pb::ServiceState::Held, format!("the source is not fully known: {reason}"));
         }
         if !self.connected {
@@ -151,7 +151,7 @@ impl View<'_> {
                 }
             }
             Some(pb::explain_request::Object::Target(target)) => {
-                let source = self.session.agent.services().find(|(key, _)| self.target(key) == *target);
+                let source = self.offer.agent.services().find(|(key, _)| self.target(key) == *target);
                 match source {
                     Some((key, _)) => self.explain_source(key),
                     None => reason(format!(

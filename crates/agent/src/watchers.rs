@@ -43,7 +43,7 @@ impl Watchers {
         let namespace = request.namespace.clone();
         let wanted = |key: &SourceKey| namespace.is_empty() || *key.namespace == *namespace;
         let shown = view.is_asked_for(&request.backend);
-        let snapshot = view.session.agent.services().map(|(key, _)| key.clone());
+        let snapshot = view.offer.agent.services().map(|(key, _)| key.clone());
         let snapshot = snapshot.filter(|key| shown && wanted(key)).collect();
         self.last += 1;
         let watcher = Watcher {
@@ -80,7 +80,7 @@ impl Watchers {
     pub(crate) fn acknowledged(&mut self, view: &View<'_>) {
         for watcher in self.watchers.values_mut() {
             let news: Vec<_> =
-                watcher.pending.iter().filter(|key| !view.session.agent.is_pending(key)).cloned().collect();
+                watcher.pending.iter().filter(|key| !view.offer.agent.is_pending(key)).cloned().collect();
             for key in news {
                 watcher.touch(&key);
             }
@@ -93,8 +93,7 @@ impl Watchers {
         if self.watchers.is_empty() {
             return;
         }
-        let all: Vec<_> =
-            view.session.agent.services().map(|(key, _)| key.clone()).chain(gone.iter().cloned()).collect();
+        let all: Vec<_> = view.offer.agent.services().map(|(key, _)| key.clone()).chain(gone.iter().cloned()).collect();
         self.changed(view, all.iter());
     }
 

@@ -38,7 +38,7 @@ struct Pair {
 impl Pair {
     async fn open(server: &mut Server, tls: &ClientTls) -> Self {
         let (sender, messages) = open(server.dial(Some(tls.clone())).await.unwrap()).await.unwrap();
-        Self { sender: sender, messages, stream: server.stream().await }
+        Self { sender, messages, stream: server.stream().await }
     }
 
     /// The agent still gets through.

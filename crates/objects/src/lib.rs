@@ -7,6 +7,7 @@
 mod coordination;
 mod core;
 mod discovery;
+mod event;
 mod meta;
 
 pub use crate::core::{
@@ -15,6 +16,7 @@ pub use crate::core::{
 };
 pub use coordination::{Lease, LeaseSpec};
 pub use discovery::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, ForZone};
+pub use event::{Event, EventSource, ObjectReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
 
 /// Labels and annotations that mean something to us.

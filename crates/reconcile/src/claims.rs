@@ -67,7 +67,8 @@ impl Reconciler {
     }
 
     fn waits_for_room(&self, claim: &Claim) -> bool {
-        self.backends.get(&claim.backend).is_some_and(|backend| backend.usage.waits(&claim.key))
+        let waits = self.backends.get(&claim.backend).is_some_and(|backend| backend.usage.waits(&claim.key));
+        waits && self.room_for(claim).is_err()
     }
 
     fn stand(&self, key: &TargetKey, target: &Target, frozen: impl Fn(&BackendName) -> bool) -> Standing {

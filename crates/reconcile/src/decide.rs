@@ -97,8 +97,13 @@ impl Reconciler {
             }
             Verdict::Rejected(owner, reject) => {
                 let nothing_there = target.observed.is_empty();
-                self.give(key, &owner);
-                self.hold_back(&owner, &reject, nothing_there, key);
+                let holder = target.owner.clone().or_else(|| self.holder(key, target));
+                let others = !nothing_there && holder.is_some_and(|holder| holder != owner);
+                // What is not its own does not become so by being left as it is.
+                if !others {
+                    self.give(key, &owner);
+                }
+                self.hold_back(&owner, &reject, nothing_there, others, key);
                 self.settle(&owner, Outcome::Rejected(reject));
                 self.let_go(key);
             }
@@ -189,10 +194,6 @@ impl Reconciler {
         for claim in others {
             let taken = self.taken(key, &claim, owner);
             self.settle(&claim, Outcome::Rejected(taken));
-            // It waits for the name, not for room.
-            if let Some(backend) = self.backends.get_mut(&claim.backend) {
-                backend.usage.stop_waiting(&claim.key);
-            }
         }
     }
 
@@ -213,19 +214,27 @@ impl Reconciler {
         if let Some(backend) = self.backends.get_mut(&owner.backend) {
             backend.usage.count(&owner.key, amount, key);
         }
-        if let Some(target) = self.targets.get_mut(key) {
-            target.charged = Some(owner.clone());
+        let Some(target) = self.targets.get_mut(key) else { return };
+        target.charged = Some(owner.clone());
+        // They wait for the name, not for room. Only now: of two that both wait for room neither may push the other away.
+        for claim in target.claims.iter().filter(|claim| *claim != owner) {
+            if let Some(backend) = self.backends.get_mut(&claim.backend) {
+                backend.usage.stop_waiting(&claim.key);
+            }
         }
     }
 
     /// The owner's Service is not written as it is: for want of room it gets in line, and where nothing of it is there it
     /// takes no room from others.
-    fn hold_back(&mut self, owner: &Claim, reject: &Reject, nothing_there: bool, key: &TargetKey) {
+    fn hold_back(&mut self, owner: &Claim, reject: &Reject, nothing_there: bool, others: bool, key: &TargetKey) {
         let Some(backend) = self.backends.get_mut(&owner.backend) else { return };
         let create = reject.reason == RejectReason::NamespaceMissing && backend.policy.namespaces.create;
+        let stands = self.targets.get(key).map_or(0, |target| target.observed.endpoint_count() as u64);
         let first_time = reject.reason == RejectReason::Quota && !backend.usage.waits(&owner.key);
         if reject.reason == RejectReason::Quota {
             backend.usage.wait(&owner.key);
+            // What it was to grow to before, and did not, takes no room.
+            backend.usage.stopped_at(&owner.key, stands);
         } else {
             backend.usage.stop_waiting(&owner.key);
         }
@@ -236,8 +245,8 @@ impl Reconciler {
             self.ask_for_namespace(&key.namespace, &owner.backend);
         }
         let rivals = self.targets.get(key).is_some_and(|target| target.claims.len() > 1);
-        if first_time && nothing_there && rivals {
-            // Another claim may have the name meanwhile.
+        if first_time && (others || nothing_there && rivals) {
+            // Another claim may have the name meanwhile, or what is there may go.
             self.enqueue(key, &owner.backend, Urgency::Bulk);
         }
     }

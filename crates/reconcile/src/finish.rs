@@ -112,8 +112,15 @@ impl Reconciler {
                 (RejectReason::ApiError, api(&message), target.failed(now, LONGEST_DELAY, None))
             }
         };
-        let concerned: Vec<Claim> = target.owner.iter().chain(&target.leaving).cloned().collect();
+        // An owner that leads elsewhere by now has nothing to do with what is removed here.
+        let owner = target.owner.iter().filter(|owner| target.claims.contains(owner));
+        let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
+        let nothing_there = target.observed.is_empty();
         for claim in concerned {
+            // What could not be written takes no room from others while it is tried again.
+            if let Some(backend) = self.backends.get_mut(&claim.backend).filter(|_| nothing_there) {
+                backend.usage.gone_from(&claim.key, key);
+            }
             let key = Some(claim.key.clone());
             let reject = Reject { key, reason, retryable: true, message: message.clone() };
             self.settle(&claim, Outcome::Rejected(reject));

@@ -297,6 +297,8 @@ impl Reconciler {
             self.drop_if_idle(key, now);
             return false;
         }
+        self.stop_charging(key);
+        let Some(target) = self.targets.get(key) else { return true };
         // While we work on it, what it lost by us is counted when that is done.
         let ours =
             self.epoch.is_some() && !target.converged && !(target.claims.is_empty() && target.leaving.is_empty());

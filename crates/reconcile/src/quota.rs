@@ -140,6 +140,17 @@ impl Usage {
         self.ticket_of.contains_key(key)
     }
 
+    /// It is not written further, and so many endpoints of it are there.
+    pub fn stopped_at(&mut self, key: &SourceKey, endpoints: u64) {
+        if let Some(counted) = self.counted.get_mut(key)
+            && let Some(less) = counted.amount.endpoints.checked_sub(endpoints).filter(|less| *less > 0)
+        {
+            counted.amount.endpoints = endpoints;
+            self.total.endpoints -= less;
+            self.room = true;
+        }
+    }
+
     /// It wants nothing any more.
     pub fn stop_waiting(&mut self, key: &SourceKey) {
         if let Some(ticket) = self.ticket_of.remove(key) {

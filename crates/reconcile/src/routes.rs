@@ -141,6 +141,21 @@ impl Reconciler {
         }
     }
 
+    /// What nobody wants and an edit by hand made nobody's counts against nobody's quota.
+    pub(crate) fn stop_charging(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get(key).filter(|target| target.owner.is_none()) else { return };
+        let Some(claim) = target.charged.clone().filter(|charged| !target.claims.contains(charged)) else { return };
+        if self.holder(key, target).as_ref() == Some(&claim) {
+            return;
+        }
+        if let Some(target) = self.targets.get_mut(key) {
+            target.charged = None;
+        }
+        if let Some(backend) = self.backends.get_mut(&claim.backend) {
+            backend.usage.gone_from(&claim.key, key);
+        }
+    }
+
     /// Those that wait for room in a quota are looked at again, in their order, where something was given back.
     pub(crate) fn serve_waiting(&mut self) {
         let mut turns = Vec::new();

@@ -191,7 +191,7 @@ impl Reconciler {
             .targets
             .iter()
             .filter_map(|(key, target)| {
-                let claim = self.holder(key, target)?;
+                let claim = target.owner.clone().or_else(|| self.holder(key, target))?;
                 let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
                 (theirs && !target.claims.contains(&claim)).then(|| (key.clone(), claim))
             })

@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use crate::Scope;
 
+/// Most namespaces that are kept apart. With more, everything is unknown, which deletes as little: what an agent says must
+/// not cost memory without end.
+const MOST: usize = 1 << 14;
+
 /// Unknown scopes with their reasons. Everything, once unknown, ends only with everything known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownScopes {
@@ -55,6 +59,10 @@ impl UnknownScopes {
                 for namespace in namespaces {
                     self.namespaces.insert(namespace.clone(), reason.into());
                 }
+                if self.namespaces.len() > MOST {
+                    self.namespaces.clear();
+                    self.all = Some(format!("of more than {MOST} namespaces: {reason}"));
+                }
             }
         }
     }
@@ -69,5 +77,29 @@ impl UnknownScopes {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_can_be_kept_is_everything() {
+        let namespaces =
+            |range: std::ops::Range<usize>| Scope::Namespaces(range.map(|n| format!("n{n}").into()).collect());
+        let mut unknown = UnknownScopes::default();
+        unknown.add(&namespaces(0..MOST), "forbidden");
+        assert_eq!((unknown.all(), unknown.namespaces().count()), (None, MOST));
+        unknown.add(&namespaces(0..MOST + 1), "forbidden");
+        assert_eq!(
+            (unknown.all(), unknown.namespaces().count()),
+            (Some("of more than 16384 namespaces: forbidden"), 0)
+        );
+        assert!(unknown.contains("n0") && unknown.contains("never named"));
+        unknown.clear(&namespaces(0..MOST + 1));
+        assert!(unknown.contains("n0"), "it ends only with everything known");
+        unknown.clear(&Scope::All);
+        assert!(unknown.is_empty());
     }
 }

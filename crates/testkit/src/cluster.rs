@@ -17,6 +17,7 @@ mod users;
 
 pub use api::{Api, Refused, USER_AGENT};
 pub use audit::AuditEntry;
+pub use etcd::Backup;
 pub use users::{Rule, UserAccess};
 
 /// A cluster of one test. Everything of it goes when it is dropped.
@@ -30,8 +31,7 @@ pub struct TestCluster {
 
 struct Servers {
     apiserver: Option<Process>,
-    // Held for its end only.
-    _etcd: Process,
+    etcd: Process,
 }
 
 impl TestCluster {
@@ -59,7 +59,7 @@ impl TestCluster {
         let mut apiserver = layout.start_apiserver()?;
         let admin = Api::connect(&layout.url, users::ADMIN_TOKEN, &layout.ca)?;
         start::wait_ready(&admin, &mut apiserver).await?;
-        let servers = Mutex::new(Servers { apiserver: Some(apiserver), _etcd: etcd });
+        let servers = Mutex::new(Servers { apiserver: Some(apiserver), etcd });
         let cluster = Self { servers, layout, admin, dir };
         cluster.write_kubeconfig("admin", users::ADMIN_TOKEN)?;
         Ok(cluster)

@@ -6,7 +6,8 @@ use clap::{ArgAction, Parser};
 use gimbal_agent::AgentArgs;
 use gimbal_model::NamespacePattern;
 
-/// Offers the Services of a Kubernetes cluster to a Gimbal writer. Reads its source, and changes nothing anywhere.
+/// Offers the Services of a Kubernetes cluster to a Gimbal writer. Reads its source, and changes nothing anywhere; see --write-events
+/// for the one exception.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gimbal-kubernetes-discoverer", version)]
 pub struct Args {
@@ -21,6 +22,10 @@ pub struct Args {
     /// Namespaces not to offer; outranks --namespaces
     #[arg(long, env = "GIMBAL_EXCLUDE_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
     pub(crate) exclude_namespaces: Vec<NamespacePattern>,
+    /// Tell the owners of Services that the writer rejects, by Events on the source's Services (kubectl describe shows them).
+    /// Needs the rights of gimbal-kubernetes-discoverer-events [default: nothing is written]
+    #[arg(long, env = "GIMBAL_WRITE_EVENTS", action = ArgAction::SetTrue)]
+    pub(crate) write_events: bool,
     #[command(flatten)]
     old: OldFlags,
 }
@@ -102,6 +107,12 @@ mod tests {
             assert_eq!(args.check(), Ok(()), "{flags:?}");
             assert!(args.warnings().is_empty());
         }
+    }
+
+    #[test]
+    fn nothing_is_written_unless_asked_for() {
+        assert!(!args(&[]).unwrap().write_events);
+        assert!(args(&["--write-events"]).unwrap().write_events);
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! Offers the Services of one Kubernetes cluster to a Gimbal writer. It reads its source and changes nothing.
+//! Offers the Services of one Kubernetes cluster to a Gimbal writer. It reads its source and changes nothing; only where
+//! `--write-events` says so, it writes Events.
 //!
 //! ```text
 //!  Services, EndpointSlices --watches--+
 //!                                      +--> Kubernetes --> gimbal-agent (owner, stream, inspection, metrics)
-//!  namespace kube-system ---identify---+        |
+//!  namespace kube-system ---identify---+        |    |
+//!                                               |    +---events---> Events on its Services
 //!                                            session: KubernetesIndex
 //! ```
 
 mod args;
+mod events;
 mod identity;
 mod session;
 mod source;
@@ -18,6 +21,7 @@ use gimbal_operate::Exit;
 use gimbal_translate::{Flavour, Selection};
 
 pub use crate::args::Args;
+use crate::events::{EventMetrics, Events};
 use crate::source::Kubernetes;
 
 const PROGRAM: Program = Program { name: "gimbal-kubernetes-discoverer", version: env!("CARGO_PKG_VERSION") };
@@ -29,7 +33,8 @@ const PROGRAM: Program = Program { name: "gimbal-kubernetes-discoverer", version
 pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     args.check().map_err(Exit::Usage)?;
     let warnings = args.warnings();
-    let setup = Setup::new(args.agent, PROGRAM)?;
+    let backend = args.agent.backend_name.clone();
+    let mut setup = Setup::new(args.agent, PROGRAM)?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -38,6 +43,7 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
         .map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))?;
     let selection =
         Selection { namespaces: args.namespaces, exclude: args.exclude_namespaces, flavour: Flavour::Slices };
-    let source = Kubernetes::new(cluster, selection, setup.source_metrics());
+    let events = args.write_events.then(|| Events::start(&cluster, backend, EventMetrics::register(setup.registry())));
+    let source = Kubernetes::new(cluster, selection, setup.source_metrics(), events);
     setup.discover(source).await
 }

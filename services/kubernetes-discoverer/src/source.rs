@@ -6,9 +6,12 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use gimbal_agent::{Changed, Known as _, Source, SourceMetrics, Taken};
 use gimbal_kube_io::{ApiError, Cluster, WatchScope, watch};
+use gimbal_model::SourceKey;
+use gimbal_stream::Reject;
 use gimbal_translate::{Flavour, Selection};
 use tokio::sync::{mpsc, watch as value};
 
+use crate::events::{Events, Written};
 use crate::identity::{Found, identify};
 use crate::session::{Notice, Session, SourceEvent};
 
@@ -21,6 +24,7 @@ pub(crate) struct Kubernetes {
     asked: value::Sender<u64>,
     found: mpsc::Receiver<Found>,
     metrics: SourceMetrics,
+    events: Option<Events>,
 }
 
 /// What the way to the source tells.
@@ -28,17 +32,19 @@ pub(crate) struct Kubernetes {
 pub(crate) enum Event {
     Watched(SourceEvent),
     Found(Found),
+    Written(Written),
 }
 
 impl Kubernetes {
-    pub(crate) fn new(cluster: Cluster, selection: Selection, metrics: SourceMetrics) -> Self {
+    /// `events`: where the owners of Services are told what the writer thinks of them.
+    pub(crate) fn new(cluster: Cluster, selection: Selection, metrics: SourceMetrics, events: Option<Events>) -> Self {
         let (asked, questions) = value::channel(0);
         let (finder, found) = mpsc::channel(1);
         // Ends by itself when the source, and with it `asked` and `found`, is gone.
         tokio::spawn(identify(cluster.clone(), questions, finder));
         let session = Session::new(selection.clone());
         let watches = watches(&cluster, selection.flavour);
-        Self { cluster, selection, session, watches, asked, found, metrics }
+        Self { cluster, selection, session, watches, asked, found, metrics, events }
     }
 
     fn watched(&mut self, event: SourceEvent, now: Instant) -> Taken {
@@ -90,6 +96,9 @@ impl Kubernetes {
             "another cluster answers under the source's address: starting over"
         );
         self.start_over(Flavour::Slices, Some(incarnation));
+        if let Some(events) = &mut self.events {
+            events.clear();
+        }
         Taken::Replaced
     }
 
@@ -108,6 +117,7 @@ impl Source for Kubernetes {
         tokio::select! {
             Some(event) = self.watches.next() => Event::Watched(event),
             Some(found) = self.found.recv() => Event::Found(found),
+            Some(written) = written(&mut self.events) => Event::Written(written),
             else => std::future::pending().await,
         }
     }
@@ -116,22 +126,49 @@ impl Source for Kubernetes {
         match event {
             Event::Watched(event) => self.watched(event, now),
             Event::Found(found) => self.found(found, now),
+            Event::Written(written) => {
+                if let Some(events) = &mut self.events {
+                    events.take(written, now);
+                }
+                Taken::Told
+            }
         }
     }
 
     fn settle(&mut self, now: Instant) -> Changed {
         let changed = self.session.settle(now);
         self.asked.send_if_modified(|asked| std::mem::replace(asked, self.session.asked()) != self.session.asked());
+        if let Some(events) = &mut self.events {
+            changed.iter().filter(|(_, service)| service.is_none()).for_each(|(key, _)| events.gone(key));
+            events.settle(now);
+        }
         changed
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.session.deadline()
+        let events = self.events.as_ref().and_then(Events::deadline);
+        [self.session.deadline(), events].into_iter().flatten().min()
     }
 
     fn known(&self) -> &Session {
         &self.session
     }
+
+    fn rejected(&mut self, key: &SourceKey, reject: &Reject) {
+        if let Some(events) = &mut self.events {
+            events.rejected(key, reject, Instant::now());
+        }
+    }
+
+    fn resolved(&mut self, key: &SourceKey) {
+        if let Some(events) = &mut self.events {
+            events.resolved(key, Instant::now());
+        }
+    }
+}
+
+async fn written(events: &mut Option<Events>) -> Option<Written> {
+    events.as_mut()?.written().await
 }
 
 /// Everything that is watched, for ever.

@@ -23,15 +23,9 @@ pub struct Args {
     /// Address for metrics and health.
     #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7480")]
     pub admin_listen: SocketAddr,
-    /// Certificate of this writer.
-    #[arg(long, env = "GIMBAL_TLS_CERT", value_name = "FILE")]
-    pub tls_cert: Option<PathBuf>,
-    /// Its key.
-    #[arg(long, env = "GIMBAL_TLS_KEY", value_name = "FILE")]
-    pub tls_key: Option<PathBuf>,
-    /// Authorities that agents' certificates are checked against.
-    #[arg(long, env = "GIMBAL_TLS_CA", value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
+    /// For agents and inspection.
+    #[command(flatten)]
+    pub tls: gimbal_operate::TlsArgs,
     /// No TLS. On loopback only.
     #[arg(long, env = "GIMBAL_PLAINTEXT")]
     pub plaintext: bool,

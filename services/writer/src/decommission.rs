@@ -83,7 +83,7 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
 
 /// How far the removal of a backend is.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
-    let id = backend.decommission.and(backend.state.decommission.clone())?;
+    let id = backend.decommission.and_then(|_| backend.state.decommission.clone())?;
     let Inventory { services, slices, endpoints, .. } = state.inventory(&backend.name);
     Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints })
 }

@@ -7,7 +7,7 @@ use gimbal_link::{AgentMessages, Discovery, LinkError, Peer};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
 use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,12 @@ use crate::owner::STREAM_QUEUE;
 
 /// How long an agent may take to say Hello.
 const HELLO: Duration = Duration::from_secs(10);
+
+/// Messages of one stream that may wait for the owner: who floods waits for itself, not others for it.
+const TURNS: usize = 4;
+
+/// An agent that takes no message for so long is gone; what waits for it must not be kept as long as it likes.
+const READS: Duration = Duration::from_secs(10);
 
 /// How long an agent may take to read what it was told before goodbye.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -49,6 +55,7 @@ impl Discovery for Streams {
         // When the process ends, what is read stops first, and the owner's goodbye is still to come.
         let mut speaks = true;
         let mut config = self.config.clone();
+        let turns = Arc::new(Semaphore::new(TURNS));
         let farewell = loop {
             tokio::select! {
                 Ok(()) = config.changed() => {
@@ -57,17 +64,21 @@ impl Discovery for Streams {
                     }
                 }
                 message = queued.recv() => match message {
-                    Some(message) => {
-                        if outgoing.send(message).await.is_err() {
+                    Some(message) => match tokio::time::timeout(READS, outgoing.send(message)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => break None,
+                        Err(_) => {
+                            tracing::warn!(%backend, generation, %peer, "the agent does not read; its stream ends and it may resume");
                             break None;
                         }
-                    }
+                    },
                     // The owner ended the stream.
                     None => break None,
                 },
                 message = incoming.next(), if speaks => match message {
                     Some(Ok(message)) => {
-                        if self.owner.message(&backend, generation, message).await.is_err() {
+                        let Ok(turn) = turns.clone().acquire_owned().await else { break None };
+                        if self.owner.message(&backend, generation, message, turn).await.is_err() {
                             speaks = false;
                         }
                     }

@@ -3,7 +3,7 @@
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Policy, Reconciler};
 use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
 
 /// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.
 const MAILBOX: usize = 256;
@@ -18,7 +18,7 @@ pub(crate) enum Mail {
     Open {
         backend: BackendName,
         /// Adds the backend, if it is to be known from here on only.
-        policy: Option<Policy>,
+        policy: Option<Box<Policy>>,
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,
         reply: oneshot::Sender<Result<u64, Goodbye>>,
@@ -27,6 +27,8 @@ pub(crate) enum Mail {
         backend: BackendName,
         generation: u64,
         message: AgentMessage,
+        /// Given back once the message is dealt with: what one stream may have waiting here.
+        turn: OwnedSemaphorePermit,
     },
     Closed {
         backend: BackendName,
@@ -68,17 +70,25 @@ impl Handle {
     ) -> Result<u64, Goodbye> {
         let ending = || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
         let (reply, answer) = oneshot::channel();
+        let policy = policy.map(Box::new);
         let mail = Mail::Open { backend, policy, hello, outgoing, reply };
         self.mail.send(mail).await.map_err(|_| ending())?;
         answer.await.map_err(|_| ending())?
     }
 
-    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure.
+    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure. `turn` is one of the
+    /// stream's, so that no stream fills the mailbox before others.
     ///
     /// # Errors
     /// When the process ends.
-    pub async fn message(&self, backend: &BackendName, generation: u64, message: AgentMessage) -> Result<(), Ended> {
-        let mail = Mail::Message { backend: backend.clone(), generation, message };
+    pub async fn message(
+        &self,
+        backend: &BackendName,
+        generation: u64,
+        message: AgentMessage,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<(), Ended> {
+        let mail = Mail::Message { backend: backend.clone(), generation, message, turn };
         self.mail.send(mail).await.map_err(|_| Ended)
     }
 

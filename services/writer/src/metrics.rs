@@ -252,6 +252,8 @@ impl Metrics {
         inner.accepted_forms.set(signed(counters.accepted_forms));
         inner.unreadable.set(signed(counters.unreadable));
         inner.rejected.clear();
+        // Kinds are an agent's words: what it says no more must not stay.
+        inner.source_age.clear();
         for (name, backend) in reconciler.backends() {
             let labels = BackendLabels { backend: name.to_string() };
             inner.connected.get_or_create_owned(&labels).set(i64::from(backend.connected));

@@ -141,7 +141,7 @@ impl Owner {
         match mail {
             Mail::Open { backend, policy, hello, outgoing, reply } => {
                 if let Some(policy) = policy {
-                    self.parts.state.add_backend(&backend, policy, now);
+                    self.parts.state.add_backend(&backend, *policy, now);
                 }
                 let opened = self.parts.state.open(&backend, &hello, now);
                 if let Ok(generation) = opened {
@@ -152,7 +152,7 @@ impl Owner {
                     tracing::debug!("a stream ended while it was opened");
                 }
             }
-            Mail::Message { backend, generation, message } => {
+            Mail::Message { backend, generation, message, turn } => {
                 if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message
                     // An agent that does not keep to its credit gains no memory here either.
                     && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.told.len() < STREAM_QUEUE)
@@ -164,6 +164,7 @@ impl Owner {
                     tracing::info!(%backend, generation, ?reason, message, "the agent says goodbye");
                 }
                 self.parts.state.receive(&backend, generation, message, now);
+                drop(turn);
             }
             Mail::Closed { backend, generation } => {
                 if self.streams.remove(&generation).is_some() {

@@ -169,21 +169,19 @@ async fn follow(mut file: Followed, owner: Handle, current: Arc<Current>, metric
 }
 
 fn tls(args: &Args) -> Result<Option<(Credentials, Reloader)>, Exit> {
-    match (&args.tls_cert, &args.tls_key, &args.tls_ca) {
-        (Some(cert), Some(key), Some(ca)) if !args.plaintext => {
-            let files = TlsFiles { cert: cert.clone(), key: key.clone(), ca: ca.clone() };
-            Credentials::load(files).map(Some).map_err(|error| Exit::Usage(error.to_string()))
+    match (args.tls.files(), args.plaintext) {
+        (Ok(Some((cert, key, ca))), false) => {
+            Credentials::load(TlsFiles { cert, key, ca }).map(Some).map_err(|error| Exit::Usage(error.to_string()))
         }
-        (None, None, None) if args.plaintext && plaintext_allowed(&args.listen) => Ok(None),
-        (None, None, None) if args.plaintext => {
+        (Ok(None), true) if plaintext_allowed(&args.listen) => Ok(None),
+        (Ok(None), true) => {
             Err(Exit::Usage(format!("--plaintext: --listen {} is not a loopback address; use TLS there", args.listen)))
         }
-        _ if args.plaintext => {
-            Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into()))
-        }
-        _ => Err(Exit::Usage(
+        (Ok(None), false) => Err(Exit::Usage(
             "--tls-cert, --tls-key and --tls-ca are required (or --plaintext on a loopback address)".into(),
         )),
+        (_, true) => Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into())),
+        (Err(missing), false) => Err(Exit::Usage(missing)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_link::{ClientTls, TlsFiles, client_tls, dial};
+use gimbal_link::{Channel, ClientTls, TlsFiles, client_tls, dial};
 use gimbal_model::{
     Conditions, DigestTree, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey,
 };
@@ -19,7 +19,7 @@ use prost::bytes::{Buf as _, BufMut as _};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Status, Streaming};
 
 /// Sends bytes as they are.
@@ -71,12 +71,16 @@ pub struct Agent {
 
 impl Agent {
     pub async fn dial(scene: &Clusters, writer: &Writer) -> Self {
-        let pair = scene.pair("hostile").unwrap();
-        let files = TlsFiles { cert: pair.cert, key: pair.key, ca: scene.pki.ca().to_owned() };
-        let tls: ClientTls = client_tls(&files).unwrap();
-        let channel = dial(&format!("https://localhost:{}", writer.port), Some(tls), SOON).await.unwrap();
+        Self::open(connect(scene, writer).await, None).await
+    }
+
+    /// A stream over a connection that may have others.
+    pub async fn open(channel: Channel, compression: Option<CompressionEncoding>) -> Self {
         let (sender, messages) = mpsc::channel(1);
         let mut client = tonic::client::Grpc::new(channel);
+        if let Some(compression) = compression {
+            client = client.send_compressed(compression);
+        }
         client.ready().await.unwrap();
         let path = "/gimbal.discovery.v1.DiscoveryService/Sync".parse().unwrap();
         let request = tonic::Request::new(ReceiverStream::new(messages));
@@ -85,8 +89,14 @@ impl Agent {
     }
 
     pub async fn welcomed(scene: &Clusters, writer: &Writer) -> Self {
-        let mut agent = Self::dial(scene, writer).await;
+        let agent = Self::dial(scene, writer).await;
         agent.say(hello()).await;
+        agent.greeted().await
+    }
+
+    /// After a Hello: it is let in, and stays alive.
+    pub async fn greeted(self) -> Self {
+        let mut agent = self;
         // Silence is not what it is about.
         let sender = agent.sender.clone();
         tokio::spawn(async move {
@@ -159,6 +169,14 @@ impl Agent {
         let WriterMessage::Goodbye(goodbye) = goodbye else { unreachable!() };
         assert_eq!(goodbye.reason, reason, "{goodbye:?}");
     }
+}
+
+/// A connection with the certificate of `hostile`.
+pub async fn connect(scene: &Clusters, writer: &Writer) -> Channel {
+    let pair = scene.pair("hostile").unwrap();
+    let files = TlsFiles { cert: pair.cert, key: pair.key, ca: scene.pki.ca().to_owned() };
+    let tls: ClientTls = client_tls(&files).unwrap();
+    dial(&format!("https://localhost:{}", writer.port), Some(tls), SOON).await.unwrap()
 }
 
 pub fn hello() -> AgentMessage {

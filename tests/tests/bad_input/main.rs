@@ -275,7 +275,9 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
         }
     });
     let status = status.await.unwrap();
-    assert_eq!(status.code(), tonic::Code::OutOfRange, "{status:?}");
+    // Who still sends may see the stream reset before the status that came first.
+    let told = status.code() == tonic::Code::OutOfRange || status.message().contains("h2 protocol error");
+    assert!(told, "{status:?}");
     all.expect_metric("broken_streams_total", "hostile", 1.0).await;
     all.expect("hostile-sent", &["10.1.0.2"]).await;
     let mut agent = Agent::welcomed(&all.scene, &all.writer).await;

@@ -5,6 +5,7 @@
 
 mod lost;
 mod policy;
+mod quota;
 mod server;
 mod world;
 

@@ -15,7 +15,7 @@ use super::server::{Luck, is_marked, meta_mut};
 use super::world::{BACKENDS, World, key, service};
 use super::{OPEN, Op, check, names_its_source, op, step};
 
-fn open() -> Policy {
+pub(super) fn open() -> Policy {
     Policy { guard: OPEN, ..Policy::default() }
 }
 
@@ -32,7 +32,7 @@ fn map(from: &str, to: &str, create: bool) -> Policy {
     namespaces(NamespacePolicy { map, create, ..NamespacePolicy::default() })
 }
 
-fn quota(services: Option<u64>, endpoints: Option<u64>, changes_per_second: Option<u64>) -> Policy {
+pub(super) fn quota(services: Option<u64>, endpoints: Option<u64>, changes_per_second: Option<u64>) -> Policy {
     Policy { quota: Quota { services, endpoints, bytes: None, changes_per_second }, ..open() }
 }
 
@@ -61,11 +61,11 @@ fn some_policy(n: u8) -> Option<Policy> {
     })
 }
 
-fn name(agent: usize) -> BackendName {
+pub(super) fn name(agent: usize) -> BackendName {
     BackendName::parse(BACKENDS[agent]).unwrap()
 }
 
-fn claim(meta: &Meta) -> Option<(usize, SourceKey)> {
+pub(super) fn claim(meta: &Meta) -> Option<(usize, SourceKey)> {
     let agent = BACKENDS.iter().position(|name| **name == *meta.labels[keys::BACKEND])?;
     Some((agent, SourceKey::from_annotation(&meta.annotations[keys::SOURCE])?))
 }
@@ -74,13 +74,13 @@ fn object<'a>(world: &'a World, namespace: &str, name: &str) -> Option<&'a Body>
     world.server.objects.get(&("Service", namespace.to_owned(), name.to_owned()))
 }
 
-fn endpoints(world: &World) -> usize {
+pub(super) fn endpoints(world: &World) -> usize {
     world.slices().map(|slice| slice.endpoints.len()).sum()
 }
 
 /// What must hold under any policies once everything is at rest: each Service that an admitted backend offers is where
 /// its policy wants it, or its agent heard why not; and nothing of an admitted backend is where it may not be.
-fn check_policies(world: &World) {
+pub(super) fn check_policies(world: &World) {
     for agent in 0..BACKENDS.len() {
         let Some(policy) = world.policy(agent).filter(|policy| policy.mode == Mode::Admit) else { continue };
         let rejects: BTreeMap<SourceKey, RejectReason> =
@@ -315,43 +315,6 @@ fn a_missing_namespace_is_created_once_if_the_policy_says_so() {
     assert_eq!((endpoints(&world), world.created.len()), (3, 2), "somebody deleted it");
 }
 
-/// First come keeps, also over a restart of everything; who waits comes when there is room.
-#[test]
-fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
-    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
-    world.configure(0, Some(quota(Some(2), Some(6), None)));
-    for k in [2, 3] {
-        world.set(0, &key(k), Some(service(0, 0, &[1, 2])));
-    }
-    world.settle();
-    world.set(0, &key(0), Some(service(0, 0, &[1])));
-    world.settle();
-    assert_eq!((world.rejects(0).len(), endpoints(&world)), (1, 4));
-    let reject = world.rejects(0).remove(0);
-    assert_eq!((reject.reason, reject.retryable, reject.key), (RejectReason::Quota, true, Some(key(0))));
-    assert!(reject.message.contains("services") && reject.message.contains("would be 3"), "{}", reject.message);
-    // What was there before the restart comes after the new one in the order of keys.
-    world.restart_writer();
-    world.restart_agent(0);
-    world.settle();
-    assert_eq!(world.rejects(0).iter().map(|r| r.key.clone()).collect::<Vec<_>>(), [Some(key(0))]);
-    world.set(0, &key(2), Some(service(0, 0, &[1, 2, 3, 4, 5])));
-    world.settle();
-    assert_eq!((endpoints(&world), world.rejects(0).len()), (4, 2), "growth over the quota waits, what stands stays");
-    // Lowered: nothing goes, and it may shrink.
-    world.configure(0, Some(quota(Some(1), Some(1), None)));
-    world.settle();
-    assert_eq!(endpoints(&world), 4);
-    world.set(0, &key(3), Some(service(0, 0, &[1])));
-    world.settle();
-    assert_eq!(endpoints(&world), 3);
-    world.configure(0, Some(quota(Some(2), Some(6), None)));
-    world.set(0, &key(3), None);
-    world.settle();
-    assert_eq!((endpoints(&world), world.rejects(0).len()), (6, 0), "there is room for all that wait");
-    assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 6);
-}
-
 #[test]
 fn a_backend_in_quarantine_is_planned_and_shown_until_it_is_admitted() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -435,38 +398,6 @@ fn a_name_conflict_tells_nothing_of_another_backend() {
         let _moved = world.speak(1) | world.hear(1) | world.watch() | world.start_job() | world.finish_job(Luck::Good);
     }
     assert_eq!(world.rejects(1)[0].message, "the name one/a-b-svc is taken");
-}
-
-/// Deletions wait for their turn like changes, and none of them is lost; another backend is not slowed.
-#[test]
-fn a_paced_backend_ends_as_its_source_is() {
-    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
-    world.configure(0, Some(quota(None, None, Some(1))));
-    for k in 0..4 {
-        world.set(0, &key(k), Some(service(0, 0, &[k])));
-    }
-    world.set(1, &key(3), Some(service(0, 0, &[9])));
-    world.connect(0);
-    world.connect(1);
-    let run = |world: &mut World| {
-        for _ in 0..100 {
-            let _moved = world.speak(0) | world.hear(0) | world.speak(1) | world.hear(1) | world.watch();
-            let _moved = world.start_job() | world.finish_job(Luck::Good);
-        }
-    };
-    run(&mut world);
-    let of = |world: &World, n: usize| world.services().filter(|s| claim(&s.metadata).unwrap().0 == n).count();
-    assert_eq!((of(&world, 0), of(&world, 1)), (1, 1), "one at once, and the other backend's");
-    world.settle();
-    check(&world);
-    for k in 0..4 {
-        world.set(0, &key(k), None);
-    }
-    run(&mut world);
-    assert!(of(&world, 0) > 1);
-    world.settle();
-    assert_eq!(of(&world, 0), 0);
-    assert!(world.rejects(0).is_empty());
 }
 
 /// An edit by hand is no proof: where only one object of several says so, nothing is deleted for being forbidden.

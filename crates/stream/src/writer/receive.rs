@@ -67,7 +67,9 @@ impl WriterEnd {
             let rule = "data came on a stream whose Hello did not tell what is held";
             return out.push(self.broke_a_rule(rule));
         }
-        let expected = stream.ledger.received() + 1;
+        let Some(expected) = stream.ledger.received().checked_add(1) else {
+            return out.push(self.broke_a_rule("no frame can follow the one with the largest number"));
+        };
         if data.seq < expected {
             // It came before, and was dealt with then.
             return;

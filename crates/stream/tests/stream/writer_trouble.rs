@@ -282,3 +282,13 @@ fn a_key_that_could_not_be_read_and_is_absent_later_is_resolved() {
     writer.settle(&key("a"), Outcome::Applied);
     assert!(writer.rejects().is_empty());
 }
+
+#[test]
+fn after_the_largest_number_the_stream_is_over() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", []))], now);
+    assert!(writer.receive(delta(u64::MAX, [remove("a")]), now).is_empty(), "the frames before it are missing");
+    assert_eq!(writer.receive(delta(1, [remove("a")]), now), [WriterOutput::Close]);
+    assert_eq!(tag(&writer, "a"), "1");
+    assert!(writer.receive(delta(4, [remove("a")]), now).is_empty(), "nothing more of it counts");
+}

@@ -1,9 +1,29 @@
 //! What only etcd can do to a test's victim.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::TestCluster;
+
+/// The data of a cluster at a moment.
+pub struct Backup(tempfile::TempDir);
+
+/// A folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), &to).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+    }
+    Ok(())
+}
 
 impl TestCluster {
     /// Forgets all history, so that a watch from any version that was seen before answers 410, and so does the next page of
@@ -23,6 +43,39 @@ impl TestCluster {
         let status = self.etcd("/v3/maintenance/status", &json!({})).await?;
         let revision = status["header"]["revision"].as_str().context("etcd names no revision")?;
         self.etcd("/v3/kv/compaction", &json!({"revision": revision, "physical": true})).await?;
+        self.start_apiserver().await
+    }
+
+    /// Copies the data of the cluster as it is now. Both servers restart for it.
+    ///
+    /// # Errors
+    /// A server, or the file system.
+    pub async fn back_up(&self) -> anyhow::Result<Backup> {
+        let backup = Backup(tempfile::Builder::new().prefix("backup-").tempdir_in(self.dir())?);
+        self.exchange(|data| copy(data, &backup.0.path().join("etcd"))).await?;
+        Ok(backup)
+    }
+
+    /// Puts the data back as they were, versions included, as who restores an etcd does.
+    ///
+    /// # Errors
+    /// A server, or the file system.
+    pub async fn restore(&self, backup: &Backup) -> anyhow::Result<()> {
+        let from = backup.0.path().join("etcd");
+        self.exchange(|data| {
+            std::fs::remove_dir_all(data).context("cannot remove the data")?;
+            copy(&from, data)
+        })
+        .await
+    }
+
+    /// Does something to the data while nobody uses them.
+    async fn exchange(&self, change: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.stop_apiserver()?;
+        self.servers().etcd.kill()?;
+        change(&self.dir().join("etcd"))?;
+        let etcd = self.layout.start_etcd()?;
+        self.servers().etcd = etcd;
         self.start_apiserver().await
     }
 

@@ -83,7 +83,7 @@ mod tests {
         std::fs::write(&path, good(2)).unwrap();
         assert_eq!(backends(file.look()), Some(Ok(2)));
         std::fs::write(&path, "backends:\n- {name: b0}\n").unwrap();
-        let wrong = format!("{}:2:3: missing field `identity`", path.display());
+        let wrong = format!("{}:2:4: missing field `identity`", path.display());
         assert_eq!(backends(file.look()), Some(Err(wrong)));
         assert_eq!(backends(file.look()), None, "told once");
         std::fs::remove_file(&path).unwrap();

@@ -193,7 +193,7 @@ fn bad_files() {
         ),
         (
             "backends:\n- name: a\n  identity: a\n  quota: {changesPerSecond: 0}\n",
-            "gimbal.yaml:4:11: 0 would let nothing through: use at least 1, or quarantine the backend (mode)",
+            "gimbal.yaml:4:29: 0 would let nothing through: use at least 1, or quarantine the backend (mode)",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  quota: {services: -1}\n",
@@ -205,7 +205,7 @@ fn bad_files() {
         ),
         (
             "backends:\n- name: a\n  identity: a\n  guard: {floors: {endpoints: 1}}\n",
-            "gimbal.yaml:4:20: unknown field `endpoints`, expected endpointsPerNamespace or endpointsPerService",
+            "gimbal.yaml:4:20: unknown field `endpoints`, expected one of endpointsPerNamespace, endpointsPerService",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  mode: off\n",

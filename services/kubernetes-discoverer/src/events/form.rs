@@ -1,0 +1,146 @@
+//! A note in the form of an Event. Pure.
+
+use gimbal_model::BackendName;
+use gimbal_objects::{Event, EventSource, Meta, Object as _, ObjectReference, Service};
+use jiff::Timestamp;
+
+use super::notes::Note;
+use crate::PROGRAM;
+
+/// Bytes of a message. The newer API for Events takes no longer ones, and readers expect that.
+const LONGEST: usize = 1024;
+
+/// What a Service's owner is told. A Service has one Event for each reason, by its name: what happens again is counted in
+/// it, and an Event of a Service that was deleted is not taken for one of its successor.
+pub(super) fn event(backend: &BackendName, service: &Meta, note: &Note, now: Timestamp) -> Event {
+    let (type_, reason, message) = match note {
+        Note::Rejected(reason, message) => ("Warning", reason.as_str(), short(message)),
+        Note::Accepted => ("Normal", "Accepted", "the writer no longer rejects this Service".into()),
+    };
+    let name = format!("{}.{backend}.{}.{}", service.name, reason.to_ascii_lowercase(), service.uid);
+    let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Event {
+        metadata: Meta { name: name.into(), namespace: service.namespace.clone(), ..Meta::default() },
+        involved_object: Some(ObjectReference {
+            api_version: Service::KIND.api_version.into(),
+            kind: Service::KIND.kind.into(),
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            uid: service.uid.clone(),
+            resource_version: service.resource_version.clone(),
+        }),
+        type_: Some(type_.into()),
+        reason: Some(reason.into()),
+        message: Some(message.into()),
+        count: Some(1),
+        first_timestamp: Some(at.clone()),
+        last_timestamp: Some(at),
+        source: Some(EventSource { component: PROGRAM.name.into() }),
+        reporting_component: Some(PROGRAM.name.into()),
+        reporting_instance: Some(backend.as_str().into()),
+    }
+}
+
+/// A patch that changes nothing. Its answer is the Event as it is, without the right to read Events.
+pub(super) fn look(event: &Event) -> Event {
+    let Meta { name, namespace, .. } = event.metadata.clone();
+    Event { metadata: Meta { name, namespace, ..Meta::default() }, ..Event::default() }
+}
+
+/// A patch that counts what happened once more, if the Event is still as it was `found`.
+pub(super) fn again(found: &Event, event: &Event) -> Event {
+    let patch = look(event);
+    let Meta { uid, resource_version, .. } = found.metadata.clone();
+    Event {
+        metadata: Meta { uid, resource_version, ..patch.metadata },
+        message: event.message.clone(),
+        count: Some(found.count.unwrap_or(1).saturating_add(1)),
+        last_timestamp: event.last_timestamp.clone(),
+        ..Event::default()
+    }
+}
+
+/// One line, for it is shown in a table.
+fn short(message: &str) -> String {
+    message[..message.floor_char_boundary(LONGEST)].replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_stream::RejectReason;
+
+    use super::*;
+
+    fn service(uid: &str) -> Meta {
+        Meta {
+            name: "web".into(),
+            namespace: "team1".into(),
+            uid: uid.into(),
+            resource_version: "7".into(),
+            labels: [("app".into(), "web".into())].into(),
+            ..Meta::default()
+        }
+    }
+
+    fn told(uid: &str, note: &Note) -> Event {
+        event(&"node02".parse().unwrap(), &service(uid), note, "2026-11-21T12:00:00.987Z".parse().unwrap())
+    }
+
+    fn rejected(message: &str) -> Note {
+        Note::Rejected(RejectReason::NamespaceMissing, message.to_owned())
+    }
+
+    #[test]
+    fn a_rejection_is_a_warning_about_the_service() {
+        let event = serde_json::to_value(told("u-1", &rejected("namespace team1 does not exist"))).unwrap();
+        let expected = serde_json::json!({
+            "metadata": {"name": "web.node02.namespacemissing.u-1", "namespace": "team1"},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Service", "namespace": "team1", "name": "web", "uid": "u-1",
+                "resourceVersion": "7",
+            },
+            "type": "Warning", "reason": "NamespaceMissing", "message": "namespace team1 does not exist", "count": 1,
+            "firstTimestamp": "2026-11-21T12:00:00Z", "lastTimestamp": "2026-11-21T12:00:00Z",
+            "source": {"component": "gimbal-kubernetes-discoverer"},
+            "reportingComponent": "gimbal-kubernetes-discoverer", "reportingInstance": "node02",
+        });
+        assert_eq!(event, expected);
+    }
+
+    #[test]
+    fn its_end_is_normal_and_each_reason_and_service_has_its_own_name() {
+        let accepted = told("u-1", &Note::Accepted);
+        assert_eq!((accepted.type_.as_deref(), accepted.reason.as_deref()), (Some("Normal"), Some("Accepted")));
+        let quota = Note::Rejected(RejectReason::Quota, String::new());
+        let names: Vec<_> = [accepted, told("u-1", &quota), told("u-1", &rejected("")), told("u-2", &rejected(""))]
+            .into_iter()
+            .map(|event| event.metadata.name.to_string())
+            .collect();
+        let expected = ["accepted.u-1", "quota.u-1", "namespacemissing.u-1", "namespacemissing.u-2"];
+        assert_eq!(names, expected.map(|end| format!("web.node02.{end}")));
+    }
+
+    #[test]
+    fn what_happens_again_changes_the_count_the_time_and_the_sentence_only() {
+        let mut found = told("u-1", &rejected("before"));
+        found.metadata.uid = "e".into();
+        found.metadata.resource_version = "9".into();
+        found.count = Some(4);
+        let event = told("u-1", &rejected("now"));
+        let name = "web.node02.namespacemissing.u-1";
+        let nothing = serde_json::json!({"metadata": {"name": name, "namespace": "team1"}});
+        assert_eq!(serde_json::to_value(look(&event)).unwrap(), nothing);
+        let expected = serde_json::json!({
+            "metadata": {"name": name, "namespace": "team1", "uid": "e", "resourceVersion": "9"},
+            "message": "now", "count": 5, "lastTimestamp": "2026-11-21T12:00:00Z",
+        });
+        assert_eq!(serde_json::to_value(again(&found, &event)).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let message = told("u-1", &rejected(&"\u{e4}".repeat(600).replacen('\u{e4}', "a", 1))).message.unwrap();
+        assert_eq!(message.len(), 1023);
+        assert!(message.ends_with('\u{e4}'));
+    }
+}

@@ -1,0 +1,54 @@
+//! A source whose etcd was restored to an older state: its versions go backwards (scenario 16).
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+use gimbal_tests::{Mirror, Scene, expect_metric, metric, slice_of, svc};
+
+async fn offer(scene: &Scene, name: &str, first: u32, endpoints: u32) {
+    scene.put(&svc("team1", name, &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", name, "a", first << 8, endpoints)).await.unwrap();
+}
+
+/// What the restored source does not have is gone, as it says; all else is compared by content and not written; and what
+/// changes after that is heard, though its versions were seen before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_restored_to_an_older_state_loses_nothing_but_what_it_lost() {
+    let scene = Scene::start().await.unwrap();
+    let empty = scene.source.back_up().await.unwrap();
+    for number in 0..5 {
+        offer(&scene, &format!("web{number}"), number, 30).await;
+    }
+    let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
+    let _discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    for number in 0..5 {
+        Mirror::expect_count(&scene.gimbal, "team1", &format!("node02-web{number}"), 30).await.unwrap();
+    }
+    let backup = scene.source.back_up().await.unwrap();
+    offer(&scene, "later", 100, 3).await;
+    offer(&scene, "web0", 0, 31).await;
+    // Many versions, so that those after the restoration were all seen before.
+    for round in 0..50 {
+        offer(&scene, "web1", 1, 20 + round % 5).await;
+    }
+    offer(&scene, "web1", 1, 30).await;
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-later", 3).await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 31).await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web1", 30).await.unwrap();
+    let mark = scene.gimbal.audit_mark().await.unwrap();
+
+    scene.source.restore(&backup).await.unwrap();
+    Mirror::expect_gone(&scene.gimbal, "team1", "node02-later").await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 30).await.unwrap();
+    let writes = scene.writes_since(mark).await.unwrap();
+    let others: Vec<_> = writes.iter().filter(|w| !w.contains("later") && !w.contains("web0")).collect();
+    assert_eq!(others, [""; 0], "what is as it was is not written");
+    offer(&scene, "web2", 2, 29).await;
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web2", 29).await.unwrap();
+    expect_metric(writer.admin_port, "gimbal_writer_backend_held_endpoints", "", 0.0).await.unwrap();
+
+    // Restored to nothing at all, it meets the guard.
+    let mark = scene.gimbal.audit_mark().await.unwrap();
+    scene.source.restore(&empty).await.unwrap();
+    expect_metric(writer.admin_port, "gimbal_writer_backend_held_endpoints", "", 149.0).await.unwrap();
+    assert_eq!(scene.writes_since(mark).await.unwrap(), [""; 0]);
+    assert_eq!(metric(writer.admin_port, "gimbal_writer_comparison_differences", "").await.unwrap(), 0.0);
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask fuzz`: a target of `tests/fuzz`, with coverage as its guide.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use crate::shell;
+
+/// What libFuzzer needs of the compiler. The sanitizers want a nightly one, and without `unsafe` they would find little.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions --cfg fuzzing";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which: frames, answers, objects, policy, ... (tests/fuzz/src)
+    target: String,
+    /// How long, in seconds.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Put the corpus in order afterwards: as few inputs as reach the same code.
+    #[arg(long)]
+    minimize: bool,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut rustc = shell::command("rustc");
+    rustc.args(["--print", "host-tuple"]);
+    let host = shell::output(rustc)?;
+    let host = host.trim();
+    let build = shell::root().join("target/fuzz");
+    let mut cargo =
+        shell::cargo(&["build", "--profile", "quick", "--package", "gimbal-fuzz", "--features", "libfuzzer", "--bins"]);
+    // Named, so that build scripts and macros are built without the flags.
+    cargo.args(["--target", host]).arg("--target-dir").arg(&build).env("RUSTFLAGS", FLAGS);
+    shell::run(cargo)?;
+    let binary = build.join(host).join("quick/fuzz");
+    let kept = shell::root().join("tests/fuzz/corpus").join(&args.target);
+    std::fs::create_dir_all(&kept).with_context(|| format!("cannot create {}", kept.display()))?;
+    let artifacts = build.join("artifacts/");
+    std::fs::create_dir_all(&artifacts).with_context(|| format!("cannot create {}", artifacts.display()))?;
+    let found = build.join("corpus").join(&args.target);
+    std::fs::create_dir_all(&found).with_context(|| format!("cannot create {}", found.display()))?;
+    let fuzz = |flags: &[String], folders: &[&PathBuf]| {
+        let mut command = shell::command(&binary);
+        command.env("GIMBAL_FUZZ_TARGET", &args.target).env("GIMBAL_FUZZ_SEEDS", &found).args(flags).args(folders);
+        shell::run(command)
+    };
+    let flags = [
+        format!("-max_total_time={}", args.seconds),
+        format!("-artifact_prefix={}", artifacts.display()),
+        "-max_len=16384".into(),
+        "-timeout=10".into(),
+        "-rss_limit_mb=2048".into(),
+        "-print_final_stats=1".into(),
+    ];
+    fuzz(&flags, &[&found, &kept])?;
+    if args.minimize {
+        // One input for each place that is reached; how often it is reached would keep thousands.
+        let merge = ["-set_cover_merge=1", "-use_counters=0", "-max_len=4096"].map(String::from);
+        fuzz(&merge, &[&kept, &found])?;
+    }
+    Ok(())
+}
