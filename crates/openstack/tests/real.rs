@@ -1,4 +1,4 @@
-//! Against a real Keystone and Octavia, over TLS with an authority of their own and small pages; and neutron-lbaas.
+//! Against a real Keystone and Octavia, over TLS with an authority of their own and small pages. neutron-lbaas: `lbaas.rs`.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 mod common;
