@@ -17,7 +17,7 @@ pub struct Writer {
     pub admin_port: u16,
 }
 
-/// A running `gimbal-kubernetes-discoverer`.
+/// A running discoverer.
 pub struct Discoverer {
     /// The process.
     pub process: Process,
@@ -147,7 +147,7 @@ impl Scene {
         if pair.cert.exists() { Ok(pair) } else { self.pki.backend(backend) }
     }
 
-    fn tls(&self, pair: &Pair) -> Vec<String> {
+    pub(crate) fn tls(&self, pair: &Pair) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         vec![
             "--tls-cert".to_owned(),

@@ -8,12 +8,17 @@ use gimbal_testkit::assets::{Asset, cache, once};
 use crate::shell;
 
 const CARGO_DENY: &str = "0.20.2";
+/// The release that `tests/openstack/requirements.lock` is of.
+const OPENSTACK: &str = "2026.1";
 
 #[derive(clap::Args)]
 pub struct Args {
     /// kube-controller-manager too; no test of ours needs it.
     #[arg(long)]
     controller_manager: bool,
+    /// Keystone, Octavia and Neutron too, and the data that a testbed starts from.
+    #[arg(long)]
+    openstack: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -25,6 +30,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         show(asset.name(), asset.version(), &asset.path()?);
     }
     show("cargo-deny", CARGO_DENY, &cargo_deny()?);
+    if args.openstack {
+        show("openstack", OPENSTACK, &openstack()?);
+    }
     Ok(())
 }
 
@@ -46,4 +54,10 @@ pub fn cargo_deny() -> anyhow::Result<PathBuf> {
         std::fs::rename(work.join("bin/cargo-deny"), work.join("cargo-deny")).context("cargo made no cargo-deny")
     })?;
     Ok(path)
+}
+
+/// The path of the data that a testbed starts from; all that it needs is installed and set up first if it has to be.
+pub fn openstack() -> anyhow::Result<PathBuf> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
+    runtime.block_on(gimbal_testkit::openstack::OpenStack::prepare())
 }

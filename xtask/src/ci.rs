@@ -12,7 +12,7 @@ mod files;
 mod proto;
 
 /// The services, each a package with a binary of its name.
-const BINARIES: [&str; 2] = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
+const BINARIES: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbal-openstack-discoverer"];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -73,7 +73,8 @@ fn tools() -> anyhow::Result<()> {
     for asset in [Asset::Etcd, Asset::ApiServer, Asset::Buf, Asset::Grpcurl] {
         asset.path()?;
     }
-    assets::cargo_deny().map(|_| ())
+    assets::cargo_deny()?;
+    assets::openstack().map(|_| ())
 }
 
 fn binaries() -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod fill;
 mod objects;
+mod openstack;
 mod report;
 mod sight;
 mod stage;
@@ -24,6 +25,9 @@ pub struct Args {
     /// End by itself, with an error if anything is not as it should be.
     #[arg(long)]
     once: bool,
+    /// A real OpenStack cloud as the source, started for the demo.
+    #[arg(long, conflicts_with_all = ["source_kubeconfig", "gimbal_kubeconfig"])]
+    openstack: bool,
     /// A cluster of yours as the source. Only namespaces that the demo makes (gimbal-demo-*) are touched, and removed at the
     /// end.
     #[arg(long, value_name = "FILE")]
@@ -40,6 +44,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 async fn demo(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
+    if args.openstack {
+        return tokio::select! {
+            result = openstack::play(&mut report, args.once) => result,
+            signal = asked_to_end() => signal.and_then(|()| {
+                anyhow::ensure!(!args.once, "interrupted before its end");
+                Ok(())
+            }),
+        };
+    }
     let mut stage = Stage::build(args.source_kubeconfig.as_deref(), args.gimbal_kubeconfig.as_deref()).await?;
     report.title("source", &stage.source.describe());
     report.title("gimbal cluster", &stage.gimbal.describe());

@@ -19,5 +19,5 @@ pub use digest::{Digest, DigestTree};
 pub use endpoint::{Conditions, Detail, Endpoint, EndpointPort, Family, PortGroup, PortSet, Protocol};
 pub use key::{BackendName, InvalidBackendName, SourceKey, TargetKey};
 pub use name::{label_value, service_name, shorten};
-pub use namespace_pattern::{InvalidNamespacePattern, NamespacePattern};
+pub use namespace_pattern::{InvalidNamespacePattern, NamespacePattern, wildcard_matches};
 pub use service::{Header, Service, ServicePort, TargetPort};

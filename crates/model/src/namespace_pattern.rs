@@ -28,17 +28,23 @@ impl NamespacePattern {
     /// Whether the whole of `name` matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        let mut pieces = self.0.split('*');
-        let Some(head) = pieces.next() else { return false };
-        let Some(mut rest) = name.strip_prefix(head) else { return false };
-        let Some(tail) = pieces.next_back() else { return rest.is_empty() };
-        // The leftmost match of each piece in between leaves the most for those after it.
-        for piece in pieces {
-            let Some(at) = rest.find(piece) else { return false };
-            rest = &rest[at + piece.len()..];
-        }
-        rest.ends_with(tail)
+        wildcard_matches(&self.0, name)
     }
+}
+
+/// Whether the whole of `text` matches `pattern`, in which `*` stands for any run of characters, the empty one too.
+#[must_use]
+pub fn wildcard_matches(pattern: &str, text: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let Some(head) = pieces.next() else { return false };
+    let Some(mut rest) = text.strip_prefix(head) else { return false };
+    let Some(tail) = pieces.next_back() else { return rest.is_empty() };
+    // The leftmost match of each piece in between leaves the most for those after it.
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(tail)
 }
 
 impl fmt::Display for NamespacePattern {

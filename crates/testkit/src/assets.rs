@@ -11,6 +11,7 @@ mod build;
 mod lock;
 
 use build::Recipe;
+pub(crate) use build::say;
 
 const KUBERNETES: &str = "1.36.1";
 const ETCD: &str = "3.6.8";

@@ -14,6 +14,8 @@
 
 pub mod assets;
 pub mod cluster;
+pub mod fake_openstack;
+pub mod openstack;
 pub mod pki;
 pub mod process;
 #[cfg(feature = "scripted-writer")]

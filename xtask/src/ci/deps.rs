@@ -3,8 +3,15 @@
 use crate::{assets, shell};
 
 /// These hold the logic. Without a runtime, a client or a server in reach they cannot grow an edge unnoticed.
-const PURE: [&str; 6] =
-    ["gimbal-model", "gimbal-objects", "gimbal-translate", "gimbal-stream", "gimbal-plan", "gimbal-reconcile"];
+const PURE: [&str; 7] = [
+    "gimbal-model",
+    "gimbal-objects",
+    "gimbal-translate",
+    "gimbal-load-balancing",
+    "gimbal-stream",
+    "gimbal-plan",
+    "gimbal-reconcile",
+];
 
 /// What makes an edge.
 const EDGES: [&str; 7] = ["tokio", "kube", "tonic", "hyper", "axum", "reqwest", "rustls"];

@@ -77,6 +77,6 @@ fn run(mut command: Command, what: &str) -> anyhow::Result<()> {
 
 /// Straight to standard error: `eprintln!` in a test is shown only once it has failed, and a build that takes minutes must
 /// not look like a test that hangs.
-pub(super) fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     writeln!(std::io::stderr(), "gimbal: {line}").ok();
 }

@@ -1,0 +1,224 @@
+//! The poll as a state machine: what to fetch next, and at the end of a poll what changed.
+//!
+//! ```text
+//!   begin --> next_ask ... answer ... next_ask --> finish: Outcome
+//!             (any number at once, in any order)
+//! ```
+//!
+//! Three lists are no snapshot, a list can fail, and a role can be lost; the six rules of research/openstack-direction.md
+//! 6.5, with rule 3 as DESIGN 3.3 has it, keep each of these from looking like a deletion. A poll costs a list of each kind,
+//! and the members of those pools that something says have changed (6.2): the address and port of a member never change, so
+//! the pool's row decides which endpoints there are.
+
+mod answers;
+mod ask;
+mod fetch;
+mod outcome;
+mod poll;
+mod scope;
+mod settle;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::{Service, SourceKey};
+
+pub use ask::{Answer, Ask, Existence, NoMembers, Whose};
+pub use outcome::{Outcome, Trouble};
+use poll::{Poll, ProjectList};
+use scope::Around;
+pub(crate) use scope::{Scope, Standing};
+
+use crate::projects::Projects;
+use crate::rows::Project;
+use crate::translate::PortSets;
+use crate::{Kind, List, Mode, Options, ServiceName};
+
+/// An OpenStack cloud as far as it was seen, and the poll that runs. It has no clock: times are those of the caller.
+///
+/// After [`Self::begin`] the caller fetches whatever [`Self::next_ask`] tells, side by side if it likes, and reports each
+/// with [`Self::answer`], until [`Self::is_done`]. [`Self::finish`] ends the poll; what was not answered by then counts as
+/// failed.
+#[derive(Debug)]
+pub struct Cloud {
+    mode: Mode,
+    options: Options,
+    pub(crate) projects: Projects,
+    pub(crate) scopes: BTreeMap<Whose, Scope>,
+    port_sets: PortSets,
+    began: Option<Instant>,
+    projects_at: Option<Instant>,
+    poll: Poll,
+}
+
+impl Cloud {
+    /// A cloud of which nothing was seen.
+    #[must_use]
+    pub fn new(mode: Mode, options: Options) -> Self {
+        Self {
+            mode,
+            options,
+            projects: Projects::default(),
+            scopes: BTreeMap::new(),
+            port_sets: PortSets::default(),
+            began: None,
+            projects_at: None,
+            poll: Poll::default(),
+        }
+    }
+
+    /// Begins a poll. One that runs is given up, and has changed nothing.
+    pub fn begin(&mut self, now: Instant) {
+        let elapsed = self.began.replace(now).map(|began| now.saturating_duration_since(began)).unwrap_or_default();
+        // What was told in parts of a poll that is given up is still owed.
+        let changes = std::mem::take(&mut self.poll.changes);
+        self.poll = Poll { elapsed, changes, ..Poll::default() };
+        let recent = self.projects_at.is_some_and(|at| now.saturating_duration_since(at) < self.options.projects_for);
+        if self.mode == Mode::PerProject || !recent {
+            self.poll.projects = ProjectList::Awaited;
+            self.poll.asks.push_back(Ask::Projects);
+        }
+        if self.mode == Mode::Bulk {
+            let everyones = self.scopes.entry(Whose::Everyones).or_insert_with(|| Scope::new(Whose::Everyones));
+            everyones.begin(&mut self.poll);
+        }
+    }
+
+    /// The next thing to fetch, if there is one now; an answer may bring more.
+    pub fn next_ask(&mut self) -> Option<Ask> {
+        let ask = self.poll.asks.pop_front()?;
+        self.poll.asked.insert(ask.clone());
+        Some(ask)
+    }
+
+    /// Takes an answer. One that was not asked for in this poll is of another one, and changes nothing.
+    pub fn answer(&mut self, answer: Answer, now: Instant) {
+        if !self.poll.asked.remove(&answer.ask()) {
+            return;
+        }
+        match answer {
+            Answer::Projects(projects) => self.take_projects(projects, now),
+            Answer::LoadBalancers(whose, list) => {
+                self.take_list(&whose, Kind::LoadBalancer, list, |scope, list, _| scope.load_balancers(list));
+            }
+            Answer::Listeners(whose, list) => {
+                self.take_list(&whose, Kind::Listener, list, |scope, list, _| scope.listeners(list));
+            }
+            Answer::Pools(whose, list) => self.take_list(&whose, Kind::Pool, list, |scope, list, _| scope.pools(list)),
+            Answer::L7Policies(whose, list) => self.take_list(&whose, Kind::L7Policy, list, Scope::policies),
+            Answer::Members(whose, pool, members) => {
+                if let Some(scope) = self.scopes.get_mut(&whose) {
+                    scope.members(pool, members, now, &mut self.poll);
+                }
+            }
+            Answer::LoadBalancer(whose, id, existence) => {
+                if let Some(scope) = self.scopes.get_mut(&whose) {
+                    scope.existence(&id, existence, &mut self.poll);
+                }
+            }
+        }
+        self.advance(now);
+    }
+
+    /// Whether everything that this poll asked for was answered.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.poll.asks.is_empty() && self.poll.asked.is_empty()
+    }
+
+    /// The changes that are certain already, so that one slow project delays no other.
+    pub fn take_changes(&mut self) -> Vec<(SourceKey, Option<Arc<Service>>)> {
+        std::mem::take(&mut self.poll.changes).into_iter().collect()
+    }
+
+    /// Ends the poll.
+    pub fn finish(&mut self, now: Instant) -> Outcome {
+        if self.poll.projects == ProjectList::Awaited {
+            self.take_projects(Err("it did not come in time".into()), now);
+        }
+        self.poll.asks.clear();
+        self.poll.asked.clear();
+        let around = Around { options: &self.options, projects: &self.projects, now };
+        for scope in self.scopes.values_mut().filter(|scope| !scope.is_done()) {
+            scope.fail("not every question was answered in time", around, &mut self.poll);
+        }
+        if !self.projects.is_known() {
+            self.poll.outcome.unknown = Some("the projects are not known".into());
+        }
+        let poll = std::mem::take(&mut self.poll);
+        Outcome { changes: poll.changes.into_iter().collect(), ..poll.outcome }
+    }
+
+    fn take_list<T>(
+        &mut self,
+        whose: &Whose,
+        kind: Kind,
+        list: Result<List<T>, String>,
+        take: impl FnOnce(&mut Scope, List<T>, &mut Poll),
+    ) {
+        let Some(scope) = self.scopes.get_mut(whose) else { return };
+        match list {
+            Ok(list) => take(scope, list, &mut self.poll),
+            Err(reason) => scope.list_failed(kind, reason, &mut self.poll),
+        }
+    }
+
+    fn take_projects(&mut self, projects: Result<List<Project>, String>, now: Instant) {
+        let taken = projects.and_then(|list| {
+            let unreadable = list.unreadable.clone();
+            self.projects.update(list, &self.options)?;
+            Ok(unreadable)
+        });
+        match taken {
+            Ok(unreadable) => {
+                self.poll.projects = ProjectList::Fresh;
+                self.projects_at = Some(now);
+                let trouble = |row: crate::Unreadable| Trouble::Unreadable {
+                    kind: Kind::Project,
+                    id: row.id,
+                    problem: row.problem,
+                };
+                self.poll.outcome.troubles.extend(unreadable.into_iter().map(trouble));
+                self.poll.outcome.troubles.extend(self.projects.conflicts());
+            }
+            Err(reason) => {
+                self.poll.projects = ProjectList::Failed;
+                self.poll.outcome.troubles.push(Trouble::List { kind: Kind::Project, project: None, reason });
+            }
+        }
+        if self.mode == Mode::PerProject {
+            self.begin_projects();
+        }
+    }
+
+    /// A scope for each project that is selected, and none for any other.
+    fn begin_projects(&mut self) {
+        let wanted: Vec<Whose> = self.projects.assigned().map(|(id, _)| Whose::Project(id.clone())).collect();
+        let (kept, gone) = std::mem::take(&mut self.scopes).into_iter().partition(|(whose, _)| wanted.contains(whose));
+        self.scopes = kept;
+        let gone: BTreeMap<Whose, Scope> = gone;
+        gone.into_values().for_each(|scope| scope.withdraw(&mut self.poll));
+        for whose in wanted {
+            self.scopes.entry(whose.clone()).or_insert_with(|| Scope::new(whose)).begin(&mut self.poll);
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        for scope in self.scopes.values_mut() {
+            let around = Around { options: &self.options, projects: &self.projects, now };
+            scope.advance(around, &mut self.port_sets, &mut self.poll);
+        }
+        self.projects.judge_gone(std::mem::take(&mut self.poll.gone));
+    }
+
+    pub(crate) fn service_name(&self) -> ServiceName {
+        self.options.service_name
+    }
+
+    /// Everything that is offered, each with its Service as it was told last.
+    pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
+        let standings = self.scopes.values().flat_map(|scope| scope.standings.values());
+        standings.flat_map(|standing| &standing.services).map(|(key, service)| (key, service))
+    }
+}

@@ -1,0 +1,107 @@
+//! What answers mean for a scope.
+
+use std::time::Instant;
+
+use super::ask::{Ask, Existence, NoMembers, Whose};
+use super::outcome::Trouble;
+use super::poll::Poll;
+use super::scope::Scope;
+use crate::lists::Table;
+use crate::members::{Read, Reading};
+use crate::rows::{L7Policy, Listener, LoadBalancer, Member, Pool};
+use crate::{Id, Kind, List};
+
+impl Scope {
+    fn project(&self) -> Option<&Id> {
+        match &self.whose {
+            Whose::Everyones => None,
+            Whose::Project(id) => Some(id),
+        }
+    }
+
+    /// A list of which nothing is had: this poll shows nothing of the scope.
+    pub(super) fn list_failed(&mut self, kind: Kind, reason: String, poll: &mut Poll) {
+        self.run.waiting -= 1;
+        let trouble = Trouble::List { kind, project: self.project().cloned(), reason };
+        self.run.failed.get_or_insert_with(|| trouble.to_string());
+        poll.outcome.troubles.push(trouble);
+    }
+
+    pub(super) fn load_balancers(&mut self, mut list: List<LoadBalancer>) {
+        self.run.waiting -= 1;
+        if let Whose::Project(id) = &self.whose {
+            // A token that may see more than was asked for shows more.
+            list.rows.retain(|row| row.project == *id);
+        }
+        self.run.load_balancers = Some(list);
+    }
+
+    pub(super) fn listeners(&mut self, list: List<Listener>) {
+        self.run.waiting -= 1;
+        self.run.listeners = Some(list);
+    }
+
+    pub(super) fn pools(&mut self, list: List<Pool>) {
+        self.run.waiting -= 1;
+        self.run.pools = Some(list);
+    }
+
+    pub(super) fn policies(&mut self, list: List<L7Policy>, poll: &mut Poll) {
+        self.run.waiting -= 1;
+        let Some(lists) = &mut self.run.lists else { return };
+        let (at, whole) = (list.server_time, list.unreadable.is_empty());
+        lists.policies = Table::merge(list, Some(&self.lists.policies), &mut poll.outcome.troubles);
+        let of = lists.listeners.iter().filter_map(|listener| {
+            // With a row that could not be read, the list is asked for again.
+            let policies = listener.l7_policies.clone().filter(|policies| whole && !policies.is_empty())?;
+            Some((listener.id.clone(), (policies, Reading { seen: listener.updated_at, at })))
+        });
+        self.run.policies_of = Some(of.collect());
+    }
+
+    /// One load balancer of a project that has vanished from the list was asked for.
+    pub(super) fn existence(&mut self, id: &Id, existence: Result<Existence, String>, poll: &mut Poll) {
+        self.run.waiting -= 1;
+        let Some(project) = self.standings.get(id).map(|standing| standing.project.clone()) else { return };
+        let forbidden = existence == Ok(Existence::Forbidden);
+        let why = match existence {
+            Ok(Existence::Gone) => return,
+            Ok(Existence::Found) => "is there".to_owned(),
+            Ok(Existence::Forbidden) => "is forbidden: a role was lost".to_owned(),
+            Err(reason) => format!("could not be asked for: {reason}"),
+        };
+        let trouble = Trouble::ProjectUnseen { project: project.clone(), load_balancer: id.clone(), why };
+        if forbidden {
+            // The other lists are as little to be believed: they show what is left of the role.
+            self.run.failed.get_or_insert_with(|| trouble.to_string());
+            self.run.waiting -= poll.forget(|ask| matches!(ask, Ask::LoadBalancer(..)));
+        }
+        self.run.unseen.insert(project, trouble.to_string());
+        poll.outcome.troubles.push(trouble);
+    }
+
+    pub(super) fn members(
+        &mut self,
+        pool: Id,
+        members: Result<List<Member>, NoMembers>,
+        now: Instant,
+        poll: &mut Poll,
+    ) {
+        self.run.waiting -= 1;
+        let reason = match members {
+            Ok(list) => {
+                let row = self.run.lists.as_ref().and_then(|lists| lists.pools.get(&pool));
+                let seen = row.and_then(|row| row.updated_at);
+                let read = Read::new(list, seen, now, self.members.get(&pool), &mut poll.outcome.troubles);
+                self.members.insert(pool, read);
+                return;
+            }
+            Err(NoMembers::PoolGone) => {
+                self.run.gone.insert(pool.clone());
+                "the pool is listed, and gone".to_owned()
+            }
+            Err(NoMembers::Failed(reason)) => reason,
+        };
+        poll.outcome.troubles.push(Trouble::Members { pool, reason });
+    }
+}

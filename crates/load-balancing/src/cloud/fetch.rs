@@ -1,0 +1,92 @@
+//! What a scope needs besides its three lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ask::{Ask, Whose};
+use super::poll::Poll;
+use super::scope::{Around, Scope};
+use super::settle::pools_in_use;
+use crate::Id;
+use crate::lists::Lists;
+use crate::rows::Pool;
+
+impl Scope {
+    /// A project whose last load balancer is gone from everyone's list was emptied, or hidden (DESIGN 3.3).
+    pub(super) fn check(&mut self, around: Around<'_>, poll: &mut Poll) {
+        let Some(lists) = &self.run.lists else { return };
+        let before = poll.asks.len();
+        if self.whose == Whose::Everyones {
+            let listed: BTreeSet<&Id> = lists.load_balancers.listed().map(|row| &row.project).collect();
+            let mut vanished: BTreeMap<&Id, &Id> = BTreeMap::new();
+            for (id, standing) in self.standings.iter().filter(|(_, standing)| !standing.services.is_empty()) {
+                if !listed.contains(&standing.project) {
+                    vanished.entry(&standing.project).or_insert(id);
+                }
+            }
+            poll.asks.extend(vanished.values().map(|id| Ask::LoadBalancer(self.whose.clone(), (*id).clone())));
+        }
+        if around.options.l7_pools {
+            if self.policies_are_stale(lists) {
+                poll.asks.push_back(Ask::L7Policies(self.whose.clone()));
+            } else if let Some(lists) = &mut self.run.lists {
+                lists.policies = self.lists.policies.clone();
+            }
+        }
+        self.run.waiting = poll.asks.len() - before;
+    }
+
+    fn policies_are_stale(&self, lists: &Lists) -> bool {
+        lists.listeners.iter().any(|listener| match &listener.l7_policies {
+            // neutron-lbaas says neither which there are nor when one changed.
+            None => true,
+            Some(policies) if policies.is_empty() => false,
+            Some(policies) => self.policies_of.get(&listener.id).is_none_or(|(read, reading)| {
+                read != policies || reading.is_stale(listener.updated_at, listener.provisioning)
+            }),
+        })
+    }
+
+    /// Asks for the members that may have changed, newest change first, and for as many more as the sweep has saved up.
+    pub(super) fn read(&mut self, around: Around<'_>, poll: &mut Poll) {
+        let Some(lists) = &self.run.lists else { return };
+        let used = pools_in_use(lists, around);
+        let (stale, rest): (Vec<&Arc<Pool>>, Vec<&Arc<Pool>>) = used
+            .iter()
+            .filter_map(|id| lists.pools.get(id))
+            .filter(|pool| !pool.members.is_empty())
+            .partition(|pool| self.members.get(&pool.id).is_none_or(|read| read.is_stale(pool)));
+        let mut needed: Vec<&Arc<Pool>> = stale;
+        needed.sort_unstable_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
+        let count = u32::try_from(rest.len() + needed.len()).unwrap_or(u32::MAX);
+        let mut rest: Vec<(Duration, &Arc<Pool>)> = rest
+            .into_iter()
+            .filter_map(|pool| Some((self.members.get(&pool.id)?.urgency(pool, around.now), pool)))
+            .collect();
+        rest.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
+        let swept = self.savings.spend(around.options.sweep, poll.elapsed, count).min(rest.len());
+        poll.outcome.members_needed += needed.len();
+        poll.outcome.members_swept += swept;
+        let pools = needed.into_iter().chain(rest.into_iter().take(swept).map(|(_, pool)| pool));
+        let asks: Vec<Ask> = pools.map(|pool| Ask::Members(self.whose.clone(), pool.id.clone())).collect();
+        self.run.waiting = asks.len();
+        poll.asks.extend(asks);
+    }
+}
+
+/// What the sweep has saved up: one period for each list of members.
+#[derive(Debug, Default)]
+pub(super) struct Savings(Duration);
+
+impl Savings {
+    /// How many of `count` pools may be swept now. Each costs one period, and the time that went by is saved for each, so
+    /// that most polls of a small cloud have none. However long that was, it is no more than a period.
+    fn spend(&mut self, period: Option<Duration>, elapsed: Duration, count: u32) -> usize {
+        let Some(period) = period.filter(|period| !period.is_zero()) else { return 0 };
+        self.0 = self.0.saturating_add(elapsed.min(period).saturating_mul(count));
+        let swept = u32::try_from(self.0.as_nanos() / period.as_nanos()).unwrap_or(count).min(count);
+        self.0 = self.0.saturating_sub(period.saturating_mul(swept));
+        usize::try_from(swept).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,196 @@
+//! One scope's share of a poll: everyone's objects in bulk mode, one project's in the other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::{Service, SourceKey};
+
+use super::ask::{Ask, Whose};
+use super::fetch::Savings;
+use super::poll::{Poll, ProjectList};
+use crate::lists::{Lists, Table};
+use crate::members::{Read, Reading};
+use crate::projects::Projects;
+use crate::rows::{Listener, LoadBalancer, Pool};
+use crate::skip::LeftOut;
+use crate::translate::PortSets;
+use crate::{Id, List, Options};
+
+/// What a scope needs of its cloud.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) options: &'a Options,
+    pub(super) projects: &'a Projects,
+    pub(super) now: Instant,
+}
+
+/// How one load balancer stands.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) project: Id,
+    /// What was told of it last.
+    pub(crate) services: Vec<(SourceKey, Arc<Service>)>,
+    pub(crate) left_out: Vec<LeftOut>,
+    /// Why what was told last stands although there may be news.
+    pub(crate) held: Option<String>,
+}
+
+/// The L7 policies of each listener that has some, as they were listed when the policies were read last.
+pub(super) type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
+
+/// A scope. What is kept between polls is what the last complete one saw.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(super) whose: Whose,
+    pub(crate) lists: Lists,
+    pub(super) members: HashMap<Id, Read>,
+    pub(crate) standings: BTreeMap<Id, Standing>,
+    /// By load balancer: what was named in one list and missing in another, in the last complete poll.
+    pub(super) open: BTreeMap<Id, BTreeSet<Id>>,
+    pub(super) policies_of: PoliciesOf,
+    pub(super) savings: Savings,
+    pub(super) run: Run,
+}
+
+/// How far a scope has come in this poll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Stage {
+    /// The three lists are awaited, and whatever they turn out to need.
+    #[default]
+    Listing,
+    /// What is missing is asked for by itself; L7 policies too.
+    Checking,
+    /// Members are awaited.
+    Reading,
+    /// Nothing more is awaited.
+    Done,
+}
+
+/// What is known only for the time of one poll.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) stage: Stage,
+    pub(super) waiting: usize,
+    pub(super) failed: Option<String>,
+    pub(super) load_balancers: Option<List<LoadBalancer>>,
+    pub(super) listeners: Option<List<Listener>>,
+    pub(super) pools: Option<List<Pool>>,
+    /// The new lists, once they are merged with the last ones.
+    pub(super) lists: Option<Lists>,
+    pub(super) policies_of: Option<PoliciesOf>,
+    /// Projects that the lists lack, for which one load balancer could not be shown to be gone.
+    pub(super) unseen: BTreeMap<Id, String>,
+    /// Pools that were gone when their members were asked for.
+    pub(super) gone: BTreeSet<Id>,
+}
+
+impl Run {
+    pub(super) fn done() -> Self {
+        Self { stage: Stage::Done, ..Self::default() }
+    }
+}
+
+impl Scope {
+    pub(super) fn new(whose: Whose) -> Self {
+        Self {
+            whose,
+            lists: Lists::default(),
+            members: HashMap::new(),
+            standings: BTreeMap::new(),
+            open: BTreeMap::new(),
+            policies_of: HashMap::new(),
+            savings: Savings::default(),
+            run: Run::done(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, poll: &mut Poll) {
+        self.run = Run { waiting: 3, ..Run::default() };
+        let whose = || self.whose.clone();
+        poll.asks.extend([Ask::LoadBalancers(whose()), Ask::Listeners(whose()), Ask::Pools(whose())]);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.run.stage == Stage::Done
+    }
+
+    /// Goes on as far as the answers allow.
+    pub(super) fn advance(&mut self, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
+        while self.run.waiting == 0 && !self.is_done() {
+            if let Some(reason) = self.run.failed.take() {
+                self.fail(&reason, around, poll);
+                return;
+            }
+            self.run.stage = match self.run.stage {
+                Stage::Listing => {
+                    if !self.merge(around, poll) {
+                        return;
+                    }
+                    if self.run.failed.is_some() {
+                        continue;
+                    }
+                    self.check(around, poll);
+                    Stage::Checking
+                }
+                Stage::Checking => {
+                    self.read(around, poll);
+                    Stage::Reading
+                }
+                Stage::Reading | Stage::Done => {
+                    self.settle(around, port_sets, poll);
+                    Stage::Done
+                }
+            };
+        }
+    }
+
+    /// This poll shows nothing of the scope: everything stands.
+    pub(super) fn fail(&mut self, reason: &str, around: Around<'_>, poll: &mut Poll) {
+        self.run = Run::done();
+        match &self.whose {
+            Whose::Everyones => poll.outcome.unknown = Some(reason.to_owned()),
+            Whose::Project(id) => {
+                if let Ok(place) = around.projects.place(id) {
+                    poll.unknown(&place.namespace, reason);
+                }
+                let told = self.standings.values().flat_map(|standing| &standing.services);
+                told.for_each(|(key, _)| poll.unknown(&key.namespace, reason));
+            }
+        }
+    }
+
+    /// Makes one picture of the three lists. Not before the projects are known that it names.
+    fn merge(&mut self, around: Around<'_>, poll: &mut Poll) -> bool {
+        let troubles = &mut poll.outcome.troubles;
+        let run = &mut self.run;
+        if let (Some(load_balancers), Some(listeners), Some(pools)) =
+            (run.load_balancers.take(), run.listeners.take(), run.pools.take())
+        {
+            run.lists = Some(Lists {
+                load_balancers: Table::merge(load_balancers, Some(&self.lists.load_balancers), troubles),
+                listeners: Table::merge(listeners, Some(&self.lists.listeners), troubles),
+                pools: Table::merge(pools, Some(&self.lists.pools), troubles),
+                policies: Table::default(),
+            });
+        }
+        let Some(lists) = &self.run.lists else { return false };
+        if poll.projects == ProjectList::Awaited {
+            return false;
+        }
+        let strange = lists.load_balancers.iter().find(|row| !around.projects.has_judged(&row.project));
+        let Some(strange) = strange.filter(|_| self.whose == Whose::Everyones) else { return true };
+        match poll.newest_projects() {
+            ProjectList::Fresh => true,
+            ProjectList::Old | ProjectList::Awaited => false,
+            ProjectList::Failed => {
+                let reason = format!(
+                    "load balancer {} belongs to project {}, and the list of projects, which may have it, failed",
+                    strange.id, strange.project
+                );
+                self.run.failed = Some(reason);
+                true
+            }
+        }
+    }
+}

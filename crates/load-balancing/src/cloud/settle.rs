@@ -1,0 +1,267 @@
+//! The end of a scope's share of a poll: what each load balancer now is, and what that changes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use gimbal_model::{Service, SourceKey};
+
+use super::outcome::Trouble;
+use super::poll::Poll;
+use super::scope::{Around, Run, Scope, Standing};
+use crate::lists::{Belongings, Lists, Table};
+use crate::members::Read;
+use crate::rows::LoadBalancer;
+use crate::translate::{Parts, PortSets};
+use crate::{Id, Kind, Skip};
+
+/// The pools whose members are endpoints of what is offered.
+pub(super) fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
+    let belongings = lists.belongings();
+    let parts = Parts { lists, belongings: &belongings, options: around.options };
+    let offered = lists.load_balancers.iter().filter(|row| around.projects.place(&row.project).is_ok());
+    let offers = offered.flat_map(|row| parts.offers(row, &mut Vec::new()));
+    offers.flat_map(|offer| offer.live_pools().map(|pool| pool.id.clone()).collect::<Vec<_>>()).collect()
+}
+
+impl Scope {
+    pub(super) fn settle(&mut self, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
+        let Run { lists, unseen, gone, policies_of, .. } = std::mem::replace(&mut self.run, Run::done());
+        let Some(lists) = lists else { return };
+        let belongings = lists.belongings();
+        let view = View {
+            lists: &lists,
+            parts: Parts { lists: &lists, belongings: &belongings, options: around.options },
+            members: &self.members,
+            open: &self.open,
+            gone: &gone,
+        };
+        let mut open = BTreeMap::new();
+        let mut standings = std::mem::take(&mut self.standings);
+        for balancer in lists.load_balancers.iter() {
+            let before = standings.remove(&balancer.id);
+            let standing = view.judge(balancer, before, around, port_sets, &mut open, poll);
+            self.standings.insert(balancer.id.clone(), standing);
+        }
+        let named = named_without_row(&lists, &belongings);
+        for (id, mut standing) in standings {
+            if standing.services.is_empty() {
+                continue;
+            }
+            let offered = around.projects.place(&standing.project).is_ok();
+            if let Some(reason) = unseen.get(&standing.project) {
+                standing.services.iter().for_each(|(key, _)| poll.unknown(&key.namespace, reason));
+                standing.held = Some(reason.clone());
+                self.standings.insert(id, standing);
+            } else if let Some(by) = named.get(&id).filter(|_| offered)
+                && let Some(reason) = view.still_open(&id, by, &mut open, poll)
+            {
+                standing.held = Some(reason);
+                self.standings.insert(id, standing);
+            } else {
+                poll.tell(standing.services, Vec::new());
+            }
+        }
+        if lists.load_balancers.has_unread() {
+            // It may be a load balancer of any project.
+            let reason = "a load balancer's row cannot be read";
+            match around.projects.namespace_of(&self.whose) {
+                Some(namespace) => poll.unknown(namespace, reason),
+                None => around.projects.assigned().for_each(|(_, namespace)| poll.unknown(namespace, reason)),
+            }
+        }
+        drop(belongings);
+        self.open = open;
+        if let Some(policies_of) = policies_of {
+            self.policies_of = policies_of;
+        }
+        self.members.retain(|id, read| lists.pools.get(id).map(|pool| read.prune(pool)).is_some());
+        self.lists = lists;
+    }
+
+    /// The scope's project is not offered any more.
+    pub(super) fn withdraw(self, poll: &mut Poll) {
+        for standing in self.standings.into_values() {
+            poll.tell(standing.services, Vec::new());
+        }
+    }
+}
+
+/// Load balancers that a listener or a pool names, and that the list of them lacks.
+fn named_without_row<'a>(lists: &'a Lists, belongings: &Belongings<'a>) -> HashMap<&'a Id, BTreeSet<Id>> {
+    let mut named: HashMap<&Id, BTreeSet<Id>> = HashMap::new();
+    for (id, listeners) in &belongings.listeners {
+        if !lists.load_balancers.contains(id) {
+            named.entry(*id).or_default().extend(listeners.iter().map(|listener| listener.id.clone()));
+        }
+    }
+    for pool in lists.pools.iter() {
+        for id in pool.load_balancers.iter().filter(|id| !lists.load_balancers.contains(id)) {
+            named.entry(id).or_default().insert(pool.id.clone());
+        }
+    }
+    named
+}
+
+/// What one complete poll shows.
+struct View<'a> {
+    lists: &'a Lists,
+    parts: Parts<'a>,
+    members: &'a HashMap<Id, Read>,
+    /// References that were open in the complete poll before.
+    open: &'a BTreeMap<Id, BTreeSet<Id>>,
+    gone: &'a BTreeSet<Id>,
+}
+
+impl<'a> View<'a> {
+    fn judge(
+        &self,
+        balancer: &'a LoadBalancer,
+        before: Option<Standing>,
+        around: Around<'_>,
+        port_sets: &mut PortSets,
+        open: &mut BTreeMap<Id, BTreeSet<Id>>,
+        poll: &mut Poll,
+    ) -> Standing {
+        let told = before.map(|before| before.services).unwrap_or_default();
+        let project = balancer.project.clone();
+        let place = match around.projects.place(&project) {
+            Ok(place) => place,
+            Err(skip) => {
+                if skip == Skip::ProjectGone {
+                    poll.gone.insert(project.clone());
+                }
+                poll.tell(told, Vec::new());
+                let left_out = vec![crate::LeftOut { kind: Kind::LoadBalancer, id: balancer.id.clone(), skip }];
+                return Standing { project, services: Vec::new(), left_out, held: None };
+            }
+        };
+        if let Some(reason) = self.against(balancer, !told.is_empty(), open, poll) {
+            if told.is_empty() {
+                poll.unknown(&place.namespace, &reason);
+            }
+            return Standing { project, services: told, left_out: Vec::new(), held: Some(reason) };
+        }
+        let (services, mut left_out) = self.parts.translate(balancer, place, self.members, port_sets);
+        left_out.extend(self.unread(balancer));
+        let services = poll.tell(told, services);
+        Standing { project, services, left_out, held: None }
+    }
+
+    /// Why a load balancer cannot be translated yet, if so.
+    fn against(
+        &self,
+        balancer: &'a LoadBalancer,
+        told: bool,
+        open: &mut BTreeMap<Id, BTreeSet<Id>>,
+        poll: &mut Poll,
+    ) -> Option<String> {
+        let references = self.open_references(balancer);
+        if !references.is_empty()
+            && let Some(reason) = self.still_open(&balancer.id, &references, open, poll)
+        {
+            return Some(reason);
+        }
+        let offers = self.parts.offers(balancer, &mut Vec::new());
+        let mut pools = offers.iter().flat_map(|offer| offer.live_pools());
+        if let Some(pool) = pools.find(|pool| !pool.members.is_empty() && !self.members.contains_key(&pool.id)) {
+            return Some(format!("the members of pool {} are not known", pool.id));
+        }
+        // After a restart the writer may hold what cannot be read now. What was told by us never had it.
+        let unread = self.unread(balancer).into_iter().next().filter(|_| !told)?;
+        Some(format!("{} {} cannot be read", unread.kind, unread.id))
+    }
+
+    /// What a load balancer's lists name and no list has.
+    fn open_references(&self, balancer: &'a LoadBalancer) -> BTreeSet<Id> {
+        fn missing<'i, T: crate::lists::Row + 'i>(
+            table: &'i Table<T>,
+            ids: impl Iterator<Item = &'i Id> + 'i,
+        ) -> impl Iterator<Item = Id> + 'i {
+            ids.filter(|id| !table.contains(id) && !table.is_known_unread(id)).cloned()
+        }
+        let (lists, belongings) = (self.lists, self.parts.belongings);
+        let mut open: BTreeSet<Id> = missing(&lists.listeners, balancer.listeners.iter()).collect();
+        open.extend(missing(&lists.pools, balancer.pools.iter()));
+        for listener in belongings.listeners.get(&balancer.id).into_iter().flatten() {
+            open.extend(missing(&lists.pools, listener.default_pool_id.iter()));
+            let policies = belongings.policies.get(&listener.id).into_iter().flatten();
+            open.extend(missing(&lists.pools, policies.filter_map(|policy| policy.redirect_pool.as_ref())));
+        }
+        if !self.gone.is_empty() {
+            let offers = self.parts.offers(balancer, &mut Vec::new());
+            let pools = offers.iter().flat_map(|offer| offer.live_pools());
+            open.extend(pools.filter(|pool| self.gone.contains(&pool.id)).map(|pool| pool.id.clone()));
+        }
+        open
+    }
+
+    /// Notes open references. Three lists are no snapshot, so what they were once is no news; twice in a row it is, unless a
+    /// row that cannot be read may be what is missing.
+    fn still_open(
+        &self,
+        id: &Id,
+        references: &BTreeSet<Id>,
+        open: &mut BTreeMap<Id, BTreeSet<Id>>,
+        poll: &mut Poll,
+    ) -> Option<String> {
+        open.insert(id.clone(), references.clone());
+        let before = self.open.get(id);
+        let hidden = |id: &Id| self.lists.listeners.may_be_unread(id) || self.lists.pools.may_be_unread(id);
+        let missing = references
+            .iter()
+            .find(|id| before.is_none_or(|before| !before.contains(*id)) || (!self.gone.contains(*id) && hidden(id)))?;
+        let trouble = Trouble::OpenReference { load_balancer: id.clone(), missing: missing.clone() };
+        let reason = trouble.to_string();
+        poll.outcome.troubles.push(trouble);
+        Some(reason)
+    }
+
+    /// What belongs to a load balancer, is there, and could never be read.
+    fn unread(&self, balancer: &'a LoadBalancer) -> Vec<crate::LeftOut> {
+        let left_out = |kind, id: &Id| crate::LeftOut { kind, id: id.clone(), skip: Skip::Unreadable };
+        let lists = self.lists;
+        let mut found: Vec<_> = balancer
+            .listeners
+            .iter()
+            .filter(|id| lists.listeners.is_known_unread(id))
+            .map(|id| left_out(Kind::Listener, id))
+            .collect();
+        let listeners = || self.parts.belongings.listeners.get(&balancer.id).into_iter().flatten();
+        let policies = listeners().flat_map(|listener| listener.l7_policies.iter().flatten());
+        let policies = policies.filter(|id| lists.policies.is_known_unread(id));
+        found.extend(policies.map(|id| left_out(Kind::L7Policy, id)));
+        let pools = listeners().filter_map(|listener| listener.default_pool_id.as_ref());
+        found.extend(pools.filter(|id| lists.pools.is_known_unread(id)).map(|id| left_out(Kind::Pool, id)));
+        for pool in self.parts.offers(balancer, &mut Vec::new()).iter().flat_map(|offer| offer.live_pools()) {
+            let unread = self.members.get(&pool.id).into_iter().flat_map(|read| read.unread(pool));
+            found.extend(unread.map(|id| left_out(Kind::Member, id)));
+        }
+        found
+    }
+}
+
+impl Poll {
+    /// Notes what differs between what was told and what is, and returns what is; equal ones stay the same in memory.
+    fn tell(
+        &mut self,
+        told: Vec<(SourceKey, Arc<Service>)>,
+        now: Vec<(SourceKey, Service)>,
+    ) -> Vec<(SourceKey, Arc<Service>)> {
+        let mut told: BTreeMap<SourceKey, Arc<Service>> = told.into_iter().collect();
+        let mut services = Vec::with_capacity(now.len());
+        for (key, service) in now {
+            services.push(match told.remove_entry(&key) {
+                Some((key, old)) if *old == service => (key, old),
+                _ => {
+                    let service = Arc::new(service);
+                    self.changes.insert(key.clone(), Some(service.clone()));
+                    (key, service)
+                }
+            });
+        }
+        for key in told.into_keys() {
+            self.changes.insert(key, None);
+        }
+        services
+    }
+}

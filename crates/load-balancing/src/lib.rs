@@ -1,0 +1,29 @@
+//! An OpenStack cloud's load balancers, as rows of lists, turned into what a backend offers.
+//!
+//! ```text
+//!   rows (lists, members) --answer--> Cloud --finish--> (SourceKey, model::Service or none)
+//!                         <--next_ask--
+//! ```
+//!
+//! [`Cloud`] decides what to fetch and what may be believed; the translation follows DESIGN 3.3. Nothing here waits, reads a
+//! clock or knows how the rows were fetched.
+
+mod cloud;
+mod explain;
+mod id;
+mod list;
+mod lists;
+mod members;
+mod options;
+mod projects;
+pub mod rows;
+mod safe_name;
+mod skip;
+mod translate;
+
+pub use cloud::{Answer, Ask, Cloud, Existence, NoMembers, Outcome, Trouble, Whose};
+pub use id::{Id, InvalidId};
+pub use list::{List, Unreadable};
+pub use options::{EmptyProjectPattern, Mode, Options, ProjectPattern, ServiceName};
+pub use safe_name::safe_name;
+pub use skip::{Kind, LeftOut, Skip};

@@ -1,0 +1,99 @@
+//! The members of pools as they were read last, and which pools' members to read.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::cloud::Trouble;
+use crate::lists::Table;
+use crate::rows::{Member, Pool, Provisioning};
+use crate::{Id, List};
+
+/// `updated_at` has a resolution of a second, and a read may overlap a change.
+const SETTLES: jiff::SignedDuration = jiff::SignedDuration::from_secs(3);
+
+/// A pool that its monitor does not call whole is swept as if it had been read that many times longer ago.
+const URGENCY: u32 = 10;
+
+/// When something was read, by the server's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// `updated_at` in the list that preceded it.
+    pub(crate) seen: Option<Timestamp>,
+    /// The server's time when it was read.
+    pub(crate) at: Option<Timestamp>,
+}
+
+impl Reading {
+    /// Whether what is listed as changed at `updated_at` may differ from what was read. Only the server's times are
+    /// compared.
+    pub(crate) fn is_stale(&self, updated_at: Option<Timestamp>, provisioning: Provisioning) -> bool {
+        let overlaps = || match (self.at, updated_at) {
+            (Some(at), Some(updated)) => at.duration_since(updated) < SETTLES,
+            _ => false,
+        };
+        provisioning.is_pending() || updated_at != self.seen || overlaps()
+    }
+}
+
+/// The members of one pool as they were read last.
+#[derive(Debug)]
+pub(crate) struct Read {
+    members: Table<Member>,
+    reading: Reading,
+    /// Whether each row could be read: what stands in for one that could not may have changed.
+    whole: bool,
+    when: Instant,
+}
+
+impl Read {
+    pub(crate) fn new(
+        list: List<Member>,
+        seen: Option<Timestamp>,
+        when: Instant,
+        before: Option<&Self>,
+        troubles: &mut Vec<Trouble>,
+    ) -> Self {
+        let reading = Reading { seen, at: list.server_time };
+        let whole = list.unreadable.is_empty();
+        Self { members: Table::merge(list, before.map(|before| &before.members), troubles), reading, whole, when }
+    }
+
+    /// The members that the pool's row lists and that were read, in order. The row decides which there are.
+    pub(crate) fn listed(&self, pool: &Pool) -> impl Iterator<Item = &Member> {
+        let mut members: Vec<&Member> =
+            pool.members.iter().filter_map(|id| self.members.get(id)).map(|member| &**member).collect();
+        members.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        members.dedup_by(|a, b| a.id == b.id);
+        members.into_iter()
+    }
+
+    /// Forgets those that the pool's row does not list.
+    pub(crate) fn prune(&mut self, pool: &Pool) {
+        if self.members.len() > pool.members.len() {
+            let listed: HashSet<&Id> = pool.members.iter().collect();
+            self.members.retain(|member| listed.contains(&member.id));
+        }
+    }
+
+    /// Members that are listed and cannot be read.
+    pub(crate) fn unread<'p>(&self, pool: &'p Pool) -> impl Iterator<Item = &'p Id> {
+        pool.members.iter().filter(|id| self.members.may_be_unread(id))
+    }
+
+    /// Whether something says that it must be read again: a row that could not be read, a member that was never seen, a
+    /// change, or one that may overlap.
+    pub(crate) fn is_stale(&self, pool: &Pool) -> bool {
+        !self.whole
+            || self.reading.is_stale(pool.updated_at, pool.provisioning)
+            || pool.members.iter().any(|id| !self.members.contains(id))
+    }
+
+    /// How urgently it is to be read although nothing says that it changed.
+    pub(crate) fn urgency(&self, pool: &Pool, now: Instant) -> Duration {
+        let age = now.saturating_duration_since(self.when);
+        let failing = pool.monitored && pool.operating != crate::rows::Operating::Online;
+        if failing { (age + Duration::from_millis(1)).saturating_mul(URGENCY) } else { age }
+    }
+}

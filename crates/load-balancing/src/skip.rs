@@ -1,0 +1,139 @@
+//! Why something of the cloud is left out.
+
+use std::fmt;
+
+use crate::Id;
+
+/// Why something is not offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Skip {
+    /// A load balancer of a project that `projects` does not match.
+    ProjectNotSelected,
+    /// A load balancer of a project that the complete list of projects does not have.
+    ProjectGone,
+    /// A row that cannot be read and never could.
+    Unreadable,
+    /// A listener of the load balancer's own metrics: it has no members.
+    Prometheus,
+    /// A listener, or a pool, of a protocol that cannot be represented (`PROXY` pools among them).
+    Unsupported,
+    /// A listener, or a member, without a port.
+    NoPort,
+    /// A listener with the port and transport of another one.
+    DuplicatePort,
+    /// A listener without a pool: a port without endpoints.
+    NoPool,
+    /// A member without an address.
+    NoAddress,
+    /// A member whose address is not an IP address.
+    BadAddress,
+    /// Switched off (`admin_state_up`): without endpoints.
+    Off,
+    /// Being deleted: without endpoints.
+    Deleting,
+    /// A member with weight 0.
+    NoWeight,
+}
+
+impl Skip {
+    /// For metrics and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ProjectNotSelected => "ProjectNotSelected",
+            Self::ProjectGone => "ProjectGone",
+            Self::Unreadable => "Unreadable",
+            Self::Prometheus => "Prometheus",
+            Self::Unsupported => "Unsupported",
+            Self::NoPort => "NoPort",
+            Self::DuplicatePort => "DuplicatePort",
+            Self::NoPool => "NoPool",
+            Self::NoAddress => "NoAddress",
+            Self::BadAddress => "BadAddress",
+            Self::Off => "Off",
+            Self::Deleting => "Deleting",
+            Self::NoWeight => "NoWeight",
+        }
+    }
+
+    /// As a sentence's end.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Self::ProjectNotSelected => "its project is not selected (--projects)",
+            Self::ProjectGone => "its project is not in the list of projects: it was deleted, or we have no role on it",
+            Self::Unreadable => "its row cannot be read",
+            Self::Prometheus => "it serves the load balancer's own metrics and has no members",
+            Self::Unsupported => "its protocol cannot be represented",
+            Self::NoPort => "it has no port",
+            Self::DuplicatePort => "another listener has its port and transport",
+            Self::NoPool => "it has no pool, so its port has no endpoints",
+            Self::NoAddress => "it has no address",
+            Self::BadAddress => "its address is not an IP address",
+            Self::Off => "it is switched off (admin_state_up)",
+            Self::Deleting => "it is being deleted",
+            Self::NoWeight => "its weight is 0",
+        }
+    }
+}
+
+/// The kinds of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A project.
+    Project,
+    /// A load balancer.
+    LoadBalancer,
+    /// A listener.
+    Listener,
+    /// A pool.
+    Pool,
+    /// A member.
+    Member,
+    /// An L7 policy.
+    L7Policy,
+}
+
+impl Kind {
+    /// More than one of them.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Project => "projects",
+            Self::LoadBalancer => "load balancers",
+            Self::Listener => "listeners",
+            Self::Pool => "pools",
+            Self::Member => "members",
+            Self::L7Policy => "L7 policies",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Project => "project",
+            Self::LoadBalancer => "load balancer",
+            Self::Listener => "listener",
+            Self::Pool => "pool",
+            Self::Member => "member",
+            Self::L7Policy => "L7 policy",
+        })
+    }
+}
+
+/// One thing that is left out, wholly or (see [`Skip`]) in its endpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// What it is.
+    pub kind: Kind,
+    /// Which one.
+    pub id: Id,
+    /// Why.
+    pub skip: Skip,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, id, skip } = self;
+        write!(f, "{kind} {id} is left out: {} ({})", skip.sentence(), skip.as_str())
+    }
+}

@@ -1,0 +1,178 @@
+//! A load balancer, with what belongs to it, as Services (DESIGN 3.3).
+
+mod endpoints;
+mod ports;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use gimbal_model::{Header, Service, ServicePort, SourceKey};
+
+use crate::lists::{Belongings, Lists};
+use crate::members::Read;
+use crate::projects::Place;
+use crate::rows::{LoadBalancer, Pool};
+use crate::safe_name::{name_label, source_name};
+use crate::skip::LeftOut;
+use crate::{Id, Kind, Options, Skip};
+use endpoints::endpoints;
+pub(crate) use ports::PortSets;
+use ports::{Port, port};
+
+/// The labels that the original gave.
+const ID_LABEL: &str = "gimbal.projectcontour.io/load-balancer-id";
+const NAME_LABEL: &str = "gimbal.projectcontour.io/load-balancer-name";
+
+/// What a load balancer is made of, in one poll.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) lists: &'a Lists,
+    pub(crate) belongings: &'a Belongings<'a>,
+    pub(crate) options: &'a Options,
+}
+
+/// One Service to be: its ports, and where the traffic of each goes.
+#[derive(Debug)]
+pub(crate) struct Offer<'a> {
+    /// The pool that an L7 policy redirects to; `None` for the load balancer itself.
+    redirect: Option<&'a Id>,
+    routes: Vec<Route<'a>>,
+}
+
+#[derive(Debug)]
+struct Route<'a> {
+    port: Port,
+    pool: Option<&'a Pool>,
+    live: bool,
+}
+
+impl<'a> Offer<'a> {
+    /// The pools whose members are endpoints.
+    pub(crate) fn live_pools(&self) -> impl Iterator<Item = &'a Pool> {
+        self.routes.iter().filter(|route| route.live).filter_map(|route| route.pool)
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// The Services that a load balancer is to be. What is left out of them goes to `left_out`.
+    pub(crate) fn offers(&self, balancer: &'a LoadBalancer, left_out: &mut Vec<LeftOut>) -> Vec<Offer<'a>> {
+        let mut main = Offer { redirect: None, routes: Vec::new() };
+        let mut redirects: BTreeMap<&Id, Offer<'a>> = BTreeMap::new();
+        let on = is_live(Kind::LoadBalancer, &balancer.id, balancer.admin_state_up, balancer.provisioning, left_out);
+        let listeners = self.belongings.listeners.get(&balancer.id).map(Vec::as_slice).unwrap_or_default();
+        for listener in listeners {
+            let taken = |port: &Port| main.routes.iter().any(|route| route.port.same_place(port));
+            let port = match port(listener) {
+                Ok(port) if taken(&port) => Err(Skip::DuplicatePort),
+                other => other,
+            };
+            let port = match port {
+                Ok(port) => port,
+                Err(skip) => {
+                    left_out.push(LeftOut { kind: Kind::Listener, id: listener.id.clone(), skip });
+                    continue;
+                }
+            };
+            let live =
+                is_live(Kind::Listener, &listener.id, listener.admin_state_up, listener.provisioning, left_out) && on;
+            if self.options.l7_pools {
+                let policies = self.belongings.policies.get(&listener.id).map(Vec::as_slice).unwrap_or_default();
+                let mut targets: BTreeMap<&Id, bool> = BTreeMap::new();
+                for policy in policies {
+                    let Some(pool) = &policy.redirect_pool else { continue };
+                    let up = is_live(Kind::L7Policy, &policy.id, policy.admin_state_up, policy.provisioning, left_out);
+                    *targets.entry(pool).or_default() |= up;
+                }
+                for (pool, up) in targets {
+                    let route = self.route(port.clone(), Some(pool), live && up, left_out);
+                    let new = || Offer { redirect: Some(pool), routes: Vec::new() };
+                    redirects.entry(pool).or_insert_with(new).routes.push(route);
+                }
+            }
+            if listener.default_pool_id.as_ref().and_then(|pool| self.lists.pools.get(pool)).is_none() {
+                left_out.push(LeftOut { kind: Kind::Listener, id: listener.id.clone(), skip: Skip::NoPool });
+            }
+            main.routes.push(self.route(port, listener.default_pool_id.as_ref(), live, left_out));
+        }
+        std::iter::once(main).chain(redirects.into_values()).collect()
+    }
+
+    fn route(&self, port: Port, pool: Option<&Id>, live: bool, left_out: &mut Vec<LeftOut>) -> Route<'a> {
+        let pool = pool.and_then(|id| self.lists.pools.get(id)).map(|pool| &**pool);
+        let Some(pool) = pool else { return Route { port, pool: None, live: false } };
+        match ports::app_protocol(pool) {
+            Err(skip) => {
+                left_out.push(LeftOut { kind: Kind::Pool, id: pool.id.clone(), skip });
+                Route { port, pool: None, live: false }
+            }
+            Ok(app_protocol) => {
+                let up = is_live(Kind::Pool, &pool.id, pool.admin_state_up, pool.provisioning, left_out);
+                Route { port: Port { app_protocol, ..port }, pool: Some(pool), live: live && up }
+            }
+        }
+    }
+
+    /// The Services of a load balancer, with everything that is left out of them.
+    pub(crate) fn translate(
+        &self,
+        balancer: &'a LoadBalancer,
+        place: &Place,
+        members: &HashMap<Id, Read>,
+        port_sets: &mut PortSets,
+    ) -> (Vec<(SourceKey, Service)>, Vec<LeftOut>) {
+        let mut left_out = Vec::new();
+        let offers = self.offers(balancer, &mut left_out);
+        let labels: BTreeMap<Arc<str>, Arc<str>> =
+            [(ID_LABEL.into(), balancer.id.as_str().into()), (NAME_LABEL.into(), name_label(&balancer.name))].into();
+        let services = offers.into_iter().map(|mut offer| {
+            offer.routes.sort_by(|a, b| a.port.cmp(&b.port));
+            let ports = offer.routes.iter().map(|route| service_port(&route.port)).collect();
+            let header = Header { labels: labels.clone(), annotations: place.annotations.clone(), ports };
+            let mut found = Vec::new();
+            for route in &offer.routes {
+                let Some(pool) = route.pool.filter(|_| route.live) else { continue };
+                let Some(read) = members.get(&pool.id) else { continue };
+                for (member_port, endpoint) in endpoints(read.listed(pool), &mut left_out) {
+                    found.push((port_sets.get(&route.port, member_port), endpoint));
+                }
+            }
+            let name = source_name(self.options.service_name, balancer, offer.redirect);
+            let key = SourceKey { namespace: place.namespace.clone(), name };
+            (key, Service::new(Arc::new(header), found))
+        });
+        let services = services.collect();
+        left_out.sort_by(|a, b| (a.kind, &a.id, a.skip).cmp(&(b.kind, &b.id, b.skip)));
+        left_out.dedup();
+        (services, left_out)
+    }
+}
+
+fn service_port(port: &Port) -> ServicePort {
+    ServicePort {
+        name: port.name.clone(),
+        port: port.number,
+        protocol: port.transport,
+        app_protocol: port.app_protocol.clone(),
+        target_port: None,
+    }
+}
+
+/// Whether traffic goes through it. `PENDING_*` and `ERROR` withdraw nothing: what was last known of it stands
+/// (DESIGN 3.3).
+fn is_live(
+    kind: Kind,
+    id: &Id,
+    admin_state_up: bool,
+    provisioning: crate::rows::Provisioning,
+    left_out: &mut Vec<LeftOut>,
+) -> bool {
+    let skip = if provisioning == crate::rows::Provisioning::Deleting {
+        Skip::Deleting
+    } else if !admin_state_up {
+        Skip::Off
+    } else {
+        return true;
+    };
+    left_out.push(LeftOut { kind, id: id.clone(), skip });
+    false
+}

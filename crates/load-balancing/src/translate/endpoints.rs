@@ -1,0 +1,68 @@
+//! Members as endpoints.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use gimbal_model::{Conditions, Endpoint};
+
+use crate::rows::{Address, Member, Operating, Provisioning};
+use crate::skip::LeftOut;
+use crate::{Kind, Skip};
+
+/// The endpoints of a pool, each with the port that it listens on. Traffic goes to them directly, so what the load balancer
+/// would do is repeated here: one that fails its health check is not ready, unless all fail, and a backup is not ready while
+/// a primary is (DESIGN 3.3).
+pub(super) fn endpoints<'m>(
+    members: impl Iterator<Item = &'m Member>,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<(u16, Endpoint)> {
+    let mut found: Vec<(IpAddr, u16, &Member)> = Vec::new();
+    for member in members {
+        match place(member) {
+            Ok((address, port)) => found.push((address, port, member)),
+            Err(skip) => left_out.push(LeftOut { kind: Kind::Member, id: member.id.clone(), skip }),
+        }
+    }
+    let fails = |member: &Member| member.operating == Operating::Error;
+    let any = |backup: bool, failing: bool| {
+        found.iter().any(|(_, _, member)| member.backup == backup && fails(member) == failing)
+    };
+    // Who is ready: those that work, primaries before backups; if none works, the primaries; without any, the backups.
+    let (backups, failing) = if any(false, false) {
+        (false, false)
+    } else if any(true, false) {
+        (true, false)
+    } else {
+        (!any(false, true), true)
+    };
+    let mut endpoints: BTreeMap<(u16, IpAddr), Conditions> = BTreeMap::new();
+    for (address, port, member) in found {
+        let ready = member.backup == backups && fails(member) == failing;
+        let conditions = Conditions { ready, serving: ready || !fails(member), terminating: false };
+        // Of two members in one place the one that takes traffic counts.
+        let held = endpoints.entry((port, address)).or_insert(conditions);
+        *held = (*held).max(conditions);
+    }
+    endpoints
+        .into_iter()
+        .map(|((port, address), conditions)| (port, Endpoint { address, conditions, detail: None }))
+        .collect()
+}
+
+fn place(member: &Member) -> Result<(IpAddr, u16), Skip> {
+    if member.provisioning == Provisioning::Deleting {
+        return Err(Skip::Deleting);
+    }
+    if !member.admin_state_up {
+        return Err(Skip::Off);
+    }
+    if member.weight == 0 {
+        return Err(Skip::NoWeight);
+    }
+    let address = match &member.address {
+        Address::Ip(address) => *address,
+        Address::Unreadable(_) => return Err(Skip::BadAddress),
+        Address::Missing => return Err(Skip::NoAddress),
+    };
+    Ok((address, member.port.ok_or(Skip::NoPort)?))
+}

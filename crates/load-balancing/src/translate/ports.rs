@@ -1,0 +1,74 @@
+//! Listeners as ports.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gimbal_model::{EndpointPort, PortSet, Protocol as Transport};
+
+use crate::Skip;
+use crate::rows::{Listener, Pool, Protocol};
+
+/// More port sets than one cloud has; a cache that is full forgets everything instead of counting who uses what.
+const MOST_PORT_SETS: usize = 4096;
+
+/// A port of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Port {
+    pub number: u16,
+    pub transport: Transport,
+    pub name: Arc<str>,
+    pub app_protocol: Option<Arc<str>>,
+}
+
+impl Port {
+    pub(super) fn same_place(&self, other: &Self) -> bool {
+        (self.number, self.transport) == (other.number, other.transport)
+    }
+}
+
+/// A listener's port. Its name tells the transport unless that is TCP, always, for a name must not change when a second
+/// listener comes.
+pub(super) fn port(listener: &Listener) -> Result<Port, Skip> {
+    let (transport, suffix) = match &listener.protocol {
+        Protocol::Http | Protocol::Https | Protocol::TerminatedHttps | Protocol::Tcp => (Transport::Tcp, ""),
+        Protocol::Udp => (Transport::Udp, "-udp"),
+        Protocol::Sctp => (Transport::Sctp, "-sctp"),
+        Protocol::Prometheus => return Err(Skip::Prometheus),
+        Protocol::Proxy | Protocol::ProxyV2 | Protocol::Other(_) => return Err(Skip::Unsupported),
+    };
+    let number = listener.port.ok_or(Skip::NoPort)?;
+    Ok(Port { number, transport, name: format!("port-{number}{suffix}").into(), app_protocol: None })
+}
+
+/// What a pool's members speak: traffic goes to them, not to the listener.
+pub(super) fn app_protocol(pool: &Pool) -> Result<Option<Arc<str>>, Skip> {
+    match &pool.protocol {
+        Protocol::Proxy | Protocol::ProxyV2 | Protocol::Prometheus | Protocol::Other(_) => Err(Skip::Unsupported),
+        Protocol::Https | Protocol::TerminatedHttps => Ok(Some("https".into())),
+        _ if pool.tls_enabled => Ok(Some("https".into())),
+        Protocol::Http => Ok(Some("http".into())),
+        Protocol::Tcp | Protocol::Udp | Protocol::Sctp => Ok(None),
+    }
+}
+
+/// One copy of each port set, which many Services have in common.
+#[derive(Debug, Default)]
+pub(crate) struct PortSets(HashMap<(Port, u16), PortSet>);
+
+impl PortSets {
+    /// The port set of endpoints that listen on `number` for `port`.
+    pub(super) fn get(&mut self, port: &Port, number: u16) -> PortSet {
+        if self.0.len() >= MOST_PORT_SETS {
+            self.0.clear();
+        }
+        let made = || {
+            PortSet::new(vec![EndpointPort {
+                name: port.name.clone(),
+                port: Some(number),
+                protocol: port.transport,
+                app_protocol: port.app_protocol.clone(),
+            }])
+        };
+        self.0.entry((port.clone(), number)).or_insert_with(made).clone()
+    }
+}

@@ -1,0 +1,219 @@
+//! What went over the wire, counted. Numbers only grow; whoever keeps metrics reads them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What a call was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallKind {
+    /// A token from Keystone.
+    Token,
+    /// A list of projects.
+    Projects,
+    /// The versions that Octavia speaks.
+    Versions,
+    /// A page of load balancers.
+    LoadBalancers,
+    /// A page of listeners.
+    Listeners,
+    /// A page of pools.
+    Pools,
+    /// A page of one pool's members.
+    Members,
+    /// A page of L7 policies.
+    L7Policies,
+    /// One load balancer.
+    LoadBalancer,
+    /// The tree of statuses below one load balancer.
+    Status,
+}
+
+impl CallKind {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Token,
+        Self::Projects,
+        Self::Versions,
+        Self::LoadBalancers,
+        Self::Listeners,
+        Self::Pools,
+        Self::Members,
+        Self::L7Policies,
+        Self::LoadBalancer,
+        Self::Status,
+    ];
+
+    /// A word for labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Projects => "projects",
+            Self::Versions => "versions",
+            Self::LoadBalancers => "loadbalancers",
+            Self::Listeners => "listeners",
+            Self::Pools => "pools",
+            Self::Members => "members",
+            Self::L7Policies => "l7policies",
+            Self::LoadBalancer => "loadbalancer",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Outcome {
+    /// 2xx, read to its end.
+    Ok,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404.
+    NotFound,
+    /// 400 to a page's marker.
+    InvalidMarker,
+    /// 429.
+    RateLimited,
+    /// 5xx.
+    Server,
+    /// Any other status.
+    Refused,
+    /// No answer in time.
+    Timeout,
+    /// No connection, a broken one, or none that can be trusted.
+    Unreachable,
+    /// An answer that is too long.
+    Undecodable,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Ok,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::InvalidMarker,
+        Self::RateLimited,
+        Self::Server,
+        Self::Refused,
+        Self::Timeout,
+        Self::Unreachable,
+        Self::Undecodable,
+    ];
+
+    /// A word for labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::InvalidMarker => "invalid_marker",
+            Self::RateLimited => "rate_limited",
+            Self::Server => "server_error",
+            Self::Refused => "refused",
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Undecodable => "undecodable",
+        }
+    }
+}
+
+/// The counters of one [`crate::Cloud`].
+#[derive(Debug, Default)]
+pub struct Calls {
+    kinds: [Kind; CallKind::ALL.len()],
+    retries: AtomicU64,
+    renewals_forced: AtomicU64,
+    waited_millis: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    outcomes: [AtomicU64; Outcome::ALL.len()],
+    bytes: AtomicU64,
+    micros: AtomicU64,
+}
+
+/// What the calls of one kind came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallSum {
+    /// How many there were, however they ended.
+    pub calls: u64,
+    /// Bytes of the answers' bodies.
+    pub bytes: u64,
+    /// From the question to the end of the answer, added up.
+    pub time: Duration,
+}
+
+impl Calls {
+    /// How many calls of this kind ended so. A call that was repeated counts each time.
+    #[must_use]
+    pub fn count(&self, kind: CallKind, outcome: Outcome) -> u64 {
+        self.kinds[kind as usize].outcomes[outcome as usize].load(Relaxed)
+    }
+
+    /// The calls of one kind.
+    #[must_use]
+    pub fn sum(&self, kind: CallKind) -> CallSum {
+        let of = &self.kinds[kind as usize];
+        CallSum {
+            calls: of.outcomes.iter().map(|count| count.load(Relaxed)).sum(),
+            bytes: of.bytes.load(Relaxed),
+            time: Duration::from_micros(of.micros.load(Relaxed)),
+        }
+    }
+
+    /// All calls.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        CallKind::ALL.iter().map(|kind| self.sum(*kind).calls).sum()
+    }
+
+    /// Calls that repeated one that was cut off or throttled.
+    #[must_use]
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Relaxed)
+    }
+
+    /// Tokens that Keystone issued.
+    #[must_use]
+    pub fn tokens_issued(&self) -> u64 {
+        self.count(CallKind::Token, Outcome::Ok)
+    }
+
+    /// Tokens that were replaced before their time, since a service answered 401.
+    #[must_use]
+    pub fn tokens_rejected(&self) -> u64 {
+        self.renewals_forced.load(Relaxed)
+    }
+
+    /// How long callers waited because a server asked for it (Retry-After).
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        Duration::from_millis(self.waited_millis.load(Relaxed))
+    }
+
+    pub(crate) fn add(&self, kind: CallKind, outcome: Outcome, bytes: usize, time: Duration) {
+        let of = &self.kinds[kind as usize];
+        of.outcomes[outcome as usize].fetch_add(1, Relaxed);
+        of.bytes.fetch_add(bytes as u64, Relaxed);
+        of.micros.fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    pub(crate) fn add_retry(&self) {
+        self.retries.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn add_rejected_token(&self) {
+        self.renewals_forced.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn add_wait(&self, wait: Duration) {
+        self.waited_millis.fetch_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+}

@@ -1,0 +1,249 @@
+//! What a cloud is spoken to with, from any of the ways in which people give it.
+
+use std::path::Path;
+
+use reqwest::Url;
+use rustls_pki_types::CertificateDer;
+use secrecy::SecretString;
+
+mod authority;
+mod clouds;
+mod environment;
+mod folder;
+mod given;
+
+use given::{Given, Key};
+
+/// The credentials make no sense or cannot be read: one line that names the file and the key, or the variable. It never
+/// quotes a value that is secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct CredentialsError {
+    pub(crate) place: String,
+    pub(crate) problem: String,
+}
+
+/// A domain of Keystone: names of users and projects are unique only within one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Domain {
+    /// By its ID.
+    Id(String),
+    /// By its name.
+    Name(String),
+}
+
+/// What a token is good for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Nothing but to ask for the user's projects and for scoped tokens.
+    Unscoped,
+    /// A project, by its ID.
+    Project(String),
+    /// A project, by its name.
+    NamedProject {
+        /// The project.
+        name: String,
+        /// Where it is looked for.
+        domain: Domain,
+    },
+    /// The whole system.
+    System,
+    /// The one project that an application credential is bound to.
+    Bound,
+}
+
+/// Which of a service's endpoints is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Interface {
+    /// For everybody.
+    #[default]
+    Public,
+    /// Within the cloud.
+    Internal,
+    /// For operators.
+    Admin,
+}
+
+impl Interface {
+    /// As the catalog calls it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Internal => "internal",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Who a user is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum User {
+    Id(String),
+    Name { name: String, domain: Domain },
+}
+
+/// What is shown to Keystone.
+#[derive(Debug, Clone)]
+pub(crate) enum Proof {
+    Password { user: User, password: SecretString },
+    Credential { id: String, secret: SecretString },
+    NamedCredential { name: String, user: User, secret: SecretString },
+}
+
+/// Where a cloud is and who we are there. Nothing secret shows in its `Debug`.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    /// Keystone, up to and with `/v3`.
+    pub(crate) keystone: Url,
+    pub(crate) proof: Proof,
+    /// What tokens are asked for where the caller does not say; [`Scope::Unscoped`] when nothing was configured.
+    pub(crate) scope: Scope,
+    pub(crate) region: Option<String>,
+    pub(crate) interface: Interface,
+    /// The authorities that are trusted instead of the machine's; none for the machine's.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
+    /// Instead of the catalog's endpoint of type `load-balancer`.
+    pub(crate) load_balancer: Option<Url>,
+    /// Instead of the catalog's endpoint of type `network`.
+    pub(crate) network: Option<Url>,
+}
+
+impl Credentials {
+    /// Reads a folder with seed 000's secret keys as files, as a mounted Secret is: `keystoneUrl`, `username`, `password`
+    /// and, if wanted, `userDomain`, `neutronUrl`, `certificateAuthorityData` (PEM or base64 of it), `projectName`,
+    /// `projectId`, `projectDomain`, `applicationCredentialId`, `applicationCredentialSecret`, `region`, `interface`.
+    /// An end of line after a value does not belong to it.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn from_dir(dir: &Path) -> Result<Self, CredentialsError> {
+        Self::assemble(&folder::read(dir)?)
+    }
+
+    /// Reads the entry `name` of `clouds.yaml`, with `secure.yaml` laid over it. They are looked for as OpenStack's own
+    /// tools do: `$OS_CLIENT_CONFIG_FILE` (and `$OS_CLIENT_SECURE_FILE`), else the working folder, the user's
+    /// configuration (`~/.config/openstack`), `/etc/openstack`. `variable` looks up the environment.
+    ///
+    /// # Errors
+    /// Names the file and the key. `verify: false` is refused: name the authority in `cacert`.
+    pub fn from_cloud(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, CredentialsError> {
+        Self::assemble(&clouds::read(name, &variable)?)
+    }
+
+    /// Reads the variables `OS_*`; where `OS_CLOUD` is set, it is [`Credentials::from_cloud`] that does. `variable` looks up
+    /// the environment.
+    ///
+    /// # Errors
+    /// Names the variable.
+    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Result<Self, CredentialsError> {
+        match variable("OS_CLOUD").filter(|name| !name.is_empty()) {
+            Some(name) => Self::from_cloud(&name, variable),
+            None => Self::assemble(&environment::read(&variable)),
+        }
+    }
+
+    /// Has the authorities of this file (PEM) trusted, and no others.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn with_authority(mut self, file: &Path) -> Result<Self, CredentialsError> {
+        self.authorities = authority::read_file(file)?;
+        Ok(self)
+    }
+
+    /// The scope that was configured, if one was.
+    #[must_use]
+    pub fn scope(&self) -> Option<&Scope> {
+        Some(&self.scope).filter(|scope| **scope != Scope::Unscoped)
+    }
+
+    fn assemble(given: &Given) -> Result<Self, CredentialsError> {
+        given.refuse_no_verification()?;
+        let proof = proof(given)?;
+        Ok(Self {
+            keystone: given.keystone_url()?,
+            scope: scope(given, &proof)?,
+            proof,
+            region: given.text(Key::Region).map(str::to_owned),
+            interface: interface(given)?,
+            authorities: authority::read(given)?,
+            load_balancer: given.url(Key::LoadBalancerUrl)?,
+            network: given.url(Key::NetworkUrl)?,
+        })
+    }
+}
+
+fn proof(given: &Given) -> Result<Proof, CredentialsError> {
+    let by_credential = match given.text(Key::AuthType) {
+        None => [Key::CredentialId, Key::CredentialName, Key::CredentialSecret].iter().any(|key| given.has(*key)),
+        Some("password" | "v3password") => false,
+        Some("v3applicationcredential") => true,
+        Some(other) => {
+            let problem = format!("{other:?} is not supported; use v3password or v3applicationcredential");
+            return Err(given.wrong(Key::AuthType, &problem));
+        }
+    };
+    if !by_credential {
+        return Ok(Proof::Password { user: user(given)?, password: given.secret(Key::Password)? });
+    }
+    let secret = given.secret(Key::CredentialSecret)?;
+    match (given.text(Key::CredentialId), given.text(Key::CredentialName)) {
+        (Some(id), _) => Ok(Proof::Credential { id: id.to_owned(), secret }),
+        (None, Some(name)) => Ok(Proof::NamedCredential { name: name.to_owned(), user: user(given)?, secret }),
+        (None, None) => Err(given.missing(Key::CredentialId)),
+    }
+}
+
+fn user(given: &Given) -> Result<User, CredentialsError> {
+    if let Some(id) = given.text(Key::UserId) {
+        return Ok(User::Id(id.to_owned()));
+    }
+    Ok(User::Name { name: given.required(Key::Username)?.to_owned(), domain: user_domain(given) })
+}
+
+fn user_domain(given: &Given) -> Domain {
+    given
+        .domain(Key::UserDomainId, Key::UserDomainName)
+        .or_else(|| given.domain(Key::DefaultDomainId, Key::DefaultDomainName))
+        // Keystone makes a domain of this ID for those who know of none.
+        .unwrap_or_else(|| Domain::Id("default".to_owned()))
+}
+
+fn scope(given: &Given, proof: &Proof) -> Result<Scope, CredentialsError> {
+    let named = [Key::ProjectId, Key::ProjectName, Key::SystemScope].into_iter().find(|key| given.has(*key));
+    if !matches!(proof, Proof::Password { .. }) {
+        return match named {
+            Some(key) => Err(given.wrong(key, "an application credential is bound to its own project; leave this out")),
+            None => Ok(Scope::Bound),
+        };
+    }
+    if let Some(system) = given.text(Key::SystemScope) {
+        return match system {
+            "all" => Ok(Scope::System),
+            other => Err(given.wrong(Key::SystemScope, &format!("{other:?} is unknown; the only system scope is all"))),
+        };
+    }
+    if let Some(id) = given.text(Key::ProjectId) {
+        return Ok(Scope::Project(id.to_owned()));
+    }
+    let Some(name) = given.text(Key::ProjectName) else { return Ok(Scope::Unscoped) };
+    let domain = given
+        .domain(Key::ProjectDomainId, Key::ProjectDomainName)
+        .or_else(|| given.domain(Key::DefaultDomainId, Key::DefaultDomainName))
+        .unwrap_or_else(|| user_domain(given));
+    Ok(Scope::NamedProject { name: name.to_owned(), domain })
+}
+
+fn interface(given: &Given) -> Result<Interface, CredentialsError> {
+    match given.text(Key::Interface) {
+        None | Some("public" | "publicURL") => Ok(Interface::Public),
+        Some("internal" | "internalURL") => Ok(Interface::Internal),
+        Some("admin" | "adminURL") => Ok(Interface::Admin),
+        Some(other) => {
+            Err(given.wrong(Key::Interface, &format!("{other:?} is unknown; use public, internal or admin")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Settings by their key, whatever the place they came from calls them, and errors that name them as that place does.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use reqwest::Url;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{CredentialsError, Domain};
+
+/// A setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    AuthType,
+    AuthUrl,
+    UserId,
+    Username,
+    Password,
+    UserDomainId,
+    UserDomainName,
+    CredentialId,
+    CredentialName,
+    CredentialSecret,
+    ProjectId,
+    ProjectName,
+    ProjectDomainId,
+    ProjectDomainName,
+    DefaultDomainId,
+    DefaultDomainName,
+    SystemScope,
+    Region,
+    Interface,
+    AuthorityFile,
+    AuthorityData,
+    LoadBalancerUrl,
+    NetworkUrl,
+    Verify,
+    Insecure,
+}
+
+/// What a setting is called in a folder, in `clouds.yaml` (those under `auth` are understood beside it too) and in the
+/// environment; the first name is the one to advise.
+pub(super) struct Setting {
+    pub key: Key,
+    pub folder: &'static [&'static str],
+    pub cloud: &'static [&'static str],
+    pub variable: &'static [&'static str],
+}
+
+const fn setting(
+    key: Key,
+    folder: &'static [&'static str],
+    cloud: &'static [&'static str],
+    variable: &'static [&'static str],
+) -> Setting {
+    Setting { key, folder, cloud, variable }
+}
+
+#[rustfmt::skip]
+pub(super) static SETTINGS: &[Setting] = &[
+    setting(Key::AuthType, &[], &["auth_type"], &["OS_AUTH_TYPE"]),
+    setting(Key::AuthUrl, &["keystoneUrl"], &["auth.auth_url"], &["OS_AUTH_URL"]),
+    setting(Key::UserId, &["userId"], &["auth.user_id"], &["OS_USER_ID"]),
+    setting(Key::Username, &["username"], &["auth.username"], &["OS_USERNAME"]),
+    setting(Key::Password, &["password"], &["auth.password"], &["OS_PASSWORD"]),
+    setting(Key::UserDomainId, &["userDomainId"], &["auth.user_domain_id"], &["OS_USER_DOMAIN_ID"]),
+    setting(Key::UserDomainName, &["userDomain"], &["auth.user_domain_name"], &["OS_USER_DOMAIN_NAME"]),
+    setting(Key::CredentialId, &["applicationCredentialId"], &["auth.application_credential_id"], &["OS_APPLICATION_CREDENTIAL_ID"]),
+    setting(Key::CredentialName, &["applicationCredentialName"], &["auth.application_credential_name"], &["OS_APPLICATION_CREDENTIAL_NAME"]),
+    setting(Key::CredentialSecret, &["applicationCredentialSecret"], &["auth.application_credential_secret"], &["OS_APPLICATION_CREDENTIAL_SECRET"]),
+    setting(Key::ProjectId, &["projectId"], &["auth.project_id", "auth.tenant_id"], &["OS_PROJECT_ID", "OS_TENANT_ID"]),
+    setting(Key::ProjectName, &["projectName"], &["auth.project_name", "auth.tenant_name"], &["OS_PROJECT_NAME", "OS_TENANT_NAME"]),
+    setting(Key::ProjectDomainId, &["projectDomainId"], &["auth.project_domain_id"], &["OS_PROJECT_DOMAIN_ID"]),
+    setting(Key::ProjectDomainName, &["projectDomain"], &["auth.project_domain_name"], &["OS_PROJECT_DOMAIN_NAME"]),
+    setting(Key::DefaultDomainId, &[], &["auth.default_domain_id", "auth.default_domain"], &["OS_DEFAULT_DOMAIN_ID", "OS_DEFAULT_DOMAIN"]),
+    setting(Key::DefaultDomainName, &[], &["auth.default_domain_name"], &["OS_DEFAULT_DOMAIN_NAME"]),
+    setting(Key::SystemScope, &["systemScope"], &["auth.system_scope"], &["OS_SYSTEM_SCOPE"]),
+    setting(Key::Region, &["region"], &["region_name"], &["OS_REGION_NAME"]),
+    setting(Key::Interface, &["interface"], &["interface", "endpoint_type"], &["OS_INTERFACE", "OS_ENDPOINT_TYPE"]),
+    setting(Key::AuthorityFile, &[], &["cacert"], &["OS_CACERT"]),
+    setting(Key::AuthorityData, &["certificateAuthorityData"], &[], &[]),
+    setting(Key::LoadBalancerUrl, &["octaviaUrl"], &["load_balancer_endpoint_override"], &["OS_LOAD_BALANCER_ENDPOINT_OVERRIDE"]),
+    setting(Key::NetworkUrl, &["neutronUrl"], &["network_endpoint_override"], &["OS_NETWORK_ENDPOINT_OVERRIDE"]),
+    setting(Key::Verify, &[], &["verify"], &[]),
+    setting(Key::Insecure, &[], &["insecure"], &["OS_INSECURE"]),
+];
+
+/// Where settings came from.
+pub(super) enum Source {
+    /// This folder, a file each.
+    Folder(PathBuf),
+    /// An entry of `clouds.yaml`.
+    Cloud { file: PathBuf, name: String },
+    /// Variables.
+    Environment,
+}
+
+/// The settings of one source. Without a `Debug`, since it holds secrets in the clear for as long as they are read.
+pub(super) struct Given {
+    source: Source,
+    values: BTreeMap<Key, Value>,
+}
+
+struct Value {
+    text: SecretString,
+    /// The file and the key, or the variable.
+    place: String,
+}
+
+impl Given {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, values: BTreeMap::new() }
+    }
+
+    /// Takes a value; an empty one is as good as none.
+    pub(super) fn put(&mut self, key: Key, text: String, place: String) {
+        if !text.is_empty() {
+            self.values.insert(key, Value { text: text.into(), place });
+        }
+    }
+
+    pub(super) fn has(&self, key: Key) -> bool {
+        self.values.contains_key(&key)
+    }
+
+    pub(super) fn text(&self, key: Key) -> Option<&str> {
+        self.values.get(&key).map(|value| value.text.expose_secret())
+    }
+
+    pub(super) fn required(&self, key: Key) -> Result<&str, CredentialsError> {
+        self.text(key).ok_or_else(|| self.missing(key))
+    }
+
+    pub(super) fn secret(&self, key: Key) -> Result<SecretString, CredentialsError> {
+        self.required(key).map(SecretString::from)
+    }
+
+    pub(super) fn domain(&self, id: Key, name: Key) -> Option<Domain> {
+        let by_name = || self.text(name).map(|name| Domain::Name(name.to_owned()));
+        self.text(id).map(|id| Domain::Id(id.to_owned())).or_else(by_name)
+    }
+
+    /// A service's address. A password in it would be shown by errors, so it is refused.
+    pub(super) fn url(&self, key: Key) -> Result<Option<Url>, CredentialsError> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        // The text itself is not repeated: it may hold the password that we are about to refuse.
+        let mut url = Url::parse(text).map_err(|error| self.wrong(key, &format!("is not a URL: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+            return Err(self.wrong(key, "must start with http:// or https:// and name a host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(self.wrong(key, "must not hold a user or a password; give them by their own keys"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(self.wrong(key, "must not hold a query or a fragment"));
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        Ok(Some(url))
+    }
+
+    /// Keystone's address, up to and with `/v3`.
+    pub(super) fn keystone_url(&self) -> Result<Url, CredentialsError> {
+        let Some(mut url) = self.url(Key::AuthUrl)? else { return Err(self.missing(Key::AuthUrl)) };
+        let path = url.path().trim_end_matches('/').to_owned();
+        match path.rsplit('/').next() {
+            Some("v3") => url.set_path(&path),
+            Some("v2.0") => {
+                return Err(self.wrong(Key::AuthUrl, "Keystone v2.0 is not supported; give its address with /v3"));
+            }
+            _ => url.set_path(&format!("{path}/v3")),
+        }
+        Ok(url)
+    }
+
+    /// Who asks not to look at certificates would send the password to whoever answers.
+    pub(super) fn refuse_no_verification(&self) -> Result<(), CredentialsError> {
+        let yes = |text: &str| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
+        let off = match (self.text(Key::Verify), self.text(Key::Insecure)) {
+            (Some(verify), _) if !yes(verify) => Key::Verify,
+            (_, Some(insecure)) if yes(insecure) => Key::Insecure,
+            _ => return Ok(()),
+        };
+        Err(self.wrong(off, "certificates are always verified; name the authority that signed the cloud's instead"))
+    }
+
+    /// An error about a value that was given.
+    pub(super) fn wrong(&self, key: Key, problem: &str) -> CredentialsError {
+        let place = self.values.get(&key).map_or_else(|| self.source.place(), |value| value.place.clone());
+        CredentialsError { place, problem: problem.to_owned() }
+    }
+
+    /// An error about a value that was not given, or is empty.
+    pub(super) fn missing(&self, key: Key) -> CredentialsError {
+        let names = |setting: &Setting| match self.source {
+            Source::Folder(_) => setting.folder,
+            Source::Cloud { .. } => setting.cloud,
+            Source::Environment => setting.variable,
+        };
+        let name = SETTINGS.iter().find(|setting| setting.key == key).and_then(|setting| names(setting).first());
+        let name = name.copied().unwrap_or("a setting");
+        CredentialsError { place: self.source.place(), problem: format!("{name} is missing or empty; set it") }
+    }
+}
+
+impl Source {
+    fn place(&self) -> String {
+        match self {
+            Self::Folder(dir) => format!("credentials folder {}", dir.display()),
+            Self::Cloud { file, name } => format!("{}: cloud {name:?}", file.display()),
+            Self::Environment => "environment".to_owned(),
+        }
+    }
+}

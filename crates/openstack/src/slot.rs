@@ -1,0 +1,193 @@
+//! Where one scope's token is kept, and renewed by one caller for all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::token::Token;
+
+/// After a renewal that failed, the token that is still good is used for so long before the next try.
+const NEXT_TRY: Duration = Duration::from_secs(20);
+
+/// The token of one scope. Whoever finds none, or one that is due, gets another while all others wait for it, and all of
+/// them get the same answer: with Keystone down, a hundred callers ask it once, not a hundred times one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    state: Mutex<State>,
+    /// Tries that have come to an end.
+    tries: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    token: Option<Arc<Token>>,
+    failure: Option<Error>,
+    next_try: Option<Instant>,
+}
+
+impl Slot {
+    /// The token, made by `make` if there is none or it is due.
+    pub(crate) async fn token(&self, make: impl AsyncFnOnce() -> Result<Token, Error>) -> Result<Arc<Token>, Error> {
+        self.after(None, make).await
+    }
+
+    /// Another token than the one that was `rejected`.
+    pub(crate) async fn another(
+        &self,
+        rejected: &Arc<Token>,
+        make: impl AsyncFnOnce() -> Result<Token, Error>,
+    ) -> Result<Arc<Token>, Error> {
+        self.after(Some(rejected), make).await
+    }
+
+    async fn after(
+        &self,
+        rejected: Option<&Arc<Token>>,
+        make: impl AsyncFnOnce() -> Result<Token, Error>,
+    ) -> Result<Arc<Token>, Error> {
+        let tries = self.tries.load(SeqCst);
+        let mut state = self.state.lock().await;
+        if let (Some(token), Some(rejected)) = (&state.token, rejected)
+            && Arc::ptr_eq(token, rejected)
+        {
+            state.token = None;
+        }
+        let now = Instant::now();
+        let good = state.token.clone().filter(|token| token.is_good(now));
+        if let Some(token) = &good
+            && (!token.is_due(now) || state.next_try.is_some_and(|next| now < next))
+        {
+            return Ok(token.clone());
+        }
+        // Somebody tried while this caller waited: that answer is for all who did.
+        if self.tries.load(SeqCst) != tries
+            && let Some(error) = &state.failure
+        {
+            return good.ok_or_else(|| error.clone());
+        }
+        let made = make().await;
+        self.tries.fetch_add(1, SeqCst);
+        match made {
+            Ok(token) => {
+                let token = Arc::new(token);
+                *state = State { token: Some(token.clone()), failure: None, next_try: None };
+                Ok(token)
+            }
+            Err(error) => {
+                state.next_try = Some(Instant::now() + NEXT_TRY);
+                state.failure = Some(error.clone());
+                match good {
+                    Some(token) => {
+                        tracing::warn!(%error, "a token could not be renewed; the one before it is still good");
+                        Ok(token)
+                    }
+                    None => Err(error),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use serde_json::json;
+    use tokio::sync::Semaphore;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::token::tests::{answer, credentials};
+
+    /// A token that lives for an hour from now.
+    fn token() -> Result<Token, Error> {
+        let token = json!({"expires_at": "2026-11-21T05:00:00Z"});
+        Token::read(&answer(Some("Sat, 21 Nov 2026 04:00:00 GMT"), &token), &credentials(), Instant::now(), 0.0)
+    }
+
+    fn down() -> Result<Token, Error> {
+        Err(Error::Unreachable { message: "down".into() })
+    }
+
+    async fn never() -> Result<Token, Error> {
+        panic!("asked though there was no need");
+    }
+
+    /// Lets a hundred callers ask at once, while the first is being answered.
+    async fn hundred(slot: &Slot, result: fn() -> Result<Token, Error>) -> (u64, Vec<Result<Arc<Token>, Error>>) {
+        let made = AtomicU64::new(0);
+        let gate = Semaphore::new(0);
+        let one = || {
+            slot.token(async || {
+                made.fetch_add(1, SeqCst);
+                let _open = gate.acquire().await.unwrap();
+                result()
+            })
+        };
+        let all = join_all((0..100).map(|_| one()));
+        let (results, ()) = tokio::join!(all, async {
+            tokio::task::yield_now().await;
+            gate.add_permits(1);
+        });
+        (made.into_inner(), results)
+    }
+
+    #[tokio::test]
+    async fn a_hundred_callers_ask_once() {
+        let (made, tokens) = hundred(&Slot::default(), token).await;
+        assert_eq!(made, 1);
+        let first = tokens[0].as_ref().unwrap();
+        assert!(tokens.iter().all(|token| Arc::ptr_eq(token.as_ref().unwrap(), first)));
+    }
+
+    #[tokio::test]
+    async fn a_hundred_callers_fail_once() {
+        let (made, results) = hundred(&Slot::default(), down).await;
+        assert_eq!(made, 1);
+        assert!(results.iter().all(|result| result.as_ref().unwrap_err().to_string().ends_with("down")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_not_kept_for_who_comes_later() {
+        let slot = Slot::default();
+        slot.token(async || down()).await.unwrap_err();
+        slot.token(async || token()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kept_until_it_is_due() {
+        let slot = Slot::default();
+        let first = slot.token(async || token()).await.unwrap();
+        advance(Duration::from_secs(2879)).await;
+        assert!(Arc::ptr_eq(&first, &slot.token(never).await.unwrap()));
+        advance(Duration::from_secs(2)).await;
+        assert!(!Arc::ptr_eq(&first, &slot.token(async || token()).await.unwrap()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keystone_may_be_down_while_a_token_is_good() {
+        let slot = Slot::default();
+        let first = slot.token(async || token()).await.unwrap();
+        advance(Duration::from_secs(2900)).await;
+        assert!(Arc::ptr_eq(&first, &slot.token(async || down()).await.unwrap()));
+        // Not asked again at once.
+        assert!(Arc::ptr_eq(&first, &slot.token(never).await.unwrap()));
+        advance(Duration::from_secs(21)).await;
+        assert!(!Arc::ptr_eq(&first, &slot.token(async || token()).await.unwrap()));
+        advance(Duration::from_secs(3600)).await;
+        slot.token(async || down()).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_rejected_token_is_replaced_once() {
+        let slot = Slot::default();
+        let first = slot.token(async || token()).await.unwrap();
+        let second = slot.another(&first, async || token()).await.unwrap();
+        assert!(!Arc::ptr_eq(&first, &second));
+        // Who held the first one too is given the second.
+        assert!(Arc::ptr_eq(&second, &slot.another(&first, never).await.unwrap()));
+    }
+}

@@ -1,0 +1,76 @@
+//! The tree of statuses below a load balancer, laid flat. Pure.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+/// The statuses of a load balancer and of everything below it, by ID. The two dialects draw different trees (a pool may
+/// stand in several places); what an ID's statuses are, they agree on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statuses {
+    /// By the object's ID.
+    pub by_id: BTreeMap<String, Status>,
+    /// The server's clock (`Date`).
+    pub server_time: Option<Timestamp>,
+}
+
+/// An object's statuses in the API's words; empty where it has none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// For instance `ONLINE`, `ERROR`, `NO_MONITOR`.
+    pub operating: String,
+    /// For instance `ACTIVE`, `PENDING_UPDATE`.
+    pub provisioning: String,
+}
+
+impl Statuses {
+    pub(crate) fn read(tree: &Value, server_time: Option<Timestamp>) -> Self {
+        let mut by_id = BTreeMap::new();
+        collect(tree, &mut by_id);
+        Self { by_id, server_time }
+    }
+}
+
+/// serde_json refuses trees deeper than 128, which bounds the recursion.
+fn collect(tree: &Value, by_id: &mut BTreeMap<String, Status>) {
+    match tree {
+        Value::Object(object) => {
+            let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+            if let (Some(id), Some(provisioning)) = (text("id"), text("provisioning_status")) {
+                by_id.insert(id, Status { operating: text("operating_status").unwrap_or_default(), provisioning });
+            }
+            object.values().for_each(|value| collect(value, by_id));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(value, by_id)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_trees_lie_flat() {
+        let member = r#"{"id":"m","provisioning_status":"ACTIVE","operating_status":"ERROR","address":"10.0.0.1"}"#;
+        let pool = format!(
+            r#"{{"id":"p","provisioning_status":"ACTIVE","operating_status":"DEGRADED","members":[{member}]}}"#
+        );
+        let octavia = format!(
+            r#"{{"statuses":{{"loadbalancer":{{"id":"l","provisioning_status":"ACTIVE","operating_status":"ONLINE",
+                "listeners":[{{"id":"i","provisioning_status":"ACTIVE","operating_status":"ONLINE","pools":[{pool}]}}]}}}}}}"#
+        );
+        let lbaas = format!(
+            r#"{{"statuses":{{"loadbalancer":{{"id":"l","provisioning_status":"ACTIVE","operating_status":"ONLINE",
+                "pools":[{pool}],"listeners":[{{"id":"i","provisioning_status":"ACTIVE","operating_status":"ONLINE",
+                "l7policies":[],"pools":[{pool}]}}]}}}}}}"#
+        );
+        for tree in [octavia, lbaas] {
+            let statuses = Statuses::read(&serde_json::from_str(&tree).unwrap(), None);
+            let flat: Vec<_> =
+                statuses.by_id.iter().map(|(id, status)| (id.as_str(), status.operating.as_str())).collect();
+            assert_eq!(flat, [("i", "ONLINE"), ("l", "ONLINE"), ("m", "ERROR"), ("p", "DEGRADED")]);
+        }
+    }
+}

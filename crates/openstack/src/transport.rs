@@ -1,0 +1,201 @@
+//! One question over HTTP: sent, counted, read to its end; repeated only where that is safe and of use.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::{Client, Url};
+
+use crate::answer::{Answer, refusal};
+use crate::error::one_line;
+use crate::{CallKind, Calls, Credentials, Error, Options, Outcome};
+
+/// More than any page that we ask for; a server that sends more for ever must not fill our memory.
+const LARGEST: usize = 64 << 20;
+
+/// Below the five seconds after which Apache closes an idle connection.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// So that a server that always says 0 is not asked without end.
+const SHORTEST_WAIT: Duration = Duration::from_millis(500);
+
+/// A question.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub kind: CallKind,
+    pub method: Method,
+    pub url: Url,
+    /// Empty: none.
+    pub headers: HeaderMap,
+    /// JSON. Empty: none. May hold a password, so it is never printed.
+    pub body: Bytes,
+}
+
+impl Question {
+    /// A GET with a token.
+    pub(crate) fn get(kind: CallKind, url: Url, token: Option<&HeaderValue>) -> Self {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert("x-auth-token", token.clone());
+        }
+        Self { kind, method: Method::GET, url, headers, body: Bytes::new() }
+    }
+
+    /// What errors and logs call it: without the query, which only makes it long.
+    fn name(&self) -> String {
+        let mut url = self.url.clone();
+        url.set_query(None);
+        format!("{} {url}", self.method)
+    }
+
+    fn timeout(&self, options: &Options) -> Duration {
+        match self.kind {
+            CallKind::LoadBalancers | CallKind::Listeners | CallKind::Pools | CallKind::L7Policies => {
+                options.list_timeout
+            }
+            _ => options.timeout,
+        }
+    }
+}
+
+/// A connection pool to one cloud's services.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    client: Client,
+    options: Options,
+    pub calls: Arc<Calls>,
+}
+
+impl Transport {
+    pub(crate) fn new(credentials: &Credentials, options: Options) -> Result<Self, Error> {
+        let setup = |error: reqwest::Error| Error::Setup {
+            message: format!("cannot set up the HTTP client: {}", one_line(&error)),
+        };
+        let mut builder = Client::builder()
+            .user_agent(options.user_agent.as_str())
+            .connect_timeout(options.connect_timeout)
+            .pool_idle_timeout(IDLE)
+            .tcp_nodelay(true)
+            // A redirect would carry the token to whatever host it names.
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy();
+        if !credentials.authorities.is_empty() {
+            let authorities = credentials.authorities.iter().map(|der| reqwest::Certificate::from_der(der));
+            builder = builder.tls_certs_only(authorities.collect::<Result<Vec<_>, _>>().map_err(setup)?);
+        }
+        Ok(Self { client: builder.build().map_err(setup)?, options, calls: Arc::default() })
+    }
+
+    /// Asks, and returns what was answered with success. A GET over a connection that broke is asked once more: servers close
+    /// idle ones without a word. Who is told to wait (429, 503) waits, as long as all waits together stay within
+    /// [`Options::longest_wait`].
+    pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Error> {
+        let mut patience = self.options.longest_wait;
+        let mut again_when_broken = question.method == Method::GET;
+        loop {
+            let error = match self.once(question).await {
+                Ok(answer) => return Ok(answer),
+                Err(Failed::Broken(_)) if again_when_broken => {
+                    again_when_broken = false;
+                    self.calls.add_retry();
+                    continue;
+                }
+                Err(Failed::Broken(error) | Failed::Final(error)) => error,
+            };
+            match error.retry_after().map(|wait| wait.max(SHORTEST_WAIT)) {
+                Some(wait) if wait <= patience => {
+                    patience -= wait;
+                    tracing::warn!(%error, ?wait, "asked to wait");
+                    self.calls.add_wait(wait);
+                    tokio::time::sleep(wait).await;
+                    self.calls.add_retry();
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    async fn once(&self, question: &Question) -> Result<Answer, Failed> {
+        let started = Instant::now();
+        let mut received = 0;
+        let result = self.exchange(question, &mut received).await;
+        let outcome = match &result {
+            Ok(_) => Outcome::Ok,
+            Err(Failed::Broken(error) | Failed::Final(error)) => error.outcome(),
+        };
+        self.calls.add(question.kind, outcome, received, started.elapsed());
+        result
+    }
+
+    async fn exchange(&self, question: &Question, received: &mut usize) -> Result<Answer, Failed> {
+        let timeout = question.timeout(&self.options);
+        let failed = |error: reqwest::Error| failed(question, timeout, error);
+        let mut request = self
+            .client
+            .request(question.method.clone(), question.url.clone())
+            .timeout(timeout)
+            .header(header::ACCEPT, "application/json")
+            .headers(question.headers.clone());
+        if !question.body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json").body(question.body.clone());
+        }
+        let mut response = request.send().await.map_err(failed)?;
+        let mut body = BytesMut::new();
+        while let Some(piece) = response.chunk().await.map_err(failed)? {
+            *received += piece.len();
+            if *received > LARGEST {
+                let message = format!("{}: longer than {} MiB", question.name(), LARGEST >> 20);
+                return Err(Failed::Final(Error::Undecodable { message }));
+            }
+            body.extend_from_slice(&piece);
+        }
+        match response.status() {
+            status if status.is_success() => Ok(Answer { headers: response.headers().clone(), body: body.freeze() }),
+            status => {
+                // Keystone's complaint about a body may repeat it, and what we send there is secret.
+                let words = if question.kind == CallKind::Token { &[][..] } else { &body[..] };
+                Err(Failed::Final(refusal(&question.name(), status, response.headers(), words)))
+            }
+        }
+    }
+}
+
+/// How one attempt failed.
+enum Failed {
+    /// The connection broke after it was made.
+    Broken(Error),
+    /// An answer, or none that a second attempt would get.
+    Final(Error),
+}
+
+fn failed(question: &Question, timeout: Duration, error: reqwest::Error) -> Failed {
+    let connecting = error.is_connect();
+    let timed_out = error.is_timeout();
+    let error = error.without_url();
+    let name = question.name();
+    if let Some(tls) = tls_error(&error) {
+        return Failed::Final(Error::Tls { message: format!("{name}: {tls}") });
+    }
+    if timed_out && !connecting {
+        return Failed::Final(Error::Timeout { message: format!("{name}: no answer in {timeout:?}") });
+    }
+    let unreachable = Error::Unreachable { message: format!("{name}: {}", one_line(&error)) };
+    if connecting { Failed::Final(unreachable) } else { Failed::Broken(unreachable) }
+}
+
+/// rustls' own error, however deep the layers have buried it. An I/O error gives away what it wraps only when asked.
+fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        let within = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = match within {
+            Some(within) => Some(within),
+            None => error.source(),
+        };
+    }
+    None
+}

@@ -1,0 +1,166 @@
+//! A scripted Keystone and load balancing API, only for what the real ones cannot be made to do: throttling, pages that
+//! are late, repeated or cut off, markers that vanish, a role that is lost between two calls. All else is tested against
+//! the real services.
+//!
+//! ```no_run
+//! # use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
+//! # async fn example() -> anyhow::Result<()> {
+//! let fake = FakeOpenStack::start().await?;
+//! fake.set(|cloud| {
+//!     cloud.project("p1", "alpha");
+//!     cloud.load_balancer("p1", "lb1", "web");
+//!     cloud.pool("lb1", "pool1");
+//!     cloud.member("pool1", "m1", "10.0.0.1", 8080);
+//! });
+//! fake.fail(Fault::on("/pools").times(1).status(500));
+//! assert_eq!(fake.count("GET /v2/lbaas/pools"), 0);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::Response;
+use axum::response::IntoResponse as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+mod answer;
+mod cloud;
+mod fault;
+mod keystone;
+
+pub use cloud::{FakeCloud, Paging};
+pub use fault::Fault;
+
+use answer::{Answer, Asked};
+use fault::Deed;
+
+/// A cloud of one test, on a port of its own. It goes when it is dropped.
+pub struct FakeOpenStack {
+    shared: Arc<Shared>,
+    url: String,
+    server: JoinHandle<()>,
+}
+
+struct Shared {
+    cloud: Mutex<FakeCloud>,
+    faults: Mutex<Vec<Fault>>,
+    calls: Mutex<Vec<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FakeOpenStack {
+    /// Starts a cloud with Octavia, no project, and the user `fake` with the password `fake-secret`.
+    ///
+    /// # Errors
+    /// No free port.
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let shared = Arc::new(Shared {
+            cloud: Mutex::new(FakeCloud::new(&url)),
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+        });
+        let state = shared.clone();
+        let router = Router::new().fallback(move |request| serve(state.clone(), request));
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                eprintln!("the fake cloud has ended: {error}");
+            }
+        });
+        Ok(Self { shared, url, server })
+    }
+
+    /// Keystone's address, with `/v3`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}/v3", self.url)
+    }
+
+    /// Writes seed 000's keys into a folder, for `--credentials`.
+    ///
+    /// # Errors
+    /// Files that cannot be written.
+    pub fn write_credentials(&self, dir: &Path) -> anyhow::Result<()> {
+        for (name, text) in [("keystoneUrl", self.url().as_str()), ("username", "fake"), ("password", "fake-secret")] {
+            std::fs::write(dir.join(name), text).with_context(|| format!("cannot write {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what is in the cloud, or changes it, between two requests.
+    pub fn set<T>(&self, change: impl FnOnce(&mut FakeCloud) -> T) -> T {
+        change(&mut lock(&self.shared.cloud))
+    }
+
+    /// From now on, requests that a fault fits suffer it; the one that was added last goes first.
+    pub fn fail(&self, fault: Fault) {
+        lock(&self.shared.faults).insert(0, fault);
+    }
+
+    /// Takes all faults back.
+    pub fn heal(&self) {
+        lock(&self.shared.faults).clear();
+    }
+
+    /// All requests since the start or [`FakeOpenStack::forget_calls`], for instance `GET /v2/lbaas/pools?limit=1000`.
+    #[must_use]
+    pub fn calls(&self) -> Vec<String> {
+        lock(&self.shared.calls).clone()
+    }
+
+    /// How many requests there were of this method and exact path.
+    #[must_use]
+    pub fn count(&self, call: &str) -> usize {
+        self.calls().iter().filter(|line| line.split('?').next() == Some(call)).count()
+    }
+
+    /// Begins to count anew.
+    pub fn forget_calls(&self) {
+        lock(&self.shared.calls).clear();
+    }
+}
+
+impl Drop for FakeOpenStack {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, 1 << 20).await else { return Answer::status(413).into_response() };
+    let asked = Asked::new(&head, body);
+    lock(&shared.calls).push(asked.line());
+    let deed = lock(&shared.faults).iter_mut().find_map(|fault| fault.strike(&asked));
+    match deed {
+        None => {}
+        Some(Deed::Answer(answer)) => return answer.into_response(),
+        Some(Deed::Hang) => std::future::pending().await,
+        Some(Deed::Hold(gate)) => {
+            // A gate that is closed for good lets nobody through either.
+            let Ok(_open) = gate.acquire().await else { return Answer::status(503).into_response() };
+        }
+        Some(Deed::Cut) => return cut(),
+        Some(Deed::Change(change)) => change(&mut lock(&shared.cloud)),
+    }
+    let answer = lock(&shared.cloud).answer(&asked);
+    answer.into_response()
+}
+
+/// The beginning of an answer, after which the connection breaks.
+fn cut() -> Response<Body> {
+    let broken = std::io::Error::other("cut off, as the test wants");
+    let pieces = futures::stream::iter([Ok(Bytes::from_static(b"{\"")), Err(broken)]);
+    Body::from_stream(pieces).into_response()
+}

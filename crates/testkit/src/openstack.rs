@@ -1,0 +1,313 @@
+//! An OpenStack cloud without hardware: Keystone, Octavia and, where wanted, Neutron and neutron-lbaas, the real ones.
+//!
+//! `tests/openstack/README.md` says what they are made of. Load balancers become ACTIVE by a provider driver of our own,
+//! which tests steer with tags (`lab:stall`, `lab:prov=ERROR`, `lab:op=ERROR`).
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use gimbal_testkit::openstack::{OpenStack, Service, User};
+//! use serde_json::json;
+//!
+//! let cloud = OpenStack::start().await?;
+//! let balancer = cloud.create_load_balancer("alpha", &json!({"name": "web"})).await?;
+//! let pool = json!({"loadbalancer_id": balancer["id"], "protocol": "HTTP", "lb_algorithm": "ROUND_ROBIN"});
+//! let pool = cloud.create("/pools", &pool).await?;
+//! let credentials = cloud.credentials(User::Discoverer);
+//! let mark = cloud.calls_mark(Service::Octavia)?;
+//! // … a client polls with the credentials …
+//! println!("{} calls", cloud.calls_since(Service::Octavia, mark)?.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A stack takes some 400 MB and four seconds: a test binary shares one where it can.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+mod api;
+mod calls;
+mod database;
+mod environment;
+mod layout;
+mod load_balancing;
+mod projects;
+mod scale;
+mod seed;
+mod snapshot;
+mod users;
+
+pub use api::{Api, Refused, USER_AGENT};
+pub use calls::Call;
+pub use scale::Scale;
+pub use users::{Credentials, User};
+
+use crate::Process;
+use database::Database;
+use environment::Environment;
+use layout::Layout;
+
+/// The projects that every stack has; the discoverer is a member of each.
+pub const PROJECTS: [&str; 3] = ["alpha", "beta", "gamma"];
+/// The domain of the projects, the discoverer and the user without roles.
+pub const DOMAIN: &str = "lab";
+/// The region of Keystone, Octavia and Neutron.
+pub const REGION: &str = "RegionOne";
+
+const ADMIN_PASSWORD: &str = "admin-secret";
+/// How long a service may take to get ready, on a machine that is busy with other tests.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// A service of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    /// Identity.
+    Keystone,
+    /// Load balancing.
+    Octavia,
+    /// Networks; see [`Options::neutron`].
+    Neutron,
+    /// Load balancing of the Mitaka era; see [`OpenStack::with_lbaas`].
+    NeutronLbaas,
+}
+
+impl Service {
+    const ALL: [Self; 4] = [Self::Keystone, Self::Octavia, Self::Neutron, Self::NeutronLbaas];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Keystone => "keystone",
+            Self::Octavia => "octavia",
+            Self::Neutron => "neutron",
+            Self::NeutronLbaas => "neutron-lbaas",
+        }
+    }
+}
+
+/// How a stack is to be.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Whether the services speak HTTPS, with certificates of an authority of their own.
+    pub tls: bool,
+    /// How long a token lives; whole seconds.
+    pub token_ttl: Duration,
+    /// How long Octavia believes in a token that it has checked; `None` for not at all, so that what is revoked is known at
+    /// once, and a Keystone that is down shows at once. OpenStack's default is 300 s.
+    pub token_cache: Option<Duration>,
+    /// The most rows of a page of Octavia's lists.
+    pub page_max: u32,
+    /// How long each change of a load balancer stays PENDING.
+    pub settle_delay: Duration,
+    /// Whether Neutron runs, and Octavia makes VIPs in it: real subnets and ports, but 2 load balancers a second instead of 29.
+    /// Without it any subnet ID is as good as another.
+    pub neutron: bool,
+    /// Load balancers that are there from the start, in projects of their own.
+    pub scale: Option<Scale>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tls: false,
+            token_ttl: Duration::from_secs(3600),
+            token_cache: None,
+            page_max: 1000,
+            settle_delay: Duration::ZERO,
+            neutron: false,
+            scale: None,
+        }
+    }
+}
+
+/// A cloud of one test. Everything of it goes when it is dropped.
+pub struct OpenStack {
+    services: Mutex<BTreeMap<Service, Process>>,
+    layout: Layout,
+    identity: Api,
+    octavia: Api,
+    // The services end before what they use.
+    database: Database,
+    _dir: tempfile::TempDir,
+}
+
+impl OpenStack {
+    /// Starts Keystone and Octavia and waits until they answer.
+    ///
+    /// # Errors
+    /// Programs that are missing and cannot be had, or a service that does not get ready; with the end of its log.
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// Starts as `options` says.
+    ///
+    /// # Errors
+    /// As [`OpenStack::start`].
+    pub async fn start_with(options: Options) -> anyhow::Result<Self> {
+        let environment = tokio::task::spawn_blocking(Environment::find).await??;
+        Self::start_in(&environment, &options).await
+    }
+
+    /// Starts with neutron-lbaas too; `None` where there is no Python 3.7 to run it with.
+    ///
+    /// # Errors
+    /// As [`OpenStack::start`].
+    pub async fn with_lbaas(options: Options) -> anyhow::Result<Option<Self>> {
+        match tokio::task::spawn_blocking(Environment::find_with_lbaas).await?? {
+            Some(environment) => Self::start_in(&environment, &options).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Installs and sets up what a start needs, with neutron-lbaas where that can run, so that tests need not wait for it.
+    /// Returns where the data are.
+    ///
+    /// # Errors
+    /// As [`OpenStack::start`].
+    pub async fn prepare() -> anyhow::Result<PathBuf> {
+        if let Some(environment) = tokio::task::spawn_blocking(Environment::find_with_lbaas).await?? {
+            snapshot::find(&environment).await?;
+        }
+        let environment = tokio::task::spawn_blocking(Environment::find).await??;
+        snapshot::find(&environment).await
+    }
+
+    async fn start_in(environment: &Environment, options: &Options) -> anyhow::Result<Self> {
+        let snapshot = snapshot::find(environment).await?;
+        // A port that was free may be taken by the time that a server binds it.
+        let mut last = None;
+        for _ in 0..3 {
+            match Self::try_start(environment, &snapshot, options).await {
+                Ok(stack) => return Ok(stack),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("not tried")?)
+    }
+
+    async fn try_start(environment: &Environment, snapshot: &Path, options: &Options) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("gimbal-openstack-").tempdir().context("no temporary folder")?;
+        let layout = Layout::write(dir.path(), environment, options)?;
+        snapshot::unpack(snapshot, dir.path()).await?;
+        let database = Database::start(&environment.mariadbd, dir.path()).await?;
+        database.sql().run(&layout.catalog()).await?;
+        if let Some(scale) = options.scale {
+            database.sql().run(&scale.statements()).await?;
+        }
+        let services = Mutex::new(Self::start_services(&layout, &layout.services()).await?);
+        let (identity, octavia) = (Api::admin(&layout)?, Api::octavia(&layout)?);
+        Ok(Self { services, layout, identity, octavia, database, _dir: dir })
+    }
+
+    async fn start_services(layout: &Layout, wanted: &[Service]) -> anyhow::Result<BTreeMap<Service, Process>> {
+        let mut started = BTreeMap::new();
+        for service in wanted {
+            started.insert(*service, layout.start(*service)?);
+        }
+        for (service, process) in &mut started {
+            Self::ready(layout, *service, process).await?;
+        }
+        Ok(started)
+    }
+
+    async fn ready(layout: &Layout, service: Service, process: &mut Process) -> anyhow::Result<()> {
+        let client = api::client(layout.ca.as_deref())?;
+        let url = format!("{}/", layout.url(service));
+        let what = format!("{} answers", service.name());
+        let wait = crate::eventually(&what, READY_WITHIN, async || {
+            if let Some(status) = process.exited()? {
+                return Ok(Err(anyhow::anyhow!("{} ended with {status}", service.name())));
+            }
+            // What it answers does not matter: Keystone says 300 here.
+            client.get(&url).send().await?;
+            anyhow::Ok(Ok(()))
+        });
+        let result = wait.await.and_then(|ready| ready);
+        result.map_err(|error| anyhow::anyhow!("{error:#}; the end of its log:\n{}", process.log_tail()))
+    }
+
+    /// Keystone's URL, with `/v3`.
+    #[must_use]
+    pub fn keystone_url(&self) -> String {
+        self.layout.identity()
+    }
+
+    /// The URL of a service, without a path.
+    #[must_use]
+    pub fn url(&self, service: Service) -> String {
+        self.layout.url(service)
+    }
+
+    /// Keystone's API, below `/v3`, as the administrator.
+    #[must_use]
+    pub fn identity(&self) -> &Api {
+        &self.identity
+    }
+
+    /// Octavia's API, below `/v2/lbaas`, as the administrator, who sees all projects.
+    #[must_use]
+    pub fn octavia(&self) -> &Api {
+        &self.octavia
+    }
+
+    /// The API of Neutron or neutron-lbaas, below `/v2.0`, as the administrator.
+    ///
+    /// # Errors
+    /// Another service, or the authority's certificate cannot be read.
+    pub fn neutron(&self, service: Service) -> anyhow::Result<Api> {
+        anyhow::ensure!(matches!(service, Service::Neutron | Service::NeutronLbaas), "{service:?} is no Neutron");
+        Api::neutron(&self.layout, service)
+    }
+
+    /// Runs SQL as root, in the databases `keystone`, `octavia` and `neutron`: for states that no API makes. Returns the
+    /// rows, columns apart by tabs.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
+        self.database.sql().run(statements).await
+    }
+
+    /// Kills a service (SIGKILL). Its data stay.
+    ///
+    /// # Errors
+    /// It does not run, or its port is still served after a while.
+    pub async fn stop(&self, service: Service) -> anyhow::Result<()> {
+        let process = self.services().remove(&service);
+        process.with_context(|| format!("{} does not run", service.name()))?.kill()?;
+        // The process that serves dies with the one that was killed, a moment later.
+        let client = api::client(self.layout.ca.as_deref())?;
+        let what = format!("{} answers no more", service.name());
+        crate::eventually(&what, READY_WITHIN, async || match client.get(self.url(service)).send().await {
+            Err(error) if error.is_connect() => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await
+    }
+
+    /// Starts a service again, on its port, over the same data, and waits until it answers.
+    ///
+    /// # Errors
+    /// It runs, or does not get ready.
+    pub async fn resume(&self, service: Service) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.services().contains_key(&service), "{} runs already", service.name());
+        let mut process = self.layout.start(service)?;
+        Self::ready(&self.layout, service, &mut process).await?;
+        self.services().insert(service, process);
+        Ok(())
+    }
+
+    /// The end of a service's log.
+    #[must_use]
+    pub fn log_tail(&self, service: Service) -> String {
+        self.services().get(&service).map(Process::log_tail).unwrap_or_default()
+    }
+
+    fn services(&self) -> MutexGuard<'_, BTreeMap<Service, Process>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

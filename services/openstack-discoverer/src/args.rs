@@ -1,0 +1,233 @@
+//! The command line: a stable interface, others script against it (DESIGN 6).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, ValueEnum};
+use gimbal_agent::AgentArgs;
+use gimbal_load_balancing::{Options, ProjectPattern, ServiceName};
+use gimbal_operate::HumanDuration;
+
+/// Offers the load balancers of an OpenStack cloud to a Gimbal writer. Reads its source, and changes nothing anywhere.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "gimbal-openstack-discoverer", version)]
+pub struct Args {
+    /// What all discoverers have.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// Folder with the keys keystoneUrl, username, password, ... as files, as a mounted Secret is [default: the variables OS_*]
+    #[arg(long, env = "GIMBAL_CREDENTIALS", value_name = "DIR", conflicts_with = "os_cloud")]
+    pub credentials: Option<PathBuf>,
+    /// Entry of clouds.yaml [default: the variables OS_*, OS_CLOUD among them]
+    #[arg(long, env = "GIMBAL_OS_CLOUD", value_name = "NAME")]
+    pub os_cloud: Option<String>,
+    /// Authorities that sign the cloud's certificates (PEM), instead of those in the credentials
+    #[arg(long, env = "GIMBAL_OPENSTACK_CERTIFICATE_AUTHORITY", value_name = "FILE")]
+    pub openstack_certificate_authority: Option<PathBuf>,
+    /// Time from the beginning of one poll to that of the next, give or take a tenth
+    #[arg(
+        long,
+        alias = "reconciliation-period",
+        env = "GIMBAL_POLL_INTERVAL",
+        value_name = "DURATION",
+        default_value = "30s"
+    )]
+    pub poll_interval: HumanDuration,
+    /// When a poll that is not done is given up
+    #[arg(long, env = "GIMBAL_POLL_TIMEOUT", value_name = "DURATION", default_value = "10m")]
+    pub poll_timeout: HumanDuration,
+    /// Time in which the members of every pool are read once, for their health and weights; 0s: only when they changed
+    #[arg(long, env = "GIMBAL_SWEEP", value_name = "DURATION", default_value = "5m")]
+    pub sweep: HumanDuration,
+    /// How old the list of projects may become where one token sees all; else each poll begins with it
+    #[arg(long, env = "GIMBAL_PROJECTS_INTERVAL", value_name = "DURATION", default_value = "5m")]
+    pub projects_interval: HumanDuration,
+    /// Calls that run at the same time
+    #[arg(long, env = "GIMBAL_CONCURRENCY", value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub concurrency: u16,
+    /// How long a page of a list may take; one that is too slow is asked for in smaller pieces
+    #[arg(long, env = "GIMBAL_LIST_TIMEOUT", value_name = "DURATION", default_value = "60s")]
+    pub list_timeout: HumanDuration,
+    /// How long any other call may take
+    #[arg(long, env = "GIMBAL_CALL_TIMEOUT", value_name = "DURATION", default_value = "30s")]
+    pub call_timeout: HumanDuration,
+    /// Projects to offer, by name or ID; '*' stands for any run of characters [default: all]
+    #[arg(
+        long,
+        alias = "openstack-project-watchlist",
+        env = "GIMBAL_PROJECTS",
+        value_name = "PATTERN,...",
+        value_delimiter = ','
+    )]
+    pub projects: Vec<ProjectPattern>,
+    /// What Services are named by; the original Gimbal named them by the load balancer's ID
+    #[arg(long, env = "GIMBAL_SERVICE_NAME", value_enum, default_value_t = Naming::NameAndId)]
+    pub service_name: Naming,
+    /// Offer pools that L7 policies redirect to, as Services of their own
+    #[arg(long, env = "GIMBAL_L7_POOLS", action = ArgAction::SetTrue)]
+    pub l7_pools: bool,
+    #[command(flatten)]
+    old: OldFlags,
+}
+
+/// What a Service is named by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Naming {
+    /// `<name>-<id>`, or the ID alone where there is no name.
+    NameAndId,
+    /// The ID.
+    Id,
+}
+
+/// What the original Gimbal's discoverer took, so that its manifests start ours.
+#[derive(Debug, Clone, Default, clap::Args)]
+struct OldFlags {
+    #[arg(long, hide = true, env = "GIMBAL_HTTP_CLIENT_TIMEOUT")]
+    http_client_timeout: Option<String>,
+    #[arg(long, hide = true, env = "GIMBAL_NUM_THREADS")]
+    num_threads: Option<String>,
+    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_CLIENT_QPS")]
+    gimbal_client_qps: Option<String>,
+    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_CLIENT_BURST")]
+    gimbal_client_burst: Option<String>,
+    #[arg(long, hide = true, env = "GIMBAL_PROMETHEUS_LISTEN_ADDRESS")]
+    prometheus_listen_address: Option<String>,
+    #[arg(long, hide = true, env = "GIMBAL_DEBUG", action = ArgAction::SetTrue)]
+    debug: bool,
+    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_KUBECFG_FILE")]
+    gimbal_kubecfg_file: Option<PathBuf>,
+}
+
+impl Args {
+    /// Checks what no single flag can check of itself, apart from what all discoverers have. The error is one line that
+    /// names the flag.
+    ///
+    /// # Errors
+    /// When flags are out of place.
+    pub fn check(&self) -> Result<(), String> {
+        if self.old.gimbal_kubecfg_file.is_some() {
+            return Err(
+                "--gimbal-kubecfg-file: a discoverer holds no credentials of the Gimbal cluster, only the writer \
+                        does; remove the flag and name the writer with --writer"
+                    .into(),
+            );
+        }
+        for (flag, duration) in [
+            ("poll-interval", self.poll_interval),
+            ("poll-timeout", self.poll_timeout),
+            ("list-timeout", self.list_timeout),
+            ("call-timeout", self.call_timeout),
+        ] {
+            if duration.0.is_zero() {
+                return Err(format!("--{flag} 0s: must be more than nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A sentence for each flag of the original that means nothing now.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let old = &self.old;
+        let listening = format!("metrics are served on --admin-listen {}", self.agent.admin_listen);
+        let bulk = "a list of all projects takes longer than one of one project did; see --list-timeout";
+        [
+            ("http-client-timeout", old.http_client_timeout.is_some(), bulk),
+            ("num-threads", old.num_threads.is_some(), "see --concurrency for calls to the cloud"),
+            ("gimbal-client-qps", old.gimbal_client_qps.is_some(), "the writer has --write-qps"),
+            ("gimbal-client-burst", old.gimbal_client_burst.is_some(), "the writer has --write-qps"),
+            ("prometheus-listen-address", old.prometheus_listen_address.is_some(), &listening),
+            ("debug", old.debug, "set GIMBAL_LOG=debug"),
+        ]
+        .into_iter()
+        .filter(|(_, given, _)| *given)
+        .map(|(flag, _, instead)| format!("--{flag} means nothing any more and is ignored: {instead}"))
+        .collect()
+    }
+
+    /// What is offered, and how.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        Options {
+            projects: self.projects.clone(),
+            service_name: match self.service_name {
+                Naming::NameAndId => ServiceName::NameAndId,
+                Naming::Id => ServiceName::Id,
+            },
+            l7_pools: self.l7_pools,
+            sweep: Some(self.sweep.0).filter(|sweep| *sweep > Duration::ZERO),
+            projects_for: self.projects_interval.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(flags: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["x", "--backend-name", "b"].iter().chain(flags))
+    }
+
+    #[test]
+    fn flags_of_the_original_and_ours_mean_the_same() {
+        let ours = args(&["--poll-interval", "7s", "--projects", "a,b-*"]).unwrap();
+        let old = args(&["--reconciliation-period", "7s", "--openstack-project-watchlist", "a,b-*"]).unwrap();
+        for args in [ours, old] {
+            assert_eq!(args.poll_interval.0, Duration::from_secs(7));
+            assert_eq!(args.projects.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a", "b-*"]);
+            assert_eq!((args.check(), args.warnings()), (Ok(()), Vec::new()));
+        }
+    }
+
+    #[test]
+    fn options_follow_the_flags() {
+        let options = args(&["--service-name", "id", "--l7-pools", "--sweep", "0s"]).unwrap().options();
+        assert_eq!((options.service_name, options.l7_pools, options.sweep), (ServiceName::Id, true, None));
+        let options = args(&[]).unwrap().options();
+        assert_eq!((options.service_name, options.l7_pools), (ServiceName::NameAndId, false));
+        assert_eq!(options.sweep, Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn bad() {
+        for (flags, start) in [
+            (vec!["--gimbal-kubecfg-file", "f"], "--gimbal-kubecfg-file: a discoverer holds no credentials"),
+            (vec!["--poll-interval", "0s"], "--poll-interval 0s: must be more"),
+            (vec!["--list-timeout", "0s"], "--list-timeout 0s: must be more"),
+        ] {
+            let error = args(&flags).unwrap().check().unwrap_err();
+            assert!(error.starts_with(start), "{error}");
+        }
+        for flags in [
+            vec!["--poll-interval", "30"],
+            vec!["--concurrency", "0"],
+            vec!["--service-name", "name"],
+            vec!["--projects", "a,,b"],
+            vec!["--credentials", "d", "--os-cloud", "c"],
+        ] {
+            let error = args(&flags).unwrap_err().to_string();
+            assert!(error.contains(flags[0]), "{error}");
+        }
+    }
+
+    #[test]
+    fn flags_of_the_original_are_told_about() {
+        let args = args(&["--num-threads", "2", "--debug", "--http-client-timeout", "5s"]).unwrap();
+        assert_eq!(args.check(), Ok(()));
+        let warnings = args.warnings();
+        assert_eq!(warnings.len(), 3);
+        assert!(warnings[0].starts_with("--http-client-timeout means nothing any more"));
+    }
+
+    #[test]
+    fn every_flag_has_a_variable() {
+        use clap::CommandFactory;
+        for arg in Args::command().get_arguments() {
+            let Some(long) = arg.get_long() else { continue };
+            let expected = format!("GIMBAL_{}", long.to_uppercase().replace('-', "_"));
+            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(&*expected), "--{long}");
+        }
+    }
+}

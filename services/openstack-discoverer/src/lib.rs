@@ -1,0 +1,48 @@
+//! Offers the load balancers of one OpenStack cloud to a Gimbal writer.
+//!
+//! ```text
+//!                    +---------------------- owner (gimbal-agent, one task) ------------------+
+//!  answers --------> |  CloudSource --> Seen: load_balancing::Cloud --> changed, Standing     |--> stream
+//!  a poll is due --> |     |  next_ask                                                        |
+//!                    +-----|------------------------------------------------------------------+
+//!                          v
+//!                    fetch (gimbal-openstack), some at a time
+//! ```
+//!
+//! `CloudSource` is the edge: it keeps time and carries questions and answers. What to ask and what to believe is decided
+//! by the pure `gimbal-load-balancing`; what all discoverers have in common is `gimbal-agent`.
+
+mod access;
+mod args;
+mod entry;
+mod fetch;
+mod metrics;
+mod seen;
+mod source;
+
+use gimbal_agent::{Discoverer, Program, Setup, Source};
+use gimbal_operate::Exit;
+
+pub use crate::args::{Args, Naming};
+use crate::metrics::Metrics;
+use crate::source::{CloudSource, Pace};
+
+const PROGRAM: Program = Program { name: "gimbal-openstack-discoverer", version: env!("CARGO_PKG_VERSION") };
+
+/// Checks everything that can be wrong before anything runs, the credentials at Keystone too, and binds the listeners. A
+/// Keystone that does not answer is no error: it is asked again for as long as it takes.
+///
+/// # Errors
+/// [`Exit::Usage`], in one line, when a flag, a file it names or the credentials are wrong; [`Exit::Failure`] when an address
+/// is taken.
+pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
+    args.check().map_err(Exit::Usage)?;
+    for warning in args.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let mut setup = Setup::new(args.agent.clone(), PROGRAM)?;
+    let metrics = Metrics::new(setup.source_metrics(), setup.registry());
+    let mut source = CloudSource::new(&args, Pace::of(&args), metrics)?;
+    source.first_entry().await?;
+    setup.discover(source).await
+}

@@ -1,0 +1,23 @@
+//! `gimbal-openstack-discoverer`: see the library.
+
+use std::process::ExitCode;
+
+use gimbal_openstack_discoverer::{Args, discoverer};
+use gimbal_operate::{Exit, init_logging, parse, run, shutdown_token};
+
+// The lists of a large cloud come and go with each poll; glibc's allocator would keep what they took.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    match parse::<Args>() {
+        Ok(args) => run("gimbal-openstack-discoverer", work(args)),
+        Err(code) => code,
+    }
+}
+
+async fn work(args: Args) -> Result<(), Exit> {
+    init_logging(args.agent.log_format, "info")?;
+    let shutdown = shutdown_token()?;
+    discoverer(args).await?.run(shutdown).await
+}

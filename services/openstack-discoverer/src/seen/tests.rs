@@ -1,0 +1,191 @@
+use std::time::Duration;
+
+use gimbal_load_balancing::rows::{Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_load_balancing::{Id, List, Whose};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn rows<T: DeserializeOwned>(rows: Value) -> List<T> {
+    List::from(serde_json::from_value::<Vec<T>>(rows).unwrap())
+}
+
+fn id(text: &str) -> Id {
+    Id::try_from(text).unwrap()
+}
+
+/// A cloud of two projects with a load balancer each, asked in either mode; `broken` lists fail.
+fn answer(ask: &Ask, broken: &dyn Fn(&Ask) -> bool) -> (Answer, bool) {
+    let fails = broken(ask);
+    let of = |whose: &Whose| match whose {
+        Whose::Everyones => vec!["a", "b"],
+        Whose::Project(id) if id.as_str() == "pa" => vec!["a"],
+        Whose::Project(_) => vec!["b"],
+    };
+    let each = |whose: &Whose, row: &dyn Fn(&str) -> Value| Value::Array(of(whose).into_iter().map(row).collect());
+    let why = || "500".to_owned();
+    let answer = match ask.clone() {
+        Ask::Projects if fails => Answer::Projects(Err(why())),
+        Ask::Projects => Answer::Projects(Ok(rows::<Project>(json!([
+            {"id": "pa", "name": "alpha"}, {"id": "pb", "name": "beta"}
+        ])))),
+        Ask::LoadBalancers(whose) if fails => Answer::LoadBalancers(whose, Err(why())),
+        Ask::LoadBalancers(whose) => {
+            let row = |n: &str| json!({"id": format!("lb{n}"), "project_id": format!("p{n}"), "name": "web"});
+            let list = rows::<LoadBalancer>(each(&whose, &row));
+            Answer::LoadBalancers(whose, Ok(list))
+        }
+        Ask::Listeners(whose) => {
+            let row = |n: &str| {
+                json!({"id": format!("li{n}"), "protocol": "HTTP", "protocol_port": 80,
+                    "default_pool_id": format!("po{n}"), "loadbalancers": [{"id": format!("lb{n}")}], "l7policies": []})
+            };
+            let list = rows::<Listener>(each(&whose, &row));
+            Answer::Listeners(whose, Ok(list))
+        }
+        Ask::Pools(whose) => {
+            let row = |n: &str| {
+                json!({"id": format!("po{n}"), "protocol": "HTTP", "members": [{"id": format!("m{n}")}],
+                    "loadbalancers": [{"id": format!("lb{n}")}]})
+            };
+            let list = rows::<Pool>(each(&whose, &row));
+            Answer::Pools(whose, Ok(list))
+        }
+        Ask::Members(whose, pool) => {
+            let row = json!([{"id": pool.as_str().replace("po", "m"), "address": "10.0.0.1", "protocol_port": 80}]);
+            Answer::Members(whose, pool, Ok(rows::<Member>(row)))
+        }
+        other => panic!("{other:?} was not expected"),
+    };
+    (answer, fails)
+}
+
+fn poll(seen: &mut Seen, now: Instant, broken: &dyn Fn(&Ask) -> bool) -> Summary {
+    seen.begin(now);
+    while let Some(ask) = seen.next_ask() {
+        let (answer, failed) = answer(&ask, broken);
+        seen.answer(answer, failed, now);
+    }
+    assert!(seen.is_done());
+    seen.finish(now)
+}
+
+fn seen(mode: Mode) -> Seen {
+    let mut seen = Seen::new("http://keystone/v3 r".to_owned(), Options { sweep: None, ..Options::default() });
+    seen.enter(mode);
+    seen
+}
+
+fn ages(seen: &Seen, now: Instant) -> Vec<Option<u64>> {
+    seen.freshness(now).iter().map(|freshness| freshness.age.map(|age| age.as_secs())).collect()
+}
+
+fn never(_: &Ask) -> bool {
+    false
+}
+
+#[test]
+fn a_complete_poll_tells_everything_once() {
+    let mut seen = seen(Mode::Bulk);
+    assert_eq!(seen.standing(), Standing::Nothing);
+    let now = Instant::now();
+    let summary = poll(&mut seen, now, &never);
+    assert_eq!((summary.result, summary.needed), (PollResult::Complete, 2));
+    let keys: Vec<String> = seen.take_changed().iter().map(|(key, _)| key.to_string()).collect();
+    assert_eq!(keys, ["alpha/web-lba", "beta/web-lbb"]);
+    assert_eq!((seen.standing(), seen.trouble()), (Standing::Complete, None));
+    assert_eq!(poll(&mut seen, now, &never).result, PollResult::Complete);
+    assert!(seen.take_changed().is_empty());
+}
+
+#[test]
+fn a_list_that_fails_is_stale_and_unknown_and_changes_nothing() {
+    let mut seen = seen(Mode::Bulk);
+    let start = Instant::now();
+    poll(&mut seen, start, &never);
+    seen.take_changed();
+    let later = start + Duration::from_secs(30);
+    let summary = poll(&mut seen, later, &|ask| matches!(ask, Ask::LoadBalancers(_)));
+    assert_eq!(summary.result, PollResult::Failed);
+    assert_eq!(summary.new_troubles.len(), 1);
+    assert!(seen.take_changed().is_empty());
+    // In KINDS' order: projects are not asked for each time, and no members were needed in a poll that showed nothing.
+    assert_eq!(ages(&seen, later), [Some(30), Some(30), Some(0), Some(0), Some(30)]);
+    let Standing::Unknown(parts) = seen.standing() else { panic!("{:?}", seen.standing()) };
+    assert_eq!(parts[0].0, Scope::All);
+    assert!(seen.trouble().unwrap().contains("load balancers failed: 500"), "{:?}", seen.trouble());
+    let again = poll(&mut seen, later, &|ask| matches!(ask, Ask::LoadBalancers(_)));
+    assert!(again.new_troubles.is_empty(), "told once for each change: {again:?}");
+    assert_eq!(poll(&mut seen, later, &never).result, PollResult::Complete);
+    assert_eq!((seen.standing(), seen.trouble()), (Standing::Complete, None));
+    assert_eq!(ages(&seen, later)[1..], [Some(0); 4]);
+}
+
+#[test]
+fn a_project_that_fails_is_its_own_affair() {
+    let mut seen = seen(Mode::PerProject);
+    let now = Instant::now();
+    let broken = |ask: &Ask| *ask == Ask::LoadBalancers(Whose::Project(id("pb")));
+    assert_eq!(poll(&mut seen, now, &broken).result, PollResult::Partial);
+    let keys: Vec<String> = seen.take_changed().iter().map(|(key, _)| key.to_string()).collect();
+    assert_eq!(keys, ["alpha/web-lba"]);
+    let Standing::Unknown(parts) = seen.standing() else { panic!("{:?}", seen.standing()) };
+    assert_eq!(parts[0].0, Scope::Namespaces(vec!["beta".into()]));
+    assert_eq!(ages(&seen, now)[..3], [Some(0), None, Some(0)], "one list of load balancers is missing");
+}
+
+#[test]
+fn a_question_without_an_answer_leaves_its_kind_stale() {
+    let mut seen = seen(Mode::Bulk);
+    let now = Instant::now();
+    seen.begin(now);
+    while let Some(ask) = seen.next_ask() {
+        if !matches!(ask, Ask::Pools(_)) {
+            let (answer, failed) = answer(&ask, &never);
+            seen.answer(answer, failed, now);
+        }
+    }
+    assert!(!seen.is_done());
+    assert_eq!(seen.finish(now).result, PollResult::Failed);
+    assert_eq!(ages(&seen, now), [Some(0), Some(0), Some(0), None, None]);
+}
+
+#[test]
+fn a_cloud_that_cannot_be_entered_loses_nothing_and_another_mode_begins_anew() {
+    let mut seen = seen(Mode::PerProject);
+    let now = Instant::now();
+    poll(&mut seen, now, &never);
+    assert_eq!(seen.take_changed().len(), 2);
+    seen.not_entered("invalid credentials".to_owned());
+    assert_eq!(seen.trouble().as_deref(), Some("invalid credentials"));
+    assert_eq!(seen.standing(), Standing::Unknown(vec![(Scope::All, "invalid credentials".to_owned())]));
+    assert!(seen.take_changed().is_empty());
+    seen.enter(Mode::Bulk);
+    assert_eq!(seen.standing(), Standing::Nothing);
+    poll(&mut seen, now, &never);
+    assert_eq!(seen.take_changed().len(), 2, "a stream that begins anew is told everything");
+}
+
+#[test]
+fn a_slow_project_delays_no_other() {
+    let mut seen = seen(Mode::PerProject);
+    let now = Instant::now();
+    let slow = Ask::LoadBalancers(Whose::Project(id("pb")));
+    seen.begin(now);
+    while let Some(ask) = seen.next_ask() {
+        if ask != slow {
+            let (answer, failed) = answer(&ask, &never);
+            seen.answer(answer, failed, now);
+        }
+    }
+    assert!(!seen.is_done());
+    let keys: Vec<String> = seen.take_changed().iter().map(|(key, _)| key.to_string()).collect();
+    assert_eq!(keys, ["alpha/web-lba"]);
+    seen.answer(answer(&slow, &never).0, false, now);
+    while let Some(ask) = seen.next_ask() {
+        seen.answer(answer(&ask, &never).0, false, now);
+    }
+    assert_eq!(seen.finish(now).result, PollResult::Complete);
+    assert_eq!(seen.take_changed().len(), 1);
+}

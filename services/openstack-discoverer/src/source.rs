@@ -1,0 +1,345 @@
+//! The edge: keeps time, and carries questions to the cloud and answers from it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_agent::{Backoff, Changed, Source, Taken};
+use gimbal_load_balancing::{Answer, Ask, Id, Mode, Whose};
+use gimbal_openstack::{Cloud, Error, Options, Session};
+use gimbal_operate::Exit;
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+
+use crate::Args;
+use crate::access::Access;
+use crate::entry::{EntryError, Terms, Way, Wish, enter, incarnation};
+use crate::fetch::{Fetched, fetch, kind};
+use crate::metrics::Metrics;
+use crate::seen::{PollResult, Seen};
+
+/// How long a start waits for Keystone before it goes on without.
+const FIRST_ENTRY: Duration = Duration::from_secs(10);
+/// Pauses between attempts to enter a cloud.
+const ENTRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// When and how much is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    interval: Duration,
+    timeout: Duration,
+    concurrency: usize,
+}
+
+impl Pace {
+    pub(crate) fn of(args: &Args) -> Self {
+        Self {
+            interval: args.poll_interval.0,
+            timeout: args.poll_timeout.0,
+            concurrency: usize::from(args.concurrency),
+        }
+    }
+
+    /// The interval give or take a tenth, so that many discoverers do not ask together.
+    fn jittered(self) -> Duration {
+        let fifth = self.interval / 5;
+        self.interval * 9 / 10 + Backoff::new(fifth, fifth).pause()
+    }
+}
+
+/// An OpenStack cloud that is polled.
+pub(crate) struct CloudSource {
+    seen: Seen,
+    access: Access,
+    options: Options,
+    pace: Pace,
+    incarnation: String,
+    way: Option<Way>,
+    /// Each keeps the token of its project.
+    sessions: HashMap<Id, Session>,
+    tasks: JoinSet<Event>,
+    stage: Stage,
+    /// When something is due: the next poll, the next attempt to enter, or the end of patience with what runs.
+    due: Instant,
+    entry_pauses: Backoff,
+    metrics: Metrics,
+}
+
+/// What goes on.
+#[derive(Debug)]
+enum Stage {
+    /// Nothing, until the next poll.
+    Resting(Next),
+    /// The cloud is being entered.
+    Entering,
+    /// A poll.
+    Polling(Polling),
+}
+
+/// What a rest ends with.
+#[derive(Debug, Clone)]
+enum Next {
+    Poll,
+    Enter(Wish),
+}
+
+#[derive(Debug)]
+struct Polling {
+    began: Instant,
+    calls_before: u64,
+    next: Next,
+}
+
+/// What a task or the clock tells.
+pub(crate) enum Event {
+    Entered(Result<Box<Way>, EntryError>),
+    Fetched(Box<Fetched>),
+    Due,
+}
+
+impl CloudSource {
+    /// Reads the credentials; nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] when they cannot be read or make no sense.
+    pub(crate) fn new(args: &Args, pace: Pace, metrics: Metrics) -> Result<Self, Exit> {
+        let access = Access::of(args);
+        let options = Options {
+            list_timeout: args.list_timeout.0,
+            timeout: args.call_timeout.0,
+            user_agent: crate::PROGRAM.to_string(),
+            random: Arc::new(|| Backoff::new(Duration::from_secs(1), Duration::from_secs(1)).pause().as_secs_f64()),
+            ..Options::default()
+        };
+        let wrong = |error: &dyn std::fmt::Display| Exit::Usage(format!("{}: {error}", access.flag()));
+        let credentials = access.read().map_err(|error| wrong(&error))?;
+        let cloud = Cloud::new(credentials, options.clone()).map_err(|error| wrong(&error))?;
+        let incarnation = incarnation(&cloud);
+        Ok(Self {
+            seen: Seen::new(incarnation.clone(), args.options()),
+            access,
+            options,
+            pace,
+            incarnation,
+            way: None,
+            sessions: HashMap::new(),
+            tasks: JoinSet::new(),
+            stage: Stage::Resting(Next::Enter(Wish::Decide(None))),
+            due: Instant::now(),
+            entry_pauses: Backoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
+            metrics,
+        })
+    }
+
+    /// Shows the credentials to Keystone once, so that wrong ones end the process (seed 000).
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] when Keystone says that they are invalid.
+    pub(crate) async fn first_entry(&mut self) -> Result<(), Exit> {
+        let entry = enter(self.access.clone(), self.options.clone(), Wish::Decide(None), self.incarnation.clone());
+        match timeout(FIRST_ENTRY, entry).await {
+            Ok(Err(error)) if error.is_wrong_input() => Err(Exit::Usage(format!("{}: {error}", self.access.flag()))),
+            Ok(entered) => {
+                self.entered(entered.map(Box::new), Instant::now());
+                Ok(())
+            }
+            Err(_) => {
+                tracing::warn!(
+                    keystone = self.incarnation,
+                    "the cloud does not answer yet; asking again until it does"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn rest(&mut self, pause: Duration, next: Next, now: Instant) {
+        self.due = now + pause;
+        self.stage = Stage::Resting(next);
+    }
+
+    /// The clock says that it is time.
+    fn time_is_up(&mut self, now: Instant) {
+        match std::mem::replace(&mut self.stage, Stage::Resting(Next::Poll)) {
+            Stage::Resting(Next::Poll) => self.begin(now),
+            Stage::Resting(Next::Enter(wish)) => self.start_entering(wish, now),
+            Stage::Entering => {
+                self.tasks = JoinSet::new();
+                let message = "not within the time that a poll may take (--poll-timeout)".to_owned();
+                self.entered(Err(EntryError::Cloud(Error::Timeout { message })), now);
+            }
+            Stage::Polling(polling) => {
+                self.tasks = JoinSet::new();
+                self.finish(polling, now);
+            }
+        }
+    }
+
+    fn start_entering(&mut self, wish: Wish, now: Instant) {
+        let entry = enter(self.access.clone(), self.options.clone(), wish, self.incarnation.clone());
+        self.tasks.spawn(async move { Event::Entered(entry.await.map(Box::new)) });
+        self.stage = Stage::Entering;
+        self.due = now + self.pace.timeout;
+    }
+
+    /// The way into the cloud is open, or not.
+    fn entered(&mut self, entered: Result<Box<Way>, EntryError>, now: Instant) -> Taken {
+        let way = match entered {
+            Ok(way) => *way,
+            Err(error) => {
+                self.seen.not_entered(error.to_string());
+                // In doubt the terms stay: what a token may see must not change what an empty list means.
+                let wish = self.way.as_ref().map_or(Wish::Decide(None), |way| Wish::As(way.terms.clone()));
+                let pause = self.entry_pauses.pause();
+                self.rest(pause, Next::Enter(wish), now);
+                return Taken::Told;
+            }
+        };
+        self.entry_pauses.reset();
+        let before = self.way.as_ref().map(|way| way.terms.mode);
+        let mode = way.terms.mode;
+        self.metrics.client_replaced();
+        self.metrics.count(&way.cloud.calls());
+        self.sessions.clear();
+        let another = before != Some(mode);
+        if another {
+            say(&way.terms);
+            self.metrics.entered(mode);
+            self.seen.enter(mode);
+        }
+        self.way = Some(way);
+        self.begin(now);
+        if another && before.is_some() { Taken::StartedOver } else { Taken::Told }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        let calls_before = self.way.as_ref().map(|way| way.cloud.calls().total()).unwrap_or_default();
+        self.seen.begin(now);
+        self.due = now + self.pace.timeout;
+        self.stage = Stage::Polling(Polling { began: now, calls_before, next: Next::Poll });
+        self.ask();
+    }
+
+    /// Asks as much as may be asked at once.
+    fn ask(&mut self) {
+        let Some(way) = &self.way else { return };
+        while self.tasks.len() < self.pace.concurrency {
+            let Some(ask) = self.seen.next_ask() else { return };
+            let session = match whose(&ask) {
+                Some(Whose::Project(id)) => {
+                    let new = || way.cloud.session(&gimbal_openstack::Scope::Project(id.to_string()));
+                    self.sessions.entry(id.clone()).or_insert_with(new).clone()
+                }
+                Some(Whose::Everyones) | None => way.session.clone(),
+            };
+            let fetching = fetch(way.clone(), session, ask);
+            self.tasks.spawn(async move { Event::Fetched(Box::new(fetching.await)) });
+        }
+    }
+
+    fn fetched(&mut self, fetched: Fetched, now: Instant) {
+        let Fetched { answer, failure, invalid_credentials, sees_all } = fetched;
+        let kind = kind(&answer.ask());
+        match failure {
+            Some(outcome) => self.metrics.source.failed(kind, outcome.as_str()),
+            None => self.metrics.source.listed(kind),
+        }
+        if let Answer::Projects(Ok(list)) = &answer {
+            self.metrics.projects(list.rows.len());
+            self.sessions.retain(|id, _| list.rows.iter().any(|project| project.id == *id));
+        }
+        let Stage::Polling(polling) = &mut self.stage else { return };
+        if let Some(way) = self.way.as_ref().filter(|_| invalid_credentials) {
+            // They may have been replaced where they came from.
+            polling.next = Next::Enter(Wish::As(way.terms.clone()));
+        } else if sees_all.is_some() && matches!(polling.next, Next::Poll) {
+            polling.next = Next::Enter(Wish::Decide(sees_all));
+        }
+        self.seen.answer(answer, failure.is_some(), now);
+        self.ask();
+        if self.seen.is_done()
+            && let Stage::Polling(polling) = std::mem::replace(&mut self.stage, Stage::Resting(Next::Poll))
+        {
+            self.finish(polling, now);
+        }
+    }
+
+    fn finish(&mut self, polling: Polling, now: Instant) {
+        let summary = self.seen.finish(now);
+        for trouble in &summary.new_troubles {
+            tracing::warn!("{trouble}");
+        }
+        let took = now.saturating_duration_since(polling.began);
+        if let Some(way) = &self.way {
+            let calls = way.cloud.calls();
+            self.metrics.count(&calls);
+            let made = calls.total().saturating_sub(polling.calls_before);
+            self.metrics.polled(&summary, took, made);
+            tracing::debug!(calls = made, ?took, result = summary.result.as_str(), "a poll has ended");
+        }
+        let pause = match (&polling.next, summary.result) {
+            // What one token sees is to be offered from the first poll on, not an interval later.
+            (Next::Enter(Wish::Decide(_)), PollResult::Complete | PollResult::Partial) => Duration::ZERO,
+            _ => self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10),
+        };
+        self.rest(pause, polling.next, now);
+    }
+}
+
+fn say(terms: &Terms) {
+    match terms.mode {
+        Mode::Bulk => {
+            tracing::info!(projects = ?terms.projects, "mode: bulk, one token sees the load balancers of all")
+        }
+        Mode::PerProject => {
+            tracing::info!(projects = ?terms.projects, "mode: per-project, each is listed with a token of its own");
+        }
+    }
+}
+
+fn whose(ask: &Ask) -> Option<&Whose> {
+    match ask {
+        Ask::Projects => None,
+        Ask::LoadBalancers(whose)
+        | Ask::Listeners(whose)
+        | Ask::Pools(whose)
+        | Ask::L7Policies(whose)
+        | Ask::Members(whose, _)
+        | Ask::LoadBalancer(whose, _) => Some(whose),
+    }
+}
+
+impl Source for CloudSource {
+    type Event = Event;
+    type Known = Seen;
+
+    async fn event(&mut self) -> Event {
+        loop {
+            tokio::select! {
+                Some(joined) = self.tasks.join_next() => match joined {
+                    Ok(event) => return event,
+                    // Its question counts as not answered in time.
+                    Err(error) => tracing::error!(%error, "a task of the poll ended badly"),
+                },
+                () = sleep_until(self.due.into()) => return Event::Due,
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Instant) -> Taken {
+        match event {
+            Event::Entered(entered) => return self.entered(entered, now),
+            Event::Fetched(fetched) => self.fetched(*fetched, now),
+            Event::Due => self.time_is_up(now),
+        }
+        Taken::Told
+    }
+
+    fn settle(&mut self, _: Instant) -> Changed {
+        self.seen.take_changed()
+    }
+
+    fn known(&self) -> &Seen {
+        &self.seen
+    }
+}

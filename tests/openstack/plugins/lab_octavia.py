@@ -1,0 +1,211 @@
+"""Octavia provider `lab`: there is no data plane, and whatever is PENDING_* settles.
+
+Octavia calls a driver before it commits, so the driver only wakes a thread. The thread looks for committed load balancers
+that are PENDING_*, walks their trees, and reports how they ended through Octavia's own code for drivers' reports.
+
+Tests steer it with tags on any object:
+
+    lab:stall          it stays PENDING_*
+    lab:prov=ERROR     the provisioning status that it ends in
+    lab:op=ERROR       its operating status; on a member, what its health monitor says
+
+Pools and load balancers take their operating status from what is below them, as with Octavia's own health manager: a pool
+is in ERROR when all its members are, DEGRADED when some are, and a load balancer is as its worst pool.
+
+LAB_SETTLE_DELAY   seconds that each change stays PENDING_*
+LAB_NEUTRON_VIP    1: Octavia makes the port of a VIP in Neutron; else the driver invents it
+"""
+
+import os
+import threading
+import time
+
+from octavia.api.drivers.driver_agent import driver_updater
+from octavia.api.drivers.noop_driver import driver as noop
+from octavia.db import api as db_api
+from octavia.db import base_models, models
+from octavia_lib.api.drivers import exceptions
+from oslo_log import log as logging
+from sqlalchemy import delete, select
+
+LOG = logging.getLogger(__name__)
+DELAY = float(os.environ.get("LAB_SETTLE_DELAY", "0"))
+NEUTRON_VIP = os.environ.get("LAB_NEUTRON_VIP") == "1"
+# How long the thread looks on after the last thing that it found: calls overlap, and a commit follows its call.
+LINGER = 1.0
+SHORTEST, LONGEST = 0.004, 0.1
+OPERATING = "lab:op="
+LEAVING = "PENDING_DELETE"
+
+
+def tags_of(thing):
+    return dict(tag.partition("=")[::2] for tag in thing.tags or [] if tag.startswith("lab:"))
+
+
+def of_members(statuses):
+    """The operating status of a pool whose monitor says this of its members."""
+    failing = sum(status == "ERROR" for status in statuses)
+    if not failing:
+        return "ONLINE"
+    return "ERROR" if failing == len(statuses) else "DEGRADED"
+
+
+def worst(statuses):
+    return next((bad for bad in ("ERROR", "DEGRADED") if bad in statuses), "ONLINE")
+
+
+class Tree:
+    """What is to be reported of one load balancer."""
+
+    KINDS = ("members", "healthmonitors", "pools", "l7rules", "l7policies", "listeners", "loadbalancers")
+
+    def __init__(self, balancer):
+        self.report = {kind: [] for kind in self.KINDS}
+        self.all_gone = balancer.provisioning_status == LEAVING
+        pools = [self.pool(pool) for pool in balancer.pools]
+        for listener in balancer.listeners:
+            for policy in listener.l7policies:
+                for rule in policy.l7rules:
+                    self.add("l7rules", rule, "ONLINE")
+                self.add("l7policies", policy, "ONLINE")
+            self.add("listeners", listener, "ONLINE")
+        self.add("loadbalancers", balancer, worst(pools))
+
+    def pool(self, pool):
+        checked = pool.health_monitor is not None and pool.health_monitor.provisioning_status != LEAVING
+        members = [self.add("members", member, "ONLINE" if checked else "NO_MONITOR") for member in pool.members]
+        if pool.health_monitor is not None:
+            self.add("healthmonitors", pool.health_monitor, "ONLINE")
+        members = [status for status in members if status is not None]
+        return self.add("pools", pool, of_members(members) if checked else "ONLINE")
+
+    def add(self, kind, thing, computed):
+        """Notes what changes about `thing`, and returns its operating status; None if it goes."""
+        tags, was = tags_of(thing), thing.provisioning_status
+        operating = tags.get("lab:op") or (computed if thing.enabled else "OFFLINE")
+        entry = {"id": thing.id}
+        gone = self.all_gone or was == LEAVING
+        if gone:
+            entry["provisioning_status"] = "DELETED"
+        else:
+            if was.startswith("PENDING_"):
+                entry["provisioning_status"] = tags.get("lab:prov", "ACTIVE")
+            if thing.operating_status != operating:
+                entry["operating_status"] = operating
+        if len(entry) > 1 and "lab:stall" not in tags:
+            self.report[kind].append(entry)
+        return None if gone else operating
+
+
+class Reporter:
+    def __init__(self):
+        self.updater = driver_updater.DriverUpdater()
+
+    def __call__(self, report):
+        answer = self.updater.update_loadbalancer_status(report)
+        if answer["status_code"] != 200:
+            raise RuntimeError(answer.get("fault_string"))
+
+
+class Settler(threading.Thread):
+    def __init__(self):
+        super().__init__(daemon=True, name="lab-settler")
+        self.wake = threading.Event()
+        self.reporter = Reporter()
+        self.first_seen = {}
+
+    def run(self):
+        while True:
+            self.wake.wait()
+            self.wake.clear()
+            end, pause = time.monotonic() + LINGER, SHORTEST
+            while time.monotonic() < end:
+                time.sleep(pause)
+                try:
+                    settled, waiting = self.settle()
+                except Exception:
+                    LOG.exception("lab: settling failed")
+                    settled, waiting = 0, 1
+                if settled or waiting:
+                    end = time.monotonic() + LINGER
+                pause = SHORTEST if settled else min(pause * 2, LONGEST)
+
+    def settle(self):
+        """How many were settled, and how many wait for their time."""
+        session = db_api.get_session()
+        try:
+            with session.begin():
+                pending = session.execute(
+                    select(models.LoadBalancer.id).where(
+                        models.LoadBalancer.provisioning_status.like("PENDING_%"),
+                        models.LoadBalancer.provider == "lab",
+                    )
+                ).scalars().all()
+                now = time.monotonic()
+                self.first_seen = {one: self.first_seen.get(one, now) for one in pending}
+                due = [one for one in pending if now - self.first_seen[one] >= DELAY]
+                reports = [Tree(session.get(models.LoadBalancer, one)).report for one in due]
+        finally:
+            session.close()
+        # A load balancer that stalls holds up what is below it too.
+        reports = [report for report in reports if report["loadbalancers"]]
+        for report in reports:
+            # Octavia empties what it is given.
+            balancer = report["loadbalancers"][0]["id"]
+            self.reporter(report)
+            self.first_seen.pop(balancer, None)
+        return len(reports), len(pending) - len(due)
+
+
+LOCK = threading.Lock()
+SETTLER = None
+
+
+def kick(*_, **__):
+    global SETTLER
+    with LOCK:
+        if SETTLER is None:
+            SETTLER = Settler()
+            SETTLER.start()
+    SETTLER.wake.set()
+
+
+def report_health(found):
+    """Operating statuses of members as a health monitor reports them: no change of anybody's passes the API."""
+    session = db_api.get_session()
+    try:
+        with session.begin():
+            balancers = set()
+            for member_id, status in found.items():
+                member = session.get(models.Member, member_id)
+                if member is None:
+                    raise ValueError(f"there is no member {member_id}")
+                # Kept as a tag, so that a later change of the load balancer does not heal it.
+                session.execute(
+                    delete(base_models.Tags).where(base_models.Tags.resource_id == member_id, base_models.Tags.tag.like(OPERATING + "%"))
+                )
+                if status is not None:
+                    session.add(base_models.Tags(resource_id=member_id, tag=OPERATING + status))
+                balancers.add(member.pool.load_balancer_id)
+        session.expire_all()
+        with session.begin():
+            reports = [Tree(session.get(models.LoadBalancer, one)).report for one in balancers]
+    finally:
+        session.close()
+    reporter = Reporter()
+    for report in reports:
+        reporter(report)
+
+
+class Driver(noop.NoopProviderDriver):
+    def create_vip_port(self, loadbalancer_id, project_id, vip, additional_vips=None):
+        if NEUTRON_VIP:
+            raise exceptions.NotImplementedError()
+        return super().create_vip_port(loadbalancer_id, project_id, vip, additional_vips)
+
+
+for _kind in ("loadbalancer", "listener", "pool", "member", "health_monitor", "l7policy", "l7rule"):
+    for _verb in ("create", "update", "delete"):
+        setattr(Driver, f"{_kind}_{_verb}", kick)
+Driver.member_batch_update = kick
+Driver.loadbalancer_failover = kick
