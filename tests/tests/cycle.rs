@@ -32,7 +32,8 @@ impl Way {
         let port = self.discoverer.admin_port;
         let left_out = "reason=\"Mirror\"";
         expect_metric(port, "gimbal_discoverer_skipped", left_out, f64::from(mirrors)).await.unwrap();
-        let held = |backend: &serde_json::Value| backend["held"]["count"] == offered.to_string();
+        let offered = offered.to_string();
+        let held = |backend: &serde_json::Value| backend["held"]["count"] == *offered;
         self.discoverer.ask().expect_backend(self.backend, &format!("{offered} are offered"), held).await.unwrap();
         self.writer.settled(1).await.unwrap();
     }
