@@ -183,6 +183,12 @@ impl Guard {
         self.grants.take(wall)
     }
 
+    /// Whether the record is not kept for so long that nothing but removals should go on waiting for it.
+    #[must_use]
+    pub fn record_is_late(&self, now: Instant) -> bool {
+        self.grants.is_late(now)
+    }
+
     /// The record that was given last is kept. True if targets wait for that.
     pub fn kept(&mut self) -> bool {
         self.grants.kept(self.config.window)

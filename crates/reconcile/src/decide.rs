@@ -79,6 +79,11 @@ impl Reconciler {
         if let Some(target) = self.targets.get_mut(key) {
             target.preview = None;
         }
+        // With its losses an object is written once. Only where they may have to wait for long do its gains go ahead.
+        if passage == Passage::Unkept && !self.record_is_late(key, now) {
+            self.await_record(key, now);
+            return Vec::new();
+        }
         let Some(target) = self.targets.get(key) else { return Vec::new() };
         match self.verdict(key, target, removals) {
             Verdict::Plan { owner, plan, held, partly, amount } => {
@@ -135,6 +140,11 @@ impl Reconciler {
             Some(backend) => backend.guard.verdict(key, now),
             None => Passage::Allowed,
         }
+    }
+
+    fn record_is_late(&self, key: &TargetKey, now: Instant) -> bool {
+        let name = self.targets.get(key).and_then(|target| target.counted_for.as_ref());
+        name.and_then(|name| self.backends.get(name)).is_none_or(|backend| backend.guard.record_is_late(now))
     }
 
     fn verdict(&self, key: &TargetKey, target: &Target, removals: Removals) -> Verdict {

@@ -9,6 +9,9 @@ const STEPS: u64 = 4;
 /// A removal may be under way for so long after its grant ended.
 const SLACK: Duration = Duration::from_secs(30);
 
+/// A record is kept in less than this, or something is wrong with keeping it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// What a writer may have removed, as it is kept over restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowRecord {
@@ -69,6 +72,11 @@ impl Grants {
         // The record to come counts from here on.
         self.left = 0;
         self.asked = Some(Asked { extra, at: now, sent: false, record });
+    }
+
+    /// Whether what was asked for is not kept for so long that it may never be.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.asked.is_some_and(|asked| now.saturating_duration_since(asked.at) >= PATIENCE)
     }
 
     /// What is to be kept, once.

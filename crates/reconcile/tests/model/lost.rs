@@ -68,6 +68,17 @@ fn filled(api: EndpointsApi) -> World {
     world
 }
 
+/// A loss waits until it is kept that it may happen; what the same object gains waits with it.
+#[test]
+fn what_gains_and_loses_is_written_once() {
+    let mut world = filled(EndpointsApi::EndpointSlices);
+    let writes = world.server.writes;
+    world.set(0, &key(2), Some(service(0, 0, &[51, 52, 53])));
+    world.settle();
+    assert_eq!((endpoints(&world, 0), world.server.writes), ((43, 0), writes + 1));
+    check(&world);
+}
+
 /// Each stage at its time, whether or not the writer restarted in between and forgot what was desired; the Services stay;
 /// what it does is done in one write for each slice; and all is as before when the agent is back.
 #[test]
