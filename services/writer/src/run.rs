@@ -40,6 +40,7 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     let (config, file) = configuration(&args)?;
+    tell_doubts(&config);
     let current = Arc::new(Current::new(config));
     let tls = tls(&args)?;
     let connect = || Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()));
@@ -145,11 +146,18 @@ fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
     }
 }
 
+fn tell_doubts(config: &Config) {
+    for doubt in config.doubts() {
+        tracing::warn!("{doubt}");
+    }
+}
+
 /// Puts each new configuration in force. One that is wrong is told, and the one before stays.
 async fn follow(mut file: Followed, owner: Handle, current: Arc<Current>, metrics: Metrics) {
     loop {
         match file.changed().await {
             Ok(config) => {
+                tell_doubts(&config);
                 let policies = config.policies();
                 let backends = policies.len();
                 // The state goes first: an agent of a new backend that is let in finds its backend known.

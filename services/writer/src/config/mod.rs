@@ -99,6 +99,23 @@ impl Config {
     pub fn policies(&self) -> BTreeMap<BackendName, Policy> {
         self.backends.iter().map(|backend| (backend.name.clone(), backend.policy.clone())).collect()
     }
+
+    /// What the file allows and its author may not mean, a sentence each: two backends of which one can take names that
+    /// the other would have (Service `b-c` of `a`, Service `c` of `a-b`), as long as they are free.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<String> {
+        let names = || self.backends.iter().map(|backend| backend.name.as_str());
+        let joins = |short: &str, long: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
+        let pairs =
+            names().flat_map(|short| names().filter(move |long| joins(short, long)).map(move |long| (short, long)));
+        let sentence = |(short, long): (&str, &str)| {
+            format!(
+                "backends {short} and {long}: a Service of {short} can have the name of one of {long} as long as that is \
+                 not there; give them namespaces of their own (namespaces.allow), or other names"
+            )
+        };
+        pairs.map(sentence).collect()
+    }
 }
 
 impl BackendConfig {

@@ -310,3 +310,16 @@ fn the_example_holds_the_defaults() {
     (policy.addresses, policy.namespaces.allow) = (AddressRules::default(), None);
     assert_eq!(policy, Policy::default());
 }
+
+#[test]
+fn names_that_join_are_told() {
+    let of = |names: &[&str]| {
+        let backends = names.iter().map(|name| format!("- {{name: {name}, identity: {name}.example}}\n"));
+        let text = format!("backends:\n{}", backends.collect::<String>());
+        Config::parse(Path::new("writer.yaml"), &text).unwrap().doubts()
+    };
+    assert_eq!(of(&["a", "ab", "b-a"]), Vec::<String>::new());
+    let told = of(&["a-b", "a", "a-b-c"]);
+    let pairs: Vec<_> = told.iter().filter_map(|sentence| sentence.split(':').next()).collect();
+    assert_eq!(pairs, ["backends a-b and a-b-c", "backends a and a-b", "backends a and a-b-c"]);
+}
