@@ -101,7 +101,8 @@ async fn decide(cloud: &Cloud, scope: Option<Scope>) -> Result<Terms, Error> {
     };
     let session = cloud.session(&scope);
     let own = session.project().await?;
-    let sees_all = match session.load_balancing().await?.load_balancers(None).await {
+    let load_balancing = session.load_balancing().await?;
+    let sees_all = match load_balancing.load_balancers(None).await {
         // A token that is scoped to the system has no project of its own.
         Ok(list) => own.is_none_or(|own| list.rows.iter().any(|row| row.project != own.id)),
         Err(Error::Forbidden { message }) => {
@@ -115,6 +116,8 @@ async fn decide(cloud: &Cloud, scope: Option<Scope>) -> Result<Terms, Error> {
         (false, true) => ProjectsFrom::Token,
         (false, false) => ProjectsFrom::Roles,
     };
+    // Only now, so that a cloud that cannot be entered is not said to serve it with every attempt.
+    tracing::info!(api = ?load_balancing.dialect(), "this cloud serves load balancing");
     let mode = if sees_all { Mode::Bulk } else { Mode::PerProject };
     Ok(Terms { mode, scope, projects })
 }
