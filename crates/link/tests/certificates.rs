@@ -341,8 +341,9 @@ async fn authorities_change_with_an_overlap_and_without_a_gap() {
         put_cas(&[new.ca()], &folder.files.ca);
     }
     writer.taken().await;
-    agent.taken().await;
+    // The time for a goodbye begins here.
     first.ends(GONE).await;
+    agent.taken().await;
     second.lives().await;
     let mut late = old.issue(&["agent"]);
     late.ca = new.ca();
