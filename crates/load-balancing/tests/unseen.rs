@@ -5,7 +5,7 @@
 mod common;
 
 use common::faults::{fail, lost, spoil, spoiled, two_projects};
-use common::{Caller, failed, id, row};
+use common::{Caller, World, failed, id, row};
 use gimbal_load_balancing::{Answer, Ask, Existence, Mode, Options};
 use serde_json::json;
 
@@ -94,6 +94,31 @@ fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
     }
     assert!(caller.poll().is_complete());
     assert_eq!(caller.view, before);
+}
+
+/// Twice open is the truth only in two polls in a row: a role may be lost, come back and be lost again.
+#[test]
+fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
+    for forbidden in [true, false] {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        let before = caller.view.clone();
+        for _ in 0..3 {
+            let midway = |ask: &Ask, world: &mut World| match ask {
+                Ask::LoadBalancers(_) => None,
+                _ => lost(ask, world),
+            };
+            assert!(caller.poll_with(midway).is_complete());
+            assert_eq!(caller.view, before, "{forbidden}");
+            let outcome = caller.poll_with(|ask, world| match ask {
+                Ask::Pools(_) if !forbidden => Some(fail(ask)),
+                _ => lost(ask, world),
+            });
+            assert!(outcome.unknown.is_some());
+        }
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.view, before);
+    }
 }
 
 /// What stands was told with rows that the lists lacked since. They are still the ones told, so one of them that cannot be

@@ -111,7 +111,7 @@ struct View<'a> {
     lists: &'a Lists,
     parts: Parts<'a>,
     members: &'a HashMap<Id, Read>,
-    /// References that were open in the complete poll before.
+    /// References that were open in the poll before, if that was complete.
     open: &'a BTreeMap<Id, BTreeSet<Id>>,
     gone: &'a BTreeSet<Id>,
 }
