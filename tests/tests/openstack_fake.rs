@@ -131,12 +131,19 @@ async fn a_role_that_is_lost_deletes_nothing() {
 async fn with_a_token_for_each_project_a_project_fails_by_itself() {
     let mut stage = Stage::start(false).await;
     expect_log(&stage.discoverer.process, &["mode: per-project"]).await.unwrap();
-    stage.fake.set(|cloud| cloud.projects_truncated = true);
-    stage.complete(false).await;
+    // The known projects are read on; one that a cut list lacks is not gone.
+    let beta = stage.fake.set(|cloud| {
+        cloud.projects_truncated = true;
+        cloud.projects.pop().unwrap()
+    });
     expect_log(&stage.discoverer.process, &["list_limit"]).await.unwrap();
     stage.all_stands().await;
-    stage.fake.set(|cloud| cloud.projects_truncated = false);
-    stage.complete(true).await;
+    let stale = metric(stage.discoverer.admin_port, "gimbal_discoverer_source_freshness_seconds", "projects").await;
+    assert!(stale.unwrap() >= 1.0);
+    stage.fake.set(|cloud| {
+        cloud.projects_truncated = false;
+        cloud.projects.push(beta);
+    });
 
     // The lists of alpha break in their middle, beta's have one page. The one goes on without the other.
     stage.fake.fail(Fault::on("/lbaas/loadbalancers").with_marker().status(500));

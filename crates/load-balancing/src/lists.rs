@@ -33,7 +33,7 @@ pub(crate) struct Table<T> {
     unread: HashSet<Id>,
     /// Whether a row that cannot be read does not even say which it is: it may be any.
     nameless: bool,
-    /// Rows of the list before that may be the nameless one: no evidence that what they are of is still seen.
+    /// Rows of the list before that may be the nameless one, or are of what stands: no evidence that it is still seen.
     carried: HashSet<Id>,
 }
 
@@ -121,6 +121,14 @@ impl<T: Row> Table<T> {
         self.rows.values().filter(|row| !self.carried.contains(row.id()))
     }
 
+    /// Takes a row of the list before, unless this one has it.
+    fn keep(&mut self, id: &Id, before: &Self) {
+        if let Some(row) = before.get(id).filter(|_| !self.contains(id)) {
+            self.carried.insert(id.clone());
+            self.rows.insert(id.clone(), row.clone());
+        }
+    }
+
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.rows.retain(|_, row| keep(row));
     }
@@ -143,6 +151,27 @@ pub(crate) struct Belongings<'a> {
 }
 
 impl Lists {
+    /// Keeps what these load balancers were told with, as far as it is missing now. They stand, so a row of theirs that
+    /// cannot be read in the next list is one that was told, and not a new one.
+    pub(crate) fn keep(&mut self, standing: &[&Id], before: &Self) {
+        if standing.is_empty() {
+            return;
+        }
+        let belongings = before.belongings();
+        for id in standing {
+            self.load_balancers.keep(id, &before.load_balancers);
+            for listener in belongings.listeners.get(id).into_iter().flatten() {
+                self.listeners.keep(&listener.id, &before.listeners);
+                let policies = belongings.policies.get(&listener.id).map(Vec::as_slice).unwrap_or_default();
+                policies.iter().for_each(|policy| self.policies.keep(&policy.id, &before.policies));
+                let redirects = policies.iter().filter_map(|policy| policy.redirect_pool.as_ref());
+                for pool in listener.default_pool_id.iter().chain(redirects) {
+                    self.pools.keep(pool, &before.pools);
+                }
+            }
+        }
+    }
+
     /// Sorts listeners by load balancer, whichever of the two names the other, and policies by listener; each by ID.
     pub(crate) fn belongings(&self) -> Belongings<'_> {
         let mut found = Belongings::default();

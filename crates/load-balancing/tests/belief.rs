@@ -3,31 +3,10 @@
 
 mod common;
 
-use common::{Caller, World, failed, id, small};
+use common::faults::{fail, spoil, spoiled, two_projects};
+use common::{Caller, World, id, small};
 use gimbal_load_balancing::rows::Provisioning;
-use gimbal_load_balancing::{Answer, Ask, Existence, List, NoMembers, Trouble, Unreadable};
-
-fn two_projects() -> World {
-    let mut world = small();
-    world.project("pb", "beta");
-    world.tree(2, "pb", 1);
-    world.tree(3, "pb", 1);
-    world.seconds += 60;
-    world
-}
-
-/// The answer that says that the list failed.
-fn fail(ask: &Ask) -> Answer {
-    match ask.clone() {
-        Ask::Projects => Answer::Projects(Err(failed())),
-        Ask::LoadBalancers(whose) => Answer::LoadBalancers(whose, Err(failed())),
-        Ask::Listeners(whose) => Answer::Listeners(whose, Err(failed())),
-        Ask::Pools(whose) => Answer::Pools(whose, Err(failed())),
-        Ask::L7Policies(whose) => Answer::L7Policies(whose, Err(failed())),
-        Ask::Members(whose, pool) => Answer::Members(whose, pool, Err(NoMembers::Failed(failed()))),
-        Ask::LoadBalancer(whose, id) => Answer::LoadBalancer(whose, id, Err(failed())),
-    }
-}
+use gimbal_load_balancing::{Answer, Ask, NoMembers, Trouble};
 
 #[test]
 fn a_failed_list_is_unknown_and_not_empty() {
@@ -173,68 +152,6 @@ fn an_open_reference_at_the_start_is_unknown() {
     assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.1.2 rs-"]);
 }
 
-/// Rule 3 as DESIGN 3.3 has it.
-#[test]
-fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
-    let lost = |ask: &Ask, world: &mut World| match ask {
-        Ask::LoadBalancers(whose) => {
-            let rows = world.load_balancers.values().filter(|row| row.project == id("pa")).cloned().collect::<Vec<_>>();
-            Some(Answer::LoadBalancers(whose.clone(), Ok(rows.into())))
-        }
-        Ask::Listeners(whose) => {
-            Some(Answer::Listeners(whose.clone(), Ok(vec![world.listeners[&id("l1")].clone()].into())))
-        }
-        Ask::Pools(whose) => Some(Answer::Pools(whose.clone(), Ok(vec![world.pools[&id("p1")].clone()].into()))),
-        Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), Ok(Existence::Forbidden))),
-        _ => None,
-    };
-    let mut caller = Caller::bulk(two_projects());
-    caller.settle();
-    let before = caller.view.clone();
-    for _ in 0..3 {
-        let outcome = caller.poll_with(lost);
-        assert!(outcome.changes.is_empty());
-        assert!(outcome.unknown.unwrap().contains("role was lost"));
-        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 1);
-    }
-    assert_eq!(caller.view, before);
-    // The role is back.
-    assert!(caller.poll().is_complete());
-    assert_eq!(caller.view, before);
-
-    // All of them are really gone: one question, and the answer is believed at once.
-    caller.world.delete_load_balancer("lb2");
-    caller.world.delete_load_balancer("lb3");
-    let outcome = caller.poll();
-    assert!(outcome.is_complete());
-    assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 1);
-    assert_eq!(caller.names(), ["alpha/web-lb1"]);
-    caller.poll();
-    assert!(caller.asked.iter().all(|ask| !matches!(ask, Ask::LoadBalancer(..))));
-}
-
-/// What may be the row that cannot be read is no evidence that its project is seen.
-#[test]
-fn a_lost_role_shows_behind_a_row_without_an_id() {
-    let mut caller = Caller::bulk(two_projects());
-    caller.settle();
-    let before = caller.view.clone();
-    for _ in 0..3 {
-        let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
-            Answer::LoadBalancers(whose, Ok(mut list)) => {
-                list.rows.clear();
-                Some(Answer::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
-            }
-            Answer::Listeners(whose, _) => Some(Answer::Listeners(whose, Ok(Vec::new().into()))),
-            Answer::Pools(whose, _) => Some(Answer::Pools(whose, Ok(Vec::new().into()))),
-            Answer::LoadBalancer(whose, id, _) => Some(Answer::LoadBalancer(whose, id, Ok(Existence::Forbidden))),
-            _ => None,
-        });
-        assert!(outcome.unknown.is_some() && outcome.changes.is_empty());
-    }
-    assert_eq!(caller.view, before);
-}
-
 /// One of several load balancers of a project is gone: its others show that the project is seen.
 #[test]
 fn a_deletion_beside_others_needs_no_question() {
@@ -244,23 +161,6 @@ fn a_deletion_beside_others_needs_no_question() {
     assert!(caller.poll().is_complete());
     assert_eq!(caller.asked.len(), 3, "{:?}", caller.asked);
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb3"]);
-}
-
-#[test]
-fn a_project_whose_emptiness_cannot_be_proven_stays() {
-    for answer in [Ok(Existence::Found), Err(failed())] {
-        let mut caller = Caller::bulk(two_projects());
-        caller.settle();
-        caller.world.tree(5, "pa", 1);
-        caller.world.delete_load_balancer("lb2");
-        caller.world.delete_load_balancer("lb3");
-        let outcome = caller.poll_with(|ask, _| match ask {
-            Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), answer.clone())),
-            _ => None,
-        });
-        assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
-        assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb5", "beta/web-lb2", "beta/web-lb3"]);
-    }
 }
 
 /// Rule 4.
@@ -375,33 +275,6 @@ fn an_unread_pool_keeps_what_was_known() {
     assert_eq!(caller.view, before);
     caller.poll();
     assert_eq!(caller.addresses(), ["10.0.0.9 rs-"]);
-}
-
-/// The rows of a list with one of them unreadable, by its ID or without.
-fn spoil<T>(mut list: List<T>, which: impl Fn(&T) -> bool, says: Option<&str>) -> List<T> {
-    list.rows.retain(|row| !which(row));
-    list.unreadable.push(Unreadable { id: says.map(Into::into), problem: "invalid type".into() });
-    list
-}
-
-/// Spoils the row of kind 0 (load balancer), 1 (listener), 2 (pool) or 3 (member) that belongs to `lb2`.
-fn spoiled(ask: &Ask, world: &World, kind: u8, named: bool) -> Option<Answer> {
-    let says = |id: &'static str| named.then_some(id);
-    match (world.answer(ask), kind) {
-        (Answer::LoadBalancers(whose, Ok(list)), 0) => {
-            Some(Answer::LoadBalancers(whose, Ok(spoil(list, |row| row.id == id("lb2"), says("lb2")))))
-        }
-        (Answer::Listeners(whose, Ok(list)), 1) => {
-            Some(Answer::Listeners(whose, Ok(spoil(list, |row| row.id == id("l2"), says("l2")))))
-        }
-        (Answer::Pools(whose, Ok(list)), 2) => {
-            Some(Answer::Pools(whose, Ok(spoil(list, |row| row.id == id("p2"), says("p2")))))
-        }
-        (Answer::Members(whose, pool, Ok(list)), 3) if pool == id("p2") => {
-            Some(Answer::Members(whose, pool, Ok(spoil(list, |row| row.id == id("m2-0"), says("m2-0")))))
-        }
-        _ => None,
-    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
     let mut failures = Failures::default();
     let mut sees_all = None;
     let answer = match ask {
-        Ask::Projects => Answer::Projects(projects(&way).await.unwrap_or_else(|error| Err(failures.note(error)))),
+        Ask::Projects => Answer::Projects(projects(&way).await.map_err(|error| failures.note(error))),
         Ask::LoadBalancers(whose) => {
             let list = async { session.load_balancing().await?.load_balancers(None).await }.await;
             sees_all = list.as_ref().ok().and_then(|list| foreign(&whose, list));
@@ -91,16 +91,17 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
 }
 
 /// A list that Keystone cut off is no list.
-async fn projects(way: &Way) -> Result<Result<List<Project>, String>, Error> {
+async fn projects(way: &Way) -> Result<List<Project>, Error> {
     let projects = match &way.terms.projects {
         ProjectsFrom::All(_) => way.projects.all_projects().await?,
         ProjectsFrom::Roles => way.cloud.projects().await?,
-        ProjectsFrom::Token => return Ok(Ok(List::from(Vec::from_iter(way.session.project().await?)))),
+        ProjectsFrom::Token => return Ok(List::from(Vec::from_iter(way.session.project().await?))),
     };
-    Ok(match projects.truncated {
-        true => Err("Keystone cut it off (list_limit): which projects there are is not known".to_owned()),
-        false => Ok(projects.list),
-    })
+    if projects.truncated {
+        let message = "Keystone cut the list of projects off (list_limit): raise the limit".to_owned();
+        return Err(Error::Undecodable { message });
+    }
+    Ok(projects.list)
 }
 
 /// The scope of a token for one project that shows objects of another one.

@@ -46,7 +46,7 @@ pub(crate) struct Scope {
     pub(crate) lists: Lists,
     pub(super) members: HashMap<Id, Read>,
     pub(crate) standings: BTreeMap<Id, Standing>,
-    /// By load balancer: what was named in one list and missing in another, in the last complete poll.
+    /// By load balancer: what was named in one list and missing in another, in the poll before, if that was complete.
     pub(super) open: BTreeMap<Id, BTreeSet<Id>>,
     pub(super) policies_of: PoliciesOf,
     pub(super) savings: Savings,
@@ -148,6 +148,8 @@ impl Scope {
     /// This poll shows nothing of the scope: everything stands.
     pub(super) fn fail(&mut self, reason: &str, around: Around<'_>, poll: &mut Poll) {
         self.run = Run::done();
+        // What is open after it may be another change, or the same role lost again.
+        self.open.clear();
         match &self.whose {
             Whose::Everyones => poll.outcome.unknown = Some(reason.to_owned()),
             Whose::Project(id) => {

@@ -26,7 +26,7 @@ pub(super) fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
 impl Scope {
     pub(super) fn settle(&mut self, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
         let Run { lists, unseen, gone, policies_of, .. } = std::mem::replace(&mut self.run, Run::done());
-        let Some(lists) = lists else { return };
+        let Some(mut lists) = lists else { return };
         let belongings = lists.belongings();
         let view = View {
             lists: &lists,
@@ -37,7 +37,8 @@ impl Scope {
         };
         let mut open = BTreeMap::new();
         let mut standings = std::mem::take(&mut self.standings);
-        for balancer in lists.load_balancers.iter() {
+        // No list shows an unseen project: rows of it stand in for one that cannot be read.
+        for balancer in lists.load_balancers.iter().filter(|row| !unseen.contains_key(&row.project)) {
             let before = standings.remove(&balancer.id);
             let standing = view.judge(balancer, before, around, port_sets, &mut open, poll);
             self.standings.insert(balancer.id.clone(), standing);
@@ -74,6 +75,9 @@ impl Scope {
         if let Some(policies_of) = policies_of {
             self.policies_of = policies_of;
         }
+        let stands =
+            self.standings.iter().filter(|(_, standing)| standing.held.is_some() && !standing.services.is_empty());
+        lists.keep(&stands.map(|(id, _)| id).collect::<Vec<_>>(), &self.lists);
         self.members.retain(|id, read| lists.pools.get(id).map(|pool| read.prune(pool)).is_some());
         self.lists = lists;
     }
@@ -107,7 +111,7 @@ struct View<'a> {
     lists: &'a Lists,
     parts: Parts<'a>,
     members: &'a HashMap<Id, Read>,
-    /// References that were open in the complete poll before.
+    /// References that were open in the poll before, if that was complete.
     open: &'a BTreeMap<Id, BTreeSet<Id>>,
     gone: &'a BTreeSet<Id>,
 }

@@ -1,6 +1,8 @@
 //! A cloud to poll, and a caller that polls it.
 #![allow(dead_code, clippy::unwrap_used)] // Each test file uses its share, and a panic is its report.
 
+pub mod faults;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
