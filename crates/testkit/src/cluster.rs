@@ -124,6 +124,14 @@ impl TestCluster {
         Ok(())
     }
 
+    /// Process ID of the API server.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn api_server(&self) -> anyhow::Result<u32> {
+        self.servers().apiserver.as_ref().map(Process::id).context("the API server does not run")
+    }
+
     /// Freezes the API server (SIGSTOP): connections stay open, nothing is answered.
     ///
     /// # Errors

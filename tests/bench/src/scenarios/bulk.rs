@@ -1,0 +1,120 @@
+//! 10,000 Services of 20 endpoints from empty, against raw creates of the same objects by 64 workers, with the same watches
+//! open and the source idle beside it; from the first to the last arrival at a watch of ours.
+
+use std::time::Duration;
+
+use gimbal_testkit::TestCluster;
+use gimbal_tests::{Scene, writer_rules};
+
+use crate::Context;
+use crate::figure::{Aim, Figure, Outcome};
+use crate::fill::{Lot, fill, namespaces};
+use crate::plot::Plot;
+use crate::proc::Usage;
+use crate::raw;
+use crate::sight::{self, Sight, Span};
+use crate::times::median;
+
+const WORKERS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Ours {
+    span: Span,
+    /// CPU seconds of discoverer and writer from their start on.
+    own: f64,
+    /// CPU seconds of the API server in the same time.
+    server: f64,
+    /// Peak memory of the discoverer and the writer, in MB.
+    peaks: (f64, f64),
+}
+
+pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
+    let lot = Lot { prefix: "web", services: context.scaled(10_000), endpoints: 20 };
+    let objects = lot.services * 2;
+    let mut scene = Scene::start().await?;
+    fill(&scene.source, &[lot]).await?;
+    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    let mut targets = Vec::new();
+    for number in 0..context.runs.max(1) {
+        fresh(&mut scene).await?;
+        ours.push(sync(&scene, objects).await?);
+        if number == 0 {
+            targets = raw::copy(&scene.gimbal.client()?).await?;
+            anyhow::ensure!(targets.len() == lot.services, "{} Services were mirrored", targets.len());
+        }
+        fresh(&mut scene).await?;
+        floors.push(create(&scene, &targets, objects).await?);
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let rate = |span: &Span| objects as f64 / span.length.as_secs_f64();
+    let middle = |of: &dyn Fn(&Ours) -> f64| median(ours.iter().map(of).collect());
+    let floor = median(floors.iter().map(|(span, _)| rate(span)).collect());
+    let floor_cpu = median(floors.iter().map(|(_, cpu)| *cpu).collect());
+    let lines = ours.first().map(|run| ("ours".to_owned(), run.span.curve.clone())).into_iter();
+    let lines = lines.chain(floors.first().map(|(span, _)| ("raw creates".to_owned(), span.curve.clone())));
+    Ok(Outcome {
+        figures: vec![
+            Figure::new("objects written", middle(&|run| rate(&run.span)), "/s")
+                .floor("raw creates", floor)
+                .aim(Aim::AtLeast(0.95)),
+            Figure::new("CPU time of discoverer and writer", middle(&|run| run.own), "s")
+                .floor("the API server's for the same work", middle(&|run| run.server))
+                .aim(Aim::AtMost(0.1)),
+            Figure::new("CPU time of the API server", middle(&|run| run.server), "s")
+                .floor("with raw creates", floor_cpu),
+            Figure::new("peak memory of the discoverer", middle(&|run| run.peaks.0), "MB"),
+            Figure::new("peak memory of the writer", middle(&|run| run.peaks.1), "MB"),
+        ],
+        plots: vec![Plot {
+            name: "arrivals",
+            title: format!("{objects} objects from empty"),
+            x: "seconds since the first",
+            y: "arrivals in one second",
+            lines: lines.collect(),
+        }],
+        notes: vec![format!(
+            "{} Services of {} endpoints, one slice each; both with {WORKERS} writes side by side and the audit log on",
+            lot.services, lot.endpoints
+        )],
+    })
+}
+
+/// An empty Gimbal cluster in the place of the one before.
+async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
+    scene.gimbal = TestCluster::start().await?;
+    scene.gimbal.grant(&scene.gimbal.user("writer")?, &writer_rules()).await?;
+    namespaces(&scene.gimbal).await
+}
+
+async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
+    let eyes = scene.gimbal.client()?;
+    let mut sight = Sight::open(&eyes);
+    sight::opened(&eyes).await?;
+    let server = scene.gimbal.api_server()?;
+    let before = Usage::of(server)?;
+    let concurrency = WORKERS.to_string();
+    let config = scene.config(&["bench"], "")?;
+    let writer = scene.writer(&config, &["--write-concurrency", &concurrency]).await?;
+    let discoverer = scene.discoverer("bench", &scene.source, writer.port, &[])?;
+    let span = sight.span(objects, PATIENCE).await?;
+    let (writer, discoverer) = (Usage::of(writer.process.id())?, Usage::of(discoverer.process.id())?);
+    Ok(Ours {
+        span,
+        own: (writer.cpu + discoverer.cpu).as_secs_f64(),
+        server: (Usage::of(server)?.cpu - before.cpu).as_secs_f64(),
+        peaks: (discoverer.peak, writer.peak),
+    })
+}
+
+async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> anyhow::Result<(Span, f64)> {
+    let eyes = scene.gimbal.client()?;
+    let mut sight = Sight::open(&eyes);
+    let _companions = sight::companions(&scene.gimbal.client()?);
+    sight::opened(&eyes).await?;
+    let server = scene.gimbal.api_server()?;
+    let before = Usage::of(server)?;
+    let hands = scene.gimbal.client()?;
+    let (span, created) = tokio::join!(sight.span(objects, PATIENCE), raw::create(&hands, targets, WORKERS));
+    created?;
+    Ok((span?, (Usage::of(server)?.cpu - before.cpu).as_secs_f64()))
+}
