@@ -6,7 +6,6 @@
 mod lost;
 mod policy;
 mod quota;
-mod server;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +15,7 @@ use std::time::Duration;
 use gimbal_model::{BackendName, Service, SourceKey, service_name};
 use gimbal_objects::{Meta, keys};
 use gimbal_plan::{Body, EndpointsApi, Floors, GuardConfig};
+use gimbal_simulation::server;
 use gimbal_stream::RejectReason;
 use proptest::prelude::*;
 use server::{Luck, is_marked, meta_mut};
