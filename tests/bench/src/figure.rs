@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::flame::Flame;
 use crate::plot::Plot;
 
 /// One figure of a scenario.
@@ -47,6 +48,8 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
     /// Pictures of it.
     pub plots: Vec<Plot>,
+    /// Where the time went.
+    pub flames: Vec<Flame>,
     /// What the reader has to know: sizes, what was left out.
     pub notes: Vec<String>,
 }

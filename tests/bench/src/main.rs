@@ -9,6 +9,7 @@ use clap::Parser;
 
 mod figure;
 mod fill;
+mod flame;
 mod machine;
 mod plot;
 mod proc;

@@ -66,6 +66,11 @@ impl Results {
             plot.draw(&out.join(&file))?;
             plots.push(file);
         }
+        for flame in &outcome.flames {
+            let file = format!("{name}-{}.svg", flame.name);
+            flame.draw(&out.join(&file))?;
+            plots.push(file);
+        }
         let measured = Measured {
             at: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
             commit: commit(),

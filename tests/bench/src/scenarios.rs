@@ -4,12 +4,15 @@ use crate::Context;
 use crate::figure::Outcome;
 
 mod bulk;
+mod profile;
 
 /// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Name {
     /// Everything from empty, against raw creates of the same objects
     Bulk,
+    /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
+    Profile,
 }
 
 impl std::fmt::Display for Name {
@@ -21,7 +24,12 @@ impl std::fmt::Display for Name {
 impl Name {
     /// Those that were asked for; all, if none was.
     pub fn chosen(asked: &[Self]) -> Vec<Self> {
-        if asked.is_empty() { <Self as clap::ValueEnum>::value_variants().to_vec() } else { asked.to_vec() }
+        if !asked.is_empty() {
+            return asked.to_vec();
+        }
+        // It measures nothing, and not every machine has perf.
+        let all = <Self as clap::ValueEnum>::value_variants().iter();
+        all.copied().filter(|name| *name != Self::Profile).collect()
     }
 
     /// Runs it.
@@ -31,6 +39,7 @@ impl Name {
     pub async fn run(self, context: &Context) -> anyhow::Result<Outcome> {
         match self {
             Self::Bulk => bulk::run(context).await,
+            Self::Profile => profile::run(context).await,
         }
     }
 }

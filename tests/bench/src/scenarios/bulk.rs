@@ -76,6 +76,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
             "{} Services of {} endpoints, one slice each; both with {WORKERS} writes side by side and the audit log on",
             lot.services, lot.endpoints
         )],
+        ..Outcome::default()
     })
 }
 
