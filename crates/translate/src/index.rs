@@ -246,18 +246,18 @@ impl Entry {
     /// The Service as it is offered.
     pub(crate) fn service(&self) -> Option<Arc<Service>> {
         let header = self.service.as_ref()?.header.as_ref().ok()?;
-        let mut endpoints: Vec<(&PortSet, &Endpoint)> = self
+        let mut endpoints: Vec<(&PortSet, Endpoint)> = self
             .parts
             .iter()
             .flat_map(|held| &held.part.groups)
             .flat_map(|(ports, endpoints)| endpoints.iter().map(move |endpoint| (ports, endpoint)))
             .collect();
-        let identity = |a: &(&PortSet, &Endpoint), b: &(&PortSet, &Endpoint)| {
+        let identity = |a: &(&PortSet, Endpoint), b: &(&PortSet, Endpoint)| {
             a.0.cmp(b.0).then_with(|| a.1.address.cmp(&b.1.address))
         };
-        endpoints.sort_unstable_by(|a, b| identity(a, b).then_with(|| by_rank(b.1, a.1)));
+        endpoints.sort_unstable_by(|a, b| identity(a, b).then_with(|| by_rank(&b.1, &a.1)));
         endpoints.dedup_by(|later, earlier| identity(later, earlier).is_eq());
-        let endpoints = endpoints.into_iter().map(|(ports, endpoint)| (ports.clone(), endpoint.clone()));
+        let endpoints = endpoints.into_iter().map(|(ports, endpoint)| (ports.clone(), endpoint));
         Some(Arc::new(Service::new(header.clone(), endpoints)))
     }
 }
