@@ -1,5 +1,6 @@
 //! Who and where: the backend, a Service in its source, and the object that stands for it in the Gimbal cluster.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,6 +33,13 @@ impl BackendName {
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a label says can be looked up among backends as it is.
+impl Borrow<str> for BackendName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

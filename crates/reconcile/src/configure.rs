@@ -8,6 +8,7 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::Guard;
 use gimbal_stream::{Goodbye, GoodbyeReason, WriterEnd, WriterMessage};
 
+use crate::target::Target;
 use crate::{Backend, BackendState, Claim, Loss, Output, Policy, Reconciler, Urgency, Usage};
 
 impl Reconciler {
@@ -67,8 +68,9 @@ impl Reconciler {
             version: 0,
             window_version: None,
             hold_kept: None,
+            stirred: false,
         };
-        self.backends.insert(name.clone(), backend);
+        self.backends.insert(backend);
         for target in self.observed_of(name) {
             self.recount(&target, now);
         }
@@ -84,7 +86,7 @@ impl Reconciler {
             concerned.extend(self.route(&claim));
         }
         let theirs = |claim: &Claim| claim.backend == *name;
-        let claimed = self.targets.iter().filter(|(_, target)| {
+        let claimed = self.targets.of(name.as_str()).filter(|(_, target)| {
             target.owner.as_ref().is_some_and(theirs)
                 || target.claims.iter().any(theirs)
                 || target.leaving.iter().any(theirs)
@@ -125,13 +127,15 @@ impl Reconciler {
     pub(crate) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
         self.places.retain(|claim, _| claim.backend != *name);
         let mut concerned = Vec::new();
-        for (key, target) in &mut self.targets {
+        let theirs: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
+        for key in theirs {
+            let Some(target) = self.targets.get_mut(&key) else { continue };
             let before = target.claims.len() + target.leaving.len();
             target.claims.retain(|claim| claim.backend != *name);
             target.leaving.retain(|claim| claim.backend != *name);
             let owned = target.owner.as_ref().is_some_and(|owner| owner.backend == *name);
             if owned || target.claims.len() + target.leaving.len() != before {
-                concerned.push(key.clone());
+                concerned.push(key);
             }
         }
         concerned
@@ -150,13 +154,13 @@ impl Reconciler {
 
     /// Backends that only their objects know, so that people see them and can decommission them.
     pub(crate) fn find_unlisted(&mut self, now: Instant) {
-        let labels: BTreeSet<_> = self
-            .targets
-            .values()
-            .filter_map(|target| Some(target.observed.owner()?.0.clone()))
-            .filter(|label| !self.backends.keys().any(|name| *name.as_str() == **label))
-            .collect();
-        for label in labels {
+        let unknown = self.targets.backends().filter(|label| self.backends.name(label).is_none());
+        let unknown: Vec<_> = unknown.cloned().collect();
+        let stands = |target: &Target, label: &str| target.observed.owner().is_some_and(|(name, _)| **name == *label);
+        for label in unknown {
+            if !self.targets.of(&label).any(|(_, target)| stands(target, &label)) {
+                continue;
+            }
             if let Ok(name) = BackendName::parse(&label) {
                 self.put_backend(&name, Policy::default(), false, now);
             }
@@ -166,7 +170,7 @@ impl Reconciler {
     /// Counts what stands already, before anyone who comes later asks for room beside it.
     pub(crate) fn take_stock(&mut self, name: &BackendName) {
         let mut stands = Vec::new();
-        for (key, target) in self.targets.iter().filter(|(_, target)| !target.observed.is_empty()) {
+        for (key, target) in self.targets.of(name.as_str()).filter(|(_, target)| !target.observed.is_empty()) {
             let holder = target.owner.clone().or_else(|| self.holder(key, target));
             if let Some(claim) = holder.filter(|claim| claim.backend == *name) {
                 stands.push((claim.key, target.observed.endpoint_count() as u64, key.clone()));
@@ -199,7 +203,7 @@ impl Reconciler {
     fn observed_of(&self, name: &BackendName) -> Vec<TargetKey> {
         let theirs = self
             .targets
-            .iter()
+            .of(name.as_str())
             .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()));
         theirs.map(|(key, _)| key.clone()).collect()
     }

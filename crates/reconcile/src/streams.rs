@@ -189,7 +189,7 @@ impl Reconciler {
         let released = backend.guard.snapshot_complete(begun, now);
         let orphans: Vec<(TargetKey, Claim)> = self
             .targets
-            .iter()
+            .of(name.as_str())
             .filter_map(|(key, target)| {
                 let claim = target.owner.clone().or_else(|| self.holder(key, target))?;
                 let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
@@ -199,7 +199,7 @@ impl Reconciler {
         for (target, claim) in orphans {
             if let Some(backend) = self.backends.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
                 backend.end.expect(&claim.key, seq);
-                let entry = self.targets.entry(target.clone()).or_default();
+                let entry = self.targets.get_or_default(&target);
                 if !entry.leaving.contains(&claim) {
                     entry.leaving.push(claim);
                 }
@@ -217,7 +217,7 @@ impl Reconciler {
     pub(crate) fn enqueue_backend(&mut self, name: &BackendName) {
         let theirs: Vec<TargetKey> = self
             .targets
-            .iter()
+            .of(name.as_str())
             .filter(|(_, target)| self.backend_of(target).as_ref() == Some(name))
             .map(|(key, _)| key.clone())
             .collect();

@@ -250,6 +250,7 @@ proptest! {
         let mut foreign_version = None;
         for op in ops {
             step(&mut world, op);
+            prop_assert_eq!(world.writer.audit(), [""; 0]);
             // What is not ours keeps its version until someone else changes it.
             let now = world.server.objects.get(&foreign().0).filter(|b| !is_marked(b)).map(|b| b.meta().uid.clone());
             if let (Some(before), Some(now)) = (&foreign_version, &now) {

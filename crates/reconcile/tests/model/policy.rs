@@ -174,6 +174,7 @@ proptest! {
                 PolicyOp::Configure(agent, n) => world.configure(agent, some_policy(n)),
                 PolicyOp::Other(op) => step(&mut world, op),
             }
+            prop_assert_eq!(world.writer.audit(), [""; 0]);
         }
         world.settle();
         check_policies(&world);
