@@ -45,6 +45,11 @@ impl Api {
         Ok(Self { url: url.to_owned(), token: token.to_owned(), client })
     }
 
+    /// What speaks to the server: it trusts its certificate, and brings no credentials of its own.
+    pub(crate) fn client(&self) -> reqwest::Client {
+        self.client.clone()
+    }
+
     /// GET.
     ///
     /// # Errors
