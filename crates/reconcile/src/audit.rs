@@ -1,5 +1,7 @@
 //! What is kept up to date beside the targets, against what it is when it is counted anew.
 
+use std::collections::BTreeMap;
+
 use crate::Reconciler;
 
 impl Reconciler {
@@ -8,6 +10,17 @@ impl Reconciler {
     pub fn audit(&self) -> Vec<String> {
         let mut wrong = self.targets.misfiled();
         for backend in self.backends.values() {
+            let mut rejects = BTreeMap::new();
+            for reject in backend.end.rejects().values() {
+                *rejects.entry(reject.reason).or_default() += 1;
+            }
+            if rejects != *backend.end.reject_counts() {
+                wrong.push(format!(
+                    "{}: {:?} are counted, {rejects:?} stand",
+                    backend.name,
+                    backend.end.reject_counts()
+                ));
+            }
             let counted = self.targets.iter().filter(|(_, target)| target.counted_for.as_ref() == Some(&backend.name));
             let endpoints: u64 = counted.map(|(_, target)| target.settled_endpoints as u64).sum();
             if endpoints != backend.endpoints {

@@ -279,9 +279,9 @@ impl Metrics {
             inner.endpoints.get_or_create_owned(&labels).set(signed(backend.endpoints));
             let held = backend.guard.held().map_or(0, |held| held.endpoints_removed);
             inner.held_endpoints.get_or_create_owned(&labels).set(signed(held));
-            for reject in backend.end.rejects().values() {
-                let labels = RejectLabels { backend: name.to_string(), reason: reject.reason.as_str() };
-                inner.rejected.get_or_create_owned(&labels).inc();
+            for (reason, count) in backend.end.reject_counts() {
+                let labels = RejectLabels { backend: name.to_string(), reason: reason.as_str() };
+                inner.rejected.get_or_create_owned(&labels).set(signed(*count));
             }
             for source in backend.end.freshness() {
                 if let Some(age) = source.age {
