@@ -7,9 +7,12 @@ use std::sync::Arc;
 use crate::{Conditions, Detail, Endpoint};
 
 /// Endpoints sorted by address (all `IPv4` before all `IPv6`), one for each address. Held in columns: without detail an
-/// `IPv4` endpoint takes five bytes, where an [`Endpoint`] by itself takes 32.
+/// `IPv4` endpoint takes five bytes, where an [`Endpoint`] by itself takes 32. Clones share them until one is changed.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Endpoints {
+pub struct Endpoints(Arc<Columns>);
+
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Columns {
     v4: Vec<Ipv4Addr>,
     v6: Vec<Ipv6Addr>,
     /// Of each address in order, a bit for each condition.
@@ -22,38 +25,50 @@ impl Endpoints {
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.conditions.len()
+        self.0.conditions.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.conditions.is_empty()
+        self.0.conditions.is_empty()
     }
 
     /// In order.
     pub fn iter(&self) -> impl Iterator<Item = Endpoint> {
-        (0..self.len()).map(|at| self.at(at))
+        (0..self.len()).map(|at| self.0.at(at))
     }
 
     /// In order.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.v4.iter().copied().map(IpAddr::V4).chain(self.v6.iter().copied().map(IpAddr::V6))
+        self.0.v4.iter().copied().map(IpAddr::V4).chain(self.0.v6.iter().copied().map(IpAddr::V6))
     }
 
     /// In the order of the addresses.
     pub fn conditions(&self) -> impl Iterator<Item = Conditions> {
-        self.conditions.iter().copied().map(unpack)
+        self.0.conditions.iter().copied().map(unpack)
     }
 
     /// The endpoint of this address.
     #[must_use]
     pub fn get(&self, address: IpAddr) -> Option<Endpoint> {
-        self.find(address).ok().map(|at| self.at(at))
+        self.0.find(address).ok().map(|at| self.0.at(at))
     }
 
     /// Adds an endpoint, or replaces the one of its address, which is returned.
     pub fn insert(&mut self, endpoint: Endpoint) -> Option<Endpoint> {
+        Arc::make_mut(&mut self.0).insert(endpoint)
+    }
+
+    /// Takes the endpoint of this address away.
+    pub fn remove(&mut self, address: IpAddr) -> Option<Endpoint> {
+        let at = self.0.find(address).ok()?;
+        Some(Arc::make_mut(&mut self.0).remove(at))
+    }
+}
+
+impl Columns {
+    fn insert(&mut self, endpoint: Endpoint) -> Option<Endpoint> {
         let Endpoint { address, conditions, detail } = endpoint;
         match self.find(address) {
             Ok(at) => {
@@ -79,11 +94,9 @@ impl Endpoints {
         }
     }
 
-    /// Takes the endpoint of this address away.
-    pub fn remove(&mut self, address: IpAddr) -> Option<Endpoint> {
-        let at = self.find(address).ok()?;
+    fn remove(&mut self, at: usize) -> Endpoint {
         let old = self.at(at);
-        match address {
+        match old.address {
             IpAddr::V4(_) => take(&mut self.v4, at),
             IpAddr::V6(_) => take(&mut self.v6, at - self.v4.len()),
         }
@@ -92,7 +105,7 @@ impl Endpoints {
             take(&mut self.details, at);
             self.forget_details();
         }
-        Some(old)
+        old
     }
 
     fn at(&self, at: usize) -> Endpoint {
@@ -115,7 +128,7 @@ impl Endpoints {
     /// Whether there is a column of details; it is made where one is `needed`.
     fn has_details(&mut self, needed: bool) -> bool {
         if needed && self.details.is_empty() {
-            self.details = vec![None; self.len()];
+            self.details = vec![None; self.conditions.len()];
         }
         needed || !self.details.is_empty()
     }
@@ -139,7 +152,7 @@ impl FromIterator<Endpoint> for Endpoints {
             all.dedup_by_key(|endpoint| endpoint.address);
         }
         let v4 = all.iter().filter(|endpoint| endpoint.address.is_ipv4()).count();
-        let mut columns = Self {
+        let mut columns = Columns {
             v4: Vec::with_capacity(v4),
             v6: Vec::with_capacity(all.len() - v4),
             conditions: all.iter().map(|endpoint| pack(endpoint.conditions)).collect(),
@@ -156,7 +169,7 @@ impl FromIterator<Endpoint> for Endpoints {
             columns.details.reserve_exact(all.len());
             columns.details.extend(all.into_iter().map(|endpoint| endpoint.detail));
         }
-        columns
+        Self(Arc::new(columns))
     }
 }
 
@@ -234,14 +247,25 @@ mod tests {
     }
 
     #[test]
+    fn a_clone_is_shared_until_it_changes() {
+        let held: Endpoints = (0..9).map(|n| Endpoint::ready([10, 0, 0, n].into())).collect();
+        let mut other = held.clone();
+        assert!(Arc::ptr_eq(&held.0, &other.0));
+        assert_eq!(other.remove([10, 0, 0, 99].into()), None);
+        assert!(Arc::ptr_eq(&held.0, &other.0), "what is not there need not be taken away");
+        other.remove([10, 0, 0, 3].into());
+        assert_eq!((held.len(), other.len()), (9, 8));
+    }
+
+    #[test]
     fn no_column_keeps_much_more_room_than_it_needs() {
         let of = |hosts: std::ops::Range<u16>| hosts.map(|n| Endpoint::ready([10, 0, (n >> 8) as u8, n as u8].into()));
-        let room = |held: &Endpoints| (held.v4.capacity(), held.conditions.capacity(), held.details.capacity());
+        let room = |held: &Endpoints| (held.0.v4.capacity(), held.0.conditions.capacity(), held.0.details.capacity());
         let mut held: Endpoints = of(0..1000).collect();
         assert_eq!(room(&held), (1000, 1000, 0));
         of(1000..2000).for_each(|endpoint| drop(held.insert(endpoint)));
-        assert!(held.v4.capacity() <= 2250 && held.conditions.capacity() <= 2250, "{:?}", room(&held));
+        assert!(held.0.v4.capacity() <= 2250 && held.0.conditions.capacity() <= 2250, "{:?}", room(&held));
         of(100..2000).for_each(|endpoint| drop(held.remove(endpoint.address)));
-        assert!(held.v4.capacity() <= 133 && held.conditions.capacity() <= 133, "{:?}", room(&held));
+        assert!(held.0.v4.capacity() <= 133 && held.0.conditions.capacity() <= 133, "{:?}", room(&held));
     }
 }

@@ -65,6 +65,14 @@ impl Service {
         Self { header, groups }
     }
 
+    /// A Service of these groups, which are sorted by ports here. No two have the same ports, and none is empty.
+    pub fn of_groups(header: Arc<Header>, groups: impl IntoIterator<Item = PortGroup>) -> Self {
+        let mut groups: Vec<PortGroup> = groups.into_iter().collect();
+        groups.sort_by(|a, b| a.ports.cmp(&b.ports));
+        groups.shrink_to_fit();
+        Self { header, groups }
+    }
+
     /// The endpoints by port set.
     #[must_use]
     pub fn groups(&self) -> &[PortGroup] {

@@ -125,14 +125,14 @@ fn endpoint(from: objects::Endpoint, family: Family, pools: &mut Pools) -> Optio
 }
 
 /// One endpoint for each address: the greatest by rank.
-fn best(mut endpoints: Vec<Endpoint>) -> Endpoints {
+pub(crate) fn best(mut endpoints: Vec<Endpoint>) -> Endpoints {
     endpoints.sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| by_rank(a, b)));
     endpoints.into_iter().collect()
 }
 
 /// Orders two endpoints of one identity, which are there while a controller moves it between slices: the greater one
 /// may take traffic sooner. The last resort is an order of all fields, so that the outcome never depends on who came first.
-pub(crate) fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
+fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
     let rank = |e: &Endpoint| (e.conditions.ready, !e.conditions.terminating, e.conditions.serving);
     rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))
 }
