@@ -93,9 +93,10 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
     let writes = scene.writes_since(mark).await.unwrap();
     assert!((1 + SLICES as usize..=2 + SLICES as usize).contains(&writes.len()), "{writes:?}");
 
-    let read = async |name: &str| metric(writer.admin_port, name, "").await.unwrap();
-    assert_eq!(read("gimbal_writer_pauses_total").await, (refused + again) as f64);
-    assert!(read("gimbal_writer_write_wait_seconds_total").await > 0.0);
+    let read = async |name: &str, labels: &str| metric(writer.admin_port, name, labels).await.unwrap();
+    assert_eq!(read("gimbal_writer_pauses_total", "").await, (refused + again) as f64);
+    let waited = read("gimbal_writer_write_wait_seconds_total", "reason=\"pause\"").await;
+    assert!(waited > STORM.as_secs_f64(), "{waited}");
     assert!(!writer.process.log().contains("leading=false"), "the lease is no business of a pause");
 }
 

@@ -74,7 +74,7 @@ impl Limit {
         // It lies between 1 and the 32 bits of `most`.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let now = self.limit as usize;
-        now.max(1)
+        now
     }
 
     /// What nine of ten answers took at most, when that was judged last. `None`: not yet, or they did not come.

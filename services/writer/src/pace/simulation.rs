@@ -99,6 +99,12 @@ fn a_limit_for_every_server() {
 }
 
 #[test]
+fn of_a_server_that_hardly_answers_not_every_answer_is_awaited() {
+    let seen = Run::new(64).write(30, Server::new(1, 2000), 0);
+    assert!(seen.limits.1 < 64, "{seen:?}");
+}
+
+#[test]
 fn a_slow_answer_here_and_there_changes_nothing() {
     let server = Server::new(100, 5);
     let seen = Run::new(32).write(12_000, server, 100);
