@@ -47,19 +47,26 @@ pub async fn namespaces(cluster: &TestCluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Service and slices, in the order in which they are made.
+/// Objects and where they are posted, in the order in which they are made.
+pub type Objects = Vec<(String, Value)>;
+
+/// Service and slices.
 #[must_use]
+pub fn objects(lot: Lot, number: usize) -> Objects {
+    objects_in(&namespace(number), lot, number)
+}
+
 #[allow(clippy::cast_possible_truncation)]
-pub fn objects(lot: Lot, number: usize) -> Vec<(String, Value)> {
-    let (namespace, name) = (namespace(number), name(lot, number));
+fn objects_in(namespace: &str, lot: Lot, number: usize) -> Objects {
+    let name = name(lot, number);
     let ports = [("http", 80)];
-    let mut objects = vec![(format!("/api/v1/namespaces/{namespace}/services"), svc(&namespace, &name, &ports))];
+    let mut objects = vec![(format!("/api/v1/namespaces/{namespace}/services"), svc(namespace, &name, &ports))];
     let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
     for first in (0..lot.endpoints).step_by(SLICE as usize) {
         let count = SLICE.min(lot.endpoints - first);
         // Addresses need not differ between Services: they are Pods' of one network, and the sums stay in 10.0.0.0/8.
         let address = (number as u32 * 251 + first) % (1 << 23);
-        let slice = slice_of(&namespace, &name, &format!("{:05}", first / SLICE), address + 1, count);
+        let slice = slice_of(namespace, &name, &format!("{:05}", first / SLICE), address + 1, count);
         objects.push((path.clone(), slice));
     }
     objects
@@ -72,13 +79,31 @@ pub fn objects(lot: Lot, number: usize) -> Vec<(String, Value)> {
 pub async fn fill(cluster: &TestCluster, lots: &[Lot]) -> anyhow::Result<()> {
     namespaces(cluster).await?;
     for lot in lots {
-        let services = (0..lot.services).map(|number| async move {
-            for (path, object) in objects(*lot, number) {
-                cluster.admin().post(&path, &object).await?;
-            }
-            anyhow::Ok(())
-        });
-        stream::iter(services).buffer_unordered(WORKERS).try_collect::<Vec<()>>().await?;
+        create(cluster, (0..lot.services).map(|number| objects(*lot, number))).await?;
     }
+    Ok(())
+}
+
+/// Makes all Services of a lot in a namespace of their own.
+///
+/// # Errors
+/// What the API server says.
+pub async fn fill_namespace(cluster: &TestCluster, namespace: &str, lot: Lot) -> anyhow::Result<()> {
+    cluster.namespace(namespace).await?;
+    create(cluster, (0..lot.services).map(|number| objects_in(namespace, lot, number))).await
+}
+
+/// Makes these, those of one Service one after the other.
+///
+/// # Errors
+/// What the API server says.
+pub async fn create(cluster: &TestCluster, services: impl Iterator<Item = Objects>) -> anyhow::Result<()> {
+    let creates = services.map(|objects| async move {
+        for (path, object) in objects {
+            cluster.admin().post(&path, &object).await?;
+        }
+        anyhow::Ok(())
+    });
+    stream::iter(creates).buffer_unordered(WORKERS).try_collect::<Vec<()>>().await?;
     Ok(())
 }

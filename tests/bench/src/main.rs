@@ -7,9 +7,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser;
 
+mod backends;
+mod content;
 mod figure;
 mod fill;
 mod flame;
+mod inspection;
 mod machine;
 mod plot;
 mod proc;
@@ -17,6 +20,8 @@ mod raw;
 mod results;
 mod scenarios;
 mod sight;
+mod simulated;
+mod sync;
 mod table;
 mod times;
 

@@ -4,13 +4,25 @@ use crate::Context;
 use crate::figure::Outcome;
 
 mod bulk;
+mod growth;
+mod many;
 mod profile;
+mod quiet;
+mod wire;
 
 /// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Name {
     /// Everything from empty, against raw creates of the same objects
     Bulk,
+    /// Restarts and reconnects where nothing has changed
+    Quiet,
+    /// 255 backends on one writer
+    Many,
+    /// Bytes of a change between discoverer and writer
+    Wire,
+    /// Time and memory of an object at three sizes
+    Growth,
     /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
     Profile,
 }
@@ -39,6 +51,10 @@ impl Name {
     pub async fn run(self, context: &Context) -> anyhow::Result<Outcome> {
         match self {
             Self::Bulk => bulk::run(context).await,
+            Self::Quiet => quiet::run(context).await,
+            Self::Many => many::run(context).await,
+            Self::Wire => wire::run(context).await,
+            Self::Growth => growth::run(context).await,
             Self::Profile => profile::run(context).await,
         }
     }

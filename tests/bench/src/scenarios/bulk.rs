@@ -1,32 +1,16 @@
 //! 10,000 Services of 20 endpoints from empty, against raw creates of the same objects by 64 workers, with the same watches
 //! open and the source idle beside it; from the first to the last arrival at a watch of ours.
 
-use std::time::Duration;
-
-use gimbal_testkit::TestCluster;
-use gimbal_tests::{Scene, writer_rules};
+use gimbal_tests::Scene;
 
 use crate::Context;
 use crate::figure::{Aim, Figure, Outcome};
-use crate::fill::{Lot, fill, namespaces};
+use crate::fill::{Lot, fill};
 use crate::plot::Plot;
-use crate::proc::Usage;
 use crate::raw;
-use crate::sight::{self, Sight, Span};
+use crate::sight::Span;
+use crate::sync::{Ours, WORKERS, create, fresh, sync};
 use crate::times::median;
-
-const WORKERS: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Ours {
-    span: Span,
-    /// CPU seconds of discoverer and writer from their start on.
-    own: f64,
-    /// CPU seconds of the API server in the same time.
-    server: f64,
-    /// Peak memory of the discoverer and the writer, in MB.
-    peaks: (f64, f64),
-}
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     let lot = Lot { prefix: "web", services: context.scaled(10_000), endpoints: 20 };
@@ -78,44 +62,4 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
         )],
         ..Outcome::default()
     })
-}
-
-/// An empty Gimbal cluster in the place of the one before.
-async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
-    scene.gimbal = TestCluster::start().await?;
-    scene.gimbal.grant(&scene.gimbal.user("writer")?, &writer_rules()).await?;
-    namespaces(&scene.gimbal).await
-}
-
-async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
-    let eyes = scene.gimbal.client()?;
-    let mut sight = Sight::open(&eyes);
-    sight::opened(&eyes).await?;
-    let server = scene.gimbal.api_server()?;
-    let before = Usage::of(server)?;
-    let concurrency = WORKERS.to_string();
-    let config = scene.config(&["bench"], "")?;
-    let writer = scene.writer(&config, &["--write-concurrency", &concurrency]).await?;
-    let discoverer = scene.discoverer("bench", &scene.source, writer.port, &[])?;
-    let span = sight.span(objects, PATIENCE).await?;
-    let (writer, discoverer) = (Usage::of(writer.process.id())?, Usage::of(discoverer.process.id())?);
-    Ok(Ours {
-        span,
-        own: (writer.cpu + discoverer.cpu).as_secs_f64(),
-        server: (Usage::of(server)?.cpu - before.cpu).as_secs_f64(),
-        peaks: (discoverer.peak, writer.peak),
-    })
-}
-
-async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> anyhow::Result<(Span, f64)> {
-    let eyes = scene.gimbal.client()?;
-    let mut sight = Sight::open(&eyes);
-    let _companions = sight::companions(&scene.gimbal.client()?);
-    sight::opened(&eyes).await?;
-    let server = scene.gimbal.api_server()?;
-    let before = Usage::of(server)?;
-    let hands = scene.gimbal.client()?;
-    let (span, created) = tokio::join!(sight.span(objects, PATIENCE), raw::create(&hands, targets, WORKERS));
-    created?;
-    Ok((span?, (Usage::of(server)?.cpu - before.cpu).as_secs_f64()))
 }
