@@ -15,7 +15,7 @@ mod etcd;
 mod start;
 mod users;
 
-pub use api::{Api, Refused, USER_AGENT};
+pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
 pub use etcd::Backup;
 pub use users::{Rule, UserAccess};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
 use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{EndpointSlice, keys};
 use tokio::sync::mpsc;

@@ -8,22 +8,27 @@ use anyhow::Context as _;
 use clap::Parser;
 
 mod backends;
+mod change;
 mod content;
 mod figure;
 mod fill;
 mod flame;
+mod flood;
 mod inspection;
 mod machine;
 mod plot;
 mod proc;
 mod raw;
+mod relay;
 mod results;
 mod scenarios;
 mod sight;
 mod simulated;
+mod subject;
 mod sync;
 mod table;
 mod times;
+mod verb;
 
 /// What all scenarios are told.
 #[derive(Debug, Clone, clap::Args)]

@@ -1,11 +1,25 @@
 //! The same objects written without us: the floor.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gimbal_kube_io::{Cluster, WatchScope};
+use gimbal_kube_io::{Access, Cluster, WatchScope};
 use gimbal_objects::{EndpointSlice, Meta, Service, keys};
+use gimbal_testkit::TestCluster;
+use gimbal_testkit::cluster::USER_AGENT;
+use gimbal_tests::writer_rules;
 
 /// A Service and its slices as they are to be created.
 pub type Target = (Service, Vec<EndpointSlice>);
+
+/// A client with a writer's rights and another name. An admin would be exempt from the API server's priority and fairness,
+/// and the writer is not.
+///
+/// # Errors
+/// What the API server says.
+pub async fn hands(cluster: &TestCluster) -> anyhow::Result<Cluster> {
+    let user = cluster.user("user-1")?;
+    cluster.grant(&user, &writer_rules()).await?;
+    Ok(Cluster::connect(&Access::Kubeconfig(user.kubeconfig().to_owned()), USER_AGENT)?)
+}
 
 /// What the writer made of a source, as it would be created anew.
 ///
@@ -32,7 +46,8 @@ pub async fn copy(cluster: &Cluster) -> anyhow::Result<Vec<Target>> {
     Ok(targets.into_values().collect())
 }
 
-fn anew(meta: &mut Meta) {
+/// As it would be created anew.
+pub fn anew(meta: &mut Meta) {
     meta.uid = "".into();
     meta.resource_version = "".into();
 }

@@ -16,7 +16,11 @@ const WORKERS: usize = 64;
 /// The copies that a relay puts, by the name of the source's slice: what the writer made of the slices of `from`, to be
 /// put into `namespace` for slices of the same names there. The same bytes but for names and the mark.
 #[must_use]
-pub fn copies(written: &[EndpointSlice], source: &[EndpointSlice], namespace: &str) -> HashMap<Arc<str>, EndpointSlice> {
+pub fn copies(
+    written: &[EndpointSlice],
+    source: &[EndpointSlice],
+    namespace: &str,
+) -> HashMap<Arc<str>, EndpointSlice> {
     let service = |slice: &EndpointSlice, key: &str| slice.metadata.labels.get(key).cloned();
     let names: HashMap<_, _> = source
         .iter()
@@ -27,8 +31,13 @@ pub fn copies(written: &[EndpointSlice], source: &[EndpointSlice], namespace: &s
         let name = names.get(&service(&slice, keys::SERVICE)?)?.clone();
         let labels = std::mem::take(&mut slice.metadata.labels);
         let annotations = std::mem::take(&mut slice.metadata.annotations);
-        slice.metadata =
-            Meta { name: slice.metadata.name.clone(), namespace: namespace.into(), labels, annotations, ..Meta::default() };
+        slice.metadata = Meta {
+            name: slice.metadata.name.clone(),
+            namespace: namespace.into(),
+            labels,
+            annotations,
+            ..Meta::default()
+        };
         slice.metadata.labels.insert(keys::SLICE_MANAGED_BY.into(), OTHER.into());
         Some((name, slice))
     };

@@ -4,10 +4,14 @@ use crate::Context;
 use crate::figure::Outcome;
 
 mod bulk;
+mod fair;
 mod growth;
+mod latency;
 mod many;
+mod overload;
 mod profile;
 mod quiet;
+mod verbs;
 mod wire;
 
 /// A scenario.
@@ -15,13 +19,20 @@ mod wire;
 pub enum Name {
     /// Everything from empty, against raw creates of the same objects
     Bulk,
+    /// How long a change takes, against a bare relay
+    Latency,
+    /// More changes than the API server takes
+    Overload,
+    /// One backend floods, another changes something now and then
+    Fair,
+    /// PUT, the patches and apply compared, on the API server alone
+    Verbs,
     /// Restarts and reconnects where nothing has changed
     Quiet,
     /// 255 backends on one writer
     Many,
     /// Bytes of a change between discoverer and writer
     Wire,
-    /// Time and memory of an object at three sizes
     Growth,
     /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
     Profile,
@@ -51,6 +62,10 @@ impl Name {
     pub async fn run(self, context: &Context) -> anyhow::Result<Outcome> {
         match self {
             Self::Bulk => bulk::run(context).await,
+            Self::Latency => latency::run(context).await,
+            Self::Overload => overload::run(context).await,
+            Self::Fair => fair::run(context).await,
+            Self::Verbs => verbs::run(context).await,
             Self::Quiet => quiet::run(context).await,
             Self::Many => many::run(context).await,
             Self::Wire => wire::run(context).await,
