@@ -42,6 +42,8 @@ impl KubernetesIndex {
         for key in gone {
             self.remove_service(&key);
         }
+        // A table that once was full of what came and went stays twice as large as it need be.
+        self.entries.shrink_to_fit();
     }
 
     /// A list of slices (or Endpoints) begins.
@@ -62,5 +64,6 @@ impl KubernetesIndex {
         for key in gone {
             self.remove_part(&key);
         }
+        self.owners.shrink_to_fit();
     }
 }
