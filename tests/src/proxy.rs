@@ -136,3 +136,31 @@ async fn pass(
         return;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_passes_is_counted_and_a_cut_ends_what_is_connected() {
+        let server = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let proxy = Proxy::start(&[server.local_addr().unwrap().port()]).await.unwrap();
+        for connection in 1..=2 {
+            let mut client = TcpStream::connect(("127.0.0.1", proxy.port)).await.unwrap();
+            let (mut other, _) = server.accept().await.unwrap();
+            client.write_all(b"hello").await.unwrap();
+            other.read_exact(&mut [0; 5]).await.unwrap();
+            other.write_all(b"you").await.unwrap();
+            client.read_exact(&mut [0; 3]).await.unwrap();
+            assert_eq!(proxy.passed(), Passed { to: 5 * connection, from: 3 * connection });
+            proxy.cut();
+            for end in [&mut client, &mut other] {
+                let read = tokio::time::timeout(crate::SOON, end.read(&mut [0])).await;
+                assert!(matches!(read, Ok(Ok(0) | Err(_))), "{read:?}");
+            }
+        }
+        assert_eq!(proxy.accepted(), 2);
+    }
+}
