@@ -14,6 +14,8 @@ const FIRST_PAUSE: u64 = 100;
 const LONGEST_PAUSE: u64 = 15_000;
 /// How long a dial into nowhere takes.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// When all dial that dial at once.
+const AT_ONCE: Duration = Duration::from_secs(5);
 /// Ordinary delay of a link, in milliseconds.
 const DELAY: (u64, u64) = (1, 20);
 
@@ -35,8 +37,8 @@ pub(crate) struct Agent {
     wake: Option<Duration>,
     /// Nothing passes until then.
     pub(crate) cut_until: Duration,
-    /// Delay of what it says, and of what it hears, until a time.
-    pub(crate) lag: (Duration, Duration, Duration),
+    /// Longest delay of what it says, and of what it hears, in milliseconds, until a time.
+    pub(crate) lag: (u64, u64, Duration),
 }
 
 impl Agent {
@@ -168,6 +170,16 @@ impl World {
         self.agenda.after(lost + pause, Event::Dial { agent, life });
     }
 
+    /// Loses its stream, and dials at the same moment as all others: once the Lease is taken.
+    pub(crate) fn dial_at_once(&mut self, agent: usize) {
+        if let Some(link) = self.agents[agent].link {
+            self.leave(link, true);
+        }
+        let life = self.agents[agent].life;
+        self.agents[agent].dialling = true;
+        self.agenda.after(AT_ONCE, Event::Dial { agent, life });
+    }
+
     /// Says all that it has to say and may say.
     pub(crate) fn speak(&mut self, agent: usize) {
         let now = self.instant();
@@ -177,7 +189,10 @@ impl World {
         self.agents[agent].end.set_freshness(freshness);
         while let Some(message) = self.agents[agent].end.next(now) {
             let bytes = (self.plan.bytes)(&message);
-            self.report.said.sent(&message, bytes);
+            if let Some(open) = self.links.get_mut(&link) {
+                self.report.said.sent(&message, bytes, &mut open.amid_snapshot);
+            }
+            self.tempt(agent, &message);
             self.send_up(link, Packet::Says(message));
         }
         if self.agents[agent].end.wants_redial() {
@@ -197,8 +212,8 @@ impl World {
 
     fn send_up(&mut self, link: u64, packet: Packet<gimbal_stream::AgentMessage>) {
         let Some(open) = self.links.get_mut(&link) else { return };
-        let lag = self.agents[open.agent].lag;
-        let slow = if lag.2 > self.agenda.now() { lag.0 } else { Duration::ZERO };
+        let (lag, _, until) = self.agents[open.agent].lag;
+        let slow = if until > self.agenda.now() { self.random.millis(0, lag) } else { Duration::ZERO };
         let when = self.agenda.now() + slow + self.random.millis(DELAY.0, DELAY.1);
         if let Some(look) = open.up.send(when, packet) {
             self.agenda.at(look, Event::Up(link));
@@ -207,8 +222,8 @@ impl World {
 
     /// As the agent's link delays what the writer says.
     pub(crate) fn down_delay(&mut self, agent: usize) -> Duration {
-        let lag = self.agents[agent].lag;
-        let slow = if lag.2 > self.agenda.now() { lag.1 } else { Duration::ZERO };
+        let (_, lag, until) = self.agents[agent].lag;
+        let slow = if until > self.agenda.now() { self.random.millis(0, lag) } else { Duration::ZERO };
         slow + self.random.millis(DELAY.0, DELAY.1)
     }
 
@@ -216,6 +231,7 @@ impl World {
     pub(crate) fn leave(&mut self, link: u64, told: bool) {
         let Some(open) = self.links.get_mut(&link) else { return };
         open.agent_open = false;
+        self.report.said.snapshot_over(&mut open.amid_snapshot);
         open.down.lose();
         let agent = open.agent;
         if told {

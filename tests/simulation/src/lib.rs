@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A run fills the Gimbal cluster, lets a storm loose over it, waits until all is quiet and restarts everything. What must be
-//! true at every moment is the [`witness`]'s business, what must be true at the end is [`content`]'s.
+//! true at every moment is the business of `witness`, what must be true at the end that of `content`.
 
 mod agenda;
 mod agents;
@@ -17,6 +17,7 @@ mod lease;
 mod link;
 mod plan;
 mod random;
+mod said;
 pub mod server;
 mod sources;
 mod storm;
@@ -25,7 +26,8 @@ mod witness;
 mod world;
 mod writer;
 
-pub use plan::{Plan, Report, Said, Trouble, estimated};
+pub use plan::{Ending, Plan, Report, Trouble, estimated};
+pub use said::Said;
 use world::{Phase, World};
 
 /// Runs a plan to its end.

@@ -68,6 +68,8 @@ pub(crate) struct Link {
     pub(crate) up: Pipe<AgentMessage>,
     pub(crate) down: Pipe<WriterMessage>,
     pub(crate) agent_open: bool,
+    /// The agent is in the middle of a snapshot.
+    pub(crate) amid_snapshot: bool,
     pub(crate) writer_open: bool,
 }
 
@@ -80,6 +82,7 @@ impl Link {
             up: Pipe::default(),
             down: Pipe::default(),
             agent_open: true,
+            amid_snapshot: false,
             writer_open: true,
         }
     }

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use gimbal_stream::{AgentMessage, Data, Frame, estimated_len};
+use gimbal_stream::{AgentMessage, Credit, estimated_len};
+
+use crate::Said;
 
 /// What can go wrong during the storm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     /// Nothing passes between an agent and the writers, and nobody is told: connections stay half open.
     Partition,
+    /// As that, at the worst moment: in the middle of a snapshot.
+    CutSnapshot,
     /// One direction of an agent's link takes seconds.
     Lag,
     /// An agent loses its memory and reads its source anew.
@@ -29,12 +33,15 @@ pub enum Trouble {
     StalledWatch,
     /// A watch of a writer ends where it can't go on: its version is compacted, and everything is listed anew.
     Compaction,
+    /// Somebody edits a Service of ours in the Gimbal cluster.
+    HandEdit,
 }
 
 impl Trouble {
     /// Every trouble.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Partition,
+        Self::CutSnapshot,
         Self::Lag,
         Self::AgentRestart,
         Self::SourceOutage,
@@ -45,21 +52,35 @@ impl Trouble {
         Self::LostWrites,
         Self::StalledWatch,
         Self::Compaction,
+        Self::HandEdit,
     ];
 
-    /// How long until the next of its kind, on average; those of an agent come to each of them so often.
-    pub(crate) fn interval(self, backends: usize) -> Duration {
+    /// How long until the next of its kind, on average; those of an agent come to each of them so often. `None`: it has
+    /// an occasion of its own.
+    pub(crate) fn interval(self, backends: usize) -> Option<Duration> {
         let each = |seconds: u64| Duration::from_secs(seconds) / u32::try_from(backends).unwrap_or(u32::MAX);
-        match self {
+        Some(match self {
+            Self::CutSnapshot => return None,
             Self::Partition | Self::Lag => each(100),
             Self::AgentRestart => each(150),
-            Self::SourceOutage => each(200),
+            Self::SourceOutage | Self::HandEdit => each(200),
             Self::WriterRestart => Duration::from_secs(50),
             Self::WriterCutOff | Self::SlowServer => Duration::from_secs(60),
             Self::Throttling | Self::LostWrites => Duration::from_secs(40),
             Self::StalledWatch | Self::Compaction => Duration::from_secs(30),
-        }
+        })
     }
+}
+
+/// What happens once all is quiet after the storm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Every process loses its memory, at once.
+    RestartAll,
+    /// The writers lose theirs, and all agents dial at one moment.
+    RestartWriters,
+    /// All agents lose their streams, and dial at one moment.
+    Reconnect,
 }
 
 /// One run. The same plan gives the same run, event for event.
@@ -77,12 +98,16 @@ pub struct Plan {
     pub storm: Duration,
     /// What happens in it, besides changes in the sources.
     pub troubles: Vec<Trouble>,
+    /// What happens at the end. It must write nothing.
+    pub ending: Ending,
+    /// The window of each stream.
+    pub credit: Credit,
     /// Bytes of a message as it travels; [`estimated`] unless somebody wants to know exactly.
     pub bytes: fn(&AgentMessage) -> usize,
 }
 
 impl Plan {
-    /// A run with all troubles.
+    /// A run with all troubles, and a window so small that Services of a few endpoints meet it.
     #[must_use]
     pub fn new(seed: u64, backends: usize) -> Self {
         Self {
@@ -92,6 +117,8 @@ impl Plan {
             endpoints: 6,
             storm: Duration::from_secs(240),
             troubles: Trouble::ALL.to_vec(),
+            ending: Ending::RestartAll,
+            credit: Credit { changes: 3, bytes: 8 << 10 },
             bytes: estimated,
         }
     }
@@ -112,59 +139,6 @@ pub fn estimated(message: &AgentMessage) -> usize {
     }
 }
 
-/// Counts of what agents said.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Said {
-    /// Streams that were opened.
-    pub hellos: u64,
-    /// Snapshots that were begun.
-    pub snapshots: u64,
-    /// Data frames, those of snapshots included.
-    pub frames: u64,
-    /// Signs of life.
-    pub heartbeats: u64,
-    /// Bytes of all that was said, by [`Plan::bytes`].
-    pub bytes: u64,
-    /// Most bytes of all links together that were on their way at a time.
-    pub most_bytes_under_way: u64,
-    /// Most snapshots that were begun and not ended at a time.
-    pub most_snapshots_under_way: u64,
-    bytes_under_way: u64,
-    snapshots_under_way: u64,
-}
-
-impl Said {
-    pub(crate) fn sent(&mut self, message: &AgentMessage, bytes: usize) {
-        self.bytes += bytes as u64;
-        self.bytes_under_way += bytes as u64;
-        self.most_bytes_under_way = self.most_bytes_under_way.max(self.bytes_under_way);
-        match message {
-            AgentMessage::Hello(_) => self.hellos += 1,
-            AgentMessage::Heartbeat { .. } => self.heartbeats += 1,
-            AgentMessage::Data(Data { frame, .. }) => {
-                self.frames += 1;
-                match frame {
-                    Frame::SnapshotBegin { .. } => {
-                        self.snapshots += 1;
-                        self.snapshots_under_way += 1;
-                        self.most_snapshots_under_way = self.most_snapshots_under_way.max(self.snapshots_under_way);
-                    }
-                    Frame::SnapshotEnd { .. } => {
-                        self.snapshots_under_way = self.snapshots_under_way.saturating_sub(1);
-                    }
-                    _ => {}
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// It arrived, or never will.
-    pub(crate) fn left(&mut self, bytes: usize) {
-        self.bytes_under_way = self.bytes_under_way.saturating_sub(bytes as u64);
-    }
-}
-
 /// What came of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
@@ -180,6 +154,8 @@ pub struct Report {
     pub changes: u64,
     /// Requests that changed a Service or a slice, from the storm's begin on.
     pub writes: u64,
+    /// Objects that somebody edited by hand.
+    pub hand_edits: u64,
     /// Requests that were refused, met another version, got lost or were answered 429.
     pub failed_writes: u64,
     /// Requests of a writer that did not lead any more when they arrived, and still changed something.
@@ -194,4 +170,8 @@ pub struct Report {
     pub longest_queue: usize,
     /// What agents said.
     pub said: Said,
+    /// Most messages and events that waited for a writer at a time, since the ending began.
+    pub most_mail: usize,
+    /// What agents said since then.
+    pub said_at_the_end: Said,
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use gimbal_reconcile::{Reconciler, Watched};
-use gimbal_stream::StreamState;
+use gimbal_stream::{AgentMessage, Data, Frame, StreamState};
 
+use crate::server::meta_mut;
 use crate::world::{Event, Phase, World};
-use crate::{Trouble, content, sources};
+use crate::{Ending, Trouble, content, sources};
 
 /// How often a source Service changes, on average.
 const CHANGE: Duration = Duration::from_secs(90);
@@ -43,8 +44,10 @@ impl World {
     }
 
     fn trouble_later(&mut self, trouble: Trouble) {
-        let pause = self.somewhen(trouble.interval(self.plan.backends));
-        self.agenda.after(pause, Event::Trouble(trouble));
+        if let Some(interval) = trouble.interval(self.plan.backends) {
+            let pause = self.somewhen(interval);
+            self.agenda.after(pause, Event::Trouble(trouble));
+        }
     }
 
     pub(crate) fn change_sources(&mut self) {
@@ -75,21 +78,11 @@ impl World {
         let kind = Watched::ALL[self.random.below(Watched::ALL.len())];
         let while_ = |world: &mut Self, from, to| now + world.random.millis(from, to);
         match trouble {
-            Trouble::Partition => {
-                // Shorter than what anyone notices, or much longer.
-                let until = if self.random.percent(40) { while_(self, 1, 9_000) } else { while_(self, 9_000, 150_000) };
-                self.agents[agent].cut_until = until;
-                if let Some(link) = self.agents[agent].link {
-                    let noticed = self.random.millis(10_000, 15_000);
-                    self.agenda.after(noticed, Event::Silence(link));
-                }
-            }
+            Trouble::Partition => self.cut(agent),
+            Trouble::CutSnapshot => {}
             Trouble::Lag => {
-                let (up, down) = (self.random.millis(0, 6_000), self.random.millis(0, 6_000));
-                let until = while_(self, 5_000, 40_000);
-                let one_way = self.random.below(3);
-                let lag = [(up, Duration::ZERO), (Duration::ZERO, down), (up, down)][one_way];
-                self.agents[agent].lag = (lag.0, lag.1, until);
+                let lag = [(6_000, 0), (0, 6_000), (3_000, 3_000)][self.random.below(3)];
+                self.agents[agent].lag = (lag.0, lag.1, while_(self, 5_000, 40_000));
             }
             Trouble::AgentRestart => self.restart_agent(agent),
             Trouble::SourceOutage => {
@@ -111,9 +104,42 @@ impl World {
                     watch.stalled_until = until;
                 }
             }
+            Trouble::HandEdit => self.edit_by_hand(),
             Trouble::Compaction if self.writers[writer].state.is_some() => self.relist(writer, kind),
             Trouble::Compaction => {}
         }
+    }
+
+    /// Nothing passes between an agent and the writers for less than what anyone notices, or for much longer.
+    pub(crate) fn cut(&mut self, agent: usize) {
+        let lasts =
+            if self.random.percent(40) { self.random.millis(1, 9_000) } else { self.random.millis(9_000, 150_000) };
+        self.agents[agent].cut_until = self.agenda.now() + lasts;
+        if let Some(link) = self.agents[agent].link {
+            let noticed = self.random.millis(10_000, 15_000);
+            self.agenda.after(noticed, Event::Silence(link));
+        }
+    }
+
+    /// A snapshot that begins is an occasion.
+    pub(crate) fn tempt(&mut self, agent: usize, message: &AgentMessage) {
+        let begins = matches!(message, AgentMessage::Data(Data { frame: Frame::SnapshotBegin { .. }, .. }));
+        if begins && self.phase == Phase::Storm && self.plan.troubles.contains(&Trouble::CutSnapshot) {
+            let (worst, moment) = (self.random.percent(15), self.random.millis(5, 150));
+            if worst {
+                self.agenda.after(moment, Event::Cut(agent));
+            }
+        }
+    }
+
+    fn edit_by_hand(&mut self) {
+        let nth = self.random.below(self.api.server.objects.len().max(1));
+        let Some(mut body) = self.api.server.objects.values().nth(nth).cloned() else { return };
+        meta_mut(&mut body).labels.insert("by".into(), "hand".into());
+        self.api.server.put(body);
+        self.report.hand_edits += 1;
+        self.active();
+        self.tell_watches();
     }
 
     /// What was wrong is so no more; each source becomes what it is at the end.
@@ -121,7 +147,7 @@ impl World {
         let now = self.agenda.now();
         for agent in &mut self.agents {
             agent.cut_until = now;
-            agent.lag.2 = now;
+            agent.lag = (0, 0, now);
         }
         for writer in 0..self.writers.len() {
             self.writers[writer].cut_until = now;
@@ -170,7 +196,7 @@ impl World {
                 Phase::Storm
             }
             Phase::Calm => {
-                self.restart_all();
+                self.end_it();
                 Phase::Restart
             }
             _ => {
@@ -180,15 +206,20 @@ impl World {
         };
     }
 
-    /// Everything loses its memory at once.
-    fn restart_all(&mut self) {
+    fn end_it(&mut self) {
         self.at_rest = (self.report.writes, self.api.keeps);
-        for writer in 0..self.writers.len() {
-            self.stop_writer(writer);
-            self.start_writer(writer);
+        (self.said_before, self.report.most_mail) = (std::mem::take(&mut self.report.said), 0);
+        if self.plan.ending != Ending::Reconnect {
+            for writer in 0..self.writers.len() {
+                self.stop_writer(writer);
+                self.start_writer(writer);
+            }
         }
         for agent in 0..self.agents.len() {
-            self.restart_agent(agent);
+            match self.plan.ending {
+                Ending::RestartAll => self.restart_agent(agent),
+                Ending::RestartWriters | Ending::Reconnect => self.dial_at_once(agent),
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::sources::Sources;
 use crate::witness::Witness;
 use crate::writer::{Mail, Writer};
-use crate::{Plan, Report, Trouble, content};
+use crate::{Plan, Report, Said, Trouble, content};
 
 /// Something that happens. What is meant for a life of a process is lost with that life.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(crate) enum Event {
     /// A source changes.
     Change,
     Trouble(Trouble),
+    /// Nothing passes between an agent and the writers.
+    Cut(usize),
     Heard {
         agent: usize,
         life: u32,
@@ -103,6 +105,9 @@ pub(crate) enum Phase {
     Over,
 }
 
+/// Longest pause before what was lost is sent again, in milliseconds.
+const RETRANSMISSION: u64 = 15_000;
+
 /// Hash over all that happens.
 #[derive(Debug, Default)]
 pub(crate) struct Trace(DefaultHasher);
@@ -142,6 +147,8 @@ pub(crate) struct World {
     pub(crate) storm_until: Duration,
     /// Writes of objects and of states, before everything was restarted.
     pub(crate) at_rest: (u64, u64),
+    /// What was said until then.
+    pub(crate) said_before: Said,
     fault: Option<String>,
 }
 
@@ -166,6 +173,7 @@ impl World {
             begun: Duration::ZERO,
             storm_until: Duration::ZERO,
             at_rest: (0, 0),
+            said_before: Said::default(),
             fault: None,
             plan,
         };
@@ -222,6 +230,7 @@ impl World {
             }
         }
         self.report.time = self.agenda.now();
+        self.report.said_at_the_end = std::mem::replace(&mut self.report.said, self.said_before);
         self.report.changes = self.sources.changes;
         self.report.trace = std::hash::Hasher::finish(&self.trace.0);
         self.report.content = content::hash(&content::read(&self.api.server)?);
@@ -236,6 +245,7 @@ impl World {
         match event {
             Event::Change => self.change_sources(),
             Event::Trouble(trouble) => self.trouble(trouble),
+            Event::Cut(agent) if self.phase == Phase::Storm => self.cut(agent),
             Event::Look => self.look(),
             Event::Heard { agent, life, service } if self.agents[agent].life == life => {
                 self.hear_source(agent, service);
@@ -281,7 +291,9 @@ impl World {
         let Some(open) = self.links.get_mut(&link) else { return };
         let cut = self.agents[open.agent].cut_until;
         if cut > now {
-            return self.agenda.at(cut, Event::Up(link));
+            // What was lost is sent again after a pause that grew with each try: a newer connection may be quicker.
+            let again = cut + self.random.millis(0, RETRANSMISSION);
+            return self.agenda.at(again, Event::Up(link));
         }
         let (writer, listens) = (open.writer, open.writer_open);
         let packet = open.up.arrive();
@@ -306,7 +318,8 @@ impl World {
         let Some(open) = self.links.get_mut(&link) else { return };
         let cut = self.agents[open.agent].cut_until;
         if cut > now {
-            return self.agenda.at(cut, Event::Down(link));
+            let again = cut + self.random.millis(0, RETRANSMISSION);
+            return self.agenda.at(again, Event::Down(link));
         }
         let packet = open.down.arrive();
         if let Some(next) = open.down.rearm() {

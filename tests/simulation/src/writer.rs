@@ -8,7 +8,7 @@ use std::time::Duration;
 use gimbal_model::BackendName;
 use gimbal_plan::{EndpointsApi, GuardEvent};
 use gimbal_reconcile::{Job, Output, Reconciler, Settings, Watched, WriteFailure, Written};
-use gimbal_stream::{AgentMessage, Credit, Goodbye, Hello, WriterLimits, WriterMessage};
+use gimbal_stream::{AgentMessage, Goodbye, Hello, WriterLimits, WriterMessage};
 
 use crate::lease::Lead;
 use crate::link::Packet;
@@ -16,8 +16,6 @@ use crate::sources;
 use crate::watch::{Seen, Watch};
 use crate::world::{Event, Phase, World};
 
-/// Small, so that Services of a few endpoints meet it.
-const CREDIT: Credit = Credit { changes: 3, bytes: 8 << 10 };
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 const COMPARISON: Duration = Duration::from_secs(60);
 /// Jobs under way at a time.
@@ -99,7 +97,7 @@ impl World {
             return;
         }
         self.report.lives += 1;
-        let limits = WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT };
+        let limits = WriterLimits { credit: self.plan.credit, heartbeat_timeout: HEARTBEAT_TIMEOUT };
         let settings = Settings { api: EndpointsApi::EndpointSlices, limits, comparison_interval: COMPARISON };
         let mut state = Reconciler::new(settings);
         state.configure(sources::policies(self.plan.backends), self.instant());
@@ -148,6 +146,7 @@ impl World {
     /// The loop goes round once.
     pub(crate) fn turn(&mut self, writer: usize) {
         self.writers[writer].turn = false;
+        self.report.most_mail = self.report.most_mail.max(self.writers[writer].mail.len());
         let Some(mut state) = self.writers[writer].state.take() else { return };
         while let Some(mail) = self.writers[writer].mail.pop_front() {
             self.take_in(writer, &mut state, mail);
