@@ -103,6 +103,9 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         (WRITER, format!("{good} --endpoints-api slices"), vec!["--endpoints-api", "endpointslices"]),
         (WRITER, format!("{good} --write-qps -1"), vec!["--write-qps"]),
         (WRITER, format!("{good} --num-threads 0"), vec!["--write-concurrency", "0"]),
+        (WRITER, format!("{good} --write-latency-target fast"), vec!["--write-latency-target", "fast"]),
+        (WRITER, format!("{good} --write-fanout -1"), vec!["--write-fanout"]),
+        (WRITER, format!("{good} --watchers 0"), vec!["--watchers", "0"]),
         (WRITER, format!("{good} --leader-election maybe"), vec!["--leader-election", "maybe"]),
         (WRITER, format!("{good} --listen nowhere"), vec!["--listen", "nowhere"]),
         (WRITER, format!("{good} --comparison-interval 30"), vec!["--comparison-interval", "unit"]),
@@ -167,6 +170,7 @@ async fn every_flag_is_taken_by_its_names_and_by_its_variable() {
          --endpoints-api endpointslices --write-qps 100 --write-concurrency 8 --namespace gimbal --leader-election true",
         "--config /missing --gimbal-kubecfg-file k --plaintext --endpoints-api both --num-threads 8 --leader-election false",
         "--config /missing --endpoints-api endpoints --write-qps 0",
+        "--config /missing --write-latency-target 250ms --write-fanout 100000000 --watchers 20",
     ];
     for line in writer {
         let (code, _, said) = run(files.dir.path(), WRITER, &words(line), &[]).await;
