@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use gimbal_testkit::assets::Asset;
 
-use crate::{assets, shell};
+use crate::{assets, counts, shell};
 
 mod deps;
 mod files;
@@ -37,6 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("protocol: lint, format, compatibility", Box::new(proto::check)),
         ("licences, sources, bans", Box::new(move || deps::deny(advisories))),
         ("binaries", Box::new(binaries)),
+        ("instruction counts", Box::new(counts::step)),
         ("tests", Box::new(|| shell::run(shell::cargo(&["test", "--workspace", "--no-fail-fast"])))),
     ];
     if let Some(only) = &args.only {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::{Service, SourceKey};
 use gimbal_stream::{
-    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Outcome, WriterEnd, WriterLimits, WriterOutput,
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Data, Frame, Outcome, WriterEnd, WriterLimits,
+    WriterOutput,
 };
 use gungraun::{library_benchmark, library_benchmark_group};
 
@@ -164,11 +165,16 @@ fn unchanged_reconnect(mut pair: Pair) -> (Vec<AgentMessage>, Pair) {
     (pair.say(), pair)
 }
 
-/// What an agent says of one changed endpoint, and of a whole source.
-pub fn messages(services: u32) -> (AgentMessage, AgentMessage) {
-    let (_, delta) = delta_sent(100);
-    let chunk = unsent(services).say().into_iter().nth(1).unwrap();
-    (delta, chunk)
+/// What an agent says of one changed endpoint of a hundred.
+pub fn delta() -> AgentMessage {
+    delta_sent(100).1
+}
+
+/// What an agent says first of a whole source.
+pub fn chunk(services: u32) -> AgentMessage {
+    let is_chunk =
+        |said: &AgentMessage| matches!(said, AgentMessage::Data(Data { frame: Frame::SnapshotChunk { .. }, .. }));
+    unsent(services).say().into_iter().find(is_chunk).unwrap()
 }
 
 library_benchmark_group!(

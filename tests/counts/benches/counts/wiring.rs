@@ -5,14 +5,10 @@ use gimbal_wire::{agent_message, pb};
 use gungraun::{library_benchmark, library_benchmark_group};
 use prost::Message as _;
 
-use crate::streaming::messages;
+use crate::streaming::{chunk, delta};
 
-fn delta() -> AgentMessage {
-    messages(1).0
-}
-
-fn chunk() -> AgentMessage {
-    messages(100).1
+fn hundred() -> AgentMessage {
+    chunk(100)
 }
 
 fn bytes(message: AgentMessage) -> Vec<u8> {
@@ -24,12 +20,12 @@ fn delta_bytes() -> Vec<u8> {
 }
 
 fn chunk_bytes() -> Vec<u8> {
-    bytes(chunk())
+    bytes(hundred())
 }
 
 #[library_benchmark]
 #[bench::delta(setup = delta)]
-#[bench::chunk_of_100_services(setup = chunk)]
+#[bench::chunk_of_100_services(setup = hundred)]
 fn encode(message: AgentMessage) -> Vec<u8> {
     bytes(message)
 }
