@@ -67,7 +67,7 @@ fn slice(n: u32, part: u32, hosts: &[u32]) -> EndpointSlice {
     let (namespace, name) = names(n);
     let endpoint = |host: &u32| Endpoint {
         addresses: vec![std::net::Ipv4Addr::from(0x0a00_0000 + host).to_string().into()],
-        conditions: EndpointConditions { ready: Some(host % 7 != 0), ..EndpointConditions::default() },
+        conditions: EndpointConditions { ready: Some(!host.is_multiple_of(7)), ..EndpointConditions::default() },
         zone: Some(format!("zone-{}", host % 3).into()),
         ..Endpoint::default()
     };
