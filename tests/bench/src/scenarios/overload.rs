@@ -71,11 +71,13 @@ struct Found {
 impl Found {
     #[allow(clippy::cast_precision_loss)]
     fn outcome(&self, end: Instant) -> Outcome {
-        let during = self.seen.iter().filter(|seen| seen.at <= end);
-        let rate = during.count() as f64 / self.length.as_secs_f64();
+        let during = || self.seen.iter().filter(|seen| seen.at <= end);
+        let rate = during().count() as f64 / self.length.as_secs_f64();
         let round = self.keys as f64 / rate * 1e3;
-        let written = self.seen.iter().filter_map(|seen| Some(seen.at - self.changes.get(&seen.number)?.begun));
+        let written = during().filter_map(|seen| Some(seen.at - self.changes.get(&seen.number)?.begun));
         let written = Times::new(written.collect());
+        // What is left then is written in one round, and grows old meanwhile: there is nothing newer.
+        let rest = self.seen.last().map_or(Duration::ZERO, |last| last.at.saturating_duration_since(end));
         let waited = Delays::of(&self.changes, &self.seen).times();
         let pending = self.samples.iter().map(|sample| sample.pending).fold(0.0, f64::max);
         let memory =
@@ -83,12 +85,14 @@ impl Found {
         let (early, late) = (memory(1), self.samples.last().map_or(0.0, |sample| sample.resident));
         let bound = "distinct slices / writes a second";
         let figures = vec![
-            Figure::new("p99 age of what is written", written.percentile(99.0), "ms")
+            Figure::new("p99 age of what is written during the flood", written.percentile(99.0), "ms")
                 .floor(bound, round)
                 .aim(Aim::AtMost(1.0)),
-            Figure::new("p50 age of what is written", written.percentile(50.0), "ms").floor(bound, round),
+            Figure::new("p50 age of what is written during the flood", written.percentile(50.0), "ms")
+                .floor(bound, round),
             Figure::new("p99 of a change, until it or a newer one is written", waited.percentile(99.0), "ms")
                 .floor(bound, round),
+            Figure::new("until everything stood, after the flood", rest.as_secs_f64() * 1e3, "ms").floor(bound, round),
             Figure::new("most that waited in the writer", pending, "")
                 .floor("distinct slices", self.keys as f64)
                 .aim(Aim::AtMost(1.0)),
