@@ -106,6 +106,16 @@ impl Reconciler {
         }
     }
 
+    /// Whose what is there is: as decided, else as it says itself.
+    pub(crate) fn whose(&self, key: &TargetKey, target: &Target) -> Option<Claim> {
+        target.owner.clone().or_else(|| self.holder(key, target))
+    }
+
+    /// Whether what is there is another's, or nobody's.
+    pub(crate) fn is_anothers(&self, key: &TargetKey, target: &Target, claim: &Claim) -> bool {
+        !target.observed.is_empty() && self.whose(key, target).as_ref() != Some(claim)
+    }
+
     /// The claim that the objects in the Gimbal cluster stand for. One whose name would be another was edited by hand
     /// and says nothing. Its namespace may be another: the policy may have changed since.
     pub(crate) fn holder(&self, key: &TargetKey, target: &Target) -> Option<Claim> {

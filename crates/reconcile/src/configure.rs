@@ -8,6 +8,7 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::Guard;
 use gimbal_stream::{Goodbye, GoodbyeReason, WriterEnd, WriterMessage};
 
+use crate::target::Target;
 use crate::{Backend, BackendState, Claim, Loss, Output, Policy, Reconciler, Urgency, Usage};
 
 impl Reconciler {
@@ -164,35 +165,20 @@ impl Reconciler {
     }
 
     /// Counts what stands already, before anyone who comes later asks for room beside it.
-    pub(crate) fn take_stock(&mut self, name: &BackendName) {
-        let mut stands = Vec::new();
-        for (key, target) in self.targets.iter().filter(|(_, target)| !target.observed.is_empty()) {
-            let holder = target.owner.clone().or_else(|| self.holder(key, target));
-            if let Some(claim) = holder.filter(|claim| claim.backend == *name) {
-                stands.push((claim.key, target.observed.endpoint_count() as u64, key.clone()));
-            }
-        }
-        for (source, _, at) in &stands {
-            if let Some(target) = self.targets.get_mut(at) {
-                target.charged.get_or_insert_with(|| Claim { backend: name.clone(), key: source.clone() });
-            }
-        }
-        let Some(backend) = self.backends.get_mut(name) else { return };
-        for (source, endpoints, at) in stands {
-            // What the policy lets in no more is about to go: it must not stand in the way of others.
-            if backend.policy.namespaces.permits(&at.namespace).is_ok() {
-                backend.usage.stands(&source, endpoints, &at);
-            } else {
-                backend.usage.gone_from(&source, &at);
-            }
+    fn take_stock(&mut self, name: &BackendName) {
+        let theirs = |key: &TargetKey, target: &Target| {
+            self.whose(key, target).or_else(|| target.charged.clone()).is_some_and(|claim| claim.backend == *name)
+        };
+        let theirs = self.targets.iter().filter(|(key, target)| theirs(key, target));
+        for key in theirs.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.count_what_stands(&key);
         }
     }
 
     /// As [`Reconciler::take_stock`], of every backend.
     pub(crate) fn take_all_stock(&mut self) {
-        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
-        for name in names {
-            self.take_stock(&name);
+        for key in self.targets.keys().cloned().collect::<Vec<_>>() {
+            self.count_what_stands(&key);
         }
     }
 
