@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gimbal_testkit::process::{binary, free_port, wait_url};
-use gimbal_testkit::{Pair, Process, TestCluster};
+use gimbal_testkit::{ApiProxy, Pair, Process, TestCluster};
 
 use crate::{SOON, Scene};
 
@@ -53,14 +53,25 @@ impl Scene {
     /// # Errors
     /// As [`Scene::writer`].
     pub async fn writer_as(&self, user: &str, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
+        self.start_writer(self.gimbal.user(user)?.kubeconfig(), port, config, args).await
+    }
+
+    /// As [`Scene::writer`], with a proxy before the Gimbal cluster's API server.
+    ///
+    /// # Errors
+    /// As [`Scene::writer`].
+    pub async fn writer_through(&self, proxy: &ApiProxy, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
+        self.start_writer(proxy.kubeconfig(), free_port()?, config, args).await
+    }
+
+    async fn start_writer(&self, kubeconfig: &Path, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
         let pair = self.pki.server("writer")?;
         let admin_port = free_port()?;
-        let kubeconfig = self.gimbal.user(user)?;
         let mut all = vec![
             "--config".to_owned(),
             config.display().to_string(),
             "--kubeconfig".to_owned(),
-            kubeconfig.kubeconfig().display().to_string(),
+            kubeconfig.display().to_string(),
             "--listen".to_owned(),
             format!("127.0.0.1:{port}"),
             "--admin-listen".to_owned(),

@@ -1,20 +1,46 @@
 //! A TCP proxy between an agent and its writer, for what networks do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_util::io::InspectReader;
 
 /// Listens on a port of its own and passes each new connection to the next of its targets, in turn.
 pub struct Proxy {
     /// Where to dial.
     pub port: u16,
     frozen: watch::Sender<bool>,
+    cut: watch::Sender<()>,
     accepted: Arc<AtomicUsize>,
+    passed: Arc<[AtomicU64; 2]>,
     task: JoinHandle<()>,
+}
+
+/// Bytes that went through, as TCP carries them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passed {
+    /// From those who dialled.
+    pub to: u64,
+    /// Back to them.
+    pub from: u64,
+}
+
+impl Passed {
+    /// In both directions.
+    #[must_use]
+    pub fn sum(self) -> u64 {
+        self.to + self.from
+    }
+
+    /// What was passed after `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self { to: self.to - before.to, from: self.from - before.from }
+    }
 }
 
 impl Proxy {
@@ -26,20 +52,41 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("the proxy cannot listen")?;
         let port = listener.local_addr()?.port();
         let (frozen, state) = watch::channel(false);
+        let cut = watch::Sender::new(());
         let accepted = Arc::new(AtomicUsize::new(0));
-        let (targets, count) = (targets.to_vec(), accepted.clone());
+        let passed = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let (targets, count, cuts, bytes) = (targets.to_vec(), accepted.clone(), cut.clone(), passed.clone());
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let first = count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(pass(client, targets.clone(), first, state.clone()));
+                let passing = pass(client, targets.clone(), first, state.clone(), bytes.clone());
+                let mut cut = cuts.subscribe();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = cut.changed() => {}
+                        () = passing => {}
+                    }
+                });
             }
         });
-        Ok(Self { port, frozen, accepted, task })
+        Ok(Self { port, frozen, cut, accepted, passed, task })
     }
 
     /// From now on nothing is passed on, and nothing is closed: a cable is cut.
     pub fn freeze(&self) {
         self.frozen.send_replace(true);
+    }
+
+    /// Closes every connection that there is.
+    pub fn cut(&self) {
+        self.cut.send_replace(());
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn passed(&self) -> Passed {
+        let [to, from] = &*self.passed;
+        Passed { to: to.load(Ordering::Relaxed), from: from.load(Ordering::Relaxed) }
     }
 
     /// Connections taken so far.
@@ -55,10 +102,27 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(mut client: TcpStream, targets: Vec<u16>, first: usize, mut frozen: watch::Receiver<bool>) {
+async fn pass(
+    client: TcpStream,
+    targets: Vec<u16>,
+    first: usize,
+    mut frozen: watch::Receiver<bool>,
+    passed: Arc<[AtomicU64; 2]>,
+) {
+    let counted = |socket, direction: usize| {
+        let passed = passed.clone();
+        InspectReader::new(socket, move |bytes: &[u8]| {
+            passed[direction].fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        })
+    };
+    let mut client = counted(client, 0);
     for offset in 0..targets.len() {
         let port = targets[(first + offset) % targets.len()];
-        let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+        let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+        // What is small is passed on at once, too; where that cannot be had, it is merely slower.
+        client.get_ref().set_nodelay(true).ok();
+        server.set_nodelay(true).ok();
+        let mut server = counted(server, 1);
         // False: the proxy is gone, and its connections with it.
         let stopped = async { frozen.wait_for(|frozen| *frozen).await.is_ok() };
         let stopped = tokio::select! {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod assets;
+mod bench;
 mod build;
 mod ci;
 mod demo;
@@ -27,6 +28,9 @@ enum Task {
     Test(ci::Args),
     /// Two clusters, a discoverer and a writer, and how fast what happens in one arrives in the other.
     Demo(demo::Args),
+    /// How fast, how large and how fair, as ratios to the API server in the same run.
+    #[command(disable_help_flag = true)]
+    Bench(bench::Args),
     /// Any bytes into what parses bytes from outside, with coverage as the guide. `test` does a bounded part of it.
     Fuzz(fuzz::Args),
 }
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => ci::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
     };
     match result {

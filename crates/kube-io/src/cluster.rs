@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use crate::access::{self, Access, ConnectError};
 use crate::error::one_line;
 use crate::page::Page;
+use crate::page_size::{self, PageSize};
 use crate::request::{self, Call};
 use crate::{ApiError, WatchScope};
 
@@ -122,8 +123,9 @@ impl Cluster {
     pub async fn list<T: Object>(&self, scope: &WatchScope) -> Result<Vec<T>, ApiError> {
         let mut objects = Vec::new();
         let mut next: Option<String> = None;
+        let mut size = PageSize::new();
         loop {
-            let page = self.page(scope, next.as_deref()).await?;
+            let page = self.page(scope, &mut size, next.as_deref()).await?;
             if let Some(error) = page.unreadable {
                 return Err(error);
             }
@@ -135,14 +137,22 @@ impl Cluster {
         }
     }
 
-    /// One page of a list. A page may be large and the line thin, so the time-out counts from the last piece received.
-    pub(crate) async fn page<T: Object>(&self, scope: &WatchScope, next: Option<&str>) -> Result<Page<T>, ApiError> {
-        let mut body = self.open(request::list(T::KIND, scope, next)?).await?;
-        let mut bytes = BytesMut::new();
+    /// One page of a list, as large as `size` says, which learns from it. A page may be large and the line thin, so the
+    /// time-out counts from the last piece received.
+    pub(crate) async fn page<T: Object>(
+        &self,
+        scope: &WatchScope,
+        size: &mut PageSize,
+        next: Option<&str>,
+    ) -> Result<Page<T>, ApiError> {
+        let mut body = self.open(request::list(T::KIND, scope, size.limit(), next)?).await?;
+        let mut bytes = BytesMut::with_capacity(page_size::BYTES);
         while let Some(piece) = self.limited(piece(&mut body)).await? {
             bytes.extend_from_slice(&piece);
         }
-        Page::read(&bytes)
+        let page = Page::read(&bytes)?;
+        size.learn(page.objects, bytes.len());
+        Ok(page)
     }
 
     /// Opens a watch from `version` on; returns once the server has accepted it.

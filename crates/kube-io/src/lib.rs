@@ -8,6 +8,7 @@ mod access;
 mod cluster;
 mod error;
 mod page;
+mod page_size;
 mod request;
 mod watch;
 

@@ -10,6 +10,8 @@ use crate::ApiError;
 pub(crate) struct Page<T> {
     /// What could be decoded.
     pub items: Vec<T>,
+    /// How many objects it had, whether or not they could be decoded.
+    pub objects: usize,
     /// The version of the whole list.
     pub version: String,
     /// The token for the next page, if there is one.
@@ -26,7 +28,8 @@ impl<T: Object> Page<T> {
         if list.metadata.resource_version.is_empty() {
             return Err(ApiError::Undecodable { message: format!("{} has no resourceVersion", what()) });
         }
-        let mut items = Vec::with_capacity(list.items.len());
+        let objects = list.items.len();
+        let mut items = Vec::with_capacity(objects);
         let mut unreadable = None;
         for item in list.items {
             match serde_json::from_str(item.get()) {
@@ -36,7 +39,7 @@ impl<T: Object> Page<T> {
             }
         }
         let next = Some(list.metadata.continue_token).filter(|token| !token.is_empty());
-        Ok(Self { items, version: list.metadata.resource_version, next, unreadable })
+        Ok(Self { items, objects, version: list.metadata.resource_version, next, unreadable })
     }
 }
 
@@ -71,6 +74,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(page.items.iter().map(|item| &*item.metadata.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(page.objects, 2);
         let error = page.unreadable.unwrap().to_string();
         assert!(error.starts_with("cannot read the answer: Service n/a: invalid type"), "{error}");
     }

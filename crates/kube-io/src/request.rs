@@ -10,9 +10,6 @@ use crate::{ApiError, WatchScope};
 /// A request before it has gone through the client.
 pub(crate) type Call = Request<Bytes>;
 
-/// How many objects one page of a list holds.
-pub(crate) const PAGE: u32 = 500;
-
 /// An object as it is sent: the lean structs hold neither apiVersion nor kind.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -67,8 +64,9 @@ pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version
     build(Method::DELETE, path(kind, namespace, Some(name))?, json(&options)?)
 }
 
-pub(crate) fn list(kind: Kind, scope: &WatchScope, continue_token: Option<&str>) -> Result<Call, ApiError> {
-    let mut uri = format!("{}?limit={PAGE}", path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?);
+/// One page of at most `limit` objects.
+pub(crate) fn list(kind: Kind, scope: &WatchScope, limit: u32, continue_token: Option<&str>) -> Result<Call, ApiError> {
+    let mut uri = format!("{}?limit={limit}", path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?);
     parameter(&mut uri, "labelSelector", scope.label_selector.as_deref());
     parameter(&mut uri, "continue", continue_token);
     build(Method::GET, uri, Bytes::new())
@@ -198,10 +196,10 @@ mod tests {
     fn lists_and_watches() {
         let all = WatchScope::default();
         let some = WatchScope { namespace: Some("team".into()), label_selector: Some("a/b=c,!d".into()) };
-        assert_eq!(line(&list(Service::KIND, &all, None).unwrap()), "GET /api/v1/services?limit=500 ");
+        assert_eq!(line(&list(Service::KIND, &all, 500, None).unwrap()), "GET /api/v1/services?limit=500 ");
         assert_eq!(
-            line(&list(Service::KIND, &some, Some("a+b")).unwrap()),
-            "GET /api/v1/namespaces/team/services?limit=500&labelSelector=a%2Fb%3Dc%2C%21d&continue=a%2Bb "
+            line(&list(Service::KIND, &some, 7, Some("a+b")).unwrap()),
+            "GET /api/v1/namespaces/team/services?limit=7&labelSelector=a%2Fb%3Dc%2C%21d&continue=a%2Bb "
         );
         assert_eq!(
             line(&watch(EndpointSlice::KIND, &all, "12", 250).unwrap()),

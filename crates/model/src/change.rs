@@ -53,7 +53,7 @@ fn endpoint_changes(old: &Service, new: &Service) -> Vec<EndpointChange> {
     let mut before = old.endpoints().peekable();
     let mut after = new.endpoints().peekable();
     let order =
-        |a: &(&PortSet, &Endpoint), b: &(&PortSet, &Endpoint)| a.0.cmp(b.0).then_with(|| a.1.address.cmp(&b.1.address));
+        |a: &(&PortSet, Endpoint), b: &(&PortSet, Endpoint)| a.0.cmp(b.0).then_with(|| a.1.address.cmp(&b.1.address));
     loop {
         let ordering = match (before.peek(), after.peek()) {
             (None, None) => return changes,
@@ -66,7 +66,7 @@ fn endpoint_changes(old: &Service, new: &Service) -> Vec<EndpointChange> {
         match (old, new) {
             (Some((ports, endpoint)), None) => changes.push(EndpointChange::Gone(ports.clone(), endpoint.address)),
             (Some((_, old)), Some((_, new))) if old == new => {}
-            (_, Some((ports, endpoint))) => changes.push(EndpointChange::Set(ports.clone(), endpoint.clone())),
+            (_, Some((ports, endpoint))) => changes.push(EndpointChange::Set(ports.clone(), endpoint)),
             (None, None) => {}
         }
     }

@@ -1,7 +1,9 @@
-//! Endpoints, kept compact: half a million of them are one backend's worth.
+//! One endpoint, and what groups of them share.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use crate::Endpoints;
 
 /// Transport protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,11 +148,11 @@ impl Endpoint {
     }
 }
 
-/// Endpoints with the same ports, sorted by address, one for each address.
+/// Endpoints with the same ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortGroup {
     /// The ports.
     pub ports: PortSet,
-    /// The endpoints, sorted by address (all `IPv4` before all `IPv6`).
-    pub endpoints: Vec<Endpoint>,
+    /// The endpoints.
+    pub endpoints: Endpoints,
 }

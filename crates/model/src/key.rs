@@ -1,6 +1,9 @@
 //! Who and where: the backend, a Service in its source, and the object that stands for it in the Gimbal cluster.
 
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The name of a backend, as configured: `[a-z]([-a-z0-9]*[a-z0-9])?`, at most 63 characters (it is a label value).
@@ -32,6 +35,13 @@ impl BackendName {
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a label says can be looked up among backends as it is.
+impl Borrow<str> for BackendName {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }
@@ -103,6 +113,22 @@ impl SourceKey {
         let (namespace, name) = text.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
+
+    /// The keys of one namespace (empty: of every one) in a map, in order, after one of them.
+    pub fn within<'a, V>(
+        map: &'a BTreeMap<Self, V>,
+        namespace: &str,
+        after: Option<&Self>,
+    ) -> impl Iterator<Item = &'a Self> {
+        let namespace: Arc<str> = namespace.into();
+        let first = Self::new(namespace.clone(), "");
+        let from = match after {
+            Some(after) if *after >= first => Bound::Excluded(after),
+            _ => Bound::Included(&first),
+        };
+        let keys = map.range((from, Bound::Unbounded)).map(|(key, _)| key);
+        keys.take_while(move |key| namespace.is_empty() || key.namespace == namespace)
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +142,30 @@ mod tests {
         }
         for bad in ["", "-a", "a-", "1a", "A", "a_b", "a.b", "ä", &"a".repeat(64)] {
             assert!(BackendName::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_namespace_after_one() {
+        let map: BTreeMap<_, ()> =
+            ["a/x", "b/x", "b/y", "ba/x", "c/x"].map(|key| (SourceKey::from_annotation(key).unwrap(), ())).into();
+        let within = |namespace: &str, after: Option<&str>| {
+            let after = after.and_then(SourceKey::from_annotation);
+            let keys = SourceKey::within(&map, namespace, after.as_ref());
+            keys.map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        for (namespace, after, keys) in [
+            ("", None, "a/x b/x b/y ba/x c/x"),
+            ("", Some("b/x"), "b/y ba/x c/x"),
+            ("", Some("b/z"), "ba/x c/x"),
+            ("", Some("c/x"), ""),
+            ("b", None, "b/x b/y"),
+            ("b", Some("a/x"), "b/x b/y"),
+            ("b", Some("b/x"), "b/y"),
+            ("b", Some("c/x"), ""),
+            ("d", None, ""),
+        ] {
+            assert_eq!(within(namespace, after), keys, "{namespace} after {after:?}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::digest::{Digest, endpoint_digest, header_digest};
-use crate::{Endpoint, PortGroup, PortSet, Protocol, SourceKey};
+use crate::{Endpoint, Endpoints, PortGroup, PortSet, Protocol, SourceKey};
 
 /// `targetPort` of a Service port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,14 +54,22 @@ pub struct Service {
 impl Service {
     /// A Service from endpoints in any order. Of two for one identity the last one counts.
     pub fn new(header: Arc<Header>, endpoints: impl IntoIterator<Item = (PortSet, Endpoint)>) -> Self {
-        let mut grouped: BTreeMap<PortSet, BTreeMap<IpAddr, Endpoint>> = BTreeMap::new();
+        let mut grouped: BTreeMap<PortSet, Vec<Endpoint>> = BTreeMap::new();
         for (ports, endpoint) in endpoints {
-            grouped.entry(ports).or_default().insert(endpoint.address, endpoint);
+            grouped.entry(ports).or_default().push(endpoint);
         }
         let groups = grouped
             .into_iter()
-            .map(|(ports, endpoints)| PortGroup { ports, endpoints: endpoints.into_values().collect() })
+            .map(|(ports, endpoints)| PortGroup { ports, endpoints: endpoints.into_iter().collect() })
             .collect();
+        Self { header, groups }
+    }
+
+    /// A Service of these groups, which are sorted by ports here. No two have the same ports, and none is empty.
+    pub fn of_groups(header: Arc<Header>, groups: impl IntoIterator<Item = PortGroup>) -> Self {
+        let mut groups: Vec<PortGroup> = groups.into_iter().collect();
+        groups.sort_by(|a, b| a.ports.cmp(&b.ports));
+        groups.shrink_to_fit();
         Self { header, groups }
     }
 
@@ -72,7 +80,7 @@ impl Service {
     }
 
     /// Every endpoint with its ports, in order of identity.
-    pub fn endpoints(&self) -> impl Iterator<Item = (&PortSet, &Endpoint)> {
+    pub fn endpoints(&self) -> impl Iterator<Item = (&PortSet, Endpoint)> {
         self.groups.iter().flat_map(|group| group.endpoints.iter().map(move |endpoint| (&group.ports, endpoint)))
     }
 
@@ -84,10 +92,9 @@ impl Service {
 
     /// The endpoint of this identity.
     #[must_use]
-    pub fn endpoint(&self, ports: &PortSet, address: IpAddr) -> Option<&Endpoint> {
+    pub fn endpoint(&self, ports: &PortSet, address: IpAddr) -> Option<Endpoint> {
         let group = self.groups.binary_search_by(|group| group.ports.cmp(ports)).ok()?;
-        let endpoints = &self.groups[group].endpoints;
-        endpoints.binary_search_by(|endpoint| endpoint.address.cmp(&address)).ok().map(|at| &endpoints[at])
+        self.groups[group].endpoints.get(address)
     }
 
     /// Adds an endpoint, or replaces the one of its identity, which is returned.
@@ -95,26 +102,18 @@ impl Service {
         let group = match self.groups.binary_search_by(|group| group.ports.cmp(ports)) {
             Ok(at) => at,
             Err(at) => {
-                self.groups.insert(at, PortGroup { ports: ports.clone(), endpoints: Vec::new() });
+                self.groups.insert(at, PortGroup { ports: ports.clone(), endpoints: Endpoints::default() });
                 at
             }
         };
-        let endpoints = &mut self.groups[group].endpoints;
-        match endpoints.binary_search_by(|other| other.address.cmp(&endpoint.address)) {
-            Ok(at) => Some(std::mem::replace(&mut endpoints[at], endpoint)),
-            Err(at) => {
-                endpoints.insert(at, endpoint);
-                None
-            }
-        }
+        self.groups[group].endpoints.insert(endpoint)
     }
 
     /// Takes the endpoint of this identity away.
     pub fn remove(&mut self, ports: &PortSet, address: IpAddr) -> Option<Endpoint> {
         let group = self.groups.binary_search_by(|group| group.ports.cmp(ports)).ok()?;
         let endpoints = &mut self.groups[group].endpoints;
-        let at = endpoints.binary_search_by(|endpoint| endpoint.address.cmp(&address)).ok()?;
-        let gone = endpoints.remove(at);
+        let gone = endpoints.remove(address)?;
         if endpoints.is_empty() {
             self.groups.remove(group);
         }
@@ -126,7 +125,7 @@ impl Service {
     #[must_use]
     pub fn digest(&self, key: &SourceKey) -> Digest {
         self.endpoints().fold(header_digest(key, &self.header), |sum, (ports, endpoint)| {
-            sum + endpoint_digest(key, ports, endpoint)
+            sum + endpoint_digest(key, ports, &endpoint)
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gimbal_model::{Conditions, Endpoint, PortSet};
+use gimbal_model::{Conditions, Endpoints, PortSet};
 use gimbal_objects::{self as objects, IntOrString};
 
 use crate::{Action, Body, Observed, shape};
@@ -80,7 +80,7 @@ fn held(observed: &Observed, name: &str, packed: bool) -> Lines {
     slices.flat_map(|slice| of_group(&slice.ports, &slice.endpoints)).collect()
 }
 
-fn of_group(ports: &PortSet, endpoints: &[Endpoint]) -> Lines {
+fn of_group(ports: &PortSet, endpoints: &Endpoints) -> Lines {
     let ports: Vec<String> = ports
         .ports()
         .iter()

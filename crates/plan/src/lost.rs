@@ -55,9 +55,9 @@ pub(crate) fn flat_not_ready(mut flat: shape::Flat) -> shape::Flat {
 
 /// Labels are not held, so only what changes is sent.
 pub(crate) fn slice_not_ready(target: &TargetKey, slice: &Slice) -> Option<Action> {
-    let serves = |endpoint: &Endpoint| endpoint.conditions.ready || endpoint.conditions.serving;
-    let family = slice.family.filter(|_| !slice.common.deleting && slice.endpoints.iter().any(serves))?;
-    let endpoints = slice.endpoints.iter().map(|endpoint| shape::slice_endpoint(&not_ready(endpoint))).collect();
+    let serves = |conditions: Conditions| conditions.ready || conditions.serving;
+    let family = slice.family.filter(|_| !slice.common.deleting && slice.endpoints.conditions().any(serves))?;
+    let endpoints = slice.endpoints.iter().map(|endpoint| shape::slice_endpoint(&not_ready(&endpoint))).collect();
     Some(Action::Patch(Body::Slice(objects::EndpointSlice {
         metadata: meta(target, slice.name.clone(), &slice.common),
         address_type: family.as_str().into(),
@@ -67,8 +67,8 @@ pub(crate) fn slice_not_ready(target: &TargetKey, slice: &Slice) -> Option<Actio
 }
 
 fn packed_not_ready(target: &TargetKey, packed: &Packed) -> Option<Action> {
-    let mut all = packed.groups.iter().flat_map(|group| &group.endpoints);
-    if packed.common.deleting || !all.any(|endpoint| endpoint.conditions.ready) {
+    let mut all = packed.groups.iter().flat_map(|group| group.endpoints.conditions());
+    if packed.common.deleting || !all.any(|conditions| conditions.ready) {
         return None;
     }
     let groups = shape::group(&flat_not_ready(shape::ungroup(&packed.groups)));

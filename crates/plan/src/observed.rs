@@ -225,7 +225,7 @@ impl Observed {
 
     /// Port set and address of every endpoint in a slice, with duplicates; an address has its family with it.
     pub(crate) fn identities(&self) -> impl Iterator<Item = (&PortSet, IpAddr)> {
-        self.slices.iter().flat_map(|slice| slice.endpoints.iter().map(|endpoint| (&slice.ports, endpoint.address)))
+        self.slices.iter().flat_map(|slice| slice.endpoints.addresses().map(|address| (&slice.ports, address)))
     }
 
     fn slice_at(&self, name: &str) -> Result<usize, usize> {

@@ -97,19 +97,19 @@ fn draft<'a>(
 ) -> Draft<'a> {
     let odd = !slice.regular || slice.ports != *ports || slice.meta != meta;
     let mut draft = Draft { slice, kept: Vec::new(), touched: odd, gains: odd, overflows: false };
-    for endpoint in &slice.endpoints {
+    for endpoint in slice.endpoints.iter() {
         let full = draft.kept.len() == MAX_ENDPOINTS;
         match find(wanted, endpoint.address) {
             Some(at) if !placed[at] && !full => {
                 placed[at] = true;
-                draft.gains |= wanted[at] != *endpoint;
+                draft.gains |= wanted[at] != endpoint;
                 draft.kept.push(wanted[at].clone());
             }
             Some(at) => draft.overflows |= !placed[at],
             None if keep == Keep::Nothing => {}
             None => {
-                let kept = if keep == Keep::NotReady { not_ready(endpoint) } else { endpoint.clone() };
-                draft.gains |= kept != *endpoint;
+                let kept = if keep == Keep::NotReady { not_ready(&endpoint) } else { endpoint.clone() };
+                draft.gains |= kept != endpoint;
                 if full {
                     draft.overflows = true;
                     rest.push(kept);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gimbal_model::{Conditions, Detail, Endpoint, EndpointPort, Family, PortGroup, PortSet, Protocol};
+use gimbal_model::{Conditions, Detail, Endpoint, EndpointPort, Endpoints, Family, PortGroup, PortSet, Protocol};
 use gimbal_objects as objects;
 
 /// A slice's ports. Name and protocol are always written: what is written is what is compared.
@@ -56,9 +56,9 @@ pub(crate) fn read_ports(ports: &[objects::EndpointPort]) -> (PortSet, bool) {
     (set, regular)
 }
 
-/// Reads a slice's endpoints, sorted by address; false where they are not in the form that we write. What is no address
+/// Reads a slice's endpoints; false where they are not in the form that we write. What is no address
 /// of `family` is left out.
-pub(crate) fn read_endpoints(from: &[objects::Endpoint], family: Option<Family>) -> (Vec<Endpoint>, bool) {
+pub(crate) fn read_endpoints(from: &[objects::Endpoint], family: Option<Family>) -> (Endpoints, bool) {
     let mut regular = family.is_some();
     let mut details = BTreeSet::<Arc<Detail>>::new();
     let mut endpoints = Vec::with_capacity(from.len());
@@ -89,10 +89,9 @@ pub(crate) fn read_endpoints(from: &[objects::Endpoint], family: Option<Family>)
             }
         }
     }
-    endpoints.sort_by_key(|endpoint| endpoint.address);
     let count = endpoints.len();
-    endpoints.dedup_by_key(|endpoint| endpoint.address);
-    endpoints.shrink_to_fit();
+    // The first of an address counts.
+    let endpoints: Endpoints = endpoints.into_iter().rev().collect();
     let regular = regular && endpoints.len() == count;
     (endpoints, regular)
 }
@@ -174,14 +173,16 @@ pub(crate) fn group(flat: &Flat) -> Vec<PortGroup> {
         let endpoint = Endpoint { address, conditions, detail: detail.map(Arc::new) };
         groups.entry(PortSet::new(ports)).or_default().push(endpoint);
     }
-    groups.into_iter().map(|(ports, endpoints)| PortGroup { ports, endpoints }).collect()
+    let group =
+        |(ports, endpoints): (PortSet, Vec<Endpoint>)| PortGroup { ports, endpoints: endpoints.into_iter().collect() };
+    groups.into_iter().map(group).collect()
 }
 
 /// The reverse of [`group`].
 pub(crate) fn ungroup(groups: &[PortGroup]) -> Flat {
     let mut flat = Flat::new();
     for group in groups {
-        for endpoint in &group.endpoints {
+        for endpoint in group.endpoints.iter() {
             let hostname = endpoint.detail.as_ref().and_then(|detail| detail.hostname.clone());
             let state = State { ready: endpoint.conditions.ready, hostname };
             add_flat(&mut flat, endpoint.address, &group.ports, &state);

@@ -113,7 +113,7 @@ pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
         }
         app(&what, app_protocol.as_deref())?;
     }
-    for endpoint in &group.endpoints {
+    for endpoint in group.endpoints.iter() {
         if let Some(detail) = &endpoint.detail {
             check_detail(&endpoint.address.to_string(), detail)?;
         }

@@ -126,12 +126,11 @@ impl Wanted {
         let mut refused = BTreeMap::new();
         let mut allowed = Vec::with_capacity(service.groups().len());
         for group in service.groups() {
-            let mut endpoints = group.endpoints.clone();
-            endpoints.retain(|endpoint| {
+            let endpoints = group.endpoints.iter().filter(|endpoint| {
                 let verdict = rules.addresses.check(endpoint.address);
                 verdict.map_err(|refusal| refused.insert(endpoint.address, refusal)).is_ok()
             });
-            allowed.push(PortGroup { ports: group.ports.clone(), endpoints });
+            allowed.push((group.ports.clone(), endpoints.collect()));
         }
         let groups = by_family(allowed);
         let packed = rules.api.endpoints().then(|| (packed_meta(target, &labels, &origin, rules.api), packed(&groups)));
@@ -316,9 +315,9 @@ fn packed(groups: &BTreeMap<(Family, PortSet), Vec<Endpoint>>) -> Vec<PortGroup>
     shape::group(&flat)
 }
 
-fn by_family(groups: Vec<PortGroup>) -> BTreeMap<(Family, PortSet), Vec<Endpoint>> {
+fn by_family(groups: Vec<(PortSet, Vec<Endpoint>)>) -> BTreeMap<(Family, PortSet), Vec<Endpoint>> {
     let mut slices = BTreeMap::new();
-    for PortGroup { ports, mut endpoints } in groups {
+    for (ports, mut endpoints) in groups {
         let v6 = endpoints.split_off(endpoints.partition_point(|endpoint| endpoint.address.is_ipv4()));
         for (family, endpoints) in [(Family::V4, endpoints), (Family::V6, v6)] {
             if !endpoints.is_empty() {

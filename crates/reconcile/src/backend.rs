@@ -1,7 +1,7 @@
 //! One backend as the writer sees it.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::{Guard, HoldRecord, WindowRecord};
@@ -63,6 +63,8 @@ pub struct Backend {
     pub(crate) window_version: Option<u64>,
     /// When the figures of a hold were kept last.
     pub(crate) hold_kept: Option<Instant>,
+    /// It was changed since it was last asked what it has to say.
+    pub(crate) stirred: bool,
 }
 
 impl Backend {
@@ -71,6 +73,14 @@ impl Backend {
         self.version += 1;
         outputs.push(Output::Keep { backend: self.name.clone(), version: self.version, state: self.state.clone() });
         self.version
+    }
+
+    /// Asks to keep what removals wait for.
+    pub(crate) fn keep_window(&mut self, wall: SystemTime, outputs: &mut Vec<Output>) {
+        if let Some(record) = self.guard.record(wall) {
+            self.state.window = Some(record);
+            self.window_version = Some(self.keep(outputs));
+        }
     }
 
     /// Why something is wrong with it, in a sentence; empty if nothing is.

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// Who never gets anything is looked at again after so long, in vain.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
+
 /// See the module. Time is a parameter.
 #[derive(Debug, Clone)]
 pub(crate) struct Bucket {
@@ -33,7 +36,7 @@ impl Bucket {
     }
 
     /// Whether one may be taken now.
-    pub(crate) fn has(&mut self, now: Instant) -> bool {
+    fn has(&mut self, now: Instant) -> bool {
         self.refill(now);
         self.one().is_some_and(|one| self.saved >= one)
     }
@@ -46,8 +49,13 @@ impl Bucket {
         }
     }
 
+    /// Until when none can be taken; `None`: one can be now.
+    pub(crate) fn rests_until(&mut self, now: Instant) -> Option<Instant> {
+        (!self.has(now)).then(|| self.next().unwrap_or(now + NEVER))
+    }
+
     /// When the next one can be taken; `None`: never, or now.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    fn next(&self) -> Option<Instant> {
         let missing = self.one()?.checked_sub(self.saved).filter(|missing| !missing.is_zero())?;
         Some(self.at? + missing)
     }
@@ -78,5 +86,6 @@ mod tests {
         let (mut bucket, now) = (Bucket::new(0), Instant::now());
         assert!(!bucket.has(now + Duration::from_secs(60)));
         assert_eq!(bucket.next(), None);
+        assert!(bucket.rests_until(now).is_some());
     }
 }

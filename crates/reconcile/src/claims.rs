@@ -223,7 +223,7 @@ impl Reconciler {
 
     /// Weighs all there is, so that the guard sees all of it before the first target is decided.
     pub(crate) fn weigh_everything(&mut self, now: Instant) {
-        let all: Vec<TargetKey> = self.targets.keys().cloned().collect();
+        let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
         for key in all {
             self.weigh(&key, now);
         }

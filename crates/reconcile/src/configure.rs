@@ -68,8 +68,9 @@ impl Reconciler {
             version: 0,
             window_version: None,
             hold_kept: None,
+            stirred: false,
         };
-        self.backends.insert(name.clone(), backend);
+        self.backends.insert(backend);
         for target in self.observed_of(name) {
             self.recount(&target, now);
         }
@@ -85,7 +86,7 @@ impl Reconciler {
             concerned.extend(self.route(&claim));
         }
         let theirs = |claim: &Claim| claim.backend == *name;
-        let claimed = self.targets.iter().filter(|(_, target)| {
+        let claimed = self.targets.of(name.as_str()).filter(|(_, target)| {
             target.owner.as_ref().is_some_and(theirs)
                 || target.claims.iter().any(theirs)
                 || target.leaving.iter().any(theirs)
@@ -126,13 +127,15 @@ impl Reconciler {
     pub(crate) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
         self.places.retain(|claim, _| claim.backend != *name);
         let mut concerned = Vec::new();
-        for (key, target) in &mut self.targets {
+        let theirs: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
+        for key in theirs {
+            let Some(target) = self.targets.get_mut(&key) else { continue };
             let before = target.claims.len() + target.leaving.len();
             target.claims.retain(|claim| claim.backend != *name);
             target.leaving.retain(|claim| claim.backend != *name);
             let owned = target.owner.as_ref().is_some_and(|owner| owner.backend == *name);
             if owned || target.claims.len() + target.leaving.len() != before {
-                concerned.push(key.clone());
+                concerned.push(key);
             }
         }
         concerned
@@ -151,13 +154,13 @@ impl Reconciler {
 
     /// Backends that only their objects know, so that people see them and can decommission them.
     pub(crate) fn find_unlisted(&mut self, now: Instant) {
-        let labels: BTreeSet<_> = self
-            .targets
-            .values()
-            .filter_map(|target| Some(target.observed.owner()?.0.clone()))
-            .filter(|label| !self.backends.keys().any(|name| *name.as_str() == **label))
-            .collect();
-        for label in labels {
+        let unknown = self.targets.backends().filter(|label| self.backends.name(label).is_none());
+        let unknown: Vec<_> = unknown.cloned().collect();
+        let stands = |target: &Target, label: &str| target.observed.owner().is_some_and(|(name, _)| **name == *label);
+        for label in unknown {
+            if !self.targets.of(&label).any(|(_, target)| stands(target, &label)) {
+                continue;
+            }
             if let Ok(name) = BackendName::parse(&label) {
                 self.put_backend(&name, Policy::default(), false, now);
             }
@@ -166,18 +169,16 @@ impl Reconciler {
 
     /// Counts what stands already, before anyone who comes later asks for room beside it.
     fn take_stock(&mut self, name: &BackendName) {
-        let theirs = |key: &TargetKey, target: &Target| {
-            self.whose(key, target).or_else(|| target.charged.clone()).is_some_and(|claim| claim.backend == *name)
-        };
-        let theirs = self.targets.iter().filter(|(key, target)| theirs(key, target));
-        for key in theirs.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+        let concerned: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
+        for key in concerned {
             self.count_what_stands(&key);
         }
     }
 
     /// As [`Reconciler::take_stock`], of every backend.
     pub(crate) fn take_all_stock(&mut self) {
-        for key in self.targets.keys().cloned().collect::<Vec<_>>() {
+        let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
+        for key in all {
             self.count_what_stands(&key);
         }
     }
@@ -185,7 +186,7 @@ impl Reconciler {
     fn observed_of(&self, name: &BackendName) -> Vec<TargetKey> {
         let theirs = self
             .targets
-            .iter()
+            .of(name.as_str())
             .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()));
         theirs.map(|(key, _)| key.clone()).collect()
     }

@@ -87,7 +87,7 @@ impl Reconciler {
     #[must_use]
     pub fn inventory(&self, name: &BackendName) -> Inventory {
         let mut inventory = Inventory::default();
-        let theirs = self.targets.iter().filter(|(key, target)| self.stands_for(key, target, name));
+        let theirs = self.targets.of(name.as_str()).filter(|(key, target)| self.stands_for(key, target, name));
         theirs.for_each(|(_, target)| inventory.add(target));
         inventory
     }
@@ -171,7 +171,7 @@ impl Reconciler {
         let mut labels = target.observed.strays();
         let prefix =
             |name: &BackendName| key.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('-'));
-        labels.find_map(|label| self.backends.keys().find(|name| *name.as_str() == *label && prefix(name)))
+        labels.find_map(|label| self.backends.name(label).filter(|name| prefix(name)))
     }
 
     /// The order is kept: it may begin.
@@ -185,7 +185,7 @@ impl Reconciler {
 
     /// Lines up what is left of it. The number of targets.
     fn remove_rest(&mut self, name: &BackendName) -> usize {
-        let theirs = self.targets.iter().filter(|(key, target)| self.stands_for(key, target, name));
+        let theirs = self.targets.of(name.as_str()).filter(|(key, target)| self.stands_for(key, target, name));
         let left: Vec<TargetKey> = theirs.map(|(key, _)| key.clone()).collect();
         for key in left.iter().filter(|key| !self.queue.contains(key)).cloned().collect::<Vec<_>>() {
             self.enqueue(&key, name, Urgency::Bulk);
@@ -206,6 +206,11 @@ impl Reconciler {
             return;
         }
         self.outputs.push(Output::Forget { backend: name.clone() });
+        // What was removed by somebody else is not looked at yet, and must not count against who comes under the name next.
+        let counted = self.targets.of(name.as_str()).filter(|(_, target)| target.counted_for.as_ref() == Some(name));
+        for key in counted.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.uncount(&key, now);
+        }
         match self.backends.remove(name) {
             // The configuration names it, in quarantine: it begins anew.
             Some(backend) if backend.listed => self.put_backend(name, backend.policy, true, now),

@@ -11,7 +11,9 @@
 //! One task owns a [`Reconciler`], feeds it and carries out what it says. Start, reconnect, relist and repair are one
 //! path: a target is put in the queue and decided anew from what is desired and observed at that moment.
 
+mod audit;
 mod backend;
+mod backends;
 mod bucket;
 mod claims;
 mod configure;
@@ -26,6 +28,7 @@ mod namespaces;
 mod observe;
 mod policy;
 mod preview;
+mod probe;
 mod queue;
 mod quota;
 mod reconciler;
@@ -33,7 +36,10 @@ mod routes;
 mod status;
 mod streams;
 mod target;
+mod targets;
 mod tick;
+#[cfg(test)]
+mod work;
 
 pub use backend::{Backend, BackendState};
 pub use decommission::{Decommission, Inventory, NotDecommissioned};

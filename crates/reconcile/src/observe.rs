@@ -1,7 +1,7 @@
 //! What the watches on the Gimbal cluster show. Only owned objects are watched; a relist is a set, and what it does
 //! not name is gone at its end.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,29 +11,27 @@ use gimbal_objects::{EndpointSlice, Endpoints, Kind, Meta, Namespace, Object, Se
 use crate::{Reconciler, Urgency};
 
 type Name = (Arc<str>, Arc<str>);
+/// Names by namespace.
+type Seen = HashMap<Arc<str>, HashSet<Arc<str>>>;
 
-/// An object as it was when a list began.
-#[derive(Debug)]
-struct Before {
-    target: TargetKey,
-    name: Arc<str>,
-    uid: Arc<str>,
-    resource_version: Arc<str>,
-}
-
-/// One kind's running relist, and whether it was ever listed.
+/// The lists of one kind.
 #[derive(Debug, Default)]
 struct Relist {
-    /// What was held when it began: what came since is not in question.
-    before: Vec<Before>,
-    seen: HashSet<Name>,
+    begun: bool,
+    /// What came since the list that runs began, by it or as the answer to a write. Not noted of the first one, for nothing
+    /// that is held can be missing from that.
+    seen: Option<Seen>,
     done: bool,
 }
 
 impl Relist {
+    fn begin(&mut self) {
+        self.seen = std::mem::replace(&mut self.begun, true).then(Seen::new);
+    }
+
     fn saw(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
-        if !self.before.is_empty() {
-            self.seen.insert((namespace.clone(), name.clone()));
+        if let Some(seen) = &mut self.seen {
+            seen.entry(namespace.clone()).or_default().insert(name.clone());
         }
     }
 }
@@ -47,11 +45,8 @@ pub(crate) struct Relists {
     namespaces: Relist,
 }
 
-impl Before {
-    fn namespace(name: &Arc<str>) -> Self {
-        let target = TargetKey::new("", name.clone());
-        Self { target, name: name.clone(), uid: "".into(), resource_version: "".into() }
-    }
+fn sees(seen: &Seen, namespace: &str, name: &str) -> bool {
+    seen.get(namespace).is_some_and(|names| names.contains(name))
 }
 
 /// Whether this very version is held: the watch's echo of an answer.
@@ -105,49 +100,19 @@ impl Reconciler {
 
     /// A list of a kind begins.
     pub fn list_begin(&mut self, kind: Watched) {
-        let before = match kind {
-            Watched::Namespaces => self.namespaces.iter().map(Before::namespace).collect(),
-            Watched::Services => self.held(Service::KIND),
-            Watched::Slices => self.held(EndpointSlice::KIND),
-            Watched::Endpoints => self.held(Endpoints::KIND),
-        };
-        let relist = self.relist_mut(kind);
-        relist.before = before;
-        relist.seen.clear();
-    }
-
-    fn held(&self, kind: Kind) -> Vec<Before> {
-        let mut before = Vec::new();
-        for (target, entry) in &self.targets {
-            for held in entry.observed.held().filter(|held| held.kind == kind) {
-                let name = held.name.map_or_else(|| target.name.clone(), Into::into);
-                let (uid, resource_version) = (held.uid.into(), held.resource_version.into());
-                before.push(Before { target: target.clone(), name, uid, resource_version });
-            }
-        }
-        before
+        self.relist_mut(kind).begin();
     }
 
     /// A list of a kind is complete: what it did not name is gone.
     pub fn list_end(&mut self, kind: Watched, now: Instant) {
         let relist = self.relist_mut(kind);
         relist.done = true;
-        let seen = std::mem::take(&mut relist.seen);
-        let before = std::mem::take(&mut relist.before);
-        for gone in before.into_iter().filter(|old| !seen.contains(&(old.target.namespace.clone(), old.name.clone()))) {
+        if let Some(seen) = relist.seen.take() {
             match kind {
-                Watched::Namespaces => {
-                    self.namespaces.remove(&gone.name);
-                }
-                Watched::Services => {
-                    self.gone(Service::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now)
-                }
-                Watched::Slices => {
-                    self.gone(EndpointSlice::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now)
-                }
-                Watched::Endpoints => {
-                    self.gone(Endpoints::KIND, &gone.target, &gone.name, &gone.uid, &gone.resource_version, now)
-                }
+                Watched::Namespaces => self.namespaces.retain(|name| sees(&seen, "", name)),
+                Watched::Services => self.drop_unseen(Service::KIND, &seen, now),
+                Watched::Slices => self.drop_unseen(EndpointSlice::KIND, &seen, now),
+                Watched::Endpoints => self.drop_unseen(Endpoints::KIND, &seen, now),
             }
         }
         if self.has_observed() {
@@ -158,6 +123,22 @@ impl Reconciler {
             self.take_all_stock();
             self.weigh_everything(now);
             self.enqueue_everything();
+        }
+    }
+
+    /// What is held of a kind and did not come since a list began is gone.
+    fn drop_unseen(&mut self, kind: Kind, seen: &Seen, now: Instant) {
+        let mut gone = Vec::new();
+        for (key, target) in self.targets.iter() {
+            for held in target.observed.held().filter(|held| held.kind == kind) {
+                let name = held.name.unwrap_or(&key.name);
+                if !sees(seen, &key.namespace, name) {
+                    gone.push((key.clone(), name.to_owned(), held.uid.to_owned(), held.resource_version.to_owned()));
+                }
+            }
+        }
+        for (key, name, uid, version) in gone {
+            self.gone(kind, &key, &name, &uid, &version, now);
         }
     }
 
@@ -292,7 +273,7 @@ impl Reconciler {
         now: Instant,
         apply: impl FnOnce(&mut crate::target::Target) -> bool,
     ) -> bool {
-        let target = self.targets.entry(key.clone()).or_default();
+        let target = self.targets.get_or_default(key);
         if !apply(target) {
             self.drop_if_idle(key, now);
             return false;

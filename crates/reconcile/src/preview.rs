@@ -37,7 +37,7 @@ impl Reconciler {
     #[must_use]
     pub fn preview(&self, name: &BackendName) -> Tally {
         let mut sum = Tally::default();
-        for target in self.targets.values() {
+        for (_, target) in self.targets.of(name.as_str()) {
             let Some(tally) = target.preview.filter(|_| self.frozen_in(target) == Some(name)) else { continue };
             sum.created += tally.created;
             sum.changed += tally.changed;
@@ -67,7 +67,7 @@ impl Reconciler {
         let claim = claims.find(|claim| self.is_frozen(&claim.backend)).map(|claim| &claim.backend);
         claim.or_else(|| {
             let (label, _) = target.observed.owner()?;
-            self.backends.keys().find(|name| *name.as_str() == **label)
+            self.backends.name(label)
         })
     }
 

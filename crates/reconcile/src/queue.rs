@@ -23,7 +23,10 @@ const BULK_SHARE: u32 = 8;
 /// A lane of one urgency: backends take turns, each with its own first-in-first-out line.
 #[derive(Debug, Default)]
 struct Lane {
+    /// Backends with a line, but for those that rest.
     turns: VecDeque<BackendName>,
+    /// Backends with a line that are over their pace, and until when: nobody has to step around them.
+    resting: BTreeSet<(Instant, BackendName)>,
     lines: HashMap<BackendName, VecDeque<TargetKey>>,
 }
 
@@ -36,18 +39,20 @@ impl Lane {
         line.push_back(target);
     }
 
-    /// The next target whose entry is still meant: an entry left behind by a change of lane is skipped. A backend that may
-    /// not go now loses its turn and nothing else.
+    /// The next target whose entry is still meant: an entry left behind by a change of lane is skipped. A backend that has
+    /// to rest loses its turn and nothing else.
     fn pop(
         &mut self,
-        mut may_go: impl FnMut(&BackendName) -> bool,
+        now: Instant,
+        mut rests_until: impl FnMut(&BackendName) -> Option<Instant>,
         mut meant: impl FnMut(&TargetKey, &BackendName) -> bool,
     ) -> Option<TargetKey> {
-        // A line may empty itself of what is not meant; each backend is asked once at most.
-        for _ in 0..self.turns.len() {
-            let Some(backend) = self.turns.pop_front() else { break };
-            if !may_go(&backend) {
-                self.turns.push_back(backend);
+        while self.resting.first().is_some_and(|(until, _)| *until <= now) {
+            self.turns.extend(self.resting.pop_first().map(|(_, backend)| backend));
+        }
+        while let Some(backend) = self.turns.pop_front() {
+            if let Some(until) = rests_until(&backend) {
+                self.resting.insert((until, backend));
                 continue;
             }
             let Some(line) = self.lines.get_mut(&backend) else { continue };
@@ -68,6 +73,12 @@ impl Lane {
             }
         }
         None
+    }
+
+    /// Ends a rest before its time.
+    fn wake(&mut self, backend: &BackendName) {
+        let resting = self.resting.extract_if(.., |(_, resting)| resting == backend);
+        self.turns.extend(resting.map(|(_, backend)| backend));
     }
 }
 
@@ -167,8 +178,8 @@ impl Queue {
                 Urgency::Bulk => &mut self.bulk,
             };
             let paces = &mut self.paces;
-            let may_go = |backend: &BackendName| paces.get_mut(backend).is_none_or(|pace| pace.has(now));
-            if let Some(target) = lane.pop(may_go, meant) {
+            let rests_until = |backend: &BackendName| paces.get_mut(backend).and_then(|pace| pace.rests_until(now));
+            if let Some(target) = lane.pop(now, rests_until, meant) {
                 self.waiting.remove(&target);
                 self.fresh_in_a_row = if urgency == Urgency::Fresh { self.fresh_in_a_row + 1 } else { 0 };
                 return Some(target);
@@ -180,14 +191,12 @@ impl Queue {
     /// Limits how many targets of a backend are handed out for a write each second; `None`: any number.
     pub fn set_pace(&mut self, backend: &BackendName, changes_per_second: Option<u64>) {
         match changes_per_second {
-            Some(rate) if self.paces.get(backend).is_some_and(|pace| pace.rate() == rate) => {}
-            Some(rate) => {
-                self.paces.insert(backend.clone(), Bucket::new(rate));
-            }
-            None => {
-                self.paces.remove(backend);
-            }
+            Some(rate) if self.paces.get(backend).is_some_and(|pace| pace.rate() == rate) => return,
+            Some(rate) => drop(self.paces.insert(backend.clone(), Bucket::new(rate))),
+            None => drop(self.paces.remove(backend)),
         }
+        self.fresh.wake(backend);
+        self.bulk.wake(backend);
     }
 
     /// A target of the backend was handed out and is written: looks that find nothing to write cost nothing.
@@ -243,10 +252,8 @@ impl Queue {
     /// When the first delayed target is due, or a backend that waits may go on.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let waits =
-            |backend: &BackendName| self.fresh.lines.contains_key(backend) || self.bulk.lines.contains_key(backend);
-        let paced = self.paces.iter().filter(|(backend, _)| waits(backend)).filter_map(|(_, pace)| pace.next());
-        self.delayed.first().map(|(until, _)| *until).into_iter().chain(paced).min()
+        let resting = [&self.fresh, &self.bulk].into_iter().filter_map(|lane| lane.resting.first());
+        self.delayed.first().map(|(until, _)| *until).into_iter().chain(resting.map(|(until, _)| *until)).min()
     }
 }
 

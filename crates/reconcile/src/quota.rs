@@ -70,9 +70,14 @@ pub struct Usage {
     waiting: BTreeMap<u64, SourceKey>,
     ticket_of: BTreeMap<SourceKey, u64>,
     tickets: u64,
-    /// Something was given back since it was last asked.
+    /// Something was given back since the last round of turns began.
     room: bool,
+    /// Where the round that runs goes on.
+    round: Option<u64>,
 }
+
+/// How many of those that wait have a turn at a time, so that no change waits long behind them.
+const TURNS: usize = 200;
 
 impl Usage {
     /// What all of it takes.
@@ -165,9 +170,17 @@ impl Usage {
         }
     }
 
-    /// Those that wait, if there may be room for one of them since the last call.
+    /// The next of those that wait, if there may be room for one of them: each has its turn once for what was given back.
     pub fn take_turns(&mut self) -> Vec<SourceKey> {
-        if std::mem::take(&mut self.room) { self.waiting.values().cloned().collect() } else { Vec::new() }
+        if self.round.is_none() && std::mem::take(&mut self.room) {
+            self.round = Some(0);
+        }
+        let Some(from) = self.round.take() else { return Vec::new() };
+        let turns = self.waiting.range(from..).take(TURNS);
+        if let Some((last, _)) = turns.clone().nth(TURNS - 1) {
+            self.round = Some(last + 1);
+        }
+        turns.map(|(_, key)| key.clone()).collect()
     }
 
     fn put(&mut self, key: &SourceKey, new: Counted) {
@@ -240,6 +253,24 @@ mod tests {
         assert_eq!(usage.total(), amount(1, 1));
         usage.stop_waiting(&key("b"));
         assert_eq!(usage.waiting(), 0);
+    }
+
+    #[test]
+    fn many_that_wait_have_their_turns_by_and_by_and_each_once() {
+        let mut usage = Usage::default();
+        let names: Vec<String> = (0..2 * TURNS + 1).map(|n| format!("{n:04}")).collect();
+        names.iter().for_each(|name| usage.wait(&key(name)));
+        usage.count(&key("a"), amount(1, 1), &at("a"));
+        usage.gone_from(&key("a"), &at("a"));
+        let mut turns = usage.take_turns();
+        assert_eq!(turns.len(), TURNS);
+        // What is given back meanwhile begins another round after this one.
+        usage.count(&key("a"), amount(1, 1), &at("a"));
+        usage.gone_from(&key("a"), &at("a"));
+        turns.extend([usage.take_turns(), usage.take_turns()].concat());
+        assert_eq!(turns, names.iter().map(|name| key(name)).collect::<Vec<_>>());
+        let rounds: Vec<usize> = (0..4).map(|_| usage.take_turns().len()).collect();
+        assert_eq!(rounds, [TURNS, TURNS, 1, 0]);
     }
 
     #[test]

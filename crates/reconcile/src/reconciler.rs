@@ -8,10 +8,12 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{EndpointsApi, GuardEvent};
 use gimbal_stream::{Outcome, WriterEnd, WriterLimits, WriterMessage};
 
+use crate::backends::Backends;
 use crate::creation::Creations;
 use crate::observe::Relists;
 use crate::queue::Queue;
 use crate::target::Target;
+use crate::targets::Targets;
 use crate::{Backend, BackendState, Claim, Loss, Stage, Urgency, Usage};
 
 /// What does not change while the writer runs.
@@ -111,8 +113,8 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Reconciler {
     pub(crate) settings: Settings,
-    pub(crate) backends: BTreeMap<BackendName, Backend>,
-    pub(crate) targets: BTreeMap<TargetKey, Target>,
+    pub(crate) backends: Backends,
+    pub(crate) targets: Targets,
     /// Which target a slice belongs to, by namespace and name.
     pub(crate) slices: HashMap<(Arc<str>, Arc<str>), TargetKey>,
     /// Targets where a claim still stands besides the one that it leads to: it moves, or is leaving several.
@@ -147,8 +149,8 @@ impl Reconciler {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            backends: BTreeMap::new(),
-            targets: BTreeMap::new(),
+            backends: Backends::default(),
+            targets: Targets::default(),
             slices: HashMap::new(),
             places: BTreeMap::new(),
             namespaces: BTreeSet::new(),
@@ -197,12 +199,12 @@ impl Reconciler {
         }
         self.places.clear();
         self.creations.clear();
-        for target in self.targets.values_mut() {
+        self.targets.change_all(|target| {
             target.claims.clear();
             target.leaving.clear();
             target.owner = None;
             target.loss = 0;
-        }
+        });
     }
 
     /// Whether this process leads.
@@ -213,13 +215,14 @@ impl Reconciler {
 
     /// What has to be done since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
-        self.keep_windows();
-        for backend in self.backends.values_mut() {
+        let (outputs, wall) = (&mut self.outputs, self.wall);
+        self.backends.ask_stirred(|backend| {
+            backend.keep_window(wall, outputs);
             for message in backend.end.take_messages() {
                 let (name, generation) = (backend.name.clone(), backend.generation);
-                self.outputs.push(Output::Send { backend: name, generation, message });
+                outputs.push(Output::Send { backend: name, generation, message });
             }
-        }
+        });
         std::mem::take(&mut self.outputs)
     }
 
@@ -232,7 +235,7 @@ impl Reconciler {
     /// The backends, by name.
     #[must_use]
     pub fn backends(&self) -> &BTreeMap<BackendName, Backend> {
-        &self.backends
+        self.backends.all()
     }
 
     /// Targets that wait or are being written.
@@ -242,15 +245,9 @@ impl Reconciler {
     }
 
     /// For each backend, the targets that wait or are being written.
-    #[must_use]
-    pub fn pending_by_backend(&self) -> BTreeMap<BackendName, u64> {
-        let mut pending = BTreeMap::new();
-        for target in self.targets.values().filter(|target| !target.converged) {
-            if let Some(backend) = self.backend_of(target) {
-                *pending.entry(backend).or_default() += 1;
-            }
-        }
-        pending
+    pub fn pending_by_backend(&mut self) -> BTreeMap<BackendName, u64> {
+        let targets = &mut self.targets;
+        self.backends.keys().map(|name| (name.clone(), targets.pending(name.as_str()))).collect()
     }
 
     /// Targets that are being written.
@@ -281,13 +278,9 @@ impl Reconciler {
 
     /// The backend under which a target lines up: its owner's, a claimant's, or the one that its objects name.
     pub(crate) fn backend_of(&self, target: &Target) -> Option<BackendName> {
-        let claim = target.owner.iter().chain(&target.claims).chain(&target.leaving).next();
-        match claim {
+        match target.first_claim() {
             Some(claim) => Some(claim.backend.clone()),
-            None => target
-                .observed
-                .owner()
-                .and_then(|(backend, _)| self.backends.keys().find(|name| *name.as_str() == **backend).cloned()),
+            None => target.observed.owner().and_then(|(label, _)| self.backends.name(label)).cloned(),
         }
     }
 

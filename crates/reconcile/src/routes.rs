@@ -30,7 +30,7 @@ impl Reconciler {
         self.come_back(claim);
         match wanted {
             Ok(target) => {
-                let entry = self.targets.entry(target.clone()).or_default();
+                let entry = self.targets.get_or_default(&target);
                 if !entry.claims.contains(claim) {
                     entry.claims.push(claim.clone());
                 }
@@ -123,10 +123,11 @@ impl Reconciler {
 
     /// Looks again at every place that a backend's Services move away from.
     pub(crate) fn look_at_moves(&mut self, name: &BackendName, now: Instant) {
+        let first = Claim { backend: name.clone(), key: SourceKey::new("", "") };
         let moving: Vec<(Claim, TargetKey)> = self
             .places
-            .iter()
-            .filter(|(claim, _)| claim.backend == *name)
+            .range(first..)
+            .take_while(|(claim, _)| claim.backend == *name)
             .flat_map(|(claim, places)| places.iter().map(|place| (claim.clone(), place.clone())))
             .collect();
         for (claim, place) in moving {

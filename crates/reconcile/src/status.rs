@@ -84,7 +84,7 @@ impl Reconciler {
         let Some(backend) = self.backends.get(name) else { return Vec::new() };
         let mut keys: std::collections::BTreeSet<SourceKey> =
             backend.end.services().map(|(key, _)| key.clone()).collect();
-        keys.extend(self.targets.values().filter_map(|target| {
+        keys.extend(self.targets.of(name.as_str()).filter_map(|(_, target)| {
             let (label, key) = target.observed.owner()?;
             (**label == *name.as_str()).then(|| key.clone())
         }));

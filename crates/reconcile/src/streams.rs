@@ -189,7 +189,7 @@ impl Reconciler {
         let released = backend.guard.snapshot_complete(begun, now);
         let orphans: Vec<(TargetKey, Claim)> = self
             .targets
-            .iter()
+            .of(name.as_str())
             .filter_map(|(key, target)| {
                 let claim = self.whose(key, target)?;
                 let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
@@ -214,7 +214,7 @@ impl Reconciler {
     pub(crate) fn enqueue_backend(&mut self, name: &BackendName) {
         let theirs: Vec<TargetKey> = self
             .targets
-            .iter()
+            .of(name.as_str())
             .filter(|(_, target)| self.backend_of(target).as_ref() == Some(name))
             .map(|(key, _)| key.clone())
             .collect();

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_plan::Observed;
 
+use crate::targets::Filed;
+
 /// A source Service that wants a target.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
@@ -60,9 +62,30 @@ pub(crate) struct Target {
     pub(crate) preview: Option<crate::Tally>,
     /// Whose total `settled_endpoints` is in.
     pub(crate) counted_for: Option<BackendName>,
+    /// See there.
+    pub(crate) filed: Filed,
 }
 
 impl Target {
+    /// The claim that says first whose it is.
+    pub(crate) fn first_claim(&self) -> Option<&Claim> {
+        self.owner.iter().chain(&self.claims).chain(&self.leaving).next()
+    }
+
+    /// Every backend that a claim, an object or a count names, with repeats.
+    pub(crate) fn concerns(&self) -> impl Iterator<Item = &str> {
+        let claims = self.owner.iter().chain(&self.claims).chain(&self.leaving).map(|claim| claim.backend.as_str());
+        let labels = self.observed.owners().map(|(label, _)| &**label).chain(self.observed.strays());
+        claims.chain(labels).chain(self.counted_for.as_ref().map(BackendName::as_str))
+    }
+
+    /// The backend that it is not as wanted for, as a claim or a label has it.
+    pub(crate) fn pending_for(&self) -> Option<&str> {
+        let label = || self.observed.owner().map(|(label, _)| &**label);
+        let backend = self.first_claim().map(|claim| claim.backend.as_str()).or_else(label);
+        backend.filter(|_| !self.converged)
+    }
+
     /// Whether nobody wants it, nothing is there, and nobody waits to hear so.
     pub(crate) fn is_idle(&self) -> bool {
         self.claims.is_empty() && self.leaving.is_empty() && self.observed.is_empty()

@@ -101,16 +101,6 @@ impl Reconciler {
         }
     }
 
-    /// Asks to keep what removals wait for.
-    pub(crate) fn keep_windows(&mut self) {
-        for backend in self.backends.values_mut() {
-            if let Some(record) = backend.guard.record(self.wall) {
-                backend.state.window = Some(record);
-                backend.window_version = Some(backend.keep(&mut self.outputs));
-            }
-        }
-    }
-
     /// A state that [`Output::Keep`] gave is kept, and all that were given before it.
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.backends.get_mut(name) else { return };

@@ -119,14 +119,16 @@ impl<'a> Groups<'a> {
 /// Estimated size of a whole Service as it travels, in bytes.
 #[must_use]
 pub fn service_len(key: &SourceKey, service: &Service) -> usize {
-    let group = |group: &PortGroup| ports_len(&group.ports) + group.endpoints.iter().map(endpoint_len).sum::<usize>();
+    let group = |group: &PortGroup| {
+        ports_len(&group.ports) + group.endpoints.iter().map(|endpoint| endpoint_len(&endpoint)).sum::<usize>()
+    };
     entry_len(key) + header_len(&service.header) + service.groups().iter().map(group).sum::<usize>()
 }
 
 /// The size of the largest part of a Service that cannot be divided: its header, or an endpoint with its ports.
 pub(crate) fn largest_part(key: &SourceKey, service: &Service) -> usize {
     let groups = service.groups().iter().map(|group| {
-        let endpoint = group.endpoints.iter().map(endpoint_len).max().unwrap_or(0);
+        let endpoint = group.endpoints.iter().map(|endpoint| endpoint_len(&endpoint)).max().unwrap_or(0);
         ports_len(&group.ports) + endpoint
     });
     2 * entry_len(key) + FIELD + groups.chain([header_len(&service.header)]).max().unwrap_or(0)

@@ -23,8 +23,8 @@ pub(crate) fn pieces(key: &SourceKey, service: &Service, target: usize) -> VecDe
     let mut used = start + header_len(&service.header);
     let mut last = None;
     for (ports, endpoint) in service.endpoints() {
-        let alone = ports_len(ports) + endpoint_len(endpoint);
-        let len = if last.replace(ports) == Some(ports) { endpoint_len(endpoint) } else { alone };
+        let alone = ports_len(ports) + endpoint_len(&endpoint);
+        let len = if last.replace(ports) == Some(ports) { endpoint_len(&endpoint) } else { alone };
         // A piece is never empty here: its first has the header, a later one begins with an endpoint.
         if used + len > target {
             piece.more = true;
@@ -33,7 +33,7 @@ pub(crate) fn pieces(key: &SourceKey, service: &Service, target: usize) -> VecDe
         } else {
             used += len;
         }
-        piece.endpoints.push((ports.clone(), endpoint.clone()));
+        piece.endpoints.push((ports.clone(), endpoint));
     }
     done.push_back(piece);
     done

@@ -15,7 +15,7 @@ mod etcd;
 mod start;
 mod users;
 
-pub use api::{Api, Refused, USER_AGENT};
+pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
 pub use etcd::Backup;
 pub use users::{Rule, UserAccess};
@@ -122,6 +122,14 @@ impl TestCluster {
         start::wait_ready(&self.admin, &mut apiserver).await?;
         self.servers().apiserver = Some(apiserver);
         Ok(())
+    }
+
+    /// Process ID of the API server.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn api_server(&self) -> anyhow::Result<u32> {
+        self.servers().apiserver.as_ref().map(Process::id).context("the API server does not run")
     }
 
     /// Freezes the API server (SIGSTOP): connections stay open, nothing is answered.

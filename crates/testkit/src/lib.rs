@@ -12,6 +12,7 @@
 //!
 //! Everything lives in a temporary folder and dies with the value that started it, or with the test process.
 
+pub mod api_proxy;
 pub mod assets;
 pub mod cluster;
 pub mod fake_openstack;
@@ -22,6 +23,7 @@ pub mod process;
 pub mod scripted_writer;
 pub mod wait;
 
+pub use api_proxy::ApiProxy;
 pub use cluster::{AuditEntry, Rule, TestCluster, UserAccess};
 pub use pki::{Pair, Pki, San};
 pub use process::{Exit, Process};

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gimbal_model::{Endpoint, Header, PortSet, Service, SourceKey};
+use gimbal_model::{Endpoints, Header, PortGroup, PortSet, Service, SourceKey};
 use gimbal_objects::{self as objects, keys};
 
 use crate::header::header;
-use crate::part::{Part, by_rank};
+use crate::part::{Part, best};
 use crate::pool::Pools;
 use crate::relist::Listing;
 use crate::selection::{Flavour, Selection};
@@ -243,22 +243,21 @@ impl KubernetesIndex {
 }
 
 impl Entry {
-    /// The Service as it is offered.
+    /// The Service as it is offered. Where one part alone has a port set, its endpoints are shared.
     pub(crate) fn service(&self) -> Option<Arc<Service>> {
         let header = self.service.as_ref()?.header.as_ref().ok()?;
-        let mut endpoints: Vec<(&PortSet, &Endpoint)> = self
-            .parts
-            .iter()
-            .flat_map(|held| &held.part.groups)
-            .flat_map(|(ports, endpoints)| endpoints.iter().map(move |endpoint| (ports, endpoint)))
-            .collect();
-        let identity = |a: &(&PortSet, &Endpoint), b: &(&PortSet, &Endpoint)| {
-            a.0.cmp(b.0).then_with(|| a.1.address.cmp(&b.1.address))
-        };
-        endpoints.sort_unstable_by(|a, b| identity(a, b).then_with(|| by_rank(b.1, a.1)));
-        endpoints.dedup_by(|later, earlier| identity(later, earlier).is_eq());
-        let endpoints = endpoints.into_iter().map(|(ports, endpoint)| (ports.clone(), endpoint.clone()));
-        Some(Arc::new(Service::new(header.clone(), endpoints)))
+        let mut groups: BTreeMap<&PortSet, Vec<&Endpoints>> = BTreeMap::new();
+        for (ports, endpoints) in self.parts.iter().flat_map(|held| &held.part.groups) {
+            groups.entry(ports).or_default().push(endpoints);
+        }
+        let groups = groups.into_iter().map(|(ports, parts)| PortGroup {
+            ports: ports.clone(),
+            endpoints: match parts.as_slice() {
+                [part] => (*part).clone(),
+                parts => best(parts.iter().flat_map(|part| part.iter()).collect()),
+            },
+        });
+        Some(Arc::new(Service::of_groups(header.clone(), groups)))
     }
 }
 

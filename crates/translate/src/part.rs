@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gimbal_model::{Conditions, Detail, Endpoint, EndpointPort, Family, PortSet};
+use gimbal_model::{Conditions, Detail, Endpoint, EndpointPort, Endpoints, Family, PortSet};
 use gimbal_objects::{self as objects, keys};
 
 use crate::Skip;
@@ -15,7 +15,7 @@ use crate::pool::Pools;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Part {
     /// Endpoints by their ports; a slice has one group, Endpoints have one for each subset.
-    pub groups: Vec<(PortSet, Box<[Endpoint]>)>,
+    pub groups: Vec<(PortSet, Endpoints)>,
     /// Why all of it is left out, if so.
     pub skip: Option<Skip>,
     /// Endpoints left out for want of a readable address.
@@ -40,11 +40,11 @@ impl Part {
             return Self::skipped(Skip::Unsupported);
         };
         let asked = slice.endpoints.len();
-        let endpoints: Box<[Endpoint]> =
+        let endpoints: Vec<Endpoint> =
             slice.endpoints.into_iter().filter_map(|from| endpoint(from, family, pools)).collect();
         let bad_addresses = (asked - endpoints.len()) as u64;
         let groups =
-            if endpoints.is_empty() { Vec::new() } else { vec![(pools.ports(PortSet::new(ports)), endpoints)] };
+            if endpoints.is_empty() { Vec::new() } else { vec![(pools.ports(PortSet::new(ports)), best(endpoints))] };
         Self { groups, skip: None, bad_addresses }
     }
 
@@ -60,7 +60,7 @@ impl Part {
             let asked = subset.addresses.len() + subset.not_ready_addresses.len();
             let ready = subset.addresses.into_iter().map(|from| (from, Conditions::READY));
             let not_ready = subset.not_ready_addresses.into_iter().map(|from| (from, Conditions::NOT_READY));
-            let endpoints: Box<[Endpoint]> = ready
+            let endpoints: Vec<Endpoint> = ready
                 .chain(not_ready)
                 .filter_map(|(from, conditions)| {
                     let address = from.ip.parse().ok()?;
@@ -70,7 +70,7 @@ impl Part {
                 .collect();
             part.bad_addresses += (asked - endpoints.len()) as u64;
             if !endpoints.is_empty() {
-                part.groups.push((pools.ports(PortSet::new(ports)), endpoints));
+                part.groups.push((pools.ports(PortSet::new(ports)), best(endpoints)));
             }
         }
         part
@@ -124,9 +124,15 @@ fn endpoint(from: objects::Endpoint, family: Family, pools: &mut Pools) -> Optio
     Some(Endpoint { address, conditions, detail })
 }
 
+/// One endpoint for each address: the greatest by rank.
+pub(crate) fn best(mut endpoints: Vec<Endpoint>) -> Endpoints {
+    endpoints.sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| by_rank(a, b)));
+    endpoints.into_iter().collect()
+}
+
 /// Orders two endpoints of one identity, which are there while a controller moves it between slices: the greater one
 /// may take traffic sooner. The last resort is an order of all fields, so that the outcome never depends on who came first.
-pub(crate) fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
+fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
     let rank = |e: &Endpoint| (e.conditions.ready, !e.conditions.terminating, e.conditions.serving);
     rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))
 }

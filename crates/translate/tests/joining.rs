@@ -170,7 +170,7 @@ fn equal_port_sets_and_details_are_shared() {
     index.apply_slice(slice("a", "s1", "web", zoned("10.0.0.1")));
     index.apply_slice(slice("a", "s2", "web", zoned("10.0.0.2")));
     let web = only(&mut index).unwrap();
-    let details: Vec<_> = web.endpoints().map(|(_, endpoint)| endpoint.detail.clone().unwrap()).collect();
+    let details: Vec<_> = web.endpoints().map(|(_, endpoint)| endpoint.detail.unwrap()).collect();
     assert!(std::sync::Arc::ptr_eq(&details[0], &details[1]));
     assert_eq!(web.groups().len(), 1);
 }

@@ -15,7 +15,7 @@ fn resident_bytes() -> u64 {
 }
 
 #[test]
-fn half_a_million_endpoints_under_60_mb() {
+fn half_a_million_endpoints_under_30_mb() {
     let before = resident_bytes();
     let mut index = KubernetesIndex::new(Selection::default());
     list_nothing(&mut index);
@@ -46,5 +46,5 @@ fn half_a_million_endpoints_under_60_mb() {
     };
     assert!(endpoints > 500_000, "{endpoints}");
     let grown = resident_bytes() - before;
-    assert!(grown < 60_000_000, "{endpoints} endpoints take {grown} bytes");
+    assert!(grown < 30_000_000, "{endpoints} endpoints take {grown} bytes");
 }

@@ -12,9 +12,8 @@ use tokio::sync::watch;
 
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
-
-/// Writes of one job that are under way side by side: a Service of many slices must not take a lane for itself.
-const SIDE_BY_SIDE: usize = 8;
+use crate::pace::{Answer, Sign};
+use crate::pause::Pause;
 
 /// Everything a write needs. Cheap to clone.
 #[derive(Clone)]
@@ -23,23 +22,33 @@ pub struct Writes {
     pub cluster: Cluster,
     /// No write is sent after its deadline.
     pub leadership: watch::Receiver<Leadership>,
+    /// No write is sent before it ends.
+    pub pause: Pause,
     /// Counts and times.
     pub metrics: Metrics,
 }
 
+/// How a write ended, and what that tells of the API server, if it was sent.
+pub struct Sent {
+    /// How it ended.
+    pub written: Written,
+    /// What that tells.
+    pub answer: Option<Answer>,
+}
+
 impl Writes {
-    /// Carries a job out; one answer for each action, in order.
-    pub async fn carry_out(&self, job: &Job) -> Vec<Written> {
+    /// Carries a job out, so many writes side by side; one answer for each action, in order.
+    pub async fn carry_out(&self, job: &Job, side_by_side: usize) -> Vec<Sent> {
         // Collected first: a stream that borrows closures over references is not Send as far as the compiler can see.
         let writes: Vec<_> = job.actions.iter().map(|action| self.write(action)).collect();
-        futures::stream::iter(writes).buffered(SIDE_BY_SIDE).collect().await
+        futures::stream::iter(writes).buffered(side_by_side).collect().await
     }
 
-    async fn write(&self, action: &Action) -> Written {
-        if !self.leadership.borrow().may_write(Instant::now()) {
-            return Written::NotSent;
+    async fn write(&self, action: &Action) -> Sent {
+        let sent = Instant::now();
+        if !self.leadership.borrow().may_write(sent) || self.pause.until(sent).is_some() {
+            return Sent { written: Written::NotSent, answer: None };
         }
-        let start = Instant::now();
         let (verb, result) = match action {
             Action::Create(body) => ("create", self.create(body).await),
             Action::Replace(body) => ("replace", self.replace(body).await),
@@ -49,10 +58,10 @@ impl Writes {
                 ("delete", deleted.map(|()| Written::Gone))
             }
         };
-        let kind = action.kind().kind;
-        let code = result.as_ref().err().map_or("ok", code);
-        self.metrics.written(verb, kind, code, start.elapsed());
-        match result {
+        let (kind, took) = (action.kind().kind, sent.elapsed());
+        self.metrics.written(verb, kind, result.as_ref().err().map_or("ok", code), took);
+        let sign = result.as_ref().err().map_or(Sign::Answered, |error| self.sign(error));
+        let written = match result {
             Ok(written) => written,
             // A create reports a missing namespace as not found; to the others it means that the object is gone.
             Err(error @ ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => {
@@ -60,6 +69,21 @@ impl Writes {
                 Written::Gone
             }
             Err(error) => Written::Failed(failure(error)),
+        };
+        Sent { written, answer: Some(Answer { sent, took, sign }) }
+    }
+
+    /// What an error tells of the API server. One that asks for patience gets it from here on.
+    fn sign(&self, error: &ApiError) -> Sign {
+        let throttled = matches!(error, ApiError::Throttled { .. });
+        if throttled || error.retry_after().is_some() {
+            self.metrics.paused();
+            self.pause.begin(error.retry_after(), Instant::now());
+        }
+        match error {
+            ApiError::Throttled { .. } => Sign::Throttled,
+            ApiError::Server { .. } | ApiError::Timeout { .. } | ApiError::Transport { .. } => Sign::Trouble,
+            _ => Sign::Answered,
         }
     }
 
@@ -72,12 +96,17 @@ impl Writes {
         if !self.leadership.borrow().may_write(Instant::now()) {
             return Err("this writer does not lead".into());
         }
+        if self.pause.until(Instant::now()).is_some() {
+            return Err("the API server asked for patience".into());
+        }
         let labels = [(keys::CREATED_BY.into(), keys::MANAGER.into()), (keys::BACKEND.into(), backend.as_str().into())];
         let metadata = Meta { name: name.into(), labels: labels.into(), ..Meta::default() };
         let start = Instant::now();
         let result = self.cluster.create(&Namespace { metadata }).await;
-        let code = result.as_ref().err().map_or("ok", code);
-        self.metrics.written("create", "Namespace", code, start.elapsed());
+        self.metrics.written("create", "Namespace", result.as_ref().err().map_or("ok", code), start.elapsed());
+        if let Err(error) = &result {
+            self.sign(error);
+        }
         self.metrics.namespace_created(result.is_ok());
         match result {
             Ok(_) => Ok(()),

@@ -7,6 +7,8 @@ use clap::Parser;
 use gimbal_kube_io::Access;
 use gimbal_plan::EndpointsApi;
 
+use crate::pace::PaceSettings;
+
 /// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's credentials.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gimbal-writer", version)]
@@ -36,10 +38,21 @@ pub struct Args {
     // A negative number is a wrong value of this flag, not an unknown flag of its own.
     #[arg(long, env = "GIMBAL_WRITE_QPS", value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub write_qps: u32,
-    /// Most targets written side by side.
+    /// Most writes under way side by side.
     #[arg(long, alias = "num-threads", env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value_t = 32,
           allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub write_concurrency: u32,
+    /// What a write may take before fewer go side by side; 0s: any time.
+    #[arg(long, env = "GIMBAL_WRITE_LATENCY_TARGET", value_name = "DURATION", default_value = "500ms")]
+    pub write_latency_target: gimbal_operate::HumanDuration,
+    /// Most bytes a second that the API server has to send to those who watch what is written: the size of each object
+    /// times --watchers; 0: any number.
+    #[arg(long, env = "GIMBAL_WRITE_FANOUT", value_name = "BYTES", default_value_t = 0, allow_negative_numbers = true)]
+    pub write_fanout: u64,
+    /// How many watch the Services and EndpointSlices that are written; for --write-fanout.
+    #[arg(long, env = "GIMBAL_WATCHERS", value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub watchers: u32,
     /// Namespace of the Lease and of what is kept for each backend; by default the pod's own, else kube-system.
     #[arg(long, env = "GIMBAL_NAMESPACE", value_name = "NS")]
     pub namespace: Option<String>,
@@ -64,6 +77,18 @@ impl Args {
         match &self.kubeconfig {
             Some(path) => Access::Kubeconfig(path.clone()),
             None => Access::InCluster,
+        }
+    }
+
+    /// How fast to write.
+    #[must_use]
+    pub fn pace(&self) -> PaceSettings {
+        PaceSettings {
+            concurrency: self.write_concurrency,
+            latency_target: self.write_latency_target.into(),
+            qps: self.write_qps,
+            fanout: self.write_fanout,
+            watchers: self.watchers,
         }
     }
 

@@ -15,11 +15,13 @@ mod decommission;
 mod discovery;
 mod inspect;
 mod keep;
+mod lanes;
 pub mod lease;
 mod mailbox;
 mod metrics;
 mod owner;
 mod pace;
+mod pause;
 mod run;
 mod watches;
 

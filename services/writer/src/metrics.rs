@@ -1,6 +1,7 @@
 //! What Prometheus sees.
 
 mod loss;
+mod pace;
 mod policy;
 
 use std::sync::Arc;
@@ -16,7 +17,10 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use loss::LossMetrics;
+use pace::PaceMetrics;
 use policy::PolicyMetrics;
+
+use crate::pace::{Limit, Wait};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -71,7 +75,6 @@ struct Inner {
     source_age: Family<SourceLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
     pending: Gauge,
     in_flight: Gauge,
-    concurrency: Gauge<f64, std::sync::atomic::AtomicU64>,
     leading: Gauge,
     comparison_differences: Gauge,
     comparisons: Gauge,
@@ -85,6 +88,7 @@ struct Inner {
     handshake_failures: Family<ReasonLabels, Counter>,
     probes: Counter,
     policy: PolicyMetrics,
+    pace: PaceMetrics,
     loss: LossMetrics,
 }
 
@@ -105,7 +109,6 @@ impl Metrics {
             source_age: Family::default(),
             pending: Gauge::default(),
             in_flight: Gauge::default(),
-            concurrency: Gauge::default(),
             leading: Gauge::default(),
             comparison_differences: Gauge::default(),
             comparisons: Gauge::default(),
@@ -119,6 +122,7 @@ impl Metrics {
             handshake_failures: Family::default(),
             probes: Counter::default(),
             policy: PolicyMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
+            pace: PaceMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
             loss: LossMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
         };
         let r = registry.sub_registry_with_prefix("gimbal_writer");
@@ -144,7 +148,6 @@ impl Metrics {
         );
         r.register("pending", "Targets that wait to be written", inner.pending.clone());
         r.register("in_flight", "Targets that are being written", inner.in_flight.clone());
-        r.register("concurrency", "Targets that may be written side by side now", inner.concurrency.clone());
         r.register("leading", "Whether this process leads", inner.leading.clone());
         r.register(
             "comparison_differences",
@@ -222,6 +225,21 @@ impl Metrics {
         self.0.policy.config_read(good);
     }
 
+    /// The API server asked for a pause of all writes.
+    pub fn paused(&self) {
+        self.0.pace.paused();
+    }
+
+    /// A write could have gone, and had to wait so long.
+    pub fn waited(&self, wait: Wait, time: Duration) {
+        self.0.pace.waited(wait, time);
+    }
+
+    /// Shows how many writes may go side by side now.
+    pub fn show_limit(&self, limit: &Limit) {
+        self.0.pace.show(limit);
+    }
+
     /// Another thing is made of a backend's loss from now on.
     pub fn lost(&self, backend: &str, stage: gimbal_reconcile::Stage) {
         self.0.loss.entered(backend, stage);
@@ -238,14 +256,13 @@ impl Metrics {
     }
 
     /// Shows the state as it is now.
-    pub fn show(&self, reconciler: &gimbal_reconcile::Reconciler, concurrency: f64) {
+    pub fn show(&self, reconciler: &gimbal_reconcile::Reconciler) {
         let inner = &self.0;
         inner.policy.show(reconciler);
         inner.loss.show(reconciler);
         let counters = reconciler.counters();
         inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.in_flight.set(signed(reconciler.in_flight()));
-        inner.concurrency.set(concurrency);
         inner.leading.set(i64::from(reconciler.is_leading()));
         inner.comparison_differences.set(signed(counters.comparison_differences));
         inner.comparisons.set(signed(counters.comparisons));
@@ -262,9 +279,9 @@ impl Metrics {
             inner.endpoints.get_or_create_owned(&labels).set(signed(backend.endpoints));
             let held = backend.guard.held().map_or(0, |held| held.endpoints_removed);
             inner.held_endpoints.get_or_create_owned(&labels).set(signed(held));
-            for reject in backend.end.rejects().values() {
-                let labels = RejectLabels { backend: name.to_string(), reason: reject.reason.as_str() };
-                inner.rejected.get_or_create_owned(&labels).inc();
+            for (reason, count) in backend.end.reject_counts() {
+                let labels = RejectLabels { backend: name.to_string(), reason: reason.as_str() };
+                inner.rejected.get_or_create_owned(&labels).set(signed(*count));
             }
             for source in backend.end.freshness() {
                 if let Some(age) = source.age {

@@ -7,18 +7,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::BackendName;
 use gimbal_plan::GuardEvent;
-use gimbal_reconcile::{Claim, Job, Output, Reconciler, Stage, WriteFailure, Written};
+use gimbal_reconcile::{Claim, Output, Reconciler, Stage};
 use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
 use tokio::sync::{broadcast, mpsc, watch};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Writes;
 use crate::keep::Keeper;
+use crate::lanes::Lanes;
 use crate::lease::Leadership;
 use crate::mailbox::{Handle, Mail};
 use crate::metrics::Metrics;
-use crate::pace::Pace;
 use crate::watches::ClusterEvent;
 
 /// Inputs taken in one turn before decisions are made.
@@ -49,10 +48,8 @@ pub struct Parts {
     pub events: mpsc::Receiver<ClusterEvent>,
     /// Whether this process may write.
     pub leadership: watch::Receiver<Leadership>,
-    /// Where writes go.
-    pub writes: Writes,
-    /// How fast.
-    pub pace: Pace,
+    /// The way of writes to the API server.
+    pub lanes: Lanes,
     /// Where the state of backends is kept.
     pub keeper: Keeper,
     /// What is counted.
@@ -70,7 +67,6 @@ pub struct Owner {
     handle: Handle,
     /// By generation: while a newer stream takes over, there are two of a backend.
     streams: HashMap<u64, Stream>,
-    running: JoinSet<(Job, Vec<Written>)>,
     shown: Option<Instant>,
     leading: Option<u64>,
     /// Set while what is kept cannot be read: when to try again.
@@ -82,21 +78,8 @@ impl Owner {
     #[must_use]
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
-        let (streams, running) = (HashMap::new(), JoinSet::new());
-        (
-            Self {
-                parts,
-                mail,
-                touched,
-                handle: handle.clone(),
-                streams,
-                running,
-                shown: None,
-                leading: None,
-                retry_keeper: None,
-            },
-            handle,
-        )
+        let (streams, same) = (HashMap::new(), handle.clone());
+        (Self { parts, mail, touched, handle, streams, shown: None, leading: None, retry_keeper: None }, same)
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
@@ -107,7 +90,7 @@ impl Owner {
             let wake = self.wake_at();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(done) = self.running.join_next() => self.finished(done),
+                Some(done) = self.parts.lanes.next() => self.parts.lanes.finished(done, &mut self.parts.state, Instant::now()),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
                 Some((backend, version)) = self.parts.keeper.kept() => self.parts.state.kept(&backend, version, Instant::now()),
@@ -115,7 +98,7 @@ impl Owner {
                 _ = tick.tick() => self.tick().await,
             }
             self.take_more();
-            self.start_jobs();
+            self.parts.lanes.start_jobs(&mut self.parts.state, Instant::now());
             self.send();
         }
         self.end().await;
@@ -124,8 +107,8 @@ impl Owner {
     /// Takes what else is there, so that decisions are made on all of it.
     fn take_more(&mut self) {
         for _ in 0..TURN {
-            if let Some(done) = self.running.try_join_next() {
-                self.finished(done);
+            if let Some(done) = self.parts.lanes.try_next() {
+                self.parts.lanes.finished(done, &mut self.parts.state, Instant::now());
             } else if let Ok(event) = self.parts.events.try_recv() {
                 self.observe(event);
             } else if let Ok(mail) = self.mail.try_recv() {
@@ -180,44 +163,10 @@ impl Owner {
         event.apply(&mut self.parts.state, Instant::now());
     }
 
-    fn finished(&mut self, done: Result<(Job, Vec<Written>), tokio::task::JoinError>) {
-        let now = Instant::now();
-        match done {
-            Ok((job, written)) => {
-                for written in &written {
-                    match written {
-                        Written::Failed(WriteFailure::Throttled(after)) => self.parts.pace.throttled(*after, now),
-                        Written::NotSent => {}
-                        _ => self.parts.pace.answered(),
-                    }
-                }
-                self.parts.state.finish(&job, written, now);
-            }
-            // A write task that panicked leaves its target in flight for ever: better to start anew.
-            Err(error) => {
-                tracing::error!(%error, "a write task failed; the process restarts");
-                std::process::exit(1);
-            }
-        }
-    }
-
-    fn start_jobs(&mut self) {
-        let now = Instant::now();
-        while self.parts.pace.may_start(self.running.len(), now) {
-            let Some(job) = self.parts.state.next_job(now) else { return };
-            self.parts.pace.started(job.actions.len());
-            let writes = self.parts.writes.clone();
-            self.running.spawn(async move {
-                let written = writes.carry_out(&job).await;
-                (job, written)
-            });
-        }
-    }
-
     fn wake_at(&self) -> Option<Instant> {
         let now = Instant::now();
         let due = self.parts.state.next_deadline().filter(|due| *due > now);
-        match (due, self.parts.pace.wake_at(now)) {
+        match (due, self.parts.lanes.wake_at(now)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -230,7 +179,8 @@ impl Owner {
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
-            self.parts.metrics.show(&self.parts.state, self.parts.pace.concurrency());
+            self.parts.metrics.show(&self.parts.state);
+            self.parts.lanes.show();
         }
     }
 
@@ -295,7 +245,12 @@ impl Owner {
                     tell(&backend, &event);
                 }
                 Output::CreateNamespace { namespace, backend } => {
-                    tokio::spawn(create_namespace(self.parts.writes.clone(), self.handle.clone(), namespace, backend));
+                    tokio::spawn(create_namespace(
+                        self.parts.lanes.writes().clone(),
+                        self.handle.clone(),
+                        namespace,
+                        backend,
+                    ));
                 }
                 Output::Touched(claim) => {
                     // An error means that nobody watches.
@@ -344,8 +299,8 @@ impl Owner {
             stream.outgoing.try_send(WriterMessage::Goodbye(goodbye.clone())).ok();
         }
         self.streams.clear();
-        let under_way = self.running.len();
-        let waiting = async { while self.running.join_next().await.is_some() {} };
+        let under_way = self.parts.lanes.running();
+        let waiting = async { while self.parts.lanes.next().await.is_some() {} };
         if tokio::time::timeout(LAST_WRITES, waiting).await.is_err() {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }

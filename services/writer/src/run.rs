@@ -18,11 +18,13 @@ use crate::config::{self, Config, Current, Followed};
 use crate::discovery::Streams;
 use crate::inspect::Answers;
 use crate::keep::Keeper;
+use crate::lanes::Lanes;
 use crate::lease::{self, Leadership};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
 use crate::pace::Pace;
+use crate::pause::Pause;
 use crate::watches;
 
 /// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy.
@@ -88,12 +90,13 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     });
     state.configure(current.config().borrow().policies(), Instant::now());
     let (events, watch_tasks) = watches::start(&watching, &metrics);
-    let writes = Writes { cluster: writing, leadership: leadership.clone(), metrics: metrics.clone() };
-    let pace = Pace::new(args.write_concurrency, args.write_qps);
+    let (pause, pace) = (Pause::default(), Pace::new(&args.pace()));
+    let writes = Writes { cluster: writing, leadership: leadership.clone(), pause, metrics: metrics.clone() };
+    let lanes = Lanes::new(writes, pace, metrics.clone());
     let keeper = Keeper::start(keeping, &namespace, leadership.clone());
     let observing = readiness.block("the watches on the Gimbal cluster");
     let (owner, handle) =
-        Owner::new(Parts { state, events, leadership, writes, pace, keeper, metrics: metrics.clone(), health });
+        Owner::new(Parts { state, events, leadership, lanes, keeper, metrics: metrics.clone(), health });
     let owner = tokio::spawn(owner.run(shutdown.clone()));
     tokio::spawn(report_ready(handle.clone(), observing, shutdown.clone()));
     if let Some(file) = file {

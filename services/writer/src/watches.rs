@@ -1,18 +1,21 @@
 //! The watches on the Gimbal cluster, each a task that hands what it sees to the owner.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
 use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
 use gimbal_reconcile::{Reconciler, Watched};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::metrics::Metrics;
 
-/// Events that may wait for the owner: a page of a list is one.
+/// Events that may wait for the owner.
 const QUEUE: usize = 64;
+/// Pages of lists among them, of all kinds together: one that is told while the next one is read. A page takes megabytes.
+const PAGES: usize = 2;
 
 type Telling = Box<dyn FnOnce(&mut Reconciler, Instant) + Send>;
 
@@ -82,15 +85,25 @@ impl Told for Namespace {
 /// Starts every watch. The tasks end when the receiver is dropped.
 pub fn start(cluster: &Cluster, metrics: &Metrics) -> (mpsc::Receiver<ClusterEvent>, JoinSet<()>) {
     let (events, receiver) = mpsc::channel(QUEUE);
+    let pages = Arc::new(Semaphore::new(PAGES));
     let mut tasks = JoinSet::new();
-    tasks.spawn(follow::<Service>(cluster.clone(), events.clone(), metrics.clone()));
-    tasks.spawn(follow::<EndpointSlice>(cluster.clone(), events.clone(), metrics.clone()));
-    tasks.spawn(follow::<Endpoints>(cluster.clone(), events.clone(), metrics.clone()));
-    tasks.spawn(follow::<Namespace>(cluster.clone(), events, metrics.clone()));
+    let way = Way { events, pages };
+    tasks.spawn(follow::<Service>(cluster.clone(), way.clone(), metrics.clone()));
+    tasks.spawn(follow::<EndpointSlice>(cluster.clone(), way.clone(), metrics.clone()));
+    tasks.spawn(follow::<Endpoints>(cluster.clone(), way.clone(), metrics.clone()));
+    tasks.spawn(follow::<Namespace>(cluster.clone(), way, metrics.clone()));
     (receiver, tasks)
 }
 
-async fn follow<T: Told>(cluster: Cluster, events: mpsc::Sender<ClusterEvent>, metrics: Metrics) {
+/// The way to the owner.
+#[derive(Clone)]
+struct Way {
+    events: mpsc::Sender<ClusterEvent>,
+    /// Turns of pages that wait for the owner.
+    pages: Arc<Semaphore>,
+}
+
+async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
     let selector = T::MARK.map(|mark| format!("{mark}={}", keys::MANAGER));
     let scope = WatchScope { namespace: None, label_selector: selector };
     let mut watching = std::pin::pin!(watch::<T>(cluster, scope));
@@ -99,7 +112,11 @@ async fn follow<T: Told>(cluster: Cluster, events: mpsc::Sender<ClusterEvent>, m
         let apply: Telling = match event {
             WatchEvent::ListBegin => Box::new(|state, _| state.list_begin(T::WATCHED)),
             WatchEvent::Listed(page) => {
-                Box::new(move |state, now| page.into_iter().for_each(|object| object.is(state, now)))
+                let Ok(turn) = way.pages.clone().acquire_owned().await else { return };
+                Box::new(move |state, now| {
+                    page.into_iter().for_each(|object| object.is(state, now));
+                    drop(turn);
+                })
             }
             WatchEvent::ListDone => Box::new(|state, now| state.list_end(T::WATCHED, now)),
             WatchEvent::Applied(object) => Box::new(move |state, now| object.is(state, now)),
@@ -119,7 +136,7 @@ async fn follow<T: Told>(cluster: Cluster, events: mpsc::Sender<ClusterEvent>, m
                 continue;
             }
         };
-        if events.send(ClusterEvent(apply)).await.is_err() {
+        if way.events.send(ClusterEvent(apply)).await.is_err() {
             return;
         }
     }

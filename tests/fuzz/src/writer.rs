@@ -286,7 +286,7 @@ fn data(seq: u64, frame: Frame) -> AgentMessage {
 
 fn replace<E>(namespace: &str, name: &str, hosts: u8) -> Result<PieceChange, E> {
     let (key, service) = (SourceKey::new(namespace, name), service(hosts));
-    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint.clone())).collect();
+    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
     Ok(PieceChange::Replace(Piece { key, header: Some(service.header.clone()), endpoints, more: false }))
 }
 

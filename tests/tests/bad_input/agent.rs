@@ -214,7 +214,7 @@ pub fn service(addresses: &[&str]) -> Service {
 }
 
 pub fn piece(key: &SourceKey, service: &Service) -> Piece {
-    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint.clone())).collect();
+    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
     Piece { key: key.clone(), header: Some(service.header.clone()), endpoints, more: false }
 }
 

@@ -232,9 +232,9 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     agent.seq += 5;
     agent.delta(vec![PieceChange::Remove(kept.clone())]).await;
     agent.asked_again("was expected and").await;
-    let mut ports = service(&["10.1.0.77"]).groups()[0].clone();
-    let endpoint = ports.endpoints.remove(0);
-    let change = gimbal_model::EndpointChange::Set(ports.ports, endpoint);
+    let stranger = service(&["10.1.0.77"]);
+    let (ports, endpoint) = stranger.endpoints().next().unwrap();
+    let change = gimbal_model::EndpointChange::Set(ports.clone(), endpoint);
     agent
         .delta(vec![PieceChange::Update { key: kept.clone(), header: None, endpoints: vec![change], more: false }])
         .await;

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn page(version: &str, next: Option<&str>) -> Page<Service> {
-        Page { items: vec![], version: version.into(), next: next.map(Into::into), unreadable: None }
+        Page { items: vec![], objects: 0, version: version.into(), next: next.map(Into::into), unreadable: None }
     }
 
     fn at(version: &str) -> Machine {

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::lines::{Lines, TooLong};
 use self::machine::{Ask, Machine};
 use crate::cluster::piece;
+use crate::page_size::PageSize;
 use crate::{ApiError, Cluster};
 
 /// The server sends a bookmark about once a minute: a watch that is silent for longer is dead, whatever TCP thinks.
@@ -65,6 +66,7 @@ pub fn watch<T: Object>(cluster: Cluster, scope: WatchScope) -> impl Stream<Item
         cluster,
         scope,
         machine: Machine::new(),
+        size: PageSize::new(),
         open: None,
         pause: None,
         failing: None,
@@ -81,6 +83,7 @@ struct Follower<T> {
     cluster: Cluster,
     scope: WatchScope,
     machine: Machine,
+    size: PageSize,
     open: Option<Open>,
     /// To wait before the next question.
     pause: Option<Duration>,
@@ -123,7 +126,7 @@ impl<T: Object> Follower<T> {
         }
         match self.machine.ask() {
             Ask::List(next) => {
-                let page = self.cluster.page(&self.scope, next.as_deref()).await?;
+                let page = self.cluster.page(&self.scope, &mut self.size, next.as_deref()).await?;
                 self.failing = None;
                 let (events, through) = self.machine.page(page);
                 self.told.extend(events);

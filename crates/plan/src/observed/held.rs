@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gimbal_model::{Endpoint, Family, PortGroup, PortSet};
+use gimbal_model::{Endpoints, Family, PortGroup, PortSet};
 use gimbal_objects::{Meta, ServiceSpec, keys};
 
 use super::{Owner, version};
@@ -87,8 +87,7 @@ pub(crate) struct Slice {
     /// `None` for a form that we never write.
     pub(crate) family: Option<Family>,
     pub(crate) ports: PortSet,
-    /// Sorted by address.
-    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) endpoints: Endpoints,
     /// Ports and endpoints are in the form that we write.
     pub(crate) regular: bool,
 }

@@ -89,7 +89,7 @@ fn header_only() {
     let server = converged(&service, EndpointsApi::EndpointSlices);
     let labels = map(&[("app", "web"), ("tier", "front"), ("app.kubernetes.io/name", "web")]);
     let header = Header { labels, annotations: map(&[("owner", "yves")]), ..header("http") };
-    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint.clone()));
+    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint));
     assert_snapshot!(allowed(&server, &Service::new(Arc::new(header), endpoints)));
 }
 

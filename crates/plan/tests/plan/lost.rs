@@ -20,7 +20,7 @@ fn service() -> Service {
         service.header.clone(),
         service
             .endpoints()
-            .map(|(ports, endpoint)| (ports.clone(), endpoint.clone()))
+            .map(|(ports, endpoint)| (ports.clone(), endpoint))
             .chain([(http(), terminating)])
             .collect::<Vec<_>>(),
     );

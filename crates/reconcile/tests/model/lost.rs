@@ -334,6 +334,7 @@ proptest! {
                 }
                 Twist::List => world.configure(0, Some(policy.clone())),
             }
+            prop_assert_eq!(world.writer.audit(), [""; 0]);
             for backend in world.writer.backends().values() {
                 let lost = backend.loss.lost_for(world.now).unwrap_or_default();
                 let least = match backend.loss.stage() {

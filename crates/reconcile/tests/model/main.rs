@@ -7,7 +7,6 @@ mod contested;
 mod lost;
 mod policy;
 mod quota;
-mod server;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +16,7 @@ use std::time::Duration;
 use gimbal_model::{BackendName, Service, SourceKey, service_name};
 use gimbal_objects::{Meta, keys};
 use gimbal_plan::{Body, EndpointsApi, Floors, GuardConfig};
+use gimbal_simulation::server;
 use gimbal_stream::RejectReason;
 use proptest::prelude::*;
 use server::{Luck, is_marked, meta_mut};
@@ -251,6 +251,7 @@ proptest! {
         let mut foreign_version = None;
         for op in ops {
             step(&mut world, op);
+            prop_assert_eq!(world.writer.audit(), [""; 0]);
             // What is not ours keeps its version until someone else changes it.
             let now = world.server.objects.get(&foreign().0).filter(|b| !is_marked(b)).map(|b| b.meta().uid.clone());
             if let (Some(before), Some(now)) = (&foreign_version, &now) {

@@ -170,6 +170,7 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
             PolicyOp::Configure(agent, n) => world.configure(agent, some_policy(n)),
             PolicyOp::Other(op) => step(&mut world, op),
         }
+        assert_eq!(world.writer.audit(), [""; 0]);
     }
     world.settle();
     check_policies(&world);

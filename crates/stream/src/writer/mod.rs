@@ -17,8 +17,8 @@ use gimbal_model::{DigestTree, Service, SourceKey};
 
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Reject, Scope, Summary, UnknownScopes, Welcome,
-    WriterMessage,
+    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Reject, RejectReason, Scope, Summary,
+    UnknownScopes, Welcome, WriterMessage,
 };
 use holdings::{Holdings, Knowledge};
 use ledger::Ledger;
@@ -312,6 +312,12 @@ impl WriterEnd {
     #[must_use]
     pub fn rejects(&self) -> &BTreeMap<SourceKey, Reject> {
         self.rejects.standing()
+    }
+
+    /// How many stand rejected for each reason.
+    #[must_use]
+    pub fn reject_counts(&self) -> &BTreeMap<RejectReason, usize> {
+        self.rejects.counts()
     }
 
     /// What the agent cannot see of its source.

@@ -10,6 +10,8 @@ use crate::{Reject, RejectReason, WriterMessage};
 #[derive(Debug, Default)]
 pub(super) struct Rejects {
     standing: BTreeMap<SourceKey, Reject>,
+    /// How many of these stand for each reason.
+    counts: BTreeMap<RejectReason, usize>,
     told: BTreeMap<SourceKey, Reject>,
     changed: BTreeSet<SourceKey>,
     /// Keys whose newest state could not be read. Whatever becomes of their older one, the newest is rejected.
@@ -19,6 +21,10 @@ pub(super) struct Rejects {
 impl Rejects {
     pub(super) fn standing(&self) -> &BTreeMap<SourceKey, Reject> {
         &self.standing
+    }
+
+    pub(super) fn counts(&self) -> &BTreeMap<RejectReason, usize> {
+        &self.counts
     }
 
     /// A new agent: it has been told nothing.
@@ -67,10 +73,20 @@ impl Rejects {
         if self.standing.get(key) == reject.as_ref() {
             return;
         }
-        match reject {
+        if let Some(reject) = &reject {
+            *self.counts.entry(reject.reason).or_default() += 1;
+        }
+        let old = match reject {
             Some(reject) => self.standing.insert(key.clone(), reject),
             None => self.standing.remove(key),
         };
+        if let Some(old) = old {
+            let left = self.counts.entry(old.reason).or_default();
+            *left -= 1;
+            if *left == 0 {
+                self.counts.remove(&old.reason);
+            }
+        }
         self.changed.insert(key.clone());
     }
 

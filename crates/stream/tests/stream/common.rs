@@ -163,7 +163,7 @@ pub fn digest(name: &str, service: &Service) -> Digest {
 }
 
 pub fn piece(name: &str, service: &Service) -> Piece {
-    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint.clone())).collect();
+    let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
     Piece { key: key(name), header: Some(service.header.clone()), endpoints, more: false }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use reqwest::Method;
+pub use reqwest::Method;
 use serde_json::Value;
 
 /// How this client calls itself, so that an audit can leave it out.
@@ -43,6 +43,11 @@ impl Api {
             .no_proxy()
             .build()?;
         Ok(Self { url: url.to_owned(), token: token.to_owned(), client })
+    }
+
+    /// What speaks to the server: it trusts its certificate, and brings no credentials of its own.
+    pub(crate) fn client(&self) -> reqwest::Client {
+        self.client.clone()
     }
 
     /// GET.
@@ -102,17 +107,25 @@ impl Api {
         self.send(Method::GET, path, None).await
     }
 
+    /// Any request, as it is: a body of this content type; the answer as it comes.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn exchange(&self, method: Method, path: &str, kind: &str, body: String) -> Result<String, Refused> {
+        self.send(method, path, Some((kind, body))).await
+    }
+
     async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Refused> {
-        let text = self.send(method, path, body).await?;
+        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let text = self.send(method, path, body.map(|body| (kind, body.to_string()))).await?;
         serde_json::from_str(&text).map_err(|error| Refused { code: 200, message: format!("{error} in {text:?}") })
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<String, Refused> {
+    async fn send(&self, method: Method, path: &str, body: Option<(&str, String)>) -> Result<String, Refused> {
         let lost = |error: reqwest::Error| Refused { code: 0, message: format!("{:#}", anyhow::Error::from(error)) };
-        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let mut request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
-        if let Some(body) = body {
-            request = request.header("content-type", kind).body(body.to_string());
+        if let Some((kind, body)) = body {
+            request = request.header("content-type", kind).body(body);
         }
         let answer = request.send().await.map_err(lost)?;
         let status = answer.status();

@@ -26,6 +26,8 @@ pub struct AuditEntry {
     pub user_agent: String,
     /// Path and query.
     pub uri: String,
+    /// When the API server received it.
+    pub received: SystemTime,
 }
 
 impl AuditEntry {
@@ -89,6 +91,7 @@ struct Line {
     request_uri: String,
     verb: String,
     user: User,
+    request_received_timestamp: jiff::Timestamp,
     #[serde(default)]
     user_agent: String,
     #[serde(default)]
@@ -139,5 +142,6 @@ fn parse(line: &str) -> anyhow::Result<Option<AuditEntry>> {
         code: line.response_status.code,
         user_agent: line.user_agent,
         uri: line.request_uri,
+        received: line.request_received_timestamp.into(),
     }))
 }

@@ -7,18 +7,24 @@ use gimbal_objects::{Kind, Meta, Namespace, keys};
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{WriteFailure, Written};
 
+/// Kind, namespace, name.
 pub type Id = (&'static str, String, String);
 
+/// What a watch tells.
 #[derive(Debug, Clone)]
 pub enum Event {
+    /// An object with our mark is there, as it is now.
     Is(Body),
+    /// It is gone, or bears the mark no more.
     Gone(Body),
+    /// A namespace is there, or gone.
     Namespace(String, bool),
 }
 
 /// How the next write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Luck {
+    /// It is done.
     Good,
     /// It is done, but nobody hears so.
     AnswerLost,
@@ -26,15 +32,21 @@ pub enum Luck {
     Refused,
 }
 
+/// See the module.
 #[derive(Debug, Default)]
 pub struct Server {
+    /// What it holds, whosever it is.
     pub objects: BTreeMap<Id, Body>,
+    /// Which namespaces there are.
     pub namespaces: BTreeSet<String>,
+    /// What its watches have yet to tell.
     pub events: VecDeque<Event>,
+    /// Writes that changed something.
     pub writes: usize,
     version: u64,
 }
 
+/// The metadata of an object, to be edited as a hand would.
 pub fn meta_mut(body: &mut Body) -> &mut Meta {
     match body {
         Body::Service(object) => &mut object.metadata,
@@ -43,11 +55,14 @@ pub fn meta_mut(body: &mut Body) -> &mut Meta {
     }
 }
 
+/// The key of an object.
+#[must_use]
 pub fn id(kind: Kind, meta: &Meta) -> Id {
     (kind.kind, meta.namespace.to_string(), meta.name.to_string())
 }
 
 /// Whether the writer's watch selects it.
+#[must_use]
 pub fn is_marked(body: &Body) -> bool {
     let mark = if matches!(body, Body::Slice(_)) { keys::SLICE_MANAGED_BY } else { keys::MANAGED_BY };
     body.meta().labels.get(mark).is_some_and(|value| &**value == keys::MANAGER)
@@ -76,6 +91,7 @@ impl Server {
         body
     }
 
+    /// Removes an object, whoever asks.
     pub fn remove(&mut self, id: &Id) {
         let Some(mut body) = self.objects.remove(id) else { return };
         meta_mut(&mut body).resource_version = self.next_version();
@@ -84,6 +100,7 @@ impl Server {
         }
     }
 
+    /// Makes a namespace be there, or takes it away with all that is in it.
     pub fn set_namespace(&mut self, name: &str, there: bool) {
         if there {
             self.namespaces.insert(name.to_owned());
@@ -97,6 +114,7 @@ impl Server {
         self.events.push_back(Event::Namespace(name.to_owned(), there));
     }
 
+    /// Takes a write of the writer.
     pub fn write(&mut self, action: &Action, luck: Luck) -> Written {
         if luck == Luck::Refused {
             return Written::Failed(WriteFailure::Api("refused".into()));
@@ -157,6 +175,8 @@ impl Server {
         }
     }
 
+    /// A namespace as a watch shows it.
+    #[must_use]
     pub fn namespace(name: &str) -> Namespace {
         Namespace { metadata: Meta { name: name.into(), ..Meta::default() } }
     }

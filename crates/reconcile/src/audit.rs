@@ -1,0 +1,35 @@
+//! What is kept up to date beside the targets, against what it is when it is counted anew.
+
+use std::collections::BTreeMap;
+
+use crate::Reconciler;
+
+impl Reconciler {
+    /// Where the two differ, in words: nowhere, ever. For tests, since it looks at everything.
+    #[must_use]
+    pub fn audit(&self) -> Vec<String> {
+        let mut wrong = self.targets.misfiled();
+        for backend in self.backends.values() {
+            let mut rejects = BTreeMap::new();
+            for reject in backend.end.rejects().values() {
+                *rejects.entry(reject.reason).or_default() += 1;
+            }
+            if rejects != *backend.end.reject_counts() {
+                wrong.push(format!(
+                    "{}: {:?} are counted, {rejects:?} stand",
+                    backend.name,
+                    backend.end.reject_counts()
+                ));
+            }
+            let counted = self.targets.iter().filter(|(_, target)| target.counted_for.as_ref() == Some(&backend.name));
+            let endpoints: u64 = counted.map(|(_, target)| target.settled_endpoints as u64).sum();
+            if endpoints != backend.endpoints {
+                wrong.push(format!(
+                    "{}: {} endpoints are counted, {endpoints} are held",
+                    backend.name, backend.endpoints
+                ));
+            }
+        }
+        wrong
+    }
+}

@@ -1,0 +1,191 @@
+//! All targets, and which of them concern which backend: what is asked of one backend costs what that backend has.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use gimbal_model::TargetKey;
+
+use crate::probe;
+use crate::target::Target;
+
+/// See the module. Which backends a target concerns follows from the target alone, and is read off it when the next one is
+/// lent out to be changed: nobody who changes a target has to tell, and at most one is not filed as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Targets {
+    all: BTreeMap<TargetKey, Target>,
+    /// By a backend's name, as claims and labels have it.
+    files: Files,
+    lent: Option<TargetKey>,
+}
+
+type Files = BTreeMap<Arc<str>, File>;
+
+/// What concerns one backend.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct File {
+    targets: BTreeSet<TargetKey>,
+    /// Of those, the ones that line up under it and are not converged.
+    pending: u64,
+}
+
+/// Under which names a target is filed.
+#[derive(Debug, Default)]
+pub(crate) struct Filed {
+    under: Box<[Arc<str>]>,
+    /// The position in `under` of the backend that it is pending for.
+    pending: Option<usize>,
+}
+
+impl Targets {
+    pub(crate) fn get(&self, key: &TargetKey) -> Option<&Target> {
+        probe::looked();
+        self.all.get(key)
+    }
+
+    pub(crate) fn contains_key(&self, key: &TargetKey) -> bool {
+        self.all.contains_key(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &TargetKey) -> Option<&mut Target> {
+        self.lend(key);
+        self.all.get_mut(key)
+    }
+
+    pub(crate) fn get_or_default(&mut self, key: &TargetKey) -> &mut Target {
+        self.lend(key);
+        self.all.entry(key.clone()).or_default()
+    }
+
+    pub(crate) fn remove(&mut self, key: &TargetKey) -> Option<Target> {
+        self.lend(key);
+        self.lent = None;
+        let target = self.all.remove(key)?;
+        Self::take_out(&mut self.files, key, &target.filed, |_| true);
+        Some(target)
+    }
+
+    /// Changes every target.
+    pub(crate) fn change_all(&mut self, mut change: impl FnMut(&mut Target)) {
+        let keys: Vec<TargetKey> = self.all.keys().cloned().collect();
+        for key in keys {
+            self.get_mut(&key).into_iter().for_each(&mut change);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TargetKey, &Target)> {
+        self.range(..)
+    }
+
+    pub(crate) fn range(&self, range: impl RangeBounds<TargetKey>) -> impl Iterator<Item = (&TargetKey, &Target)> {
+        self.all.range(range).inspect(|_| probe::looked())
+    }
+
+    /// Every target that a claim, an object or a count says has to do with a backend; and the one that is being changed, whatever it
+    /// says: whoever asks looks at what the target is.
+    pub(crate) fn of(&self, backend: &str) -> impl Iterator<Item = (&TargetKey, &Target)> {
+        let filed = self.files.get(backend).map(|file| &file.targets);
+        let lent = self.lent.as_ref().filter(|lent| filed.is_none_or(|filed| !filed.contains(*lent)));
+        let keys = filed.into_iter().flatten().chain(lent);
+        keys.filter_map(|key| self.all.get_key_value(key)).inspect(|_| probe::looked())
+    }
+
+    /// The names that there are for backends.
+    pub(crate) fn backends(&mut self) -> impl Iterator<Item = &Arc<str>> {
+        self.file();
+        self.files.keys()
+    }
+
+    /// Targets that line up under a backend and are not converged.
+    pub(crate) fn pending(&mut self, backend: &str) -> u64 {
+        self.file();
+        self.files.get(backend).map_or(0, |file| file.pending)
+    }
+
+    fn lend(&mut self, key: &TargetKey) {
+        probe::looked();
+        if self.lent.as_ref() != Some(key) {
+            self.file();
+            self.lent = Some(key.clone());
+        }
+    }
+
+    /// Files the target that was lent out, if it is not filed as it is.
+    fn file(&mut self) {
+        let Some(key) = self.lent.take() else { return };
+        let Some(target) = self.all.get_mut(&key).filter(|target| !target.filed.is_of(target)) else { return };
+        let filed = Filed::of(target, &self.files);
+        let old = std::mem::replace(&mut target.filed, filed);
+        let new = &target.filed;
+        for (at, name) in new.under.iter().enumerate() {
+            let file = self.files.entry(name.clone()).or_default();
+            file.targets.insert(key.clone());
+            file.pending += u64::from(new.pending == Some(at));
+        }
+        let left = |name: &Arc<str>| !new.under.contains(name);
+        Self::take_out(&mut self.files, &key, &old, left);
+    }
+
+    /// Takes back what was filed as `old`, but under no name that it has not `left`.
+    fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool) {
+        for (at, name) in old.under.iter().enumerate() {
+            let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
+            let file = entry.get_mut();
+            file.pending -= u64::from(old.pending == Some(at));
+            if left(name) {
+                file.targets.remove(key);
+            }
+            if file.targets.is_empty() {
+                entry.remove();
+            }
+        }
+    }
+
+    /// Where what is filed is not what the targets say.
+    pub(crate) fn misfiled(&self) -> Vec<String> {
+        let mut files = Files::new();
+        for (key, target) in self.all.iter().filter(|(key, _)| Some(*key) != self.lent.as_ref()) {
+            for name in target.concerns() {
+                files.entry(name.into()).or_default().targets.insert(key.clone());
+            }
+            if let Some(file) = target.pending_for().and_then(|name| files.get_mut(name)) {
+                file.pending += 1;
+            }
+        }
+        let mut held = self.files.clone();
+        if let Some((key, target)) = self.lent.as_ref().and_then(|lent| self.all.get_key_value(lent)) {
+            Self::take_out(&mut held, key, &target.filed, |_| true);
+        }
+        let names: BTreeSet<&Arc<str>> = files.keys().chain(held.keys()).collect();
+        let differs = |name: &&Arc<str>| files.get(*name) != held.get(*name);
+        let tell = |name: &Arc<str>| {
+            let file = |files: &Files| files.get(name).cloned().unwrap_or_default();
+            let (held, so) = (file(&held), file(&files));
+            let targets: Vec<_> = held.targets.symmetric_difference(&so.targets).collect();
+            format!("{name}: {targets:?} are filed or are so, not both; {} of {} are pending", held.pending, so.pending)
+        };
+        names.into_iter().filter(differs).map(tell).collect()
+    }
+}
+
+impl Filed {
+    fn of(target: &Target, files: &Files) -> Self {
+        let mut under: Vec<Arc<str>> = Vec::new();
+        for name in target.concerns() {
+            if !under.iter().any(|known| **known == *name) {
+                under.push(files.get_key_value(name).map_or_else(|| name.into(), |(known, _)| known.clone()));
+            }
+        }
+        let pending = target.pending_for().and_then(|name| under.iter().position(|known| **known == *name));
+        Self { under: under.into(), pending }
+    }
+
+    /// Whether this is what the target says. Asked after each change, and mostly so.
+    fn is_of(&self, target: &Target) -> bool {
+        let pending = self.pending.map(|at| &*self.under[at]);
+        pending == target.pending_for()
+            && target.concerns().all(|name| self.under.iter().any(|known| **known == *name))
+            && self.under.iter().all(|known| target.concerns().any(|name| **known == *name))
+    }
+}

@@ -1,0 +1,119 @@
+//! The jobs under way: how many there may be, and what their answers tell of the API server.
+
+use std::time::Instant;
+
+use gimbal_reconcile::{Job, Reconciler};
+use tokio::task::{JoinError, JoinSet};
+
+use crate::apply::{Sent, Writes};
+use crate::metrics::Metrics;
+use crate::pace::{Pace, Wait};
+
+/// Writes of one job that are under way side by side: a Service of many slices must not take every lane for itself.
+const SIDE_BY_SIDE: usize = 8;
+
+/// A job that ended.
+pub struct Done {
+    job: Job,
+    width: usize,
+    sent: Vec<Sent>,
+}
+
+/// See the module. Part of the owner's state.
+pub struct Lanes {
+    writes: Writes,
+    pace: Pace,
+    metrics: Metrics,
+    running: JoinSet<Done>,
+    /// Writes that the running jobs may have under way.
+    under_way: usize,
+    /// What stands in the way of the next job, and since when.
+    waiting: Option<(Wait, Instant)>,
+}
+
+impl Lanes {
+    /// No job runs.
+    #[must_use]
+    pub fn new(writes: Writes, pace: Pace, metrics: Metrics) -> Self {
+        Self { writes, pace, metrics, running: JoinSet::new(), under_way: 0, waiting: None }
+    }
+
+    /// Where writes go.
+    #[must_use]
+    pub fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    /// Starts what may start now.
+    pub fn start_jobs(&mut self, state: &mut Reconciler, now: Instant) {
+        let stopped = loop {
+            let room = match self.pace.room(self.under_way, self.writes.pause.until(now), now) {
+                Ok(room) => room,
+                Err(wait) => break Some(wait),
+            };
+            let Some(mut job) = state.next_job(now) else { break None };
+            // What is left out is decided anew after the rest: a job is only ever the first part of what is to be done.
+            job.actions.truncate(self.pace.pay(&job.actions));
+            let width = job.actions.len().min(room).min(SIDE_BY_SIDE);
+            self.under_way += width;
+            let writes = self.writes.clone();
+            self.running.spawn(async move {
+                let sent = writes.carry_out(&job, width).await;
+                Done { job, width, sent }
+            });
+        };
+        let stopped = stopped.filter(|_| state.pending() > state.in_flight());
+        if let Some((wait, since)) = self.waiting.take() {
+            self.metrics.waited(wait, now.saturating_duration_since(since));
+        }
+        self.waiting = stopped.map(|wait| (wait, now));
+    }
+
+    /// The next job that ends; `None` if there is none.
+    pub async fn next(&mut self) -> Option<Result<Done, JoinError>> {
+        self.running.join_next().await
+    }
+
+    /// A job that has ended already.
+    pub fn try_next(&mut self) -> Option<Result<Done, JoinError>> {
+        self.running.try_join_next()
+    }
+
+    /// Takes in how a job ended.
+    pub fn finished(&mut self, done: Result<Done, JoinError>, state: &mut Reconciler, now: Instant) {
+        let Done { job, width, sent } = match done {
+            Ok(done) => done,
+            // A write task that panicked leaves its target in flight for ever: better to start anew.
+            Err(error) => {
+                tracing::error!(%error, "a write task failed; the process restarts");
+                std::process::exit(1);
+            }
+        };
+        self.under_way -= width;
+        let mut written = Vec::with_capacity(sent.len());
+        for sent in sent {
+            if let Some(answer) = sent.answer {
+                self.pace.answered(&answer);
+            }
+            written.push(sent.written);
+        }
+        state.finish(&job, written, now);
+    }
+
+    /// When to start jobs again, if only time stands in the way.
+    #[must_use]
+    pub fn wake_at(&self, now: Instant) -> Option<Instant> {
+        self.pace.wake_at(self.writes.pause.until(now), now)
+    }
+
+    /// Brings the metrics up to date.
+    pub fn show(&self) {
+        self.metrics.show_limit(self.pace.limit());
+    }
+
+    /// Jobs that run.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+}

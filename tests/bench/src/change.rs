@@ -1,0 +1,239 @@
+//! Changes that can be told apart: each puts an address of its own into a slice, and a watch tells when that address, or
+//! a newer one of the same slice, stands in the Gimbal cluster.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
+use gimbal_objects::{EndpointSlice, keys};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::times::Times;
+
+/// Above every address that [`crate::fill`] gives: 10.128.0.0.
+const FIRST: u32 = 0x0a80_0000;
+
+/// The mark of slices that are written without us, in the place of ours.
+pub const OTHER: &str = "gimbal-bench";
+
+/// The address of a change by its number.
+#[must_use]
+pub fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(FIRST + number)
+}
+
+/// The change that put this address there, if one did.
+fn number(address: &str) -> Option<u32> {
+    let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
+    address.checked_sub(FIRST).filter(|number| *number < 1 << 23)
+}
+
+/// The newest change that a slice shows.
+#[must_use]
+pub fn newest(slice: &EndpointSlice) -> Option<u32> {
+    slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).filter_map(|address| number(address)).max()
+}
+
+/// A change in a source. Its number is its place among all of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Change {
+    /// Which slice.
+    pub key: usize,
+    /// Just before the source was told.
+    pub begun: Instant,
+    /// When the source had taken it.
+    pub taken: Instant,
+}
+
+/// A change that stands in the Gimbal cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// Which.
+    pub number: u32,
+    /// When the event was read.
+    pub at: Instant,
+}
+
+/// A watch on the changes in a cluster: on ours and on those that are written without us alike.
+pub struct Eyes {
+    seen: mpsc::UnboundedReceiver<Seen>,
+    _task: JoinSet<()>,
+}
+
+impl Eyes {
+    /// Returns once the watch is open.
+    ///
+    /// # Errors
+    /// It does not open.
+    pub async fn open(cluster: &Cluster, namespace: Option<&str>) -> anyhow::Result<Self> {
+        let label_selector = Some(format!("{} in ({},{OTHER})", keys::SLICE_MANAGED_BY, keys::MANAGER));
+        let scope = WatchScope { namespace: namespace.map(str::to_owned), label_selector };
+        let mut events = watch::<EndpointSlice>(cluster.clone(), scope);
+        let mut listed = false;
+        loop {
+            match events.next().await {
+                Some(WatchEvent::ListDone) => listed = true,
+                Some(WatchEvent::Alive) if listed => break,
+                Some(WatchEvent::Failed(error)) => return Err(error.into()),
+                Some(_) => {}
+                None => anyhow::bail!("the watch on the Gimbal cluster ended"),
+            }
+        }
+        let (sender, seen) = mpsc::unbounded_channel();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            while let Some(event) = events.next().await {
+                let WatchEvent::Applied(slice) = event else { continue };
+                let Some(number) = newest(&slice) else { continue };
+                if sender.send(Seen { number, at: Instant::now() }).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { seen, _task: task })
+    }
+
+    /// What has arrived, once the last change of every key is among it.
+    ///
+    /// # Errors
+    /// Nothing arrives for `patience`, and some changes are missing.
+    pub async fn all(&mut self, changes: &BTreeMap<u32, Change>, patience: Duration) -> anyhow::Result<Vec<Seen>> {
+        let mut last: HashMap<usize, u32> = changes.iter().map(|(number, change)| (change.key, *number)).collect();
+        let mut seen = Vec::new();
+        while !last.is_empty() {
+            let Ok(next) = tokio::time::timeout(patience, self.seen.recv()).await else {
+                anyhow::bail!("the last changes of {} slices do not arrive", last.len());
+            };
+            let Some(next) = next else { anyhow::bail!("the watch on the Gimbal cluster ended") };
+            if let Some(change) = changes.get(&next.number)
+                && last.get(&change.key) == Some(&next.number)
+            {
+                last.remove(&change.key);
+            }
+            seen.push(next);
+        }
+        Ok(seen)
+    }
+}
+
+/// How long changes took until they, or newer ones of the same key, stood there.
+#[derive(Debug, Clone, Default)]
+pub struct Delays {
+    /// From just before the source was told.
+    pub whole: Vec<Duration>,
+    /// From the source's answer. Its watch may be quicker than its answer: that is no time at all.
+    pub after: Vec<Duration>,
+}
+
+impl Delays {
+    /// Of these changes, all of which were seen.
+    #[must_use]
+    pub fn of(changes: &BTreeMap<u32, Change>, seen: &[Seen]) -> Self {
+        let mut waiting: HashMap<usize, BTreeMap<u32, Change>> = HashMap::new();
+        for (number, change) in changes {
+            waiting.entry(change.key).or_default().insert(*number, *change);
+        }
+        let mut delays = Self::default();
+        for Seen { number, at } in seen {
+            let Some(of_key) = changes.get(number).and_then(|change| waiting.get_mut(&change.key)) else { continue };
+            let newer = of_key.split_off(&(number + 1));
+            for change in std::mem::replace(of_key, newer).values() {
+                delays.whole.push(at.saturating_duration_since(change.begun));
+                delays.after.push(at.saturating_duration_since(change.taken));
+            }
+        }
+        delays
+    }
+
+    /// Takes those of another window in.
+    pub fn extend(&mut self, other: Self) {
+        self.whole.extend(other.whole);
+        self.after.extend(other.after);
+    }
+
+    /// From the source's answer, sorted.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        Times::new(self.after.clone())
+    }
+}
+
+/// Slices of a source that are changed one after the other.
+pub struct Load {
+    source: Cluster,
+    slices: Vec<EndpointSlice>,
+    next: usize,
+}
+
+impl Load {
+    /// On all slices of a namespace.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn on(source: &Cluster, namespace: &str) -> anyhow::Result<Self> {
+        let scope = WatchScope { namespace: Some(namespace.to_owned()), label_selector: None };
+        let mut slices = source.list::<EndpointSlice>(&scope).await?;
+        anyhow::ensure!(!slices.is_empty(), "no slices in {namespace}");
+        for slice in &mut slices {
+            // The load is the only one who writes them.
+            slice.metadata.resource_version = "".into();
+        }
+        Ok(Self { source: source.clone(), slices, next: 0 })
+    }
+
+    /// Makes one change each `period`, numbered from `first` on, whether or not the source has taken the one before.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn run(&mut self, first: u32, count: u32, period: Duration) -> anyhow::Result<BTreeMap<u32, Change>> {
+        let mut ticks = tokio::time::interval(period);
+        let mut puts = JoinSet::new();
+        for number in first..first + count {
+            ticks.tick().await;
+            let key = self.next % self.slices.len();
+            self.next += 1;
+            let slice = &mut self.slices[key];
+            if let Some(address) = slice.endpoints.first_mut().and_then(|endpoint| endpoint.addresses.first_mut()) {
+                *address = self::address(number).to_string().into();
+            }
+            let (source, slice) = (self.source.clone(), slice.clone());
+            puts.spawn(async move {
+                let begun = Instant::now();
+                source.replace(&slice).await?;
+                anyhow::Ok((number, Change { key, begun, taken: Instant::now() }))
+            });
+        }
+        let mut changes = BTreeMap::new();
+        while let Some(put) = puts.join_next().await {
+            changes.extend([put??]);
+        }
+        Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_change_of_the_same_slice_stands_for_the_older_ones() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let change = |key, begun| Change { key, begun: at(begun), taken: at(begun + 2) };
+        let changes = [(5, change(0, 0)), (6, change(1, 1)), (7, change(0, 10)), (8, change(0, 20))].into();
+        let seen = [(4, 3), (6, 5), (7, 30), (8, 21)].map(|(number, ms)| Seen { number, at: at(ms) });
+        let delays = Delays::of(&changes, &seen);
+        assert_eq!(delays.whole, [4, 30, 20, 1].map(Duration::from_millis));
+        assert_eq!(delays.after, [2, 28, 18, 0].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn an_address_tells_its_change() {
+        assert_eq!(number(&address(0).to_string()), Some(0));
+        assert_eq!(number(&address(70_000).to_string()), Some(70_000));
+        assert_eq!(["10.127.255.255", "11.0.0.0", "fd00::1"].map(number), [None; 3]);
+    }
+}

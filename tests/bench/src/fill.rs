@@ -1,0 +1,109 @@
+//! What there is in a source.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gimbal_testkit::TestCluster;
+use gimbal_tests::{slice_of, svc};
+use serde_json::Value;
+
+/// Requests side by side.
+const WORKERS: usize = 64;
+/// An EndpointSlice holds this many, as Kubernetes' own controller fills them.
+const SLICE: u32 = 100;
+
+/// Services of one size.
+#[derive(Debug, Clone, Copy)]
+pub struct Lot {
+    /// Begins their names.
+    pub prefix: &'static str,
+    /// How many.
+    pub services: usize,
+    /// Endpoints of each.
+    pub endpoints: u32,
+}
+
+/// Namespaces are few beside Services, as in a real cluster.
+pub const NAMESPACES: usize = 20;
+
+/// The namespace of a Service by its number.
+#[must_use]
+pub fn namespace(number: usize) -> String {
+    format!("team-{:02}", number % NAMESPACES)
+}
+
+/// The name of a Service by its number.
+#[must_use]
+pub fn name(lot: Lot, number: usize) -> String {
+    format!("{}-{number:05}", lot.prefix)
+}
+
+/// Makes the namespaces that Services are put into, in a source and in the Gimbal cluster alike.
+///
+/// # Errors
+/// What the API server says.
+pub async fn namespaces(cluster: &TestCluster) -> anyhow::Result<()> {
+    for number in 0..NAMESPACES {
+        cluster.namespace(&namespace(number)).await?;
+    }
+    Ok(())
+}
+
+/// Objects and where they are posted, in the order in which they are made.
+pub type Objects = Vec<(String, Value)>;
+
+/// Service and slices.
+#[must_use]
+pub fn objects(lot: Lot, number: usize) -> Objects {
+    objects_in(&namespace(number), lot, number)
+}
+
+#[allow(clippy::cast_possible_truncation)]
+fn objects_in(namespace: &str, lot: Lot, number: usize) -> Objects {
+    let name = name(lot, number);
+    let ports = [("http", 80)];
+    let mut objects = vec![(format!("/api/v1/namespaces/{namespace}/services"), svc(namespace, &name, &ports))];
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
+    for first in (0..lot.endpoints).step_by(SLICE as usize) {
+        let count = SLICE.min(lot.endpoints - first);
+        // Addresses need not differ between Services: they are Pods' of one network, and the sums stay in 10.0.0.0/8.
+        let address = (number as u32 * 251 + first) % (1 << 23);
+        let slice = slice_of(namespace, &name, &format!("{:05}", first / SLICE), address + 1, count);
+        objects.push((path.clone(), slice));
+    }
+    objects
+}
+
+/// Makes all Services of these lots.
+///
+/// # Errors
+/// What the API server says.
+pub async fn fill(cluster: &TestCluster, lots: &[Lot]) -> anyhow::Result<()> {
+    namespaces(cluster).await?;
+    for lot in lots {
+        create(cluster, (0..lot.services).map(|number| objects(*lot, number))).await?;
+    }
+    Ok(())
+}
+
+/// Makes all Services of a lot in a namespace of their own.
+///
+/// # Errors
+/// What the API server says.
+pub async fn fill_namespace(cluster: &TestCluster, namespace: &str, lot: Lot) -> anyhow::Result<()> {
+    cluster.namespace(namespace).await?;
+    create(cluster, (0..lot.services).map(|number| objects_in(namespace, lot, number))).await
+}
+
+/// Makes these, those of one Service one after the other.
+///
+/// # Errors
+/// What the API server says.
+pub async fn create(cluster: &TestCluster, services: impl Iterator<Item = Objects>) -> anyhow::Result<()> {
+    let creates = services.map(|objects| async move {
+        for (path, object) in objects {
+            cluster.admin().post(&path, &object).await?;
+        }
+        anyhow::Ok(())
+    });
+    stream::iter(creates).buffer_unordered(WORKERS).try_collect::<Vec<()>>().await?;
+    Ok(())
+}

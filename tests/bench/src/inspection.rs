@@ -1,0 +1,90 @@
+//! What a writer says of its backends, asked in this process: a metric is brought up to date once a second, which is too
+//! coarse for a time to be told by.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use gimbal_link::pb::inspection_service_client::InspectionServiceClient;
+use gimbal_link::pb::{Backend, ListBackendsRequest};
+use gimbal_link::{Channel, TlsFiles, client_tls, dial};
+use gimbal_testkit::eventually;
+use gimbal_tests::{Scene, Writer};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to a writer, as an admin.
+pub struct Inspection {
+    client: InspectionServiceClient<Channel>,
+}
+
+/// The generation of each backend's stream.
+pub type Generations = BTreeMap<String, u64>;
+
+impl Inspection {
+    /// Connects to this writer.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn of(scene: &Scene, writer: &Writer) -> anyhow::Result<Self> {
+        let pair = scene.admin()?;
+        let tls = client_tls(&TlsFiles { cert: pair.cert, key: pair.key, ca: scene.pki.ca().to_owned() })?;
+        let channel = dial(&format!("https://localhost:{}", writer.port), Some(tls), TIMEOUT).await?;
+        Ok(Self { client: InspectionServiceClient::new(channel) })
+    }
+
+    /// Every backend as it is now.
+    ///
+    /// # Errors
+    /// The writer does not answer.
+    pub async fn backends(&self) -> anyhow::Result<Vec<Backend>> {
+        let answer = self.client.clone().list_backends(ListBackendsRequest::default()).await?;
+        Ok(answer.into_inner().backends)
+    }
+
+    /// The streams that are open now.
+    ///
+    /// # Errors
+    /// The writer does not answer.
+    pub async fn generations(&self) -> anyhow::Result<Generations> {
+        let backends = self.backends().await?.into_iter();
+        Ok(backends.map(|backend| (backend.name, backend.generation)).collect())
+    }
+
+    /// Waits until so many backends are known completely over streams other than those `before`. Returns when that was so.
+    ///
+    /// # Errors
+    /// Not within `patience`, or the writer does not answer.
+    pub async fn complete(&self, count: usize, before: &Generations, patience: Duration) -> anyhow::Result<Instant> {
+        self.wait(&format!("{count} backends are complete"), count, patience, |backend| {
+            backend.connected && backend.complete && before.get(&backend.name) != Some(&backend.generation)
+        })
+        .await
+    }
+
+    /// Waits until so many backends are known completely, and nothing of any waits to be written.
+    ///
+    /// # Errors
+    /// As [`Inspection::complete`].
+    pub async fn settled(&self, count: usize, patience: Duration) -> anyhow::Result<Instant> {
+        self.wait(&format!("{count} backends are settled"), count, patience, |backend| {
+            backend.connected && backend.complete && backend.pending == 0
+        })
+        .await
+    }
+
+    async fn wait(
+        &self,
+        what: &str,
+        count: usize,
+        patience: Duration,
+        holds: impl Fn(&Backend) -> bool,
+    ) -> anyhow::Result<Instant> {
+        eventually(what, patience, async || {
+            let backends = self.backends().await?;
+            let so = backends.iter().filter(|backend| holds(backend)).count();
+            anyhow::ensure!(so == count, "{so} of {} are", backends.len());
+            anyhow::Ok(Instant::now())
+        })
+        .await
+    }
+}

@@ -1,0 +1,69 @@
+//! The same objects written without us: the floor.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gimbal_kube_io::{Access, Cluster, WatchScope};
+use gimbal_objects::{EndpointSlice, Meta, Service, keys};
+use gimbal_testkit::TestCluster;
+use gimbal_testkit::cluster::USER_AGENT;
+use gimbal_tests::writer_rules;
+
+/// A Service and its slices as they are to be created.
+pub type Target = (Service, Vec<EndpointSlice>);
+
+/// A client with a writer's rights and another name. An admin would be exempt from the API server's priority and fairness,
+/// and the writer is not.
+///
+/// # Errors
+/// What the API server says.
+pub async fn hands(cluster: &TestCluster) -> anyhow::Result<Cluster> {
+    let user = cluster.user("user-1")?;
+    cluster.grant(&user, &writer_rules()).await?;
+    Ok(Cluster::connect(&Access::Kubeconfig(user.kubeconfig().to_owned()), USER_AGENT)?)
+}
+
+/// What the writer made of a source, as it would be created anew.
+///
+/// # Errors
+/// What the API server says.
+pub async fn copy(cluster: &Cluster) -> anyhow::Result<Vec<Target>> {
+    let scope = |mark: &str| WatchScope { namespace: None, label_selector: Some(format!("{mark}={}", keys::MANAGER)) };
+    let services = cluster.list::<Service>(&scope(keys::MANAGED_BY)).await?;
+    let slices = cluster.list::<EndpointSlice>(&scope(keys::SLICE_MANAGED_BY)).await?;
+    let mut targets: std::collections::BTreeMap<_, Target> = services
+        .into_iter()
+        .map(|mut service| {
+            anew(&mut service.metadata);
+            ((service.metadata.namespace.clone(), service.metadata.name.clone()), (service, Vec::new()))
+        })
+        .collect();
+    for mut slice in slices {
+        anew(&mut slice.metadata);
+        let service = slice.metadata.labels.get(keys::SERVICE_NAME).cloned().unwrap_or_default();
+        if let Some((_, slices)) = targets.get_mut(&(slice.metadata.namespace.clone(), service)) {
+            slices.push(slice);
+        }
+    }
+    Ok(targets.into_values().collect())
+}
+
+/// As it would be created anew.
+pub fn anew(meta: &mut Meta) {
+    meta.uid = "".into();
+    meta.resource_version = "".into();
+}
+
+/// Creates them with so many workers, each Service before its slices.
+///
+/// # Errors
+/// What the API server says.
+pub async fn create(cluster: &Cluster, targets: &[Target], workers: usize) -> anyhow::Result<()> {
+    let creates = targets.iter().map(|(service, slices)| async move {
+        cluster.create(service).await?;
+        for slice in slices {
+            cluster.create(slice).await?;
+        }
+        anyhow::Ok(())
+    });
+    stream::iter(creates).buffer_unordered(workers).try_collect::<Vec<()>>().await?;
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! A bare relay: the least that can stand between two clusters. It follows the source's slices and puts the copy of each one
+//! that changed, whatever stands there; no identity, no policy, no order, no memory of what it wrote.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use gimbal_kube_io::{ApiError, Cluster, WatchEvent, WatchScope, watch};
+use gimbal_objects::{EndpointSlice, Meta, keys};
+
+use crate::change::OTHER;
+
+/// Writes side by side.
+const WORKERS: usize = 64;
+
+/// The copies that a relay puts, by the name of the source's slice: what the writer made of the slices of `from`, to be
+/// put into `namespace` for slices of the same names there. The same bytes but for names and the mark.
+#[must_use]
+pub fn copies(
+    written: &[EndpointSlice],
+    source: &[EndpointSlice],
+    namespace: &str,
+) -> HashMap<Arc<str>, EndpointSlice> {
+    let service = |slice: &EndpointSlice, key: &str| slice.metadata.labels.get(key).cloned();
+    let names: HashMap<_, _> = source
+        .iter()
+        .filter_map(|slice| Some((service(slice, keys::SERVICE_NAME)?, slice.metadata.name.clone())))
+        .collect();
+    let copy = |slice: &EndpointSlice| {
+        let mut slice = slice.clone();
+        let name = names.get(&service(&slice, keys::SERVICE)?)?.clone();
+        let labels = std::mem::take(&mut slice.metadata.labels);
+        let annotations = std::mem::take(&mut slice.metadata.annotations);
+        slice.metadata = Meta {
+            name: slice.metadata.name.clone(),
+            namespace: namespace.into(),
+            labels,
+            annotations,
+            ..Meta::default()
+        };
+        slice.metadata.labels.insert(keys::SLICE_MANAGED_BY.into(), OTHER.into());
+        Some((name, slice))
+    };
+    written.iter().filter_map(copy).collect()
+}
+
+/// Relays the changes of a namespace until it is dropped. The copies are to be there.
+///
+/// # Errors
+/// What the API server of the Gimbal cluster says, or that the source's watch broke.
+pub async fn run(
+    source: &Cluster,
+    namespace: &str,
+    gimbal: &Cluster,
+    copies: &HashMap<Arc<str>, EndpointSlice>,
+) -> anyhow::Result<()> {
+    let scope = WatchScope { namespace: Some(namespace.to_owned()), label_selector: None };
+    let events = watch::<EndpointSlice>(source.clone(), scope).filter_map(|event| {
+        std::future::ready(match event {
+            WatchEvent::Applied(slice) => Some(Ok(slice)),
+            WatchEvent::Failed(error) => Some(Err(error)),
+            _ => None,
+        })
+    });
+    let put = |slice: EndpointSlice| async move {
+        let Some(mut copy) = copies.get(&slice.metadata.name).cloned() else { return Ok(()) };
+        copy.endpoints = slice.endpoints;
+        gimbal.replace(&copy).await?;
+        Ok::<_, ApiError>(())
+    };
+    Ok(events.try_for_each_concurrent(WORKERS, put).await?)
+}

@@ -1,0 +1,125 @@
+//! What is kept of a run: JSON to compare with, Markdown to read, SVG to look at.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::figure::{Figure, Outcome};
+use crate::machine::Machine;
+use crate::scenarios::Name;
+use crate::{Context, table};
+
+/// By scenario. Each one tells by itself when and on what it was measured: not all are measured at once.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Results(BTreeMap<String, Measured>);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Measured {
+    at: String,
+    commit: String,
+    scale: f64,
+    runs: usize,
+    machine: Machine,
+    figures: Vec<Figure>,
+    notes: Vec<String>,
+    plots: Vec<String>,
+}
+
+const JSON: &str = "results.json";
+const MARKDOWN: &str = "results.md";
+
+impl Results {
+    /// What is in `out` already.
+    ///
+    /// # Errors
+    /// A file that is there and is none of ours.
+    pub fn read(out: &Path) -> anyhow::Result<Self> {
+        let path = out.join(JSON);
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).with_context(|| format!("{} is no result of ours", path.display()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Takes what a scenario found, in the place of what it found before, and draws its plots.
+    ///
+    /// # Errors
+    /// A plot cannot be written.
+    pub fn put(
+        &mut self,
+        name: Name,
+        context: &Context,
+        machine: Machine,
+        outcome: Outcome,
+        out: &Path,
+    ) -> anyhow::Result<()> {
+        std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+        let mut plots = Vec::new();
+        for plot in &outcome.plots {
+            let file = format!("{name}-{}.svg", plot.name);
+            plot.draw(&out.join(&file))?;
+            plots.push(file);
+        }
+        for flame in &outcome.flames {
+            let file = format!("{name}-{}.svg", flame.name);
+            flame.draw(&out.join(&file))?;
+            plots.push(file);
+        }
+        let measured = Measured {
+            at: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
+            commit: commit(),
+            scale: context.scale,
+            runs: context.runs,
+            machine,
+            figures: outcome.figures,
+            notes: outcome.notes,
+            plots,
+        };
+        self.0.insert(name.to_string(), measured);
+        Ok(())
+    }
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write(&self, out: &Path) -> anyhow::Result<()> {
+        let json = serde_json::to_string_pretty(self).context("results cannot be written as JSON")? + "\n";
+        for (file, text) in [(JSON, json), (MARKDOWN, self.markdown())] {
+            let path = out.join(file);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn markdown(&self) -> String {
+        let mut text =
+            "# Results\n\nWritten by `cargo xtask bench`; what the figures mean is told in the page on benchmarks.\n"
+                .to_owned();
+        for (name, measured) in &self.0 {
+            let Measured { at, commit, scale, runs, machine, figures, notes, plots } = measured;
+            text += &format!(
+                "\n## {name}\n\n{at}, commit {commit}, scale {scale}, {runs} run(s), {} cores of {}, load before {}\n\n",
+                machine.cores, machine.processor, machine.load_before
+            );
+            text += &table::markdown(figures);
+            text += &notes.iter().map(|note| format!("\n- {note}")).collect::<String>();
+            text += if notes.is_empty() { "" } else { "\n" };
+            text += &plots.iter().map(|file| format!("\n![{file}]({file})\n")).collect::<String>();
+        }
+        text
+    }
+}
+
+/// What was measured: a version of the source, marked where it was changed since.
+fn commit() -> String {
+    let describe = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
+    let said = describe.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    said.map_or_else(|| "unknown".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned())
+}

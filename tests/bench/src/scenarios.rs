@@ -1,0 +1,76 @@
+//! What can be measured, each in a module of its own that starts its own servers.
+
+use crate::Context;
+use crate::figure::Outcome;
+
+mod bulk;
+mod fair;
+mod growth;
+mod latency;
+mod many;
+mod overload;
+mod profile;
+mod quiet;
+mod verbs;
+mod wire;
+
+/// A scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Name {
+    /// Everything from empty, against raw creates of the same objects
+    Bulk,
+    /// How long a change takes, against a bare relay
+    Latency,
+    /// More changes than the API server takes
+    Overload,
+    /// One backend floods, another changes something now and then
+    Fair,
+    /// PUT, the patches and apply compared, on the API server alone
+    Verbs,
+    /// Restarts and reconnects where nothing has changed
+    Quiet,
+    /// 255 backends on one writer
+    Many,
+    /// Bytes of a change between discoverer and writer
+    Wire,
+    Growth,
+    /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
+    Profile,
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(clap::ValueEnum::to_possible_value(self).as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+impl Name {
+    /// Those that were asked for; all, if none was.
+    pub fn chosen(asked: &[Self]) -> Vec<Self> {
+        if !asked.is_empty() {
+            return asked.to_vec();
+        }
+        // It measures nothing, and not every machine has perf.
+        let all = <Self as clap::ValueEnum>::value_variants().iter();
+        all.copied().filter(|name| *name != Self::Profile).collect()
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A server or a process that does not do what it should.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Bulk => bulk::run(context).await,
+            Self::Latency => latency::run(context).await,
+            Self::Overload => overload::run(context).await,
+            Self::Fair => fair::run(context).await,
+            Self::Verbs => verbs::run(context).await,
+            Self::Quiet => quiet::run(context).await,
+            Self::Many => many::run(context).await,
+            Self::Wire => wire::run(context).await,
+            Self::Growth => growth::run(context).await,
+            Self::Profile => profile::run(context).await,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! How long a change takes through us, against a bare relay between the same two clusters, in turns of seconds, so that a
+//! busy machine is as busy for both. Each has as many Services of its own, of which the other writes nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gimbal_kube_io::WatchScope;
+use gimbal_objects::EndpointSlice;
+use gimbal_tests::Scene;
+use tokio::task::JoinSet;
+
+use crate::Context;
+use crate::change::{Delays, Eyes, Load};
+use crate::figure::{Aim, Figure, Outcome};
+use crate::fill::{Lot, fill_namespace};
+use crate::plot::Plot;
+use crate::sight::Sight;
+use crate::{content, raw, relay};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ENDPOINTS: u32 = 20;
+/// Where the Services are that we mirror, and those that are relayed.
+const OURS: &str = "ours";
+const RELAYED: &str = "relayed";
+
+/// A rate of changes.
+struct Pace {
+    name: &'static str,
+    plot: &'static str,
+    period: Duration,
+    /// Changes of each side in one turn.
+    turn: u32,
+    /// Turns of each side.
+    turns: usize,
+}
+
+/// Both sides as they are loaded and seen.
+struct Sides {
+    ours: Load,
+    relayed: Load,
+    eyes: Eyes,
+    /// The number of the next change.
+    next: u32,
+}
+
+pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
+    let services = context.scaled(1_000);
+    let lot = Lot { prefix: "web", services, endpoints: ENDPOINTS };
+    let turns = |whole: usize| context.scaled(whole).max(2);
+    let paces = [
+        Pace { name: "unloaded", plot: "unloaded", period: Duration::from_millis(50), turn: 1, turns: turns(200) },
+        Pace { name: "at 50/s", plot: "50", period: Duration::from_millis(20), turn: 125, turns: turns(8) },
+        Pace { name: "at 300/s", plot: "300", period: Duration::from_micros(3_333), turn: 750, turns: turns(8) },
+    ];
+    let scene = Scene::start().await?;
+    for namespace in [OURS, RELAYED] {
+        fill_namespace(&scene.source, namespace, lot).await?;
+        scene.gimbal.namespace(namespace).await?;
+    }
+    let mut sight = Sight::open(&scene.gimbal.client()?);
+    let config = scene.config(&["bench"], "")?;
+    let writer = scene.writer(&config, &["--write-concurrency", "64"]).await?;
+    let exclude = ["--exclude-namespaces", RELAYED];
+    let _discoverer = scene.discoverer("bench", &scene.source, writer.port, &exclude)?;
+    sight.span(services * 2, PATIENCE).await?;
+    drop(sight);
+    let copies = copies(&scene).await?;
+
+    let (source, gimbal) = (scene.source.client()?, raw::hands(&scene.gimbal).await?);
+    let mut relays = JoinSet::new();
+    relays.spawn(async move { relay::run(&source, RELAYED, &gimbal, &copies).await });
+    let hands = scene.source.client()?;
+    let mut sides = Sides {
+        ours: Load::on(&hands, OURS).await?,
+        relayed: Load::on(&hands, RELAYED).await?,
+        eyes: Eyes::open(&scene.gimbal.client()?, None).await?,
+        next: 0,
+    };
+    let measured = tokio::select! {
+        Some(ended) = relays.join_next() => return Err(ended?.err().unwrap_or_else(|| anyhow::anyhow!("the relay ended"))),
+        measured = measure(&mut sides, &paces) => measured?,
+    };
+    let mut wanted = content::offered(&scene.source.client()?, "bench").await?;
+    wanted.retain(|(namespace, _), _| namespace == OURS);
+    content::same(&content::published(&scene.gimbal.client()?).await?, &wanted)?;
+    let sides = || paces.iter().zip(&measured);
+    let counts: Vec<_> = sides().map(|(pace, (ours, _))| format!("{} {}", ours.times().len(), pace.name)).collect();
+    Ok(Outcome {
+        figures: sides().flat_map(|(pace, (ours, relayed))| figures(pace.name, ours, relayed)).collect(),
+        plots: sides().map(|(pace, (ours, relayed))| plot(pace, ours, relayed)).collect(),
+        notes: vec![
+            format!(
+                "{services} Services of {ENDPOINTS} endpoints on each side, one endpoint replaced by a change; from the \
+                 source's answer until a watch on the Gimbal cluster shows the change, or a newer one of the same slice"
+            ),
+            format!("changes of each side: {}", counts.join(", ")),
+            "the relay knows the objects beforehand, puts without regard to what is there, and watches one namespace of \
+             the source and nothing of the Gimbal cluster"
+                .to_owned(),
+        ],
+        ..Outcome::default()
+    })
+}
+
+/// Of ours, and of the relay.
+type Measured = (Delays, Delays);
+
+async fn measure(sides: &mut Sides, paces: &[Pace]) -> anyhow::Result<Vec<Measured>> {
+    // Connections are open and caches are warm when it counts.
+    let warm = Pace { name: "warm", plot: "warm", period: Duration::from_millis(5), turn: 200, turns: 1 };
+    sides.turns(&warm).await?;
+    let mut measured = Vec::new();
+    for pace in paces {
+        measured.push(sides.turns(pace).await?);
+    }
+    Ok(measured)
+}
+
+impl Sides {
+    async fn turns(&mut self, pace: &Pace) -> anyhow::Result<Measured> {
+        let (mut ours, mut relayed) = (Delays::default(), Delays::default());
+        for _ in 0..pace.turns {
+            for (load, delays) in [(&mut self.ours, &mut ours), (&mut self.relayed, &mut relayed)] {
+                let changes = load.run(self.next, pace.turn, pace.period).await?;
+                self.next += pace.turn;
+                let seen = self.eyes.all(&changes, PATIENCE).await?;
+                delays.extend(Delays::of(&changes, &seen));
+                tokio::time::sleep(pace.period).await;
+            }
+        }
+        Ok((ours, relayed))
+    }
+}
+
+/// Makes the copies that the relay keeps up to date.
+async fn copies(scene: &Scene) -> anyhow::Result<HashMap<Arc<str>, EndpointSlice>> {
+    let of = |namespace: &str| WatchScope { namespace: Some(namespace.to_owned()), label_selector: None };
+    let gimbal = scene.gimbal.client()?;
+    let written = gimbal.list::<EndpointSlice>(&of(OURS)).await?;
+    let source = scene.source.client()?.list::<EndpointSlice>(&of(RELAYED)).await?;
+    let copies = relay::copies(&written, &source, RELAYED);
+    anyhow::ensure!(copies.len() == source.len(), "{} copies of {} slices", copies.len(), source.len());
+    let creates = copies.values().map(|copy| gimbal.create(copy));
+    stream::iter(creates).buffer_unordered(64).try_collect::<Vec<_>>().await?;
+    Ok(copies)
+}
+
+fn figures(pace: &str, ours: &Delays, relayed: &Delays) -> Vec<Figure> {
+    let (ours, relayed) = (ours.times(), relayed.times());
+    let figure = |percent: f64, most: f64| {
+        Figure::new(format!("p{percent} of a change, {pace}"), ours.percentile(percent), "ms")
+            .floor("relay", relayed.percentile(percent))
+            .aim(Aim::AtMost(most))
+    };
+    vec![figure(50.0, 1.3), figure(99.0, 1.5)]
+}
+
+fn plot(pace: &Pace, ours: &Delays, relayed: &Delays) -> Plot {
+    Plot {
+        name: pace.plot,
+        title: format!("Time of a change, {}", pace.name),
+        x: "percent of the changes",
+        y: "milliseconds",
+        lines: vec![("ours".to_owned(), ours.times().curve()), ("relay".to_owned(), relayed.times().curve())],
+    }
+}

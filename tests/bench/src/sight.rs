@@ -1,0 +1,146 @@
+//! What arrives in the Gimbal cluster and when, by a watch: the same eyes for ours and for what it is compared with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::{Stream, StreamExt as _, stream};
+use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
+use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// An object that arrived.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// Kind.
+    pub kind: &'static str,
+    /// Namespace and name.
+    pub name: (Arc<str>, Arc<str>),
+    /// When the event was read.
+    pub at: Instant,
+    /// The first endpoint's address of a slice: what a change carries.
+    pub first_address: Option<Arc<str>>,
+}
+
+/// A watch on what is ours in a cluster.
+pub struct Sight {
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    _tasks: JoinSet<()>,
+}
+
+/// Time from the first to the last of some arrivals.
+#[derive(Debug, Clone)]
+pub struct Span {
+    /// The first.
+    pub first: Instant,
+    /// How long.
+    pub length: Duration,
+    /// Arrivals in each tenth of a second since the first.
+    pub curve: Vec<(f64, f64)>,
+}
+
+impl Sight {
+    /// Opens the watches; what is there already is no arrival.
+    pub fn open(cluster: &Cluster) -> Self {
+        let (sender, arrivals) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        let services = marked::<Service>(cluster, keys::MANAGED_BY);
+        tasks.spawn(tell(services, sender.clone(), |_| None));
+        let slices = marked::<EndpointSlice>(cluster, keys::SLICE_MANAGED_BY);
+        tasks.spawn(tell(slices, sender, |slice| slice.endpoints.first()?.addresses.first().cloned()));
+        Self { arrivals, _tasks: tasks }
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// None within `patience`.
+    pub async fn next(&mut self, patience: Duration) -> anyhow::Result<Arrival> {
+        match tokio::time::timeout(patience, self.arrivals.recv()).await {
+            Ok(Some(arrival)) => Ok(arrival),
+            Ok(None) => anyhow::bail!("the watch on the Gimbal cluster ended"),
+            Err(_) => anyhow::bail!("nothing arrived in the Gimbal cluster within {patience:?}"),
+        }
+    }
+
+    /// Those that are here already.
+    pub fn so_far(&mut self) -> Vec<Arrival> {
+        std::iter::from_fn(|| self.arrivals.try_recv().ok()).collect()
+    }
+
+    /// Waits for so many different objects.
+    ///
+    /// # Errors
+    /// A pause of more than `patience`.
+    #[allow(clippy::cast_precision_loss)]
+    pub async fn span(&mut self, objects: usize, patience: Duration) -> anyhow::Result<Span> {
+        let mut seen: HashMap<_, Instant> = HashMap::new();
+        while seen.len() < objects {
+            let arrival = self.next(patience).await?;
+            seen.entry((arrival.kind, arrival.name)).or_insert(arrival.at);
+        }
+        let first = seen.values().min().copied().unwrap_or_else(Instant::now);
+        let length = seen.values().max().map(|last| last.duration_since(first)).unwrap_or_default();
+        let mut tenths = vec![0_u32; (length.as_millis() / 100) as usize + 1];
+        for at in seen.values() {
+            tenths[(at.duration_since(first).as_millis() / 100) as usize] += 1;
+        }
+        // By the second, over a window of one: tenths alone are noise.
+        let curve = tenths.windows(10.min(tenths.len())).enumerate();
+        let curve = curve.map(|(tenth, window)| (tenth as f64 / 10.0, f64::from(window.iter().sum::<u32>())));
+        Ok(Span { first, length, curve: curve.collect() })
+    }
+}
+
+/// The same watches as a writer holds, for a run without one.
+#[must_use]
+pub fn companions(cluster: &Cluster) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(marked::<Service>(cluster, keys::MANAGED_BY).for_each(|_| async {}));
+    tasks.spawn(marked::<EndpointSlice>(cluster, keys::SLICE_MANAGED_BY).for_each(|_| async {}));
+    tasks.spawn(marked::<Endpoints>(cluster, keys::MANAGED_BY).for_each(|_| async {}));
+    tasks.spawn(watch::<Namespace>(cluster.clone(), WatchScope::default()).for_each(|_| async {}));
+    tasks
+}
+
+fn marked<T: Object>(cluster: &Cluster, mark: &str) -> impl Stream<Item = WatchEvent<T>> + Send + Unpin + use<T> {
+    let label_selector = Some(format!("{mark}={}", keys::MANAGER));
+    watch::<T>(cluster.clone(), WatchScope { namespace: None, label_selector })
+}
+
+async fn tell<T: Object>(
+    events: impl Stream<Item = WatchEvent<T>> + Unpin,
+    sender: mpsc::UnboundedSender<Arrival>,
+    first_address: impl Fn(&T) -> Option<Arc<str>>,
+) {
+    let mut applied = events.filter_map(|event| {
+        let applied = if let WatchEvent::Applied(object) = event { Some(object) } else { None };
+        std::future::ready(applied)
+    });
+    while let Some(object) = applied.next().await {
+        let meta = object.meta();
+        let name = (meta.namespace.clone(), meta.name.clone());
+        let arrival = Arrival { kind: T::KIND.kind, name, at: Instant::now(), first_address: first_address(&object) };
+        if sender.send(arrival).is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits until the watches are open: what is written before is no arrival.
+///
+/// # Errors
+/// A watch does not open.
+pub async fn opened(cluster: &Cluster) -> anyhow::Result<()> {
+    let mut watches = stream::select(
+        marked::<Service>(cluster, keys::MANAGED_BY).map(|event| matches!(event, WatchEvent::Alive)),
+        marked::<EndpointSlice>(cluster, keys::SLICE_MANAGED_BY).map(|event| matches!(event, WatchEvent::Alive)),
+    );
+    while let Some(alive) = watches.next().await {
+        if alive {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("the watches ended")
+}

@@ -1,0 +1,85 @@
+//! A source that is made up: what a discoverer offers is told by this process.
+
+use std::time::{Duration, Instant};
+
+use gimbal_agent::{Changed, Known, Source, Standing, Taken};
+use gimbal_model::SourceKey;
+use gimbal_stream::Freshness;
+use tokio::sync::mpsc;
+
+/// A source whose changes come from this process.
+pub struct Simulated {
+    known: Simulation,
+    changes: mpsc::UnboundedReceiver<Changed>,
+    changed: Changed,
+}
+
+/// What is known of it.
+pub struct Simulation {
+    incarnation: String,
+    told: bool,
+}
+
+impl Simulated {
+    /// The first message is everything that there is, each later one what changed.
+    #[must_use]
+    pub fn new(incarnation: String, changes: mpsc::UnboundedReceiver<Changed>) -> Self {
+        Self { known: Simulation { incarnation, told: false }, changes, changed: Changed::new() }
+    }
+}
+
+impl Known for Simulation {
+    fn incarnation(&self) -> Option<&str> {
+        Some(&self.incarnation)
+    }
+
+    fn identified_by(&self) -> &'static str {
+        "its number"
+    }
+
+    fn standing(&self) -> Standing {
+        if self.told { Standing::Complete } else { Standing::Nothing }
+    }
+
+    fn freshness(&self, _: Instant) -> Vec<Freshness> {
+        vec![Freshness { kind: "services".to_owned(), age: Some(Duration::ZERO) }]
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn skipped(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    fn explain(&self, _: &SourceKey) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl Source for Simulated {
+    type Event = Changed;
+    type Known = Simulation;
+
+    async fn event(&mut self) -> Changed {
+        match self.changes.recv().await {
+            Some(changed) => changed,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn take(&mut self, event: Changed, _: Instant) -> Taken {
+        self.known.told = true;
+        self.changed.extend(event);
+        Taken::Told
+    }
+
+    fn settle(&mut self, _: Instant) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    fn known(&self) -> &Simulation {
+        &self.known
+    }
+}

@@ -1,0 +1,78 @@
+//! Everything from empty into a Gimbal cluster: by us, and by raw creates of the same objects.
+
+use std::time::Duration;
+
+use gimbal_testkit::TestCluster;
+use gimbal_tests::{Scene, writer_rules};
+
+use crate::fill::namespaces;
+use crate::proc::Usage;
+use crate::raw;
+use crate::sight::{self, Sight, Span};
+
+/// Writes side by side, of both.
+pub const WORKERS: usize = 64;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What it took us.
+pub struct Ours {
+    /// From the first to the last arrival.
+    pub span: Span,
+    /// CPU seconds of discoverer and writer from their start on.
+    pub own: f64,
+    /// CPU seconds of the API server in the same time.
+    pub server: f64,
+    /// Peak memory of the discoverer and the writer, in MB.
+    pub peaks: (f64, f64),
+}
+
+/// An empty Gimbal cluster in the place of the one before.
+///
+/// # Errors
+/// What a server says.
+pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
+    scene.gimbal = TestCluster::start().await?;
+    scene.gimbal.grant(&scene.gimbal.user("writer")?, &writer_rules()).await?;
+    namespaces(&scene.gimbal).await
+}
+
+/// Starts a writer and a discoverer of the scene's source, and waits for so many objects.
+///
+/// # Errors
+/// A process does not start, or nothing arrives for a time.
+pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
+    let eyes = scene.gimbal.client()?;
+    let mut sight = Sight::open(&eyes);
+    sight::opened(&eyes).await?;
+    let server = scene.gimbal.api_server()?;
+    let before = Usage::of(server)?;
+    let concurrency = WORKERS.to_string();
+    let config = scene.config(&["bench"], "")?;
+    let writer = scene.writer(&config, &["--write-concurrency", &concurrency]).await?;
+    let discoverer = scene.discoverer("bench", &scene.source, writer.port, &[])?;
+    let span = sight.span(objects, PATIENCE).await?;
+    let (writer, discoverer) = (Usage::of(writer.process.id())?, Usage::of(discoverer.process.id())?);
+    Ok(Ours {
+        span,
+        own: (writer.cpu + discoverer.cpu).as_secs_f64(),
+        server: (Usage::of(server)?.cpu - before.cpu).as_secs_f64(),
+        peaks: (discoverer.peak, writer.peak),
+    })
+}
+
+/// Creates these, with the same watches open as a writer holds. Also gives the CPU seconds of the API server.
+///
+/// # Errors
+/// What the API server says.
+pub async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> anyhow::Result<(Span, f64)> {
+    let eyes = scene.gimbal.client()?;
+    let mut sight = Sight::open(&eyes);
+    let _companions = sight::companions(&scene.gimbal.client()?);
+    sight::opened(&eyes).await?;
+    let server = scene.gimbal.api_server()?;
+    let before = Usage::of(server)?;
+    let hands = scene.gimbal.client()?;
+    let (span, created) = tokio::join!(sight.span(objects, PATIENCE), raw::create(&hands, targets, WORKERS));
+    created?;
+    Ok((span?, (Usage::of(server)?.cpu - before.cpu).as_secs_f64()))
+}

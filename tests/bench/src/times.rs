@@ -1,0 +1,57 @@
+//! Many durations.
+
+use std::time::Duration;
+
+/// Sorted durations.
+#[derive(Debug, Clone, Default)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    /// Of these.
+    #[must_use]
+    pub fn new(mut times: Vec<Duration>) -> Self {
+        times.sort();
+        Self(times)
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In milliseconds, the smallest one that `percent` of all do not pass; 0 where there are none.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    pub fn percentile(&self, percent: f64) -> f64 {
+        let rank = (self.0.len() as f64 * percent / 100.0).ceil() as usize;
+        let at = self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default();
+        at.as_secs_f64() * 1e3
+    }
+
+    /// For a plot: milliseconds at each percentile from 0 to 100.
+    #[must_use]
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        (0..=100).map(f64::from).map(|percent| (percent, self.percentile(percent))).collect()
+    }
+}
+
+/// The middle one; of an even number the lower of the two.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_seen() {
+        let times = Times::new((1..=200).rev().map(Duration::from_millis).collect());
+        assert_eq!([50.0, 99.0, 100.0].map(|percent| times.percentile(percent)), [100.0, 198.0, 200.0]);
+        assert_eq!(Times::default().percentile(99.0), 0.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}

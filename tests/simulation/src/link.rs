@@ -1,0 +1,91 @@
+//! Connections between agents and writers: in order, with a delay, and half open when the other side is gone in silence.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use gimbal_stream::{AgentMessage, WriterMessage};
+
+/// What comes out at the end of a pipe.
+#[derive(Debug)]
+pub(crate) enum Packet<T> {
+    Says(T),
+    /// Nothing more comes.
+    End,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(crate) struct Pipe<T> {
+    queue: VecDeque<(Duration, Packet<T>)>,
+    /// The arrival of the first packet is on the agenda.
+    armed: bool,
+}
+
+impl<T> Default for Pipe<T> {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), armed: false }
+    }
+}
+
+impl<T> Pipe<T> {
+    /// Sends a packet that arrives at `when`, after all that were sent before. Returns when to look, if nobody looks yet.
+    pub(crate) fn send(&mut self, when: Duration, packet: Packet<T>) -> Option<Duration> {
+        let when = self.queue.back().map_or(when, |(last, _)| when.max(*last));
+        self.queue.push_back((when, packet));
+        self.rearm()
+    }
+
+    /// When to look for the next packet, if there is one and nobody looks yet.
+    pub(crate) fn rearm(&mut self) -> Option<Duration> {
+        let (when, _) = self.queue.front()?;
+        (!std::mem::replace(&mut self.armed, true)).then_some(*when)
+    }
+
+    /// The packet that arrives now.
+    pub(crate) fn arrive(&mut self) -> Option<Packet<T>> {
+        self.armed = false;
+        self.queue.pop_front().map(|(_, packet)| packet)
+    }
+
+    /// What is on its way is lost.
+    pub(crate) fn lose(&mut self) -> Vec<T> {
+        let lost = std::mem::take(&mut self.queue).into_iter();
+        lost.filter_map(|(_, packet)| if let Packet::Says(message) = packet { Some(message) } else { None }).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// A connection, as both of its ends know it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) agent: usize,
+    pub(crate) writer: usize,
+    /// Set when the writer took the stream in.
+    pub(crate) generation: Option<u64>,
+    pub(crate) up: Pipe<AgentMessage>,
+    pub(crate) down: Pipe<WriterMessage>,
+    pub(crate) agent_open: bool,
+    pub(crate) writer_open: bool,
+}
+
+impl Link {
+    pub(crate) fn new(agent: usize, writer: usize) -> Self {
+        Self {
+            agent,
+            writer,
+            generation: None,
+            up: Pipe::default(),
+            down: Pipe::default(),
+            agent_open: true,
+            writer_open: true,
+        }
+    }
+
+    /// Nobody will ever look at it again.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.agent_open && !self.writer_open && self.up.is_empty() && self.down.is_empty()
+    }
+}

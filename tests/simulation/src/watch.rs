@@ -1,0 +1,158 @@
+//! The watches of a writer: each kind in order, the kinds in any. One that cannot go on lists everything anew, while the
+//! world changes on.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use gimbal_plan::Body;
+use gimbal_reconcile::{Reconciler, Watched};
+
+use crate::server::{self, Server, is_marked};
+use crate::world::{Event, World};
+use crate::writer::Mail;
+
+/// Objects of a page of a list.
+const PAGE: usize = 200;
+
+/// What a watch shows.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    ListBegins,
+    /// A page of a list, or what happened since.
+    Shown(Vec<server::Event>),
+    ListEnds,
+}
+
+/// The watch of one kind.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// It hears of what happens from here on.
+    follows: bool,
+    queue: VecDeque<(Duration, Seen)>,
+    armed: bool,
+    /// It shows nothing until then.
+    pub(crate) stalled_until: Duration,
+}
+
+impl Seen {
+    pub(crate) fn tell(self, kind: Watched, state: &mut Reconciler, now: Instant) {
+        match self {
+            Self::ListBegins => state.list_begin(kind),
+            Self::Shown(events) => events.into_iter().for_each(|event| tell(event, state, now)),
+            Self::ListEnds => state.list_end(kind, now),
+        }
+    }
+}
+
+fn tell(event: server::Event, state: &mut Reconciler, now: Instant) {
+    use server::Event;
+    match event {
+        Event::Is(Body::Service(object)) => state.service_is(&object, now),
+        Event::Is(Body::Slice(object)) => state.slice_is(&object, now),
+        Event::Is(Body::Endpoints(object)) => state.endpoints_is(&object, now),
+        Event::Gone(Body::Service(object)) => state.service_gone(&object, now),
+        Event::Gone(Body::Slice(object)) => state.slice_gone(&object, now),
+        Event::Gone(Body::Endpoints(object)) => state.endpoints_gone(&object, now),
+        Event::Namespace(name, true) => state.namespace_is(&Server::namespace(&name)),
+        Event::Namespace(name, false) => state.namespace_gone(&name),
+    }
+}
+
+fn kind(event: &server::Event) -> Watched {
+    use server::Event;
+    match event {
+        Event::Is(body) | Event::Gone(body) => match body {
+            Body::Service(_) => Watched::Services,
+            Body::Slice(_) => Watched::Slices,
+            Body::Endpoints(_) => Watched::Endpoints,
+        },
+        Event::Namespace(..) => Watched::Namespaces,
+    }
+}
+
+impl World {
+    /// The watch of a kind begins anew, with a list.
+    pub(crate) fn relist(&mut self, writer: usize, kind: Watched) {
+        self.writers[writer].watches.insert(kind, Watch::default());
+        self.post(writer, Mail::Saw(kind, Seen::ListBegins));
+        let (read, life) = (self.random.millis(5, 800), self.writers[writer].life);
+        self.agenda.after(read, Event::List { writer, life, kind });
+    }
+
+    /// The API server makes the list: a view of this moment, shown page by page.
+    pub(crate) fn list(&mut self, writer: usize, kind: Watched) {
+        let (now, life) = (self.agenda.now(), self.writers[writer].life);
+        let cut = self.writers[writer].cut_until;
+        let Some(watch) = self.writers[writer].watches.get_mut(&kind) else { return };
+        // Another list may have been asked for meanwhile.
+        if watch.follows {
+            return;
+        }
+        if cut > now {
+            return self.agenda.at(cut, Event::List { writer, life, kind });
+        }
+        watch.follows = true;
+        let all: Vec<server::Event> = match kind {
+            Watched::Namespaces => {
+                let names = self.api.server.namespaces.iter();
+                names.map(|name| server::Event::Namespace(name.clone(), true)).collect()
+            }
+            _ => {
+                let ours = self.api.server.objects.values().filter(|body| is_marked(body));
+                ours.map(|body| server::Event::Is(body.clone())).filter(|event| self::kind(event) == kind).collect()
+            }
+        };
+        for page in all.chunks(PAGE) {
+            self.show(writer, kind, Seen::Shown(page.to_vec()));
+        }
+        self.show(writer, kind, Seen::ListEnds);
+    }
+
+    fn show(&mut self, writer: usize, kind: Watched, seen: Seen) {
+        let (now, life) = (self.agenda.now(), self.writers[writer].life);
+        let when = now + self.random.millis(1, 60);
+        let Some(watch) = self.writers[writer].watches.get_mut(&kind) else { return };
+        let when = watch.queue.back().map_or(when, |(last, _)| when.max(*last));
+        watch.queue.push_back((when, seen));
+        if !std::mem::replace(&mut watch.armed, true) {
+            self.agenda.at(when, Event::Watch { writer, life, kind });
+        }
+    }
+
+    /// What is due of a watch arrives.
+    pub(crate) fn see(&mut self, writer: usize, kind: Watched) {
+        let (now, life) = (self.agenda.now(), self.writers[writer].life);
+        let cut = self.writers[writer].cut_until;
+        let Some(watch) = self.writers[writer].watches.get_mut(&kind) else { return };
+        let blocked = cut.max(watch.stalled_until);
+        if blocked > now {
+            return self.agenda.at(blocked, Event::Watch { writer, life, kind });
+        }
+        let mut arrived = Vec::new();
+        while let Some((_, seen)) = watch.queue.pop_front_if(|(when, _)| *when <= now) {
+            arrived.push(seen);
+        }
+        watch.armed = !watch.queue.is_empty();
+        if let Some((next, _)) = watch.queue.front() {
+            self.agenda.at(*next, Event::Watch { writer, life, kind });
+        }
+        for seen in arrived {
+            self.post(writer, Mail::Saw(kind, seen));
+        }
+    }
+
+    /// Everybody who watches hears of what happened in the API server.
+    pub(crate) fn tell_watches(&mut self) {
+        while let Some(event) = self.api.server.events.pop_front() {
+            if let Err(fault) = self.witness.look(&event) {
+                self.fail(fault);
+            }
+            let kind = kind(&event);
+            for writer in 0..self.writers.len() {
+                if self.writers[writer].watches.get(&kind).is_some_and(|watch| watch.follows) {
+                    self.show(writer, kind, Seen::Shown(vec![event.clone()]));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What must be true at every moment: what the sources had all the while is in the Gimbal cluster all the while, and no
+//! write is without a difference.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_model::TargetKey;
+use gimbal_objects::keys;
+use gimbal_plan::{Action, Body};
+
+use crate::server::{Event, Server, id};
+use crate::sources::{self, Sources};
+
+/// What the Gimbal cluster holds for a target.
+#[derive(Debug, Default)]
+struct Held {
+    service: bool,
+    slices: BTreeMap<Arc<str>, Vec<IpAddr>>,
+}
+
+/// What the source had since the storm began.
+#[derive(Debug)]
+struct Lasting {
+    hosts: BTreeMap<u8, IpAddr>,
+    keeps_endpoints: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    held: HashMap<TargetKey, Held>,
+    lasting: HashMap<TargetKey, Lasting>,
+}
+
+impl Witness {
+    /// From now on it looks for what is lost.
+    pub(crate) fn begin(&mut self, sources: &Sources) {
+        for (backend, service, offer) in sources.offers().filter(|(_, _, offer)| offer.there) {
+            let hosts = offer.hosts.keys().filter(|host| sources::is_let_through(backend, **host));
+            let hosts = hosts.map(|host| (*host, sources::address(backend, service, *host))).collect();
+            let lasting = Lasting { hosts, keeps_endpoints: sources::keeps_endpoints(backend) };
+            self.lasting.insert(sources::target(backend, service), lasting);
+        }
+    }
+
+    /// A source Service changed: what it has not is not lasting.
+    pub(crate) fn changed(&mut self, sources: &Sources, backend: usize, service: usize) {
+        let target = sources::target(backend, service);
+        let offer = sources.offer(backend, service);
+        if !offer.there {
+            self.lasting.remove(&target);
+        } else if let Some(lasting) = self.lasting.get_mut(&target) {
+            lasting.hosts.retain(|host, _| offer.hosts.contains_key(host));
+        }
+    }
+
+    /// Something happened to what has our mark.
+    pub(crate) fn look(&mut self, event: &Event) -> Result<(), String> {
+        let target = match event {
+            Event::Is(Body::Service(service)) => {
+                let target = TargetKey::new(service.metadata.namespace.clone(), service.metadata.name.clone());
+                self.held.entry(target.clone()).or_default().service = true;
+                target
+            }
+            Event::Gone(Body::Service(service)) => {
+                let target = TargetKey::new(service.metadata.namespace.clone(), service.metadata.name.clone());
+                self.held.entry(target.clone()).or_default().service = false;
+                target
+            }
+            Event::Is(Body::Slice(slice)) | Event::Gone(Body::Slice(slice)) => {
+                let meta = &slice.metadata;
+                let service = meta.labels.get(keys::SERVICE_NAME).cloned().unwrap_or_default();
+                let target = TargetKey::new(meta.namespace.clone(), service);
+                let slices = &mut self.held.entry(target.clone()).or_default().slices;
+                if matches!(event, Event::Is(_)) {
+                    let addresses = slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
+                    slices.insert(meta.name.clone(), addresses.filter_map(|text| text.parse().ok()).collect());
+                } else {
+                    slices.remove(&meta.name);
+                }
+                target
+            }
+            _ => return Ok(()),
+        };
+        self.judge(&target)
+    }
+
+    fn judge(&self, target: &TargetKey) -> Result<(), String> {
+        let (Some(lasting), Some(held)) = (self.lasting.get(target), self.held.get(target)) else { return Ok(()) };
+        if !held.service {
+            return Err(format!("Service {target} was deleted though its source had it all the while"));
+        }
+        let there: BTreeSet<&IpAddr> = held.slices.values().flatten().collect();
+        let lost = lasting.hosts.values().find(|address| !there.contains(address));
+        match lost.filter(|_| lasting.keeps_endpoints) {
+            Some(lost) => {
+                Err(format!("endpoint {lost} of {target} was removed though its source had it all the while"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Looks at a write before the API server takes it. `in_time`: whoever sent it still leads and waits for the answer.
+pub(crate) fn judge_write(server: &Server, action: &Action, in_time: bool) -> Result<(), String> {
+    match action {
+        Action::Replace(body) => {
+            let there = server.objects.get(&id(body.kind(), body.meta()));
+            let same = there.is_some_and(|there| {
+                there.meta().resource_version == body.meta().resource_version
+                    && there.fingerprint() == body.fingerprint()
+            });
+            if same {
+                return Err(format!("{} {} was written as it is", body.kind().kind, body.name()));
+            }
+        }
+        Action::Create(Body::Slice(slice)) if in_time => {
+            let service = slice.metadata.labels.get(keys::SERVICE_NAME).map(ToString::to_string).unwrap_or_default();
+            let of = ("Service", slice.metadata.namespace.to_string(), service);
+            if !server.objects.contains_key(&of) && !server.objects.contains_key(&slice_id(slice)) {
+                return Err(format!("slice {} was created before its Service", slice.metadata.name));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn slice_id(slice: &gimbal_objects::EndpointSlice) -> crate::server::Id {
+    ("EndpointSlice", slice.metadata.namespace.to_string(), slice.metadata.name.to_string())
+}

@@ -1,0 +1,30 @@
+//! Partitions, restarts, slow servers: from any seed it ends in the same state, and from one seed in the same way.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+use gimbal_simulation::{Plan, Report, run};
+
+fn run_well(plan: &Plan) -> Report {
+    run(plan).unwrap_or_else(|fault| panic!("seed {} with {} backends: {fault}", plan.seed, plan.backends))
+}
+
+#[test]
+fn any_seed_ends_in_the_same_state() {
+    let reports: Vec<Report> = (1..=8).map(|seed| run_well(&Plan::new(seed, 40))).collect();
+    for report in &reports {
+        assert_eq!(report.content, reports[0].content);
+        assert!(report.leaders > 2 && report.failed_writes > 0 && report.holds > 0, "that was no storm: {report:?}");
+    }
+    assert!(reports.iter().any(|report| report.trace != reports[0].trace), "every seed is the same storm");
+}
+
+#[test]
+fn one_seed_ends_in_the_same_way() {
+    let plan = Plan::new(11, 40);
+    assert_eq!(run_well(&plan), run_well(&plan));
+}
+
+#[test]
+fn a_thousand_backends_end_as_their_sources_are() {
+    let report = run_well(&Plan::new(1, 1000));
+    assert!(report.lives > 1000 && report.changes > 5000, "{report:?}");
+}
