@@ -111,13 +111,18 @@ impl Reconciler {
         self.left(claim);
     }
 
-    /// Looks again at the places that a claim moves away from, for there is news of it.
+    /// Looks again at the places that a claim moves away from, for there is news of it. What is another's by now is none: of
+    /// two that changed places each would have the other looked at, for ever.
     pub(crate) fn look_at_places(&mut self, claim: &Claim, but: &TargetKey, now: Instant) {
         let Some(places) = self.places.get(claim) else { return };
         let others: Vec<TargetKey> = places.iter().filter(|place| *place != but).cloned().collect();
         for place in others {
-            self.weigh(&place, now);
-            self.enqueue(&place, &claim.backend, Urgency::Bulk);
+            if self.targets.get(&place).and_then(|target| self.whose(&place, target)).as_ref() == Some(claim) {
+                self.weigh(&place, now);
+                self.enqueue(&place, &claim.backend, Urgency::Bulk);
+            } else {
+                self.forget_move(claim, &place);
+            }
         }
     }
 

@@ -1,17 +1,21 @@
-//! What random policies found: a name that several Services want, or one that moves, while policies change. Each was a
-//! failure of `ends_as_the_policies_say`, shrunk.
+//! What random policies found: a name that several Services want, or that is left for another, while policies change. Most
+//! were failures of `ends_as_the_policies_say`, shrunk.
 
-use super::Op;
+use gimbal_plan::EndpointsApi;
+
 use super::policy::PolicyOp::{self, Configure, Other};
-use super::policy::ends_as_its_policies_say;
+use super::policy::{check_policies, ends_as_its_policies_say, map, open};
 use super::server::Luck;
+use super::world::{World, key, service};
+use super::{OPEN, Op};
 
 fn set(agent: usize, key: u8, hosts: &[u8]) -> PolicyOp {
     Other(Op::Set { agent, key, label: 0, ports: 0, hosts: hosts.to_vec() })
 }
 
+/// Denied its namespace, one loses the name to another, who is put in quarantine before the first write.
 #[test]
-fn case_a() {
+fn a_name_that_is_given_stands_for_the_one_before_until_it_is_written() {
     ends_as_its_policies_say(vec![
         Other(Op::Connect(0)),
         set(0, 3, &[0]),
@@ -34,8 +38,9 @@ fn case_a() {
     ]);
 }
 
+/// Else another takes the room that it has, and it gets no endpoints until the writer restarts.
 #[test]
-fn case_b() {
+fn what_stands_takes_room_though_the_answer_to_its_create_was_lost() {
     ends_as_its_policies_say(vec![
         set(0, 0, &[0]),
         Configure(0, 0),
@@ -51,8 +56,9 @@ fn case_b() {
     ]);
 }
 
+/// Removed and back before its object was deleted, it leads to a name that is taken: its agent has to hear that.
 #[test]
-fn case_c() {
+fn what_comes_back_and_leads_elsewhere_is_not_settled_as_gone() {
     ends_as_its_policies_say(vec![
         Other(Op::Connect(0)),
         Configure(0, 2),
@@ -68,8 +74,9 @@ fn case_c() {
     ]);
 }
 
+/// A hand edited away whose the object is; the first that wants it has no room, the second is to have it.
 #[test]
-fn case_d() {
+fn who_waits_for_room_keeps_nobodys_object_from_none() {
     ends_as_its_policies_say(vec![
         Other(Op::Connect(0)),
         set(1, 0, &[]),
@@ -81,4 +88,21 @@ fn case_d() {
         Other(Op::RestartWriter),
         Configure(0, 5),
     ]);
+}
+
+/// The writer hung: each that arrived had the other looked at, which had arrived.
+#[test]
+fn two_that_change_places_come_to_rest() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let one_to_two = || Some(map("one", "two", false));
+    // Both have the name a-b-svc, the one in "two" and the other in "one".
+    world.configure(0, one_to_two());
+    world.set(0, &key(1), Some(service(0, 0, &[1])));
+    world.set(1, &key(0), Some(service(0, 0, &[2])));
+    world.settle();
+    world.configure(0, Some(open()));
+    world.configure(1, one_to_two());
+    world.settle();
+    check_policies(&world);
+    assert!(world.rejects(0).is_empty() && world.rejects(1).is_empty());
 }

@@ -27,7 +27,7 @@ fn deny(pattern: &str) -> Policy {
     namespaces(NamespacePolicy { deny: vec![pattern.parse().unwrap()], ..NamespacePolicy::default() })
 }
 
-fn map(from: &str, to: &str, create: bool) -> Policy {
+pub(super) fn map(from: &str, to: &str, create: bool) -> Policy {
     let map = [(from.to_owned(), to.to_owned())].into();
     namespaces(NamespacePolicy { map, create, ..NamespacePolicy::default() })
 }
