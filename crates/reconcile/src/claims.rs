@@ -77,7 +77,9 @@ impl Reconciler {
         let idle = |claim: &Claim| frozen(&claim.backend) || self.waits_for_room(claim);
         let decided = target.owner.clone().filter(|owner| !(target.observed.is_empty() && idle(owner)));
         let holder = decided.or_else(|| self.holder(key, target));
-        let first = target.claims.iter().find(|claim| !idle(claim)).or_else(|| target.claims.first());
+        let claims = &target.claims;
+        let first = claims.iter().find(|claim| !idle(claim));
+        let first = first.or_else(|| claims.iter().find(|claim| !frozen(&claim.backend))).or_else(|| claims.first());
         let owned = |claim: &Claim| match frozen(&claim.backend) {
             true => Standing::Frozen(claim.clone()),
             false => Standing::Owned(claim.clone()),

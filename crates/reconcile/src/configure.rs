@@ -71,8 +71,10 @@ impl Reconciler {
             stirred: false,
         };
         self.backends.insert(backend);
-        for target in self.observed_of(name) {
-            self.recount(&target, now);
+        for target in self.concerned(name) {
+            if self.targets.get(&target).is_some_and(|target| target.counted_for.is_none()) {
+                self.recount(&target, now);
+            }
         }
     }
 
@@ -80,18 +82,11 @@ impl Reconciler {
     fn follow_policy(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.backends.get(name) else { return };
         let keys: Vec<_> = backend.end.services().map(|(key, _)| key.clone()).collect();
-        let mut concerned: BTreeSet<TargetKey> = self.observed_of(name).into_iter().collect();
+        let mut concerned: BTreeSet<TargetKey> = self.concerned(name).into_iter().collect();
         for key in keys {
             let claim = Claim { backend: name.clone(), key };
             concerned.extend(self.route(&claim));
         }
-        let theirs = |claim: &Claim| claim.backend == *name;
-        let claimed = self.targets.of(name.as_str()).filter(|(_, target)| {
-            target.owner.as_ref().is_some_and(theirs)
-                || target.claims.iter().any(theirs)
-                || target.leaving.iter().any(theirs)
-        });
-        concerned.extend(claimed.map(|(key, _)| key.clone()));
         self.take_stock(name);
         // Each is weighed before the first is decided, so that the guard sees all of it.
         for target in &concerned {
@@ -169,8 +164,7 @@ impl Reconciler {
 
     /// Counts what stands already, before anyone who comes later asks for room beside it.
     fn take_stock(&mut self, name: &BackendName) {
-        let concerned: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
-        for key in concerned {
+        for key in self.concerned(name) {
             self.count_what_stands(&key);
         }
     }
@@ -183,11 +177,9 @@ impl Reconciler {
         }
     }
 
-    fn observed_of(&self, name: &BackendName) -> Vec<TargetKey> {
-        let theirs = self
-            .targets
-            .of(name.as_str())
-            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()));
-        theirs.map(|(key, _)| key.clone()).collect()
+    /// Every target that has to do with a backend, by a claim or by the label of any object: one that a hand edited may say
+    /// less than the others.
+    fn concerned(&self, name: &BackendName) -> Vec<TargetKey> {
+        self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect()
     }
 }

@@ -268,14 +268,19 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is written, and nothing that left is forgotten: it is decided once the backend is admitted.
+    /// Nothing is written, and nothing that left and still stands is forgotten: it is decided once the backend is admitted.
     fn freeze(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key) else { return };
-        let (tally, concerned) = (self.tally(key, target), [target.claims.clone(), target.leaving.clone()].concat());
+        let (tally, mut concerned) = (self.tally(key, target), target.claims.clone());
+        if !target.observed.is_empty() {
+            concerned.extend(target.leaving.iter().cloned());
+        }
         let holder = self.whose(key, target);
-        if let Some(target) = self.targets.get_mut(key) {
-            target.preview = Some(tally);
-            target.converged = true;
+        let Some(target) = self.targets.get_mut(key) else { return };
+        target.preview = Some(tally);
+        target.converged = true;
+        if target.observed.is_empty() {
+            self.let_go(key);
         }
         for claim in concerned {
             let reject = match &holder {

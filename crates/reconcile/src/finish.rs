@@ -121,9 +121,11 @@ impl Reconciler {
         // An owner that leads elsewhere by now hears of that place.
         let owner = job.owner.iter().filter(|owner| target.claims.contains(owner));
         let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
+        // What could not be written takes no room from others while it is tried again.
         if target.observed.is_empty() {
-            // What could not be written takes no room from others while it is tried again.
             self.set_charged(key, None);
+        } else {
+            self.charge_what_stands(key);
         }
         for claim in concerned {
             let key = Some(claim.key.clone());

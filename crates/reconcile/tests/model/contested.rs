@@ -106,3 +106,98 @@ fn two_that_change_places_come_to_rest() {
     check_policies(&world);
     assert!(world.rejects(0).is_empty() && world.rejects(1).is_empty());
 }
+
+/// Nobody can tell any more whose the object is; of the two that want it one is frozen and the other has no room.
+#[test]
+fn who_waits_for_room_is_not_told_of_a_rivals_quarantine() {
+    ends_as_its_policies_say(vec![
+        set(0, 1, &[]),
+        set(1, 0, &[]),
+        Other(Op::Connect(0)),
+        set(1, 1, &[]),
+        Other(Op::Run(4)),
+        Configure(1, 5),
+        Configure(0, 4),
+        Other(Op::HandEdit(220)),
+        Other(Op::HandEdit(45)),
+    ]);
+}
+
+/// A foreign Service keeps it from growing back to what it was.
+#[test]
+fn what_cannot_be_written_takes_the_room_that_it_has_and_no_more() {
+    ends_as_its_policies_say(vec![
+        set(1, 3, &[0]),
+        Configure(0, 2),
+        set(1, 2, &[0]),
+        set(0, 2, &[0, 1]),
+        Other(Op::Connect(0)),
+        Configure(0, 5),
+        Other(Op::Connect(1)),
+        set(1, 1, &[0]),
+        Other(Op::Run(5)),
+        Other(Op::Run(8)),
+        Other(Op::HandDelete(39)),
+        set(0, 0, &[0, 1]),
+        Other(Op::HandDelete(14)),
+        Configure(0, 0),
+        Other(Op::HandEdit(2)),
+        Other(Op::Foreign(true)),
+        Configure(0, 6),
+    ]);
+}
+
+/// What was begun in the new place is deleted by hand: in the old one it stands, and needs no more room.
+#[test]
+fn what_moves_takes_room_where_it_still_stands() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Namespace(false)),
+        set(1, 1, &[0]),
+        Other(Op::Watch),
+        Other(Op::Connect(1)),
+        Other(Op::Namespace(true)),
+        set(1, 2, &[0]),
+        Other(Op::Run(4)),
+        Other(Op::HandEdit(15)),
+        Other(Op::Watch),
+        Configure(1, 2),
+        Other(Op::Run(4)),
+        Other(Op::RestartWriter),
+        Configure(1, 5),
+        Other(Op::HandDelete(207)),
+    ]);
+}
+
+/// The Service's label names nobody, the slice's names whose it is.
+#[test]
+fn a_policy_reaches_what_an_edited_object_hides() {
+    ends_as_its_policies_say(vec![
+        set(0, 2, &[]),
+        set(1, 2, &[0]),
+        Other(Op::Connect(0)),
+        Other(Op::Connect(1)),
+        Other(Op::Run(3)),
+        Configure(1, 3),
+        Other(Op::Run(3)),
+        Other(Op::Relist),
+        Other(Op::Run(2)),
+        Other(Op::HandEdit(223)),
+        Configure(1, 4),
+    ]);
+}
+
+/// What was deleted gives its room back, though who wants the name next cannot have it.
+#[test]
+fn who_left_takes_no_room_for_a_rival_in_quarantine() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Connect(0)),
+        set(0, 1, &[]),
+        Other(Op::Run(4)),
+        Other(Op::RestartWriter),
+        set(0, 2, &[]),
+        set(1, 0, &[]),
+        Other(Op::Remove { agent: 0, key: 1 }),
+        Configure(0, 5),
+        Configure(1, 4),
+    ]);
+}
