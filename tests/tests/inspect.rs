@@ -186,6 +186,44 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pages_show_each_service_once_on_both_ends_also_when_one_comes_between() {
+    let scene = Scene::start().await.unwrap();
+    for n in 0..7 {
+        scene.put(&svc("team1", &format!("svc{n}"), &[("http", 80)])).await.unwrap();
+        scene.put(&slice_of("team1", &format!("svc{n}"), "a", 1 + n, 1)).await.unwrap();
+    }
+    let writer = scene.writer(&scene.config(&["node02", "other"], "").unwrap(), &[]).await.unwrap();
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    discoverer.ready().await.unwrap();
+    let clients = [scene.ask(&writer).unwrap(), Grpcurl::plaintext(discoverer.port)];
+    let settled = |count: &'static str| move |b: &Value| b.get("pending").is_none() && b["held"]["count"] == count;
+    for client in &clients {
+        client.expect_backend("node02", "synced", settled("7")).await.unwrap();
+    }
+    let page = |client: &Grpcurl, token: &str| {
+        client.call("InspectionService/ListServices", &json!({"pageSize": 3, "pageToken": token})).unwrap()
+    };
+    let shown = |page: &Value| named(page["services"].as_array().unwrap()).join(" ");
+    let first: Vec<Value> = clients.iter().map(|client| page(client, "")).collect();
+    // Before the place where the second page begins, and behind it.
+    for name in ["svc1b", "svc4b"] {
+        scene.put(&svc("team1", name, &[("http", 80)])).await.unwrap();
+        scene.put(&slice_of("team1", name, "a", 1, 1)).await.unwrap();
+    }
+    for (client, first) in clients.iter().zip(first) {
+        client.expect_backend("node02", "synced", settled("9")).await.unwrap();
+        assert_eq!(shown(&first), "svc0 svc1 svc2");
+        let second = page(client, first["nextPageToken"].as_str().unwrap());
+        assert_eq!(shown(&second), "svc3 svc4 svc4b");
+        let third = page(client, second["nextPageToken"].as_str().unwrap());
+        assert_eq!(shown(&third), "svc5 svc6");
+        assert_eq!(third.get("nextPageToken"), None, "it is the last one");
+        let refused = client.call("InspectionService/ListServices", &json!({"pageToken": "of another tool"}));
+        assert!(format!("{:#}", refused.unwrap_err()).contains("page_token"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_tells_what_is_there_then_a_marker_then_what_changes() {
     let scene = Scene::start().await.unwrap();
     for name in ["api", "web"] {

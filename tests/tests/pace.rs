@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_testkit::{ApiProxy, eventually};
-use gimbal_tests::{Mirror, SOON, Scene, in_parallel, metric, put, slice_of, svc};
+use gimbal_tests::{Mirror, SOON, Scene, expect_metric, in_parallel, metric, put, slice_of, svc};
 
 /// Services `web-<n>` in the source, with a slice of three endpoints each.
 async fn fill(scene: &Arc<Scene>, services: u32) {
@@ -109,14 +109,13 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
     let config = scene.config(&["node02"], "").unwrap();
     let args = ["--comparison-interval", "1s", "--write-concurrency", "16", "--write-latency-target", "200ms"];
     let writer = scene.writer_through(&proxy, &config, &args).await.unwrap();
-    let concurrency = async || metric(writer.admin_port, "gimbal_writer_concurrency", "").await;
-    assert_eq!(concurrency().await.unwrap(), 16.0);
+    expect_metric(writer.admin_port, "gimbal_writer_concurrency", "", 16.0).await.unwrap();
 
     // Of sixteen that wait, the last one would be answered after 800 ms; of four, in time.
     proxy.slow_down(1, Duration::from_millis(50));
     let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     eventually("fewer go side by side", SOON, async || {
-        let limit = concurrency().await?;
+        let limit = metric(writer.admin_port, "gimbal_writer_concurrency", "").await?;
         anyhow::ensure!((1.0..=6.0).contains(&limit), "{limit}");
         Ok::<_, anyhow::Error>(())
     })
@@ -130,13 +129,7 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
     expect_slices(&scene, SERVICES).await;
     writer.settled(1).await.unwrap();
     assert!(proxy.most_waiting() <= 12, "until it recovered, few waited there");
-    eventually("as many as before go side by side", SOON, async || {
-        let limit = concurrency().await?;
-        anyhow::ensure!(limit == 16.0, "{limit}");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await
-    .unwrap();
+    expect_metric(writer.admin_port, "gimbal_writer_concurrency", "", 16.0).await.unwrap();
     assert_eq!(scene.writes_since(0).await.unwrap().len(), 2 * SERVICES as usize);
 }
 

@@ -42,16 +42,21 @@ fn show(name: &str, version: &str, path: &std::path::Path) {
 
 /// The path of cargo-deny, which is built first if it has to be.
 pub fn cargo_deny() -> anyhow::Result<PathBuf> {
-    let path = cache()?.join(format!("cargo-deny-{CARGO_DENY}/cargo-deny"));
+    cargo_tool("cargo-deny", CARGO_DENY)
+}
+
+/// The path of a program that a crate of the same name is, built first if it has to be.
+pub fn cargo_tool(name: &str, version: &str) -> anyhow::Result<PathBuf> {
+    let path = cache()?.join(format!("{name}-{version}")).join(name);
     if path.is_file() {
         return Ok(path);
     }
     once(&path, |work| {
-        eprintln!("gimbal: building cargo-deny {CARGO_DENY} once; this takes minutes");
-        let mut install = shell::cargo(&["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root"]);
+        eprintln!("gimbal: building {name} {version} once; this takes minutes");
+        let mut install = shell::cargo(&["install", name, "--locked", "--version", version, "--root"]);
         install.arg(work).env("CARGO_TARGET_DIR", work.join("target"));
         shell::run(install)?;
-        std::fs::rename(work.join("bin/cargo-deny"), work.join("cargo-deny")).context("cargo made no cargo-deny")
+        std::fs::rename(work.join("bin").join(name), work.join(name)).with_context(|| format!("cargo made no {name}"))
     })?;
     Ok(path)
 }

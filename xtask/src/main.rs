@@ -8,6 +8,7 @@ mod assets;
 mod bench;
 mod build;
 mod ci;
+mod counts;
 mod demo;
 mod fuzz;
 mod shell;
@@ -31,6 +32,8 @@ enum Task {
     /// How fast, how large and how fair, as ratios to the API server in the same run.
     #[command(disable_help_flag = true)]
     Bench(bench::Args),
+    /// Instructions and allocations of what must stay cheap, against those that are kept. `test` does it too.
+    Counts(counts::Args),
     /// Any bytes into what parses bytes from outside, with coverage as the guide. `test` does a bounded part of it.
     Fuzz(fuzz::Args),
 }
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Task::Test(args) => ci::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Counts(args) => counts::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
     };
     match result {

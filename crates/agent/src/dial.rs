@@ -12,6 +12,9 @@ use crate::backoff::Backoff;
 
 /// Connecting and opening the stream, each.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Limits of the first pause and of any later one. The first is short, so that a change that comes as a connection breaks
+/// hardly waits for it, and still spreads the handshakes of many agents that lose a writer at once.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(15));
 /// How long the first dial waits for the source to be read: a stream that opens earlier carries no data.
 const HEAD_START: Duration = Duration::from_secs(2);
 
@@ -57,7 +60,7 @@ impl Link {
     /// Without a writer the link is silent for ever.
     pub(crate) fn new(writer: Option<WriterAddress>) -> Self {
         let state = if writer.is_some() { State::HeadStart(Instant::now() + HEAD_START) } else { State::Off };
-        Self { writer, state, backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(15)) }
+        Self { writer, state, backoff: Backoff::new(PAUSES.0, PAUSES.1) }
     }
 
     /// The next event. `wants_room`: there may be something to say. Nothing is lost when this future is dropped.

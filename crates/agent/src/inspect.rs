@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use gimbal_link::{Inspection, Peer, Status, Viewer, pb};
+use gimbal_link::{Inspection, Part, Peer, Place, Status, Viewer, pb};
 use gimbal_model::BackendName;
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,7 +15,7 @@ use crate::watchers::Batch;
 #[derive(Debug)]
 pub(crate) enum Question {
     Backend(oneshot::Sender<pb::Backend>),
-    Services(pb::ListServicesRequest, oneshot::Sender<Vec<pb::ServiceStatus>>),
+    Services(pb::ListServicesRequest, Option<Place>, oneshot::Sender<Part>),
     Explain(pb::ExplainRequest, oneshot::Sender<pb::ExplainResponse>),
     Follow(pb::WatchRequest, Weak<()>, oneshot::Sender<u64>),
     Next(u64, oneshot::Sender<Batch>),
@@ -61,9 +61,10 @@ impl Inspection for Inspector {
     async fn list_services(
         &self,
         _: &Viewer,
-        request: pb::ListServicesRequest,
-    ) -> Result<Vec<pb::ServiceStatus>, Status> {
-        self.ask(|reply| Question::Services(request, reply)).await
+        request: &pb::ListServicesRequest,
+        after: Option<&Place>,
+    ) -> Result<Part, Status> {
+        self.ask(|reply| Question::Services(request.clone(), after.cloned(), reply)).await
     }
 
     async fn watch(

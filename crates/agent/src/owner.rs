@@ -176,7 +176,7 @@ impl<S: Source> Owner<S> {
         // Who no longer waits for an answer does not get one.
         let taken = match question {
             Question::Backend(reply) => reply.send(self.view().backend()).is_ok(),
-            Question::Services(request, reply) => reply.send(self.view().services(&request)).is_ok(),
+            Question::Services(request, after, reply) => reply.send(self.view().part(&request, after.as_ref())).is_ok(),
             Question::Explain(request, reply) => reply.send(self.view().explain(&request)).is_ok(),
             Question::Follow(request, alive, reply) => {
                 let mut id = 0;

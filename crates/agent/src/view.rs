@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
-use gimbal_link::pb;
+use gimbal_link::{Part, Place, pb};
 use gimbal_model::{BackendName, SourceKey, service_name};
 use gimbal_stream::{Scope, Summary};
 
 use crate::offer::Offer;
 use crate::source::Known;
+
+/// Services that one question looks at, so that none holds the owner up for long.
+const PART: usize = 500;
 
 /// Everything that a question is answered from.
 pub(crate) struct View<'a> {
@@ -77,17 +80,19 @@ impl View<'_> {
         source.into_iter().chain(identity).chain(link).collect()
     }
 
-    /// The Services that a request selects, in order.
-    pub(crate) fn services(&self, request: &pb::ListServicesRequest) -> Vec<pb::ServiceStatus> {
-        if !self.is_asked_for(&request.backend) {
-            return Vec::new();
+    /// Those of the next few Services after a place that a request selects.
+    pub(crate) fn part(&self, request: &pb::ListServicesRequest, after: Option<&Place>) -> Part {
+        // Nothing of this backend comes after a place in a later one.
+        if !self.is_asked_for(&request.backend) || after.is_some_and(|after| after.backend > *self.backend) {
+            return Part::default();
         }
-        let mut keys: Vec<_> = self.offer.agent.services().map(|(key, _)| key).collect();
-        keys.retain(|key| request.namespace.is_empty() || *key.namespace == *request.namespace);
-        keys.sort();
-        let services = keys.into_iter().filter_map(|key| self.service(key));
-        let trouble = |status: &pb::ServiceStatus| !request.only_trouble || status.state != SYNCED;
-        services.filter(trouble).collect()
+        let after = after.filter(|after| after.backend == *self.backend).map(|after| &after.key);
+        let keys: Vec<_> = self.offer.agent.keys_after(&request.namespace, after).take(PART).collect();
+        let wanted = |status: &pb::ServiceStatus| !request.only_trouble || status.state != SYNCED;
+        let services = keys.iter().filter_map(|key| self.service(key)).filter(wanted).collect();
+        let last = keys.last().filter(|_| keys.len() == PART);
+        let seen = last.map(|key| Place { backend: self.backend.clone(), key: (*key).clone() });
+        Part { services, seen }
     }
 
     /// Whether a request's backend is this one.

@@ -9,10 +9,10 @@ use gimbal_wire::pb;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use crate::Peer;
 use crate::connection::Known;
 use crate::discovery::known;
 use crate::standing::refused;
+use crate::{Part, Peer, Place, page};
 
 /// What somebody may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +59,14 @@ pub trait Inspection: Send + Sync + 'static {
     /// The backends that the viewer sees.
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status>;
 
-    /// The Services that the request selects.
+    /// The first few of the Services that the request selects after a place, in order. `request.page_size` and
+    /// `request.page_token` are not the implementer's: pages are put together of what it gives.
     async fn list_services(
         &self,
         viewer: &Viewer,
-        request: pb::ListServicesRequest,
-    ) -> Result<Vec<pb::ServiceStatus>, Status>;
+        request: &pb::ListServicesRequest,
+        after: Option<&Place>,
+    ) -> Result<Part, Status>;
 
     /// What is there, `SnapshotDone`, then changes. Ended by the link at shutdown.
     async fn watch(
@@ -108,8 +110,7 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
         let viewer = self.viewer(&request)?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
-        let services = self.inspection.list_services(&viewer, request).await?;
-        Ok(Response::new(pb::ListServicesResponse { services }))
+        page::page(&*self.inspection, &viewer, &request).await.map(Response::new)
     }
 
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {

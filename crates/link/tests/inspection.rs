@@ -96,6 +96,36 @@ async fn a_backend_sees_itself_an_admin_everything_a_stranger_nothing() {
 }
 
 #[tokio::test]
+async fn pages_of_any_size_show_each_service_once() {
+    let server = Server::start(None).await;
+    let mut client = InspectionServiceClient::new(server.dial(None).await.unwrap());
+    let all: Vec<String> = (0..common::MANY).filter(|n| n % 7 != 0).map(|n| format!("s{n:04}")).collect();
+    let request = pb::ListServicesRequest { backend: "node02".into(), namespace: "many".into(), ..Default::default() };
+    for (page_size, pages) in [(0, 3), (1, all.len()), (100, 9), (857, 3), (i32::MAX, 3)] {
+        let (mut seen, mut count, mut page_token) = (Vec::new(), 0, String::new());
+        loop {
+            let request = pb::ListServicesRequest { page_size, page_token, ..request.clone() };
+            let page = client.list_services(request).await.unwrap().into_inner();
+            assert!(gimbal_wire::encoded_len(&page) <= 1 << 20, "a page of {} bytes", gimbal_wire::encoded_len(&page));
+            assert!(page_size == 0 || page.services.len() <= usize::try_from(page_size).unwrap());
+            seen.extend(page.services.into_iter().map(|service| service.source.unwrap().name));
+            count += 1;
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen, all, "pages of {page_size}");
+        assert_eq!(count, pages, "pages of {page_size}");
+    }
+    for (page_size, page_token) in [(-1, ""), (0, "node02"), (0, "node02/many"), (0, "NODE/many/x"), (0, "a/b/c/d")] {
+        let request = pb::ListServicesRequest { page_size, page_token: page_token.into(), ..request.clone() };
+        let refused = client.list_services(request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{page_size} {page_token:?}: {refused}");
+    }
+}
+
+#[tokio::test]
 async fn loopback_may_do_both() {
     let server = Server::start(None).await;
     let channel = server.dial(None).await.unwrap();

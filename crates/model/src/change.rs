@@ -1,10 +1,12 @@
 //! The difference between two states of one Service, as it travels in a delta.
 
+use std::cmp::Ordering;
+use std::iter::Peekable;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::digest::{endpoint_digest, header_digest};
-use crate::{Digest, Endpoint, Header, PortSet, Service, SourceKey};
+use crate::{Digest, Endpoint, Endpoints, Header, PortSet, Service, SourceKey};
 
 /// What becomes of one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,28 +50,46 @@ impl Change {
     }
 }
 
+/// Group by group, so that ports are compared once for each, and a group that is the same is not looked into.
 fn endpoint_changes(old: &Service, new: &Service) -> Vec<EndpointChange> {
+    let none = Endpoints::default();
     let mut changes = Vec::new();
-    let mut before = old.endpoints().peekable();
-    let mut after = new.endpoints().peekable();
-    let order =
-        |a: &(&PortSet, Endpoint), b: &(&PortSet, Endpoint)| a.0.cmp(b.0).then_with(|| a.1.address.cmp(&b.1.address));
+    let (mut olds, mut news) = (old.groups().iter().peekable(), new.groups().iter().peekable());
     loop {
-        let ordering = match (before.peek(), after.peek()) {
-            (None, None) => return changes,
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (Some(a), Some(b)) => order(a, b),
-        };
-        let old = if ordering.is_le() { before.next() } else { None };
-        let new = if ordering.is_ge() { after.next() } else { None };
-        match (old, new) {
-            (Some((ports, endpoint)), None) => changes.push(EndpointChange::Gone(ports.clone(), endpoint.address)),
-            (Some((_, old)), Some((_, new))) if old == new => {}
-            (_, Some((ports, endpoint))) => changes.push(EndpointChange::Set(ports.clone(), endpoint)),
-            (None, None) => {}
+        let (before, after) = next_of_both(&mut olds, &mut news, |a, b| a.ports.cmp(&b.ports));
+        let Some(group) = after.or(before) else { return changes };
+        let [old, new] = [before, after].map(|group| group.map_or(&none, |group| &group.endpoints));
+        group_changes(&group.ports, old, new, &mut changes);
+    }
+}
+
+fn group_changes(ports: &PortSet, old: &Endpoints, new: &Endpoints, changes: &mut Vec<EndpointChange>) {
+    if old == new {
+        return;
+    }
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        match next_of_both(&mut old, &mut new, |a, b| a.address.cmp(&b.address)) {
+            (None, None) => return,
+            (before, Some(after)) if before.as_ref() == Some(&after) => {}
+            (_, Some(after)) => changes.push(EndpointChange::Set(ports.clone(), after)),
+            (Some(before), None) => changes.push(EndpointChange::Gone(ports.clone(), before.address)),
         }
     }
+}
+
+/// The lesser of the next two of sorted sequences; both where they are equal.
+fn next_of_both<T, I: Iterator<Item = T>>(
+    old: &mut Peekable<I>,
+    new: &mut Peekable<I>,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> (Option<T>, Option<T>) {
+    let ordering = match (old.peek(), new.peek()) {
+        (Some(a), Some(b)) => order(a, b),
+        (_, None) => Ordering::Less,
+        (None, _) => Ordering::Greater,
+    };
+    (if ordering.is_le() { old.next() } else { None }, if ordering.is_ge() { new.next() } else { None })
 }
 
 impl Service {

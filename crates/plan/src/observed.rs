@@ -172,8 +172,7 @@ impl Observed {
         self.commons().filter_map(|common| common.stray.as_deref())
     }
 
-    /// Everything that is held. Who compares a whole listing with it takes it before the listing begins: what it names
-    /// and the listing lacks is gone; what came since is not in question.
+    /// Everything that is held. Of this, what neither a whole listing names nor came since it began is gone.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
         let service = self.service.iter().map(|held| (objects::Service::KIND, None, &held.common));
         let slices = self.slices.iter().map(|held| (objects::EndpointSlice::KIND, Some(&*held.name), &held.common));

@@ -97,9 +97,12 @@ fn draft<'a>(
 ) -> Draft<'a> {
     let odd = !slice.regular || slice.ports != *ports || slice.meta != meta;
     let mut draft = Draft { slice, kept: Vec::new(), touched: odd, gains: odd, overflows: false };
+    let mut next = 0;
     for endpoint in slice.endpoints.iter() {
         let full = draft.kept.len() == MAX_ENDPOINTS;
-        match find(wanted, endpoint.address) {
+        let found = find(wanted, endpoint.address, next);
+        next = found.map_or(next, |at| at + 1);
+        match found {
             Some(at) if !placed[at] && !full => {
                 placed[at] = true;
                 draft.gains |= wanted[at] != endpoint;
@@ -123,8 +126,12 @@ fn draft<'a>(
     draft
 }
 
-fn find(wanted: &[Endpoint], address: IpAddr) -> Option<usize> {
-    wanted.binary_search_by_key(&address, |endpoint| endpoint.address).ok()
+/// Both are sorted, and neighbours in a slice mostly are neighbours in what is wanted: it is looked for at `likely` first.
+fn find(wanted: &[Endpoint], address: IpAddr, likely: usize) -> Option<usize> {
+    match wanted.get(likely) {
+        Some(endpoint) if endpoint.address == address => Some(likely),
+        _ => wanted.binary_search_by_key(&address, |endpoint| endpoint.address).ok(),
+    }
 }
 
 /// Gives every endpoint of `rest` a place at the cost of the fewest writes: slices that are written anyway, the fullest

@@ -363,4 +363,50 @@ mod tests {
         assert_eq!(write(&mut queue, next), ["a3"]);
         assert_eq!(queue.next_deadline(), None);
     }
+
+    /// Backend `a` floods, all `slots` are taken by it, and `b` has one change: how many writes end until it starts.
+    fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u64>) -> usize {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.set_pace(&backend("a"), changes_per_second);
+        for n in 0..10_000 {
+            queue.push(&target(&format!("a{n}")), &backend("a"), urgency);
+        }
+        let start = |queue: &mut Queue| {
+            let started = queue.pop(now)?;
+            queue.spend(&backend(&started.name[..1]), now);
+            queue.start(started.clone());
+            Some(started)
+        };
+        let mut under_way: VecDeque<TargetKey> = std::iter::from_fn(|| start(&mut queue)).take(slots).collect();
+        queue.push(&target("b"), &backend("b"), Urgency::Fresh);
+        for ended in 0..1000 {
+            // A slot may be free already, where `a` has to rest.
+            while under_way.len() < slots
+                && let Some(started) = start(&mut queue)
+            {
+                if &*started.name == "b" {
+                    return ended;
+                }
+                under_way.push_back(started);
+            }
+            let Some(done) = under_way.pop_front() else { break };
+            queue.done(&done);
+            // Whatever is written of the flood changes again meanwhile.
+            queue.push(&done, &backend("a"), urgency);
+        }
+        usize::MAX
+    }
+
+    #[test]
+    fn one_change_beside_a_flood_waits_for_two_writes_at_most_however_many_are_under_way() {
+        for slots in [1, 2, 8, 64] {
+            // Its turn comes after one of the flood, and bulk's once in a while.
+            assert!(writes_before_b(slots, Urgency::Fresh, None) <= 2, "{slots} slots, fresh");
+            assert!(writes_before_b(slots, Urgency::Bulk, None) <= 2, "{slots} slots, bulk");
+            // A backend that may not go on leaves its turn and its slots to the others.
+            let changes_per_second = Some(slots as u64);
+            assert_eq!(writes_before_b(slots, Urgency::Fresh, changes_per_second), 1, "{slots} a second, and slots");
+            assert_eq!(writes_before_b(slots + 5, Urgency::Fresh, changes_per_second), 0, "{slots} a second");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! What people ask: the state of a source Service, and why.
 
+use std::collections::BTreeSet;
+
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::Action;
 use gimbal_stream::{Reject, RejectReason};
@@ -79,16 +81,29 @@ impl Reconciler {
         Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
     }
 
-    /// Every source Service of a backend, those that only the Gimbal cluster knows included.
-    pub fn services(&self, name: &BackendName) -> Vec<ServiceStatus> {
+    /// The keys of a backend's source Services in a namespace (empty: in every one), in order, those that only the Gimbal
+    /// cluster knows included: at most `most` of those after `after`.
+    #[must_use]
+    pub fn keys_after(
+        &self,
+        name: &BackendName,
+        namespace: &str,
+        after: Option<&SourceKey>,
+        most: usize,
+    ) -> Vec<SourceKey> {
         let Some(backend) = self.backends.get(name) else { return Vec::new() };
-        let mut keys: std::collections::BTreeSet<SourceKey> =
-            backend.end.services().map(|(key, _)| key.clone()).collect();
-        keys.extend(self.targets.of(name.as_str()).filter_map(|(_, target)| {
-            let (label, key) = target.observed.owner()?;
-            (**label == *name.as_str()).then(|| key.clone())
-        }));
-        keys.into_iter().filter_map(|key| self.status(&Claim { backend: name.clone(), key })).collect()
+        let mut keys: BTreeSet<SourceKey> = backend.end.keys_after(namespace, after).take(most).cloned().collect();
+        for (_, target) in self.targets.of(name.as_str()) {
+            let Some((label, key)) = target.observed.owner() else { continue };
+            let asked = (namespace.is_empty() || *key.namespace == *namespace) && after.is_none_or(|after| key > after);
+            if asked && **label == *name.as_str() && backend.end.service(key).is_none() {
+                keys.insert(key.clone());
+                if keys.len() > most {
+                    keys.pop_last();
+                }
+            }
+        }
+        keys.into_iter().collect()
     }
 
     /// Why a source Service is where it is.

@@ -8,9 +8,10 @@ use gimbal_model::{Change, EndpointChange, Header, Service, SourceKey};
 use crate::size::{Groups, endpoint_len, entry_len, header_len, ports_len};
 use crate::{Piece, PieceChange};
 
-/// The size that frames aim at: large enough to cost little, small enough that a fresh change is not kept waiting. In a
-/// small window it is less, for several frames should fit in any.
-pub(crate) const TARGET: usize = 256 << 10;
+/// The size that frames aim at: large enough to cost little, small enough that a fresh change is not kept waiting; and an
+/// end holds a few at once, each with ten times its bytes while it is taken apart. In a small window it is less, for
+/// several frames should fit in any.
+pub(crate) const TARGET: usize = 128 << 10;
 /// The largest part of a Service that is sent; what is larger fits in no frame together with its wrapping.
 pub(crate) const LARGEST_PART: usize = 900 << 10;
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 mod build;
+mod debian;
 mod lock;
 
 use build::Recipe;
@@ -125,6 +126,14 @@ pub fn cache() -> anyhow::Result<PathBuf> {
 /// What `make` says, or files that cannot be written.
 pub fn once(path: &Path, make: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     lock::once(path, make)
+}
+
+/// Installs packages of the system by apt-get. Blocks, perhaps for minutes.
+///
+/// # Errors
+/// There is no apt-get, we are not root, or there are no such packages.
+pub fn debian(packages: &[&str]) -> anyhow::Result<()> {
+    debian::install(packages)
 }
 
 #[cfg(test)]

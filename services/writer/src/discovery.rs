@@ -1,8 +1,10 @@
 //! The agents' streams: who is speaking, then frames to the owner and answers back.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{Fuse, FusedFuture as _, FutureExt as _};
 use gimbal_link::{AgentMessages, Discovery, LinkError, Peer};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
@@ -12,7 +14,7 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Identity};
-use crate::mailbox::Handle;
+use crate::mailbox::{Ended, Handle};
 use crate::metrics::Metrics;
 use crate::owner::STREAM_QUEUE;
 
@@ -56,6 +58,8 @@ impl Discovery for Streams {
         let mut speaks = true;
         let mut config = self.config.clone();
         let turns = Arc::new(Semaphore::new(TURNS));
+        // The message that waits for the owner. What is said to the agent does not wait with it.
+        let mut passing = pin!(Fuse::terminated());
         let farewell = loop {
             tokio::select! {
                 Ok(()) = config.changed() => {
@@ -75,12 +79,15 @@ impl Discovery for Streams {
                     // The owner ended the stream.
                     None => break None,
                 },
-                message = incoming.next(), if speaks => match message {
+                passed = &mut passing, if !passing.is_terminated() => speaks = matches!(passed, Ok::<(), Ended>(())),
+                message = incoming.next(), if speaks && passing.is_terminated() => match message {
                     Some(Ok(message)) => {
-                        let Ok(turn) = turns.clone().acquire_owned().await else { break None };
-                        if self.owner.message(&backend, generation, message, turn).await.is_err() {
-                            speaks = false;
-                        }
+                        let (owner, turns, backend) = (&self.owner, turns.clone(), &backend);
+                        let pass = async move {
+                            let turn = turns.acquire_owned().await.map_err(|_| Ended)?;
+                            owner.message(backend, generation, message, turn).await
+                        };
+                        passing.set(pass.fuse());
                     }
                     Some(Err(LinkError::Refused(message))) => {
                         break Some(goodbye(GoodbyeReason::Certificate, message.into()));
@@ -170,22 +177,51 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
-    use gimbal_stream::{PROTOCOL, Summary};
+    use gimbal_stream::{Data, Frame, PROTOCOL, Summary};
     use prometheus_client::registry::Registry;
 
     use super::*;
-    use crate::mailbox::Mail;
+    use crate::mailbox::{BULK, Mail};
 
-    fn hello() -> AgentMessage {
+    fn hello(backend: &str) -> AgentMessage {
         AgentMessage::Hello(Hello {
             protocol: (PROTOCOL, PROTOCOL),
             capabilities: Vec::new(),
-            backend: "flood".into(),
+            backend: backend.into(),
             agent_instance: "1".into(),
             source_incarnation: "source".into(),
             held: Some(Summary::default()),
             agent_version: "test".into(),
         })
+    }
+
+    fn heartbeat() -> AgentMessage {
+        AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 }
+    }
+
+    /// An open stream: where the owner's messages go in, and where they come out.
+    struct Open {
+        owner: mpsc::Sender<WriterMessage>,
+        agent: mpsc::Receiver<WriterMessage>,
+    }
+
+    /// Opens a stream that says all this after Hello, and then nothing.
+    async fn open(
+        handle: &Handle,
+        mail: &mut mpsc::Receiver<Mail>,
+        backend: &str,
+        says: impl Iterator<Item = AgentMessage> + Send + 'static,
+    ) -> Open {
+        let (_, config) = watch::channel(Arc::new(Config::first_look()));
+        let metrics = Metrics::register(&mut Registry::default());
+        let streams = Streams { config, owner: handle.clone(), metrics, shutdown: CancellationToken::new() };
+        let says = tokio_stream::iter(std::iter::once(hello(backend)).chain(says)).map(Ok);
+        let says = Box::pin(says.chain(tokio_stream::pending()));
+        let (outgoing, agent) = mpsc::channel(1);
+        tokio::spawn(async move { streams.sync(Peer::Loopback, says, outgoing).await });
+        let Some(Mail::Open { outgoing: owner, reply, .. }) = mail.recv().await else { panic!("it does not open") };
+        reply.send(Ok(1)).unwrap();
+        Open { owner, agent }
     }
 
     /// What is there once nobody has anything more to do.
@@ -198,24 +234,48 @@ mod tests {
 
     #[tokio::test]
     async fn a_flood_waits_for_itself() {
-        let (owner, mut mail, _) = Handle::new();
-        let (_sender, config) = watch::channel(Arc::new(Config::first_look()));
-        let metrics = Metrics::register(&mut Registry::default());
-        let streams = Streams { config, owner, metrics, shutdown: CancellationToken::new() };
-        let heartbeat = || AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 };
-        let flood = std::iter::once(hello()).chain(std::iter::repeat_with(heartbeat)).map(Ok);
-        let (outgoing, _answers) = mpsc::channel(1);
-        let stream =
-            tokio::spawn(
-                async move { streams.sync(Peer::Loopback, Box::pin(tokio_stream::iter(flood)), outgoing).await },
-            );
-        let Some(Mail::Open { outgoing, reply, .. }) = mail.recv().await else { panic!("it does not open") };
-        reply.send(Ok(1)).unwrap();
+        let (handle, mut mail, _) = Handle::new();
+        let _stream = open(&handle, &mut mail, "flood", std::iter::repeat_with(heartbeat)).await;
         let mut held = waiting(&mut mail).await;
         assert_eq!(held.len(), TURNS, "more of it wait than have a turn");
         assert!(waiting(&mut mail).await.is_empty(), "though there is room, and more to say");
         held.pop();
         assert_eq!(waiting(&mut mail).await.len(), 1, "one was dealt with");
-        drop((stream, outgoing));
+    }
+
+    /// Whose messages wait.
+    fn whose(mail: &[Mail]) -> Vec<&str> {
+        fn of(mail: &Mail) -> &str {
+            match mail {
+                Mail::Message { backend, .. } => backend.as_str(),
+                _ => panic!("another mail"),
+            }
+        }
+        mail.iter().map(of).collect()
+    }
+
+    #[tokio::test]
+    async fn snapshots_of_everybody_come_in_turns_and_nothing_else_waits_for_them() {
+        let (handle, mut mail, _) = Handle::new();
+        let chunk = |seq| AgentMessage::Data(Data { seq, frame: Frame::SnapshotChunk { pieces: Vec::new() } });
+        let names: Vec<String> = (0..2 * BULK).map(|n| format!("b{n:02}")).collect();
+        let (mut streams, mut held) = (Vec::new(), Vec::new());
+        for name in &names {
+            streams.push(open(&handle, &mut mail, name, (1..9).map(chunk)).await);
+            held.extend(waiting(&mut mail).await);
+        }
+        assert_eq!(held.len(), BULK);
+        let waits = streams.last_mut().unwrap();
+        waits.owner.try_send(WriterMessage::Ack(1)).unwrap();
+        let _other = open(&handle, &mut mail, "other", std::iter::once(heartbeat())).await;
+        assert_eq!(whose(&waiting(&mut mail).await), ["other"], "a heartbeat passes");
+        assert_eq!(waits.agent.try_recv(), Ok(WriterMessage::Ack(1)), "so does what is said to one whose data waits");
+        // The room of those that are dealt with goes to as many others.
+        held.clear();
+        let next = waiting(&mut mail).await;
+        let mut fair = whose(&next);
+        fair.sort_unstable();
+        fair.dedup();
+        assert_eq!((next.len(), fair.len()), (BULK, BULK), "{fair:?}");
     }
 }

@@ -5,17 +5,19 @@ use std::time::Instant;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use gimbal_link::{Admin, Inspection, Peer, Viewer};
+use gimbal_link::{Admin, Inspection, Part, Peer, Place, Viewer};
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
 use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, State, Tally};
 use gimbal_stream::Summary;
 use gimbal_wire::{pb, source_key, target_key};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
 use crate::config::{Config, Identity};
 use crate::decommission;
+use crate::follow::follow;
+use crate::listing::{Selection, status};
 use crate::mailbox::{Ended, Handle};
 
 /// Events that may wait for a reader of Watch.
@@ -65,16 +67,18 @@ impl Inspection for Answers {
     async fn list_services(
         &self,
         viewer: &Viewer,
-        request: pb::ListServicesRequest,
-    ) -> Result<Vec<pb::ServiceStatus>, Status> {
-        let viewer = viewer.clone();
+        request: &pb::ListServicesRequest,
+        after: Option<&Place>,
+    ) -> Result<Part, Status> {
+        let selection = Selection {
+            viewer: viewer.clone(),
+            backend: request.backend.clone(),
+            namespace: request.namespace.clone(),
+        };
+        let (after, only_trouble) = (after.cloned(), request.only_trouble);
         let question = move |state: &mut Reconciler| {
-            let trouble = |status: &ServiceStatus| !request.only_trouble || status.state != State::Synced;
-            services(state, &viewer, &request.backend, &request.namespace)
-                .iter()
-                .filter(|status| trouble(status))
-                .map(status)
-                .collect()
+            let wanted = |known: &ServiceStatus| !only_trouble || known.state != State::Synced;
+            selection.part(state, after.as_ref(), wanted)
         };
         self.owner.ask(question).await.map_err(ended)
     }
@@ -85,7 +89,8 @@ impl Inspection for Answers {
         request: pb::WatchRequest,
     ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
         let (events, receiver) = mpsc::channel(WATCH_QUEUE);
-        tokio::spawn(follow(self.owner.clone(), viewer.clone(), request, events));
+        let selection = Selection { viewer: viewer.clone(), backend: request.backend, namespace: request.namespace };
+        tokio::spawn(follow(self.owner.clone(), selection, events));
         Ok(tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok).boxed())
     }
 
@@ -145,69 +150,6 @@ impl Admin for Answers {
 
 fn parse(backend: &str) -> Result<BackendName, Status> {
     BackendName::parse(backend).map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
-fn services(state: &Reconciler, viewer: &Viewer, backend: &str, namespace: &str) -> Vec<ServiceStatus> {
-    state
-        .backends()
-        .keys()
-        .filter(|name| viewer.sees(name.as_str()) && (backend.is_empty() || name.as_str() == backend))
-        .flat_map(|name| state.services(name))
-        .filter(|status| namespace.is_empty() || *status.claim.key.namespace == *namespace)
-        .collect()
-}
-
-/// Sends what is there, a marker, then each change. Whoever reads too slowly gets all of it anew: the memory for a slow
-/// reader is bounded by the broadcast's.
-async fn follow(owner: Handle, viewer: Viewer, request: pb::WatchRequest, events: mpsc::Sender<pb::WatchResponse>) {
-    use pb::watch_response::{Event, Restarted, SnapshotDone};
-    let event = |event| pb::WatchResponse { event: Some(event) };
-    loop {
-        let mut touched = owner.touched();
-        let (seer, asked) = (viewer.clone(), request.clone());
-        let there = owner.ask(move |state| services(state, &seer, &asked.backend, &asked.namespace)).await;
-        let Ok(there) = there else { return };
-        for known in &there {
-            if events.send(event(Event::Service(status(known)))).await.is_err() {
-                return;
-            }
-        }
-        if events.send(event(Event::SnapshotDone(SnapshotDone {}))).await.is_err() {
-            return;
-        }
-        loop {
-            let claim = tokio::select! {
-                () = events.closed() => return,
-                claim = touched.recv() => claim,
-            };
-            let claim = match claim {
-                Ok(claim) => claim,
-                Err(broadcast::error::RecvError::Lagged(_)) => break,
-                Err(broadcast::error::RecvError::Closed) => return,
-            };
-            let wanted = viewer.sees(claim.backend.as_str())
-                && (request.backend.is_empty() || claim.backend.as_str() == request.backend)
-                && (request.namespace.is_empty() || *claim.key.namespace == *request.namespace);
-            if !wanted {
-                continue;
-            }
-            let asked = claim.clone();
-            let Ok(known) = owner.ask(move |state| state.status(&asked)).await else { return };
-            let change = match known {
-                Some(known) => Event::Service(status(&known)),
-                None => Event::Gone(pb::ServiceGone {
-                    backend: claim.backend.to_string(),
-                    source: Some((&claim.key).into()),
-                }),
-            };
-            if events.send(event(change)).await.is_err() {
-                return;
-            }
-        }
-        if events.send(event(Event::Restarted(Restarted {}))).await.is_err() {
-            return;
-        }
-    }
 }
 
 fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> pb::Backend {
@@ -292,29 +234,6 @@ fn planned((action, diff): &(Action, Vec<String>), namespace: &str) -> pb::Plann
 
 fn millis(duration: std::time::Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
-}
-
-fn status(known: &ServiceStatus) -> pb::ServiceStatus {
-    let state = match known.state {
-        State::Synced => pb::ServiceState::Synced,
-        State::Pending => pb::ServiceState::Pending,
-        State::Rejected => pb::ServiceState::Rejected,
-        State::Held => pb::ServiceState::Held,
-    };
-    let reason = known.reject.as_ref().map_or(pb::RejectReason::Unspecified, |reject| reject.reason.into());
-    let service = known.service.as_deref();
-    let ready = service.map_or(0, |s| s.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count());
-    pb::ServiceStatus {
-        backend: known.claim.backend.to_string(),
-        source: Some((&known.claim.key).into()),
-        target: known.target.as_ref().map(Into::into),
-        state: state.into(),
-        endpoints: service.map_or(known.observed_endpoints, gimbal_model::Service::endpoint_count) as u64,
-        ready_endpoints: ready as u64,
-        ports: service.map(|s| s.header.ports.iter().map(Into::into).collect()).unwrap_or_default(),
-        reject_reason: reason.into(),
-        message: known.reject.as_ref().map(|reject| reject.message.clone()).unwrap_or_default(),
-    }
 }
 
 /// A backend's certificate learns of others only that there is somebody.

@@ -1,12 +1,17 @@
 //! The way to the owner: messages of agents, questions of people.
 
+use std::sync::Arc;
+
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Policy, Reconciler};
-use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
-use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
+use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
 /// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.
 const MAILBOX: usize = 256;
+/// Parts of snapshots that may wait for the owner, of all streams together: when every agent comes back at once, the others
+/// stay where they are, and nothing else waits behind them.
+pub(crate) const BULK: usize = 16;
 /// Changes of status that a reader of Watch may lag behind.
 const TOUCHED: usize = 4096;
 
@@ -27,8 +32,8 @@ pub(crate) enum Mail {
         backend: BackendName,
         generation: u64,
         message: AgentMessage,
-        /// Given back once the message is dealt with: what one stream may have waiting here.
-        turn: OwnedSemaphorePermit,
+        /// Given back once the message is dealt with: what may wait here of one stream, and of snapshots.
+        turns: Vec<OwnedSemaphorePermit>,
     },
     Closed {
         backend: BackendName,
@@ -41,6 +46,7 @@ pub(crate) enum Mail {
 #[derive(Clone)]
 pub struct Handle {
     mail: mpsc::Sender<Mail>,
+    bulk: Arc<Semaphore>,
     touched: broadcast::Sender<Claim>,
 }
 
@@ -54,7 +60,8 @@ impl Handle {
     pub(crate) fn new() -> (Self, mpsc::Receiver<Mail>, broadcast::Sender<Claim>) {
         let (sender, mail) = mpsc::channel(MAILBOX);
         let (touched, _) = broadcast::channel(TOUCHED);
-        (Self { mail: sender, touched: touched.clone() }, mail, touched)
+        let bulk = Arc::new(Semaphore::new(BULK));
+        (Self { mail: sender, bulk, touched: touched.clone() }, mail, touched)
     }
 
     /// Opens a stream. Messages for the agent go to `outgoing`; it is closed when the stream must end.
@@ -77,7 +84,8 @@ impl Handle {
     }
 
     /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure. `turn` is one of the
-    /// stream's, so that no stream fills the mailbox before others.
+    /// stream's, so that no stream fills the mailbox before others; and snapshots have so many between them that they never fill
+    /// it, a part of each in turn.
     ///
     /// # Errors
     /// When the process ends.
@@ -88,7 +96,11 @@ impl Handle {
         message: AgentMessage,
         turn: OwnedSemaphorePermit,
     ) -> Result<(), Ended> {
-        let mail = Mail::Message { backend: backend.clone(), generation, message, turn };
+        let mut turns = vec![turn];
+        if matches!(&message, AgentMessage::Data(Data { frame: Frame::SnapshotChunk { .. }, .. })) {
+            turns.push(self.bulk.clone().acquire_owned().await.map_err(|_| Ended)?);
+        }
+        let mail = Mail::Message { backend: backend.clone(), generation, message, turns };
         self.mail.send(mail).await.map_err(|_| Ended)
     }
 

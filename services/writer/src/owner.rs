@@ -135,7 +135,7 @@ impl Owner {
                     tracing::debug!("a stream ended while it was opened");
                 }
             }
-            Mail::Message { backend, generation, message, turn } => {
+            Mail::Message { backend, generation, message, turns } => {
                 if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message
                     // An agent that does not keep to its credit gains no memory here either.
                     && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.told.len() < STREAM_QUEUE)
@@ -147,7 +147,7 @@ impl Owner {
                     tracing::info!(%backend, generation, ?reason, message, "the agent says goodbye");
                 }
                 self.parts.state.receive(&backend, generation, message, now);
-                drop(turn);
+                drop(turns);
             }
             Mail::Closed { backend, generation } => {
                 if self.streams.remove(&generation).is_some() {

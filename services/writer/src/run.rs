@@ -27,8 +27,9 @@ use crate::pace::Pace;
 use crate::pause::Pause;
 use crate::watches;
 
-/// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy.
-const CREDIT: Credit = Credit { changes: 1000, bytes: 8 << 20 };
+/// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy, and, when the API server
+/// takes fewer changes than come, for the newest value of what waits here to take the place of the older one.
+const CREDIT: Credit = Credit { changes: 4000, bytes: 8 << 20 };
 /// An agent that is silent for so long is gone.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Beats that the owner may miss before the process counts as stuck.

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{EndpointSlice, keys};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use crate::times::Times;
@@ -165,6 +166,8 @@ impl Delays {
 pub struct Load {
     source: Cluster,
     slices: Vec<EndpointSlice>,
+    /// Held while a slice is put: of two that are under way, the older could win.
+    turns: Vec<Arc<Mutex<()>>>,
     next: usize,
 }
 
@@ -181,7 +184,8 @@ impl Load {
             // The load is the only one who writes them.
             slice.metadata.resource_version = "".into();
         }
-        Ok(Self { source: source.clone(), slices, next: 0 })
+        let turns = slices.iter().map(|_| Arc::default()).collect();
+        Ok(Self { source: source.clone(), slices, turns, next: 0 })
     }
 
     /// Makes one change each `period`, numbered from `first` on, whether or not the source has taken the one before.
@@ -199,8 +203,9 @@ impl Load {
             if let Some(address) = slice.endpoints.first_mut().and_then(|endpoint| endpoint.addresses.first_mut()) {
                 *address = self::address(number).to_string().into();
             }
-            let (source, slice) = (self.source.clone(), slice.clone());
+            let (source, slice, turn) = (self.source.clone(), slice.clone(), self.turns[key].clone());
             puts.spawn(async move {
+                let _turn = turn.lock().await;
                 let begun = Instant::now();
                 source.replace(&slice).await?;
                 anyhow::Ok((number, Change { key, begun, taken: Instant::now() }))

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Requests side by side.
 const WORKERS: usize = 64;
 /// An EndpointSlice holds this many, as Kubernetes' own controller fills them.
-const SLICE: u32 = 100;
+pub const SLICE: u32 = 100;
 
 /// Services of one size.
 #[derive(Debug, Clone, Copy)]

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use futures::{StreamExt as _, TryStreamExt as _};
 use gimbal_kube_io::{ApiError, Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{EndpointSlice, Meta, keys};
+use tokio::sync::Mutex;
 
 use crate::change::OTHER;
 
 /// Writes side by side.
 const WORKERS: usize = 64;
 
-/// The copies that a relay puts, by the name of the source's slice: what the writer made of the slices of `from`, to be
-/// put into `namespace` for slices of the same names there. The same bytes but for names and the mark.
+/// The copies that a relay puts, by the name of the source's slice: what the writer made of the same Services in
+/// another namespace, to be put into this one. The same bytes but for names and the mark.
 #[must_use]
 pub fn copies(
     written: &[EndpointSlice],
@@ -62,8 +63,13 @@ pub async fn run(
             _ => None,
         })
     });
+    // Of two puts of one slice the older could win.
+    let turns: HashMap<_, _> = copies.keys().map(|name| (name, Mutex::new(()))).collect();
+    let turns = &turns;
     let put = |slice: EndpointSlice| async move {
-        let Some(mut copy) = copies.get(&slice.metadata.name).cloned() else { return Ok(()) };
+        let name = &slice.metadata.name;
+        let (Some(mut copy), Some(turn)) = (copies.get(name).cloned(), turns.get(name)) else { return Ok(()) };
+        let _turn = turn.lock().await;
         copy.endpoints = slice.endpoints;
         gimbal.replace(&copy).await?;
         Ok::<_, ApiError>(())

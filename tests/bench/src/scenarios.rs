@@ -8,6 +8,7 @@ mod fair;
 mod growth;
 mod latency;
 mod many;
+mod memory;
 mod overload;
 mod profile;
 mod quiet;
@@ -33,6 +34,9 @@ pub enum Name {
     Many,
     /// Bytes of a change between discoverer and writer
     Wire,
+    /// What is resident for one large source, in each phase, and under changes
+    Memory,
+    /// Time and memory of an object at three sizes
     Growth,
     /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
     Profile,
@@ -69,6 +73,7 @@ impl Name {
             Self::Quiet => quiet::run(context).await,
             Self::Many => many::run(context).await,
             Self::Wire => wire::run(context).await,
+            Self::Memory => memory::run(context).await,
             Self::Growth => growth::run(context).await,
             Self::Profile => profile::run(context).await,
         }

@@ -19,8 +19,6 @@ pub struct Arrival {
     pub name: (Arc<str>, Arc<str>),
     /// When the event was read.
     pub at: Instant,
-    /// The first endpoint's address of a slice: what a change carries.
-    pub first_address: Option<Arc<str>>,
 }
 
 /// A watch on what is ours in a cluster.
@@ -32,8 +30,6 @@ pub struct Sight {
 /// Time from the first to the last of some arrivals.
 #[derive(Debug, Clone)]
 pub struct Span {
-    /// The first.
-    pub first: Instant,
     /// How long.
     pub length: Duration,
     /// Arrivals in each tenth of a second since the first.
@@ -46,9 +42,9 @@ impl Sight {
         let (sender, arrivals) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let services = marked::<Service>(cluster, keys::MANAGED_BY);
-        tasks.spawn(tell(services, sender.clone(), |_| None));
+        tasks.spawn(tell(services, sender.clone()));
         let slices = marked::<EndpointSlice>(cluster, keys::SLICE_MANAGED_BY);
-        tasks.spawn(tell(slices, sender, |slice| slice.endpoints.first()?.addresses.first().cloned()));
+        tasks.spawn(tell(slices, sender));
         Self { arrivals, _tasks: tasks }
     }
 
@@ -62,11 +58,6 @@ impl Sight {
             Ok(None) => anyhow::bail!("the watch on the Gimbal cluster ended"),
             Err(_) => anyhow::bail!("nothing arrived in the Gimbal cluster within {patience:?}"),
         }
-    }
-
-    /// Those that are here already.
-    pub fn so_far(&mut self) -> Vec<Arrival> {
-        std::iter::from_fn(|| self.arrivals.try_recv().ok()).collect()
     }
 
     /// Waits for so many different objects.
@@ -89,7 +80,7 @@ impl Sight {
         // By the second, over a window of one: tenths alone are noise.
         let curve = tenths.windows(10.min(tenths.len())).enumerate();
         let curve = curve.map(|(tenth, window)| (tenth as f64 / 10.0, f64::from(window.iter().sum::<u32>())));
-        Ok(Span { first, length, curve: curve.collect() })
+        Ok(Span { length, curve: curve.collect() })
     }
 }
 
@@ -109,11 +100,7 @@ fn marked<T: Object>(cluster: &Cluster, mark: &str) -> impl Stream<Item = WatchE
     watch::<T>(cluster.clone(), WatchScope { namespace: None, label_selector })
 }
 
-async fn tell<T: Object>(
-    events: impl Stream<Item = WatchEvent<T>> + Unpin,
-    sender: mpsc::UnboundedSender<Arrival>,
-    first_address: impl Fn(&T) -> Option<Arc<str>>,
-) {
+async fn tell<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, sender: mpsc::UnboundedSender<Arrival>) {
     let mut applied = events.filter_map(|event| {
         let applied = if let WatchEvent::Applied(object) = event { Some(object) } else { None };
         std::future::ready(applied)
@@ -121,7 +108,7 @@ async fn tell<T: Object>(
     while let Some(object) = applied.next().await {
         let meta = object.meta();
         let name = (meta.namespace.clone(), meta.name.clone());
-        let arrival = Arrival { kind: T::KIND.kind, name, at: Instant::now(), first_address: first_address(&object) };
+        let arrival = Arrival { kind: T::KIND.kind, name, at: Instant::now() };
         if sender.send(arrival).is_err() {
             return;
         }

@@ -9,9 +9,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_link::{
-    Admin, AgentMessages, Channel, ClientTls, Credentials, Denied, DialError, Discovery, Inspection, LinkError, Peer,
-    Refusal, ServeOptions, Services, Status, TlsFiles, Viewer, client_tls, dial, pb, serve,
+    Admin, AgentMessages, Channel, ClientTls, Credentials, Denied, DialError, Discovery, Inspection, LinkError, Part,
+    Peer, Place, Refusal, ServeOptions, Services, Status, TlsFiles, Viewer, client_tls, dial, pb, serve,
 };
+use gimbal_model::SourceKey;
 use gimbal_stream::{AgentMessage, WriterMessage};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
@@ -22,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Longer than anything should take, shorter than patience.
 pub const SOON: Duration = Duration::from_secs(10);
+
+/// Services in namespace "many"; each seventh is left out, as a filter does.
+pub const MANY: usize = 1000;
 
 pub struct Pki {
     pub folder: TempDir,
@@ -126,13 +130,31 @@ impl Inspection for Answers {
         Ok(names.map(|name| pb::Backend { name: name.into(), ..Default::default() }).collect())
     }
 
-    /// Answers with the backend that was asked for.
+    /// Answers with the backend that was asked for; in namespace "many" with a number of Services, three at a time.
     async fn list_services(
         &self,
         _: &Viewer,
-        request: pb::ListServicesRequest,
-    ) -> Result<Vec<pb::ServiceStatus>, Status> {
-        Ok(vec![pb::ServiceStatus { backend: request.backend, ..Default::default() }])
+        request: &pb::ListServicesRequest,
+        after: Option<&Place>,
+    ) -> Result<Part, Status> {
+        let backend = request.backend.clone();
+        if request.namespace != "many" {
+            let services = vec![pb::ServiceStatus { backend, ..Default::default() }];
+            return Ok(Part { services, seen: None });
+        }
+        let next = after.map_or(0, |after| after.key.name[1..].parse::<usize>().unwrap() + 1);
+        let numbers = next..MANY.min(next + 3);
+        let key = |n| pb::ServiceKey { namespace: "many".into(), name: format!("s{n:04}") };
+        let last =
+            Place { backend: "node02".parse().unwrap(), key: SourceKey::new("many", format!("s{:04}", next + 2)) };
+        let status = |n: usize| pb::ServiceStatus {
+            backend: backend.clone(),
+            source: Some(key(n)),
+            message: "x".repeat(if n % 100 == 99 { 300_000 } else { 100 }),
+            ..Default::default()
+        };
+        let services = numbers.filter(|n| n % 7 != 0).map(status).collect();
+        Ok(Part { services, seen: (next + 3 < MANY).then_some(last) })
     }
 
     /// One event, then silence.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod contested;
+mod listing;
 mod lost;
 mod policy;
 mod quota;
@@ -18,6 +19,7 @@ use gimbal_objects::{Meta, keys};
 use gimbal_plan::{Body, EndpointsApi, Floors, GuardConfig};
 use gimbal_simulation::server;
 use gimbal_stream::RejectReason;
+use listing::listed;
 use proptest::prelude::*;
 use server::{Luck, is_marked, meta_mut};
 use world::{BACKENDS, World, key, service};
@@ -201,6 +203,10 @@ fn names_its_source(meta: &Meta) -> bool {
 
 /// The Gimbal cluster holds what the sources have, and of ours nothing else.
 fn check(world: &World) {
+    for (agent, name) in BACKENDS.iter().enumerate() {
+        let all = listed(world, &BackendName::parse(name).unwrap(), "");
+        assert!(world.agents[agent].source.keys().all(|key| all.contains(key)), "{all:?} is not all of {name}");
+    }
     let wanted = wanted(world);
     for ((namespace, name), claims) in &wanted {
         let id = ("Service", namespace.clone(), name.clone());

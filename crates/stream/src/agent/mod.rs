@@ -201,6 +201,11 @@ impl AgentEnd {
         self.services.iter().map(|(key, held)| (key, &held.service))
     }
 
+    /// The keys of what the source offers in a namespace (empty: in every one), in order, after one of them.
+    pub fn keys_after(&self, namespace: &str, after: Option<&SourceKey>) -> impl Iterator<Item = &SourceKey> {
+        SourceKey::within(&self.services, namespace, after)
+    }
+
     /// What the source offers under a key.
     #[must_use]
     pub fn service(&self, key: &SourceKey) -> Option<&Arc<Service>> {

@@ -31,6 +31,10 @@ impl Holdings {
         self.services.iter().map(|(key, held)| (key, &held.service))
     }
 
+    pub(super) fn keys_after(&self, namespace: &str, after: Option<&SourceKey>) -> impl Iterator<Item = &SourceKey> {
+        SourceKey::within(&self.services, namespace, after)
+    }
+
     pub(super) fn replace(&mut self, key: SourceKey, service: Arc<Service>, digest: Digest) {
         self.take(&key);
         self.removed.remove(&key);

@@ -266,6 +266,11 @@ impl WriterEnd {
         self.holdings.iter()
     }
 
+    /// The keys of what is held of a namespace (empty: of every one), in order, after one of them.
+    pub fn keys_after(&self, namespace: &str, after: Option<&SourceKey>) -> impl Iterator<Item = &SourceKey> {
+        self.holdings.keys_after(namespace, after)
+    }
+
     /// Digests of what is held.
     #[must_use]
     pub fn tree(&self) -> &DigestTree {

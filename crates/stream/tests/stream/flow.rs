@@ -59,8 +59,8 @@ fn a_large_service_travels_in_pieces() {
     let (mut agent, mut writer) = (agent(&[("a", large.clone()), ("b", service("1", [1]))]), writer());
     agent.connected(now);
     let sizes = run(&mut agent, &mut writer, now);
-    assert!(sizes.len() > 5 && sizes.iter().all(|size| *size <= 260 << 10), "{sizes:?}");
-    assert!(sizes.iter().any(|size| *size > 200 << 10), "{sizes:?}");
+    assert!(sizes.len() > 5 && sizes.iter().all(|size| *size <= 132 << 10), "{sizes:?}");
+    assert!(sizes.iter().any(|size| *size > 100 << 10), "{sizes:?}");
     assert_same(&agent, &writer);
 
     // Half of its endpoints go, and its header with them; then a large one is new.
@@ -68,7 +68,7 @@ fn a_large_service_travels_in_pieces() {
     agent.set(key("c"), Some(large), now);
     agent.set(key("d"), Some(service("1", [1])), now);
     let sizes = run(&mut agent, &mut writer, now);
-    assert!(sizes.len() > 6 && sizes.iter().all(|size| *size <= 260 << 10), "{sizes:?}");
+    assert!(sizes.len() > 6 && sizes.iter().all(|size| *size <= 132 << 10), "{sizes:?}");
     assert_same(&agent, &writer);
 }
 

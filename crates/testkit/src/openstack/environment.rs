@@ -146,17 +146,10 @@ fn mariadbd() -> anyhow::Result<PathBuf> {
     if let Some(found) = find_mariadbd() {
         return Ok(found);
     }
-    crate::assets::say("installing mariadb-server-core and mariadb-client-core");
-    let installed = apt(&["install", "--no-install-recommends", "mariadb-server-core", "mariadb-client-core"])
-        .or_else(|_| {
-            apt(&["update"])?;
-            apt(&["install", "--no-install-recommends", "mariadb-server-core", "mariadb-client-core"])
-        })
-        .context(
-            "the OpenStack testbed needs MariaDB: install mariadb-server-core and mariadb-client-core, or run as root \
-             where there is apt-get",
-        );
-    installed?;
+    crate::assets::debian(&["mariadb-server-core", "mariadb-client-core"]).context(
+        "the OpenStack testbed needs MariaDB: install mariadb-server-core and mariadb-client-core, or run as root \
+         where there is apt-get",
+    )?;
     find_mariadbd().context("apt-get installed mariadb-server-core, but there is no mariadbd")
 }
 
@@ -164,13 +157,4 @@ fn find_mariadbd() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     dirs.map(|dir| dir.join("mariadbd")).find(|file| file.is_file())
-}
-
-fn apt(args: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-y", "-o", "DPkg::Lock::Timeout=300"]);
-    let out = command.args(args).stdin(Stdio::null()).output().context("cannot run apt-get")?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    anyhow::ensure!(out.status.success(), "apt-get {} failed: {}", args.join(" "), said.trim());
-    Ok(())
 }

@@ -1,2 +1,47 @@
-//! What one step of each pure part costs, in instructions and allocations.
-fn main() {}
+//! What one step of each pure part costs, in instructions and in allocations: `cargo xtask counts` runs this under
+//! valgrind and compares with `tests/counts/counts.json`. An input is made in a case's setup and given back at its end, so
+//! that neither making nor dropping it counts.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod balancing;
+mod differing;
+mod object;
+mod planning;
+mod reconciling;
+mod source;
+mod streaming;
+mod translation;
+mod wiring;
+
+use gungraun::{Callgrind, Dhat, LibraryBenchmarkConfig};
+
+use balancing::load_balancing;
+use differing::model;
+use object::objects;
+use planning::plan;
+use reconciling::reconcile;
+use streaming::stream;
+use translation::translate;
+use wiring::wire;
+
+/// Hits of caches are a simulation's, and cost twice the time.
+fn callgrind() -> Callgrind {
+    Callgrind::with_args(["--cache-sim=no"])
+}
+
+/// For a case whose setup is so large that to follow its allocations takes a minute; a smaller case counts them.
+fn instructions_only() -> LibraryBenchmarkConfig {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool_override(callgrind());
+    config
+}
+
+gungraun::main!(
+    config = LibraryBenchmarkConfig::default()
+        // Without the bins that are merged all at once: a case would pay for what its setup freed.
+        .env("GLIBC_TUNABLES", "glibc.malloc.mxfast=0")
+        .tool(callgrind())
+        // Deep enough that the case itself is among the callers of each allocation.
+        .tool(Dhat::with_args(["--num-callers=200"]));
+    library_benchmark_groups = model, translate, stream, wire, plan, reconcile, objects, load_balancing
+);

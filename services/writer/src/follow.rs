@@ -1,0 +1,127 @@
+//! Who follows what is known: what is there, a marker, then each change. What changes while a reader takes its time waits as
+//! a set of keys, so that a slow one costs no more than a fast one and misses no last state.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+use gimbal_reconcile::Claim;
+use gimbal_wire::pb;
+use pb::watch_response::{Event, Restarted, SnapshotDone};
+use tokio::sync::{broadcast, mpsc};
+
+use crate::listing::{Selection, status};
+use crate::mailbox::Handle;
+
+/// Why no more is told.
+enum Stop {
+    /// The reader is gone, or the process ends.
+    Over,
+    /// Changes were missed: all has to be told anew.
+    Missed,
+}
+
+struct Follower {
+    owner: Handle,
+    selection: Selection,
+    events: mpsc::Sender<pb::WatchResponse>,
+    touched: broadcast::Receiver<Claim>,
+    /// What changed since it was told.
+    changed: BTreeSet<Claim>,
+}
+
+/// Tells a reader until it is gone.
+pub(crate) async fn follow(owner: Handle, selection: Selection, events: mpsc::Sender<pb::WatchResponse>) {
+    let touched = owner.touched();
+    let mut follower = Follower { owner, selection, events, touched, changed: BTreeSet::new() };
+    loop {
+        let Err(stop) = follower.run().await;
+        match stop {
+            Stop::Over => return,
+            Stop::Missed => {
+                follower.touched = follower.owner.touched();
+                follower.changed.clear();
+                let restarted = pb::WatchResponse { event: Some(Event::Restarted(Restarted {})) };
+                if follower.events.send(restarted).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Follower {
+    async fn run(&mut self) -> Result<Infallible, Stop> {
+        self.tell_what_is_there().await?;
+        loop {
+            self.tell_next_change().await?;
+        }
+    }
+
+    async fn tell_what_is_there(&mut self) -> Result<(), Stop> {
+        let mut after = None;
+        loop {
+            let selection = self.selection.clone();
+            let part = self.owner.ask(move |state| selection.part(state, after.as_ref(), |_| true)).await;
+            let part = part.map_err(|_| Stop::Over)?;
+            for service in part.services {
+                self.tell(Event::Service(service)).await?;
+            }
+            after = part.seen;
+            if after.is_none() {
+                return self.tell(Event::SnapshotDone(SnapshotDone {})).await;
+            }
+        }
+    }
+
+    async fn tell_next_change(&mut self) -> Result<(), Stop> {
+        let claim = loop {
+            if let Some(claim) = self.changed.pop_first() {
+                break claim;
+            }
+            tokio::select! {
+                () = self.events.closed() => return Err(Stop::Over),
+                touched = self.touched.recv() => note(&self.selection, &mut self.changed, touched)?,
+            }
+        };
+        let asked = claim.clone();
+        let known = self.owner.ask(move |state| state.status(&asked).as_ref().map(status)).await;
+        self.tell(match known.map_err(|_| Stop::Over)? {
+            Some(known) => Event::Service(known),
+            None => {
+                let source = Some((&claim.key).into());
+                Event::Gone(pb::ServiceGone { backend: claim.backend.to_string(), source })
+            }
+        })
+        .await
+    }
+
+    /// Notes what changes while the reader takes its time.
+    async fn tell(&mut self, event: Event) -> Result<(), Stop> {
+        loop {
+            tokio::select! {
+                permit = self.events.reserve() => {
+                    permit.map_err(|_| Stop::Over)?.send(pb::WatchResponse { event: Some(event) });
+                    return Ok(());
+                }
+                touched = self.touched.recv() => note(&self.selection, &mut self.changed, touched)?,
+            }
+        }
+    }
+}
+
+fn note(
+    selection: &Selection,
+    changed: &mut BTreeSet<Claim>,
+    touched: Result<Claim, broadcast::error::RecvError>,
+) -> Result<(), Stop> {
+    match touched {
+        Ok(claim) => {
+            if selection.wants(&claim) {
+                changed.insert(claim);
+            }
+            Ok(())
+        }
+        Err(broadcast::error::RecvError::Lagged(_)) => Err(Stop::Missed),
+        Err(broadcast::error::RecvError::Closed) => Err(Stop::Over),
+    }
+}

@@ -1,0 +1,79 @@
+//! Services as people see them, in order and a part at a time, so that no question holds the owner up for long.
+
+use gimbal_link::{Part, Place, Viewer};
+use gimbal_model::BackendName;
+use gimbal_reconcile::{Claim, Reconciler, ServiceStatus, State};
+use gimbal_wire::pb;
+
+/// Services that one question looks at.
+const PART: usize = 500;
+
+/// What somebody asks about.
+#[derive(Debug, Clone)]
+pub(crate) struct Selection {
+    pub(crate) viewer: Viewer,
+    /// Empty: every one.
+    pub(crate) backend: String,
+    /// Source namespace; empty: every one.
+    pub(crate) namespace: String,
+}
+
+impl Selection {
+    pub(crate) fn wants(&self, claim: &Claim) -> bool {
+        self.wants_backend(&claim.backend) && (self.namespace.is_empty() || *claim.key.namespace == *self.namespace)
+    }
+
+    fn wants_backend(&self, name: &BackendName) -> bool {
+        self.viewer.sees(name.as_str()) && (self.backend.is_empty() || name.as_str() == self.backend)
+    }
+
+    /// Those of the next few after a place that are `wanted`.
+    pub(crate) fn part(
+        &self,
+        state: &Reconciler,
+        after: Option<&Place>,
+        wanted: impl Fn(&ServiceStatus) -> bool,
+    ) -> Part {
+        let mut part = Part::default();
+        let mut left = PART;
+        let rest = |name: &&BackendName| after.is_none_or(|after| **name >= after.backend);
+        for name in state.backends().keys().filter(rest).filter(|name| self.wants_backend(name)) {
+            let after = after.filter(|after| after.backend == *name).map(|after| &after.key);
+            let keys = state.keys_after(name, &self.namespace, after, left);
+            left -= keys.len();
+            for key in keys {
+                let claim = Claim { backend: name.clone(), key };
+                part.services.extend(state.status(&claim).filter(&wanted).as_ref().map(status));
+                part.seen = Some(Place { backend: claim.backend, key: claim.key });
+            }
+            if left == 0 {
+                return part;
+            }
+        }
+        Part { seen: None, ..part }
+    }
+}
+
+/// A Service as it is told.
+pub(crate) fn status(known: &ServiceStatus) -> pb::ServiceStatus {
+    let state = match known.state {
+        State::Synced => pb::ServiceState::Synced,
+        State::Pending => pb::ServiceState::Pending,
+        State::Rejected => pb::ServiceState::Rejected,
+        State::Held => pb::ServiceState::Held,
+    };
+    let reason = known.reject.as_ref().map_or(pb::RejectReason::Unspecified, |reject| reject.reason.into());
+    let service = known.service.as_deref();
+    let ready = service.map_or(0, |s| s.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count());
+    pb::ServiceStatus {
+        backend: known.claim.backend.to_string(),
+        source: Some((&known.claim.key).into()),
+        target: known.target.as_ref().map(Into::into),
+        state: state.into(),
+        endpoints: service.map_or(known.observed_endpoints, gimbal_model::Service::endpoint_count) as u64,
+        ready_endpoints: ready as u64,
+        ports: service.map(|s| s.header.ports.iter().map(Into::into).collect()).unwrap_or_default(),
+        reject_reason: reason.into(),
+        message: known.reject.as_ref().map(|reject| reject.message.clone()).unwrap_or_default(),
+    }
+}
