@@ -77,7 +77,9 @@ impl Reconciler {
         let idle = |claim: &Claim| frozen(&claim.backend) || self.waits_for_room(claim);
         let decided = target.owner.clone().filter(|owner| !(target.observed.is_empty() && idle(owner)));
         let holder = decided.or_else(|| self.holder(key, target));
-        let first = target.claims.iter().find(|claim| !idle(claim)).or_else(|| target.claims.first());
+        let claims = &target.claims;
+        let first = claims.iter().find(|claim| !idle(claim));
+        let first = first.or_else(|| claims.iter().find(|claim| !frozen(&claim.backend))).or_else(|| claims.first());
         let owned = |claim: &Claim| match frozen(&claim.backend) {
             true => Standing::Frozen(claim.clone()),
             false => Standing::Owned(claim.clone()),
@@ -104,6 +106,16 @@ impl Reconciler {
                 Standing::Kept("its labels and annotations name no source Service that could have it".into())
             }
         }
+    }
+
+    /// Whose what is there is: as decided, else as it says itself.
+    pub(crate) fn whose(&self, key: &TargetKey, target: &Target) -> Option<Claim> {
+        target.owner.clone().or_else(|| self.holder(key, target))
+    }
+
+    /// Whether what is there is another's, or nobody's.
+    pub(crate) fn is_anothers(&self, key: &TargetKey, target: &Target, claim: &Claim) -> bool {
+        !target.observed.is_empty() && self.whose(key, target).as_ref() != Some(claim)
     }
 
     /// The claim that the objects in the Gimbal cluster stand for. One whose name would be another was edited by hand

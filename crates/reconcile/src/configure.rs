@@ -71,8 +71,10 @@ impl Reconciler {
             stirred: false,
         };
         self.backends.insert(backend);
-        for target in self.observed_of(name) {
-            self.recount(&target, now);
+        for target in self.concerned(name) {
+            if self.targets.get(&target).is_some_and(|target| target.counted_for.is_none()) {
+                self.recount(&target, now);
+            }
         }
     }
 
@@ -80,18 +82,11 @@ impl Reconciler {
     fn follow_policy(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.backends.get(name) else { return };
         let keys: Vec<_> = backend.end.services().map(|(key, _)| key.clone()).collect();
-        let mut concerned: BTreeSet<TargetKey> = self.observed_of(name).into_iter().collect();
+        let mut concerned: BTreeSet<TargetKey> = self.concerned(name).into_iter().collect();
         for key in keys {
             let claim = Claim { backend: name.clone(), key };
             concerned.extend(self.route(&claim));
         }
-        let theirs = |claim: &Claim| claim.backend == *name;
-        let claimed = self.targets.of(name.as_str()).filter(|(_, target)| {
-            target.owner.as_ref().is_some_and(theirs)
-                || target.claims.iter().any(theirs)
-                || target.leaving.iter().any(theirs)
-        });
-        concerned.extend(claimed.map(|(key, _)| key.clone()));
         self.take_stock(name);
         // Each is weighed before the first is decided, so that the guard sees all of it.
         for target in &concerned {
@@ -168,43 +163,23 @@ impl Reconciler {
     }
 
     /// Counts what stands already, before anyone who comes later asks for room beside it.
-    pub(crate) fn take_stock(&mut self, name: &BackendName) {
-        let mut stands = Vec::new();
-        for (key, target) in self.targets.of(name.as_str()).filter(|(_, target)| !target.observed.is_empty()) {
-            let holder = target.owner.clone().or_else(|| self.holder(key, target));
-            if let Some(claim) = holder.filter(|claim| claim.backend == *name) {
-                stands.push((claim.key, target.observed.endpoint_count() as u64, key.clone()));
-            }
-        }
-        for (source, _, at) in &stands {
-            if let Some(target) = self.targets.get_mut(at) {
-                target.charged.get_or_insert_with(|| Claim { backend: name.clone(), key: source.clone() });
-            }
-        }
-        let Some(backend) = self.backends.get_mut(name) else { return };
-        for (source, endpoints, at) in stands {
-            // What the policy lets in no more is about to go: it must not stand in the way of others.
-            if backend.policy.namespaces.permits(&at.namespace).is_ok() {
-                backend.usage.stands(&source, endpoints, &at);
-            } else {
-                backend.usage.gone_from(&source, &at);
-            }
+    fn take_stock(&mut self, name: &BackendName) {
+        for key in self.concerned(name) {
+            self.count_what_stands(&key);
         }
     }
 
     /// As [`Reconciler::take_stock`], of every backend.
     pub(crate) fn take_all_stock(&mut self) {
-        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
-        for name in names {
-            self.take_stock(&name);
+        let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
+        for key in all {
+            self.count_what_stands(&key);
         }
     }
 
-    fn observed_of(&self, name: &BackendName) -> Vec<TargetKey> {
-        let theirs = self
-            .targets
-            .of(name.as_str())
-            .filter(|(_, target)| target.observed.owner().is_some_and(|(backend, _)| **backend == *name.as_str()));
-        theirs.map(|(key, _)| key.clone()).collect()
+    /// Every target that has to do with a backend, by a claim or by the label of any object: one that a hand edited may say
+    /// less than the others.
+    fn concerned(&self, name: &BackendName) -> Vec<TargetKey> {
+        self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Action, Passage, Plan, Removals, Rules, Wanted, plan};
+use gimbal_plan::{Passage, Plan, Removals, Rules, Wanted, plan};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::claims::Standing;
@@ -58,21 +58,20 @@ impl Reconciler {
             return None;
         }
         while let Some(key) = self.queue.pop(now) {
-            let actions = self.decide(&key, now);
-            if actions.is_empty() {
+            let Some(job) = self.decide(&key, now) else {
                 self.drop_if_idle(&key, now);
                 continue;
-            }
+            };
             if let Some(backend) = self.targets.get(&key).and_then(|target| self.backend_of(target)) {
                 self.queue.spend(&backend, now);
             }
-            self.queue.start(key.clone());
-            return Some(Job { target: key, actions });
+            self.queue.start(key);
+            return Some(job);
         }
         None
     }
 
-    fn decide(&mut self, key: &TargetKey, now: Instant) -> Vec<Action> {
+    fn decide(&mut self, key: &TargetKey, now: Instant) -> Option<Job> {
         self.weigh(key, now);
         let passage = self.passage(key, now);
         let removals = if passage == Passage::Allowed { Removals::Allowed } else { Removals::Held };
@@ -82,31 +81,30 @@ impl Reconciler {
         // With its losses an object is written once. Only where they may have to wait for long do its gains go ahead.
         if passage == Passage::Unkept && !self.record_is_late(key, now) {
             self.await_record(key, now);
-            return Vec::new();
+            return None;
         }
-        let Some(target) = self.targets.get(key) else { return Vec::new() };
+        let target = self.targets.get(key)?;
         match self.verdict(key, target, removals) {
             Verdict::Plan { owner, plan, held, partly, amount } => {
+                let phase = plan.phases.into_iter().next();
                 if let Some(owner) = &owner {
-                    self.give(key, owner);
+                    self.give(key, owner, phase.is_none());
                     self.charge(owner, amount, key);
                 }
-                if let Some(phase) = plan.phases.into_iter().next() {
-                    return phase;
+                if let Some(actions) = phase {
+                    return Some(Job { target: key.clone(), owner, actions });
                 }
                 if held && passage == Passage::Unkept {
                     self.await_record(key, now);
-                    return Vec::new();
+                    return None;
                 }
                 self.converge(key, owner.as_ref(), held, partly, now);
             }
             Verdict::Rejected(owner, reject) => {
                 let nothing_there = target.observed.is_empty();
-                let holder = target.owner.clone().or_else(|| self.holder(key, target));
-                let others = !nothing_there && holder.is_some_and(|holder| holder != owner);
-                // What is not its own does not become so by being left as it is.
+                let others = self.is_anothers(key, target, &owner);
                 if !others {
-                    self.give(key, &owner);
+                    self.give(key, &owner, false);
                 }
                 self.hold_back(&owner, &reject, nothing_there, others, key);
                 self.settle(&owner, Outcome::Rejected(reject));
@@ -130,7 +128,7 @@ impl Reconciler {
                 self.let_go(key);
             }
         }
-        Vec::new()
+        None
     }
 
     /// Whether what the target would lose may go now.
@@ -200,10 +198,15 @@ impl Reconciler {
         }
     }
 
-    /// `owner` has the target; everyone else who wants it hears so.
-    fn give(&mut self, key: &TargetKey, owner: &Claim) {
+    /// `owner` gets the target; everyone else who wants it hears so. What stands for another, or nobody, is its own once it
+    /// is written: until then it may yet be somebody else's turn.
+    fn give(&mut self, key: &TargetKey, owner: &Claim, written: bool) {
+        let Some(target) = self.targets.get(key) else { return };
+        let own = written || !self.is_anothers(key, target, owner);
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.owner = Some(owner.clone());
+        if own {
+            target.owner = Some(owner.clone());
+        }
         let others: Vec<Claim> = target.claims.iter().filter(|claim| *claim != owner).cloned().collect();
         for claim in others {
             let taken = self.taken(key, &claim, owner);
@@ -228,8 +231,8 @@ impl Reconciler {
         if let Some(backend) = self.backends.get_mut(&owner.backend) {
             backend.usage.count(&owner.key, amount, key);
         }
-        let Some(target) = self.targets.get_mut(key) else { return };
-        target.charged = Some(owner.clone());
+        self.set_charged(key, Some(owner.clone()));
+        let Some(target) = self.targets.get(key) else { return };
         // They wait for the name, not for room. Only now: of two that both wait for room neither may push the other away.
         for claim in target.claims.iter().filter(|claim| *claim != owner) {
             if let Some(backend) = self.backends.get_mut(&claim.backend) {
@@ -253,7 +256,7 @@ impl Reconciler {
             backend.usage.stop_waiting(&owner.key);
         }
         if nothing_there {
-            backend.usage.gone_from(&owner.key, key);
+            self.set_charged(key, None);
         }
         if create {
             self.ask_for_namespace(&key.namespace, &owner.backend);
@@ -265,14 +268,19 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is written, and nothing that left is forgotten: it is decided once the backend is admitted.
+    /// Nothing is written, and nothing that left and still stands is forgotten: it is decided once the backend is admitted.
     fn freeze(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key) else { return };
-        let (tally, concerned) = (self.tally(key, target), [target.claims.clone(), target.leaving.clone()].concat());
-        let holder = target.owner.clone().or_else(|| self.holder(key, target));
-        if let Some(target) = self.targets.get_mut(key) {
-            target.preview = Some(tally);
-            target.converged = true;
+        let (tally, mut concerned) = (self.tally(key, target), target.claims.clone());
+        if !target.observed.is_empty() {
+            concerned.extend(target.leaving.iter().cloned());
+        }
+        let holder = self.whose(key, target);
+        let Some(target) = self.targets.get_mut(key) else { return };
+        target.preview = Some(tally);
+        target.converged = true;
+        if target.observed.is_empty() {
+            self.let_go(key);
         }
         for claim in concerned {
             let reject = match &holder {

@@ -160,7 +160,7 @@ impl Reconciler {
         if target.observed.is_empty() {
             return false;
         }
-        match target.owner.clone().or_else(|| self.holder(key, target)) {
+        match self.whose(key, target) {
             Some(claim) => claim.backend == *name,
             None => self.only_labelled(key, target).is_some_and(|labelled| labelled == name),
         }

@@ -24,6 +24,11 @@ impl Reconciler {
                 Written::Answered(body) => {
                     self.observe(&body, now);
                     self.accept(key, action, &body);
+                    if let (Body::Service(_), Some(owner), Some(target)) =
+                        (&body, &job.owner, self.targets.get_mut(key))
+                    {
+                        target.owner = Some(owner.clone());
+                    }
                     None
                 }
                 Written::Found(body) => {
@@ -35,7 +40,7 @@ impl Reconciler {
                     None
                 }
                 Written::NotSent => Some(now),
-                Written::Failed(failure) => self.failed(key, action, failure, now),
+                Written::Failed(failure) => self.failed(job, action, failure, now),
             };
             retry = retry.max(wait);
         }
@@ -82,7 +87,8 @@ impl Reconciler {
     }
 
     /// Returns when to try again.
-    fn failed(&mut self, key: &TargetKey, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
+    fn failed(&mut self, job: &Job, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
+        let key = &job.target;
         let target = self.targets.get_mut(key)?;
         let api = |message: &str| format!("{} {}: {message}", action.kind().kind, action.name());
         let (reason, message, until) = match failure {
@@ -112,15 +118,16 @@ impl Reconciler {
                 (RejectReason::ApiError, api(&message), target.failed(now, LONGEST_DELAY, None))
             }
         };
-        // An owner that leads elsewhere by now has nothing to do with what is removed here.
-        let owner = target.owner.iter().filter(|owner| target.claims.contains(owner));
+        // An owner that leads elsewhere by now hears of that place.
+        let owner = job.owner.iter().filter(|owner| target.claims.contains(owner));
         let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
-        let nothing_there = target.observed.is_empty();
+        // What could not be written takes no room from others while it is tried again.
+        if target.observed.is_empty() {
+            self.set_charged(key, None);
+        } else {
+            self.charge_what_stands(key);
+        }
         for claim in concerned {
-            // What could not be written takes no room from others while it is tried again.
-            if let Some(backend) = self.backends.get_mut(&claim.backend).filter(|_| nothing_there) {
-                backend.usage.gone_from(&claim.key, key);
-            }
             let key = Some(claim.key.clone());
             let reject = Reject { key, reason, retryable: true, message: message.clone() };
             self.settle(&claim, Outcome::Rejected(reject));

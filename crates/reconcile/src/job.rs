@@ -5,12 +5,16 @@ use std::time::Duration;
 use gimbal_model::TargetKey;
 use gimbal_plan::{Action, Body};
 
+use crate::Claim;
+
 /// Writes for one target that may go out side by side. Nothing else of this target is handed out until they are
 /// answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The target.
     pub target: TargetKey,
+    /// For whom it is written; `None` where what is there goes, or is of a backend that is lost.
+    pub owner: Option<Claim>,
     /// The writes.
     pub actions: Vec<Action>,
 }

@@ -278,7 +278,9 @@ impl Reconciler {
             self.drop_if_idle(key, now);
             return false;
         }
-        self.stop_charging(key);
+        if self.has_observed() {
+            self.count_what_stands(key);
+        }
         let Some(target) = self.targets.get(key) else { return true };
         // While we work on it, what it lost by us is counted when that is done.
         let ours =

@@ -55,7 +55,6 @@ impl fmt::Display for Measure {
 #[derive(Debug, Clone)]
 struct Counted {
     amount: Amount,
-    /// Where it is, so that only what went away from there is given back.
     at: TargetKey,
     /// Bytes of what stood before this process are not known until an agent says them.
     weighed: bool,
@@ -64,7 +63,8 @@ struct Counted {
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
-    counted: BTreeMap<SourceKey, Counted>,
+    /// Where each is: while it moves that is more than one place, and it takes what it takes at the larger one.
+    counted: BTreeMap<SourceKey, Vec<Counted>>,
     total: Amount,
     /// In the order in which they came.
     waiting: BTreeMap<u64, SourceKey>,
@@ -97,9 +97,9 @@ impl Usage {
     /// # Errors
     /// The first limit that it would exceed by growing.
     pub fn check(&self, key: &SourceKey, amount: Amount, quota: &Quota) -> Result<(), Exceeded> {
-        let counted = self.counted.get(key);
-        let old = counted.map(|counted| counted.amount).unwrap_or_default();
-        let weighed = counted.is_none_or(|counted| counted.weighed);
+        let counted = self.counted.get(key).map_or(&[][..], Vec::as_slice);
+        let old = largest(counted);
+        let weighed = counted.iter().all(|counted| counted.weighed);
         let grows = |measure, limit: Option<u64>, total: u64, old: u64, new: u64| {
             let would_be = total.saturating_sub(old).saturating_add(new);
             match limit {
@@ -119,15 +119,23 @@ impl Usage {
     /// It is written so, at `at`.
     pub fn count(&mut self, key: &SourceKey, amount: Amount, at: &TargetKey) {
         self.stop_waiting(key);
-        self.put(key, Counted { amount, at: at.clone(), weighed: true });
+        self.change(key, |places| {
+            let new = Counted { amount, at: at.clone(), weighed: true };
+            match places.iter_mut().find(|counted| counted.at == *at) {
+                Some(counted) => *counted = new,
+                None => add(places, new),
+            }
+        });
     }
 
     /// It stands already, whatever the limits say.
     pub fn stands(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
-        if !self.counted.contains_key(key) {
-            let amount = Amount { services: 1, endpoints, bytes: 0 };
-            self.put(key, Counted { amount, at: at.clone(), weighed: false });
-        }
+        self.change(key, |places| {
+            if places.iter().all(|counted| counted.at != *at) {
+                let amount = Amount { services: 1, endpoints, bytes: 0 };
+                add(places, Counted { amount, at: at.clone(), weighed: false });
+            }
+        });
     }
 
     /// It waits for room.
@@ -147,13 +155,11 @@ impl Usage {
 
     /// It is not written further, and so many endpoints of it are there.
     pub fn stopped_at(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
-        if let Some(counted) = self.counted.get_mut(key).filter(|counted| counted.at == *at)
-            && let Some(less) = counted.amount.endpoints.checked_sub(endpoints).filter(|less| *less > 0)
-        {
-            counted.amount.endpoints = endpoints;
-            self.total.endpoints -= less;
-            self.room = true;
-        }
+        self.change(key, |places| {
+            for counted in places.iter_mut().filter(|counted| counted.at == *at) {
+                counted.amount.endpoints = counted.amount.endpoints.min(endpoints);
+            }
+        });
     }
 
     /// It wants nothing any more.
@@ -163,11 +169,9 @@ impl Usage {
         }
     }
 
-    /// Nothing of it is left at `at`. If it counts elsewhere by now, that stays.
+    /// Nothing of it is left at `at`. Where it counts elsewhere too, that stays.
     pub fn gone_from(&mut self, key: &SourceKey, at: &TargetKey) {
-        if self.counted.get(key).is_some_and(|counted| counted.at == *at) {
-            self.take(key);
-        }
+        self.change(key, |places| places.retain(|counted| counted.at != *at));
     }
 
     /// The next of those that wait, if there may be room for one of them: each has its turn once for what was given back.
@@ -183,27 +187,35 @@ impl Usage {
         turns.map(|(_, key)| key.clone()).collect()
     }
 
-    fn put(&mut self, key: &SourceKey, new: Counted) {
-        let (before, room) = (self.total, self.room);
-        self.take(key);
-        self.total.services += new.amount.services;
-        self.total.endpoints += new.amount.endpoints;
-        self.total.bytes += new.amount.bytes;
+    fn change(&mut self, key: &SourceKey, change: impl FnOnce(&mut Vec<Counted>)) {
+        let mut places = self.counted.remove(key).unwrap_or_default();
+        let old = largest(&places);
+        change(&mut places);
+        let new = largest(&places);
+        if !places.is_empty() {
+            self.counted.insert(key.clone(), places);
+        }
+        self.total.services = self.total.services - old.services + new.services;
+        self.total.endpoints = self.total.endpoints - old.endpoints + new.endpoints;
+        self.total.bytes = self.total.bytes - old.bytes + new.bytes;
         // Only where it came to less there is room for another.
-        self.room = room
-            || self.total.services < before.services
-            || self.total.endpoints < before.endpoints
-            || self.total.bytes < before.bytes;
-        self.counted.insert(key.clone(), new);
+        self.room |= new.services < old.services || new.endpoints < old.endpoints || new.bytes < old.bytes;
     }
+}
 
-    fn take(&mut self, key: &SourceKey) {
-        let Some(old) = self.counted.remove(key) else { return };
-        self.total.services -= old.amount.services;
-        self.total.endpoints -= old.amount.endpoints;
-        self.total.bytes -= old.amount.bytes;
-        self.room = true;
-    }
+/// Almost always there is one place, and room for four would be kept.
+fn add(places: &mut Vec<Counted>, new: Counted) {
+    places.reserve_exact(1);
+    places.push(new);
+}
+
+/// What a Service takes that is in these places.
+fn largest(places: &[Counted]) -> Amount {
+    places.iter().map(|counted| counted.amount).fold(Amount::default(), |a, b| Amount {
+        services: a.services.max(b.services),
+        endpoints: a.endpoints.max(b.endpoints),
+        bytes: a.bytes.max(b.bytes),
+    })
 }
 
 #[cfg(test)]

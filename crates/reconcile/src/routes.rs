@@ -27,16 +27,17 @@ impl Reconciler {
         if let Some(before) = before.filter(|before| wanted.as_ref() != Ok(before)) {
             self.withdraw(claim, &before);
         }
+        self.come_back(claim);
         match wanted {
             Ok(target) => {
                 let entry = self.targets.get_or_default(&target);
-                entry.leaving.retain(|other| other != claim);
                 if !entry.claims.contains(claim) {
                     entry.claims.push(claim.clone());
                 }
                 if let Some(backend) = self.backends.get_mut(&claim.backend) {
                     backend.routes.insert(claim.key.clone(), target.clone());
                 }
+                self.forget_move(claim, &target);
                 Some(target)
             }
             Err(refused) => {
@@ -45,6 +46,15 @@ impl Reconciler {
                 }
                 self.settle(claim, Outcome::Rejected(refusal(claim, &refused)));
                 None
+            }
+        }
+    }
+
+    /// A Service that its source had removed is there again: what is left of it elsewhere is what it moves away from.
+    fn come_back(&mut self, claim: &Claim) {
+        for place in self.places.get(claim).into_iter().flatten() {
+            if let Some(target) = self.targets.get_mut(place) {
+                target.leaving.retain(|other| other != claim);
             }
         }
     }
@@ -71,24 +81,25 @@ impl Reconciler {
         places.extend(route);
         places.retain(|place| self.targets.contains_key(place));
         for place in &places {
-            if let Some(target) = self.targets.get_mut(place) {
-                target.claims.retain(|other| other != claim);
-                if !target.leaving.contains(claim) {
-                    target.leaving.push(claim.clone());
-                }
-            }
+            self.leave_place(claim, place);
         }
-        let all = places.iter().cloned().collect();
-        if places.len() > 1 {
-            self.places.insert(claim.clone(), places);
+        places.into_iter().collect()
+    }
+
+    /// A claim goes away from a target; it is settled when nothing of it is left there, unless it comes back before.
+    pub(crate) fn leave_place(&mut self, claim: &Claim, place: &TargetKey) {
+        let Some(target) = self.targets.get_mut(place) else { return };
+        target.claims.retain(|other| other != claim);
+        if !target.leaving.contains(claim) {
+            target.leaving.push(claim.clone());
         }
-        all
+        self.places.entry(claim.clone()).or_default().insert(place.clone());
     }
 
     /// Nothing of a claim is left in a target that it was leaving. Once that is so everywhere, its removal is done.
     pub(crate) fn left_place(&mut self, claim: &Claim, place: &TargetKey) {
-        if let Some(backend) = self.backends.get_mut(&claim.backend) {
-            backend.usage.gone_from(&claim.key, place);
+        if self.targets.get(place).is_some_and(|target| target.charged.as_ref() == Some(claim)) {
+            self.set_charged(place, None);
         }
         if let Some(places) = self.places.get_mut(claim) {
             places.remove(place);
@@ -100,13 +111,18 @@ impl Reconciler {
         self.left(claim);
     }
 
-    /// Looks again at the places that a claim moves away from, for there is news of it.
+    /// Looks again at the places that a claim moves away from, for there is news of it. What is another's by now is none: of
+    /// two that changed places each would have the other looked at, for ever.
     pub(crate) fn look_at_places(&mut self, claim: &Claim, but: &TargetKey, now: Instant) {
         let Some(places) = self.places.get(claim) else { return };
         let others: Vec<TargetKey> = places.iter().filter(|place| *place != but).cloned().collect();
         for place in others {
-            self.weigh(&place, now);
-            self.enqueue(&place, &claim.backend, Urgency::Bulk);
+            if self.targets.get(&place).and_then(|target| self.whose(&place, target)).as_ref() == Some(claim) {
+                self.weigh(&place, now);
+                self.enqueue(&place, &claim.backend, Urgency::Bulk);
+            } else {
+                self.forget_move(claim, &place);
+            }
         }
     }
 
@@ -127,18 +143,21 @@ impl Reconciler {
 
     /// A target is no more, so nothing moves away from it and nothing counts there.
     pub(crate) fn forget_place(&mut self, place: &TargetKey, was: &Target) {
-        if let Some(claim) = &was.owner
-            && let Some(places) = self.places.get_mut(claim)
-        {
-            places.remove(place);
-            if places.is_empty() {
-                self.places.remove(claim);
-            }
+        if let Some(claim) = &was.owner {
+            self.forget_move(claim, place);
         }
         if let Some(claim) = &was.charged
             && let Some(backend) = self.backends.get_mut(&claim.backend)
         {
             backend.usage.gone_from(&claim.key, place);
+        }
+    }
+
+    fn forget_move(&mut self, claim: &Claim, place: &TargetKey) {
+        let Some(places) = self.places.get_mut(claim) else { return };
+        places.remove(place);
+        if places.is_empty() {
+            self.places.remove(claim);
         }
     }
 
@@ -152,18 +171,32 @@ impl Reconciler {
         }
     }
 
-    /// What nobody wants and an edit by hand made nobody's counts against nobody's quota.
-    pub(crate) fn stop_charging(&mut self, key: &TargetKey) {
-        let Some(target) = self.targets.get(key).filter(|target| target.owner.is_none()) else { return };
-        let Some(claim) = target.charged.clone().filter(|charged| !target.claims.contains(charged)) else { return };
-        if self.holder(key, target).as_ref() == Some(&claim) {
-            return;
+    /// What is there counts against the quota of whose it is, or is about to be, before anyone asks for room beside it. What
+    /// the policy lets in no more is about to go: it must not stand in the way of others.
+    pub(crate) fn count_what_stands(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get(key).filter(|target| !target.observed.is_empty()) else { return };
+        let charged = target.charged.clone().filter(|charged| target.claims.contains(charged));
+        let whose = charged.or_else(|| self.whose(key, target)).filter(|claim| {
+            let backend = self.backends.get(&claim.backend);
+            backend.is_some_and(|backend| backend.policy.namespaces.permits(&key.namespace).is_ok())
+        });
+        let endpoints = target.observed.endpoint_count() as u64;
+        if let Some(claim) = &whose
+            && let Some(backend) = self.backends.get_mut(&claim.backend)
+        {
+            backend.usage.stands(&claim.key, endpoints, key);
         }
-        if let Some(target) = self.targets.get_mut(key) {
-            target.charged = None;
-        }
-        if let Some(backend) = self.backends.get_mut(&claim.backend) {
-            backend.usage.gone_from(&claim.key, key);
+        self.set_charged(key, whose);
+    }
+
+    /// From here on the target counts against the quota of `claim`'s backend, and of no other.
+    pub(crate) fn set_charged(&mut self, key: &TargetKey, claim: Option<Claim>) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let before = std::mem::replace(&mut target.charged, claim);
+        if let Some(before) = before.filter(|before| target.charged.as_ref() != Some(before))
+            && let Some(backend) = self.backends.get_mut(&before.backend)
+        {
+            backend.usage.gone_from(&before.key, key);
         }
     }
 

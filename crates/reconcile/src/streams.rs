@@ -191,7 +191,7 @@ impl Reconciler {
             .targets
             .of(name.as_str())
             .filter_map(|(key, target)| {
-                let claim = target.owner.clone().or_else(|| self.holder(key, target))?;
+                let claim = self.whose(key, target)?;
                 let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
                 (theirs && !target.claims.contains(&claim)).then(|| (key.clone(), claim))
             })
@@ -199,10 +199,7 @@ impl Reconciler {
         for (target, claim) in orphans {
             if let Some(backend) = self.backends.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
                 backend.end.expect(&claim.key, seq);
-                let entry = self.targets.get_or_default(&target);
-                if !entry.leaving.contains(&claim) {
-                    entry.leaving.push(claim);
-                }
+                self.leave_place(&claim, &target);
             }
             self.weigh(&target, now);
             self.enqueue(&target, name, Urgency::Bulk);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod contested;
 mod listing;
 mod lost;
 mod policy;

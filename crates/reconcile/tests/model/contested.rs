@@ -1,0 +1,203 @@
+//! What random policies found: a name that several Services want, or that is left for another, while policies change. Most
+//! were failures of `ends_as_the_policies_say`, shrunk.
+
+use gimbal_plan::EndpointsApi;
+
+use super::policy::PolicyOp::{self, Configure, Other};
+use super::policy::{check_policies, ends_as_its_policies_say, map, open};
+use super::server::Luck;
+use super::world::{World, key, service};
+use super::{OPEN, Op};
+
+fn set(agent: usize, key: u8, hosts: &[u8]) -> PolicyOp {
+    Other(Op::Set { agent, key, label: 0, ports: 0, hosts: hosts.to_vec() })
+}
+
+/// Denied its namespace, one loses the name to another, who is put in quarantine before the first write.
+#[test]
+fn a_name_that_is_given_stands_for_the_one_before_until_it_is_written() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Connect(0)),
+        set(0, 3, &[0]),
+        Configure(0, 3),
+        Configure(1, 5),
+        Configure(1, 5),
+        set(1, 2, &[0]),
+        Other(Op::Connect(1)),
+        Other(Op::Run(5)),
+        Configure(0, 0),
+        Other(Op::HandEdit(135)),
+        set(0, 1, &[]),
+        Configure(0, 0),
+        Configure(1, 1),
+        Configure(0, 2),
+        set(0, 0, &[]),
+        Other(Op::Run(1)),
+        Other(Op::Speak(0)),
+        Configure(0, 4),
+    ]);
+}
+
+/// Else another takes the room that it has, and it gets no endpoints until the writer restarts.
+#[test]
+fn what_stands_takes_room_though_the_answer_to_its_create_was_lost() {
+    ends_as_its_policies_say(vec![
+        set(0, 0, &[0]),
+        Configure(0, 0),
+        Other(Op::Connect(0)),
+        Configure(0, 4),
+        Other(Op::Run(4)),
+        Configure(0, 5),
+        Other(Op::StartJob),
+        set(0, 1, &[]),
+        Other(Op::FinishJob(Luck::AnswerLost)),
+        Configure(0, 5),
+        Other(Op::Speak(0)),
+    ]);
+}
+
+/// Removed and back before its object was deleted, it leads to a name that is taken: its agent has to hear that.
+#[test]
+fn what_comes_back_and_leads_elsewhere_is_not_settled_as_gone() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Connect(0)),
+        Configure(0, 2),
+        set(0, 1, &[]),
+        set(1, 0, &[]),
+        Other(Op::Run(4)),
+        Other(Op::Remove { agent: 0, key: 1 }),
+        Other(Op::HandEdit(0)),
+        Other(Op::Connect(1)),
+        Other(Op::Run(4)),
+        set(0, 1, &[]),
+        Configure(0, 0),
+    ]);
+}
+
+/// A hand edited away whose the object is; the first that wants it has no room, the second is to have it.
+#[test]
+fn who_waits_for_room_keeps_nobodys_object_from_none() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Connect(0)),
+        set(1, 0, &[]),
+        set(0, 1, &[]),
+        Other(Op::Run(4)),
+        set(0, 1, &[1, 0]),
+        Other(Op::HandEdit(67)),
+        set(0, 2, &[0, 1]),
+        Other(Op::RestartWriter),
+        Configure(0, 5),
+    ]);
+}
+
+/// The writer hung: each that arrived had the other looked at, which had arrived.
+#[test]
+fn two_that_change_places_come_to_rest() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let one_to_two = || Some(map("one", "two", false));
+    // Both have the name a-b-svc, the one in "two" and the other in "one".
+    world.configure(0, one_to_two());
+    world.set(0, &key(1), Some(service(0, 0, &[1])));
+    world.set(1, &key(0), Some(service(0, 0, &[2])));
+    world.settle();
+    world.configure(0, Some(open()));
+    world.configure(1, one_to_two());
+    world.settle();
+    check_policies(&world);
+    assert!(world.rejects(0).is_empty() && world.rejects(1).is_empty());
+}
+
+/// Nobody can tell any more whose the object is; of the two that want it one is frozen and the other has no room.
+#[test]
+fn who_waits_for_room_is_not_told_of_a_rivals_quarantine() {
+    ends_as_its_policies_say(vec![
+        set(0, 1, &[]),
+        set(1, 0, &[]),
+        Other(Op::Connect(0)),
+        set(1, 1, &[]),
+        Other(Op::Run(4)),
+        Configure(1, 5),
+        Configure(0, 4),
+        Other(Op::HandEdit(220)),
+        Other(Op::HandEdit(45)),
+    ]);
+}
+
+/// A foreign Service keeps it from growing back to what it was.
+#[test]
+fn what_cannot_be_written_takes_the_room_that_it_has_and_no_more() {
+    ends_as_its_policies_say(vec![
+        set(1, 3, &[0]),
+        Configure(0, 2),
+        set(1, 2, &[0]),
+        set(0, 2, &[0, 1]),
+        Other(Op::Connect(0)),
+        Configure(0, 5),
+        Other(Op::Connect(1)),
+        set(1, 1, &[0]),
+        Other(Op::Run(5)),
+        Other(Op::Run(8)),
+        Other(Op::HandDelete(39)),
+        set(0, 0, &[0, 1]),
+        Other(Op::HandDelete(14)),
+        Configure(0, 0),
+        Other(Op::HandEdit(2)),
+        Other(Op::Foreign(true)),
+        Configure(0, 6),
+    ]);
+}
+
+/// What was begun in the new place is deleted by hand: in the old one it stands, and needs no more room.
+#[test]
+fn what_moves_takes_room_where_it_still_stands() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Namespace(false)),
+        set(1, 1, &[0]),
+        Other(Op::Watch),
+        Other(Op::Connect(1)),
+        Other(Op::Namespace(true)),
+        set(1, 2, &[0]),
+        Other(Op::Run(4)),
+        Other(Op::HandEdit(15)),
+        Other(Op::Watch),
+        Configure(1, 2),
+        Other(Op::Run(4)),
+        Other(Op::RestartWriter),
+        Configure(1, 5),
+        Other(Op::HandDelete(207)),
+    ]);
+}
+
+/// The Service's label names nobody, the slice's names whose it is.
+#[test]
+fn a_policy_reaches_what_an_edited_object_hides() {
+    ends_as_its_policies_say(vec![
+        set(0, 2, &[]),
+        set(1, 2, &[0]),
+        Other(Op::Connect(0)),
+        Other(Op::Connect(1)),
+        Other(Op::Run(3)),
+        Configure(1, 3),
+        Other(Op::Run(3)),
+        Other(Op::Relist),
+        Other(Op::Run(2)),
+        Other(Op::HandEdit(223)),
+        Configure(1, 4),
+    ]);
+}
+
+/// What was deleted gives its room back, though who wants the name next cannot have it.
+#[test]
+fn who_left_takes_no_room_for_a_rival_in_quarantine() {
+    ends_as_its_policies_say(vec![
+        Other(Op::Connect(0)),
+        set(0, 1, &[]),
+        Other(Op::Run(4)),
+        Other(Op::RestartWriter),
+        set(0, 2, &[]),
+        set(1, 0, &[]),
+        Other(Op::Remove { agent: 0, key: 1 }),
+        Configure(0, 5),
+        Configure(1, 4),
+    ]);
+}
