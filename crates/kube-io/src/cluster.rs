@@ -146,7 +146,8 @@ impl Cluster {
         next: Option<&str>,
     ) -> Result<Page<T>, ApiError> {
         let mut body = self.open(request::list(T::KIND, scope, size.limit(), next)?).await?;
-        let mut bytes = BytesMut::with_capacity(page_size::BYTES);
+        // Half of the pages are larger than they aim at; a buffer that grows is there twice for a moment.
+        let mut bytes = BytesMut::with_capacity(2 * page_size::BYTES);
         while let Some(piece) = self.limited(piece(&mut body)).await? {
             bytes.extend_from_slice(&piece);
         }

@@ -2,7 +2,7 @@
 
 /// The bytes that a page aims at. A full `EndpointSlice` takes some 30 kB: 500 of them, as many clients ask for, would be
 /// 15 MB, and as much again once read.
-pub(crate) const BYTES: usize = 1 << 20;
+pub(crate) const BYTES: usize = 512 << 10;
 /// Objects of the first page, of which nothing is known.
 const FIRST: u32 = 50;
 /// Most objects of a page, however small they are: what other clients of Kubernetes ask for.
@@ -42,11 +42,11 @@ mod tests {
         const MIB: usize = 1 << 20;
         for (name, pages, limits) in [
             ("nothing is learnt from nothing", &[(0, 200)][..], &[50][..]),
-            ("full slices", &[(50, 50 * 30_000), (34, 34 * 30_000)], &[34, 34]),
+            ("full slices", &[(50, 50 * 30_000), (17, 17 * 30_000)], &[17, 17]),
             ("the smallest objects", &[(50, 50 * 200), (200, 200 * 200), (500, 500 * 200)], &[200, 500, 500]),
             ("each larger than a page", &[(50, 50 * 3 * MIB), (1, 3 * MIB)], &[1, 1]),
-            ("one large among small ones", &[(50, MIB + 50 * 500), (48, 48 * 500)], &[48, 192]),
-            ("small, and then large", &[(50, 50 * 300), (200, 200 * 300), (500, 500 * 30_000)], &[200, 500, 34]),
+            ("one large among small ones", &[(50, MIB + 50 * 500), (24, 24 * 500)], &[24, 96]),
+            ("small, and then large", &[(50, 50 * 300), (200, 200 * 300), (500, 500 * 30_000)], &[200, 500, 17]),
             ("bytes without end", &[(50, usize::MAX)], &[1]),
         ] {
             let mut size = PageSize::new();
