@@ -16,6 +16,8 @@ const HARDEST: f64 = 0.7;
 const SOFTEST: f64 = 0.95;
 /// Below this the server answers one write at a time, and what it takes is not of our making.
 const ALONE: f64 = 2.0;
+/// What each answer adds that takes less than half of what is tolerated: a quarter more side by side each round.
+const BRISK: f64 = 0.25;
 /// How quickly a server that became faster is held to it: this part of the way with each judgement.
 const FORGET: u32 = 8;
 /// What a write took that was never answered.
@@ -50,6 +52,8 @@ pub struct Limit {
     most: f64,
     limit: f64,
     target: Duration,
+    /// Above it a 429 came: from here on the way up is a slow one.
+    refused: f64,
     /// What was sent before tells of an earlier limit: the many signs of one storm are one.
     since: Option<Instant>,
     window: Vec<Duration>,
@@ -65,7 +69,7 @@ impl Limit {
     pub fn new(most: u32, target: Duration) -> Self {
         let most = f64::from(most.max(1));
         let (window, limit) = (Vec::new(), most);
-        Self { most, limit, target, since: None, window, opened: None, alone: None, latest: None }
+        Self { most, limit, target, refused: most, since: None, window, opened: None, alone: None, latest: None }
     }
 
     /// So many may be under way now: 1 at least.
@@ -98,12 +102,19 @@ impl Limit {
         }
         let at = answer.sent + answer.took;
         let took = match answer.sign {
-            Sign::Throttled => return self.shrink(HALF, at),
+            Sign::Throttled => {
+                self.shrink(HALF, at);
+                self.refused = self.limit;
+                return;
+            }
             Sign::Trouble => NEVER,
             Sign::Answered => answer.took,
         };
         if self.in_time(took) {
-            self.limit = (self.limit + 1.0 / self.limit).min(self.most);
+            let brisk = self.limit < self.refused && self.in_time(took.saturating_mul(2));
+            let step = if brisk { BRISK } else { 0.0 };
+            self.limit = (self.limit + step.max(1.0 / self.limit)).min(self.most);
+            self.refused = self.refused.max(self.limit);
         }
         self.window.push(took);
         let opened = *self.opened.get_or_insert(at);

@@ -32,6 +32,10 @@ fn a_storm_of_429s_is_one_sign() {
         pace.answered(&answer(now, millis, Sign::Throttled));
     }
     assert_eq!(pace.limit().now(), 16);
+    for millis in 0..16 {
+        pace.answered(&answer(now + SECOND / 2, millis, Sign::Answered));
+    }
+    assert_eq!(pace.limit().now(), 16, "where it was refused, the way up is a slow one");
     // What is sent after it and refused again is the next.
     pace.answered(&answer(now + SECOND, 1, Sign::Throttled));
     assert_eq!(pace.limit().now(), 8);
