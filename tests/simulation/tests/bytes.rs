@@ -74,7 +74,7 @@ fn what_travels() {
         more: false,
     };
     let delta = data(Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::from_millis(20) });
-    let endpoints = service().endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint.clone())).collect();
+    let endpoints = service().endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
     let piece = Piece { key: key(), header: Some(service().header), endpoints, more: false };
     let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)] });
     let kind = |kind: &str| Freshness { kind: kind.into(), age: Some(Duration::from_millis(1500)) };
