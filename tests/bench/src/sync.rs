@@ -71,7 +71,7 @@ pub async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> a
     sight::opened(&eyes).await?;
     let server = scene.gimbal.api_server()?;
     let before = Usage::of(server)?;
-    let hands = scene.gimbal.client()?;
+    let hands = raw::hands(&scene.gimbal).await?;
     let (span, created) = tokio::join!(sight.span(objects, PATIENCE), raw::create(&hands, targets, WORKERS));
     created?;
     Ok((span?, (Usage::of(server)?.cpu - before.cpu).as_secs_f64()))
