@@ -89,7 +89,7 @@ impl Reconciler {
             (Some(holder), first) => match (self.fate(&holder, key, target, frozen(&holder.backend)), first) {
                 (Fate::Freezes, _) => Standing::Frozen(holder),
                 // Its object is what kept the name.
-                (Fate::Stays(_), Some(first)) if target.observed.is_empty() => owned(first),
+                (Fate::Stays(_) | Fate::Moves(_), Some(first)) if target.observed.is_empty() => owned(first),
                 (Fate::Stays(_), Some(_)) => Standing::Blocked(holder),
                 (Fate::Stays(why), None) => Standing::Kept(why),
                 (Fate::Goes(_) | Fate::Moves(_), Some(first)) if !idle(first) => owned(first),

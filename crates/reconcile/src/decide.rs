@@ -327,6 +327,14 @@ impl Reconciler {
             self.look_at_places(owner, key, now);
         }
         self.let_go(key);
+        let left = self.targets.get_mut(key).filter(|target| target.observed.is_empty() && owner.is_none());
+        if let Some(target) = left {
+            target.owner = None;
+            // Who could not write, and wants the name that is free now, has it or hears why not.
+            if let Some(next) = target.claims.first().map(|claim| claim.backend.clone()) {
+                self.enqueue(key, &next, Urgency::Bulk);
+            }
+        }
     }
 
     /// Those that went away have nothing here any more.

@@ -201,3 +201,24 @@ fn who_left_takes_no_room_for_a_rival_in_quarantine() {
         Configure(1, 4),
     ]);
 }
+
+/// Nothing is there, and who had the name leads elsewhere: who wants it next has it, or hears why not.
+#[test]
+fn who_left_before_anything_was_written_keeps_no_name() {
+    ends_as_its_policies_say(vec![
+        set(0, 1, &[]),
+        set(0, 0, &[]),
+        set(1, 1, &[0]),
+        Configure(1, 5),
+        Configure(0, 2),
+        Other(Op::Connect(0)),
+        set(1, 0, &[]),
+        set(1, 2, &[]),
+        Configure(0, 0),
+        Configure(0, 5),
+        Other(Op::Connect(1)),
+        Other(Op::Run(7)),
+        Other(Op::Connect(1)),
+        Configure(0, 2),
+    ]);
+}
