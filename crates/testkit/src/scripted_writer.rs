@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use gimbal_link::{AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, Services, Status, Viewer, pb};
+use gimbal_link::{
+    AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, Services, Status, Viewer, pb,
+};
 use gimbal_model::{EndpointChange, Service, SourceKey};
 use gimbal_stream::{AgentMessage, Credit, Frame, Need, PieceChange, Scope, Welcome, WriterMessage};
 use tokio::net::TcpListener;
@@ -274,12 +276,7 @@ impl Inspection for Blind {
     async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         Ok(Vec::new())
     }
-    async fn list_services(
-        &self,
-        _: &Viewer,
-        _: &pb::ListServicesRequest,
-        _: Option<&Place>,
-    ) -> Result<Part, Status> {
+    async fn list_services(&self, _: &Viewer, _: &pb::ListServicesRequest, _: Option<&Place>) -> Result<Part, Status> {
         Ok(Part::default())
     }
     async fn watch(
