@@ -3,6 +3,7 @@
 
 mod ask;
 mod grpcurl;
+mod many;
 mod mirror;
 mod objects;
 mod openstack;
@@ -13,6 +14,7 @@ mod signs;
 
 pub use ask::{expect_log, expect_metric, get, metric};
 pub use grpcurl::Grpcurl;
+pub use many::{expect_slices, offer_many};
 pub use mirror::{Mirror, addresses};
 pub use objects::{Ep, slice, slice_of, svc};
 pub use openstack::{member, pool, web};

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_testkit::eventually;
-use gimbal_tests::{Mirror, SOON, Scene, in_parallel, put, slice_of, svc};
+use gimbal_tests::{Mirror, Scene, expect_slices, offer_many, put, slice_of, svc};
 use serde_json::json;
 
 const SLICES: u32 = 50;
@@ -66,24 +65,10 @@ async fn expect_address(scene: &Scene, address: &str, count: usize) -> Mirror {
 async fn a_thousand_services_arrive_with_one_write_for_each_object() {
     const SERVICES: u32 = 1000;
     let scene = std::sync::Arc::new(Scene::start().await.unwrap());
-    let offers = (0..SERVICES).map(|n| {
-        let scene = scene.clone();
-        async move {
-            let name = format!("web-{n}");
-            put(&scene.source, &svc("team1", &name, &[("http", 80)])).await?;
-            put(&scene.source, &slice_of("team1", &name, "v4", 1 + n * 3, 3)).await
-        }
-    });
-    in_parallel(offers).await.unwrap();
+    offer_many(&scene, SERVICES).await.unwrap();
     let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &["--comparison-interval", "1s"]).await.unwrap();
     let agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
-    eventually("everything has arrived", 4 * SOON, async || {
-        let there = scene.gimbal.admin().items("/apis/discovery.k8s.io/v1/endpointslices").await?.len();
-        anyhow::ensure!(there == SERVICES as usize, "{there} slices");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await
-    .unwrap();
+    expect_slices(&scene, SERVICES).await.unwrap();
     writer.settled(1).await.unwrap();
     let services = scene.gimbal.admin().items("/api/v1/services").await.unwrap();
     let names: BTreeSet<&str> = services.iter().filter_map(|s| s["metadata"]["name"].as_str()).collect();

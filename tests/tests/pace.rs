@@ -5,30 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_testkit::{ApiProxy, eventually};
-use gimbal_tests::{Mirror, SOON, Scene, expect_metric, in_parallel, metric, put, slice_of, svc};
-
-/// Services `web-<n>` in the source, with a slice of three endpoints each.
-async fn fill(scene: &Arc<Scene>, services: u32) {
-    let offers = (0..services).map(|n| {
-        let scene = scene.clone();
-        async move {
-            let name = format!("web-{n}");
-            put(&scene.source, &svc("team1", &name, &[("http", 80)])).await?;
-            put(&scene.source, &slice_of("team1", &name, "v4", 1 + n * 3, 3)).await
-        }
-    });
-    in_parallel(offers).await.unwrap();
-}
-
-async fn expect_slices(scene: &Scene, count: u32) {
-    eventually(&format!("{count} Services have arrived"), 4 * SOON, async || {
-        let there = scene.gimbal.admin().items("/apis/discovery.k8s.io/v1/endpointslices").await?.len();
-        anyhow::ensure!(there == count as usize, "{there} slices");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await
-    .unwrap();
-}
+use gimbal_tests::{Mirror, SOON, Scene, expect_metric, expect_slices, metric, offer_many, put, slice_of, svc};
 
 /// The most writes of the writer in any second, by the API server's clock.
 async fn most_in_a_second(scene: &Scene) -> usize {
@@ -51,7 +28,7 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
     const STORM: Duration = Duration::from_secs(3);
     let scene = Arc::new(Scene::start().await.unwrap());
     put(&scene.source, &svc("team1", "big", &[("http", 80)])).await.unwrap();
-    fill(&scene, SERVICES).await;
+    offer_many(&scene, SERVICES).await.unwrap();
     let proxy = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
     let config = scene.config(&["node02"], "").unwrap();
     let args = ["--comparison-interval", "1s", "--write-concurrency", "4"];
@@ -59,7 +36,7 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
 
     proxy.refuse(429, STORM).unwrap();
     let mut agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
-    expect_slices(&scene, SERVICES).await;
+    expect_slices(&scene, SERVICES).await.unwrap();
     writer.settled(1).await.unwrap();
     // What was under way when the first one was refused is refused, too. Nothing followed: it would have been counted.
     let refused = proxy.refused();
@@ -104,7 +81,7 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
 async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_recovers() {
     const SERVICES: u32 = 300;
     let scene = Arc::new(Scene::start().await.unwrap());
-    fill(&scene, SERVICES).await;
+    offer_many(&scene, SERVICES).await.unwrap();
     let proxy = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
     let config = scene.config(&["node02"], "").unwrap();
     let args = ["--comparison-interval", "1s", "--write-concurrency", "16", "--write-latency-target", "200ms"];
@@ -126,7 +103,7 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
     assert!(shown >= 0.2, "{shown}");
 
     proxy.recover();
-    expect_slices(&scene, SERVICES).await;
+    expect_slices(&scene, SERVICES).await.unwrap();
     writer.settled(1).await.unwrap();
     assert!(proxy.most_waiting() <= 12, "until it recovered, few waited there");
     expect_metric(writer.admin_port, "gimbal_writer_concurrency", "", 16.0).await.unwrap();
@@ -142,11 +119,11 @@ async fn no_second_sees_more_writes_than_the_budgets_allow() {
         (15, ["--write-fanout", "2000000", "--watchers", "1000"], "write_fanout", 15),
     ] {
         let scene = Arc::new(Scene::start().await.unwrap());
-        fill(&scene, services).await;
+        offer_many(&scene, services).await.unwrap();
         let args = [args.as_slice(), &["--comparison-interval", "1s"]].concat();
         let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &args).await.unwrap();
         let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
-        expect_slices(&scene, services).await;
+        expect_slices(&scene, services).await.unwrap();
         writer.settled(1).await.unwrap();
         assert_eq!(scene.writes_since(0).await.unwrap().len(), 2 * services as usize);
         let seen = most_in_a_second(&scene).await;
