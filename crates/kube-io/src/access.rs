@@ -3,11 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::{Body, ConfigExt};
+use kube::Config;
+use kube::client::ConfigExt;
 use kube::config::{Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
+use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, ServiceExt};
 
 use crate::error::{first_line, one_line};
@@ -96,9 +101,16 @@ fn tidy(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(error).replace("'\"", "\"").replace("\"'", "\"")
 }
 
+/// Sends a request over one pool of connections. kube's own client is not used: it hands each request to a task of its own
+/// and back, which every write would pay for with two more wake-ups.
+pub(crate) type Pool = BoxCloneSyncService<Request<Full<Bytes>>, Response<Answer>, BoxError>;
+
+/// What an API server answers.
+pub(crate) type Answer = UnsyncBoxBody<Bytes, BoxError>;
+
 /// One connection pool. Unlike kube's default client it never retries by itself (it would send a body that is no longer
 /// wanted), ignores proxies of the environment, and sends small requests at once.
-pub(crate) fn client(config: &Config, place: &str) -> Result<Client, ConnectError> {
+pub(crate) fn client(config: &Config, place: &str) -> Result<Pool, ConnectError> {
     install_crypto();
     let wrong = |problem| ConnectError { place: place.to_owned(), problem };
     let refuse = |error: &kube::Error| match error {
@@ -121,12 +133,15 @@ pub(crate) fn client(config: &Config, place: &str) -> Result<Client, ConnectErro
     let pool = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(60))
-        .build::<_, Body>(https);
+        .build::<_, Full<Bytes>>(https);
     let headers = config.extra_headers_layer().map_err(|error| refuse(&error))?;
-    let service = config.base_uri_layer().layer(headers.layer(pool).map_err(BoxError::from));
+    let pool = pool
+        .map_response(|answer| answer.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        .map_err(BoxError::from);
+    let service = config.base_uri_layer().layer(headers.layer(pool));
     Ok(match config.auth_layer().map_err(|error| refuse(&error))? {
-        Some(auth) => Client::new(auth.layer(service), ""),
-        None => Client::new(service, ""),
+        Some(auth) => Pool::new(auth.layer(service)),
+        None => Pool::new(service),
     })
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use gimbal_objects::{Kind, Object};
 use http::{HeaderValue, Response, header};
-use http_body_util::BodyExt;
-use kube::client::Body;
+use http_body_util::{BodyExt, Full};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use tower::{BoxError, ServiceExt};
 
-use crate::access::{self, Access, ConnectError};
+use crate::access::{self, Access, Answer, ConnectError, Pool};
 use crate::error::one_line;
 use crate::page::Page;
 use crate::page_size::{self, PageSize};
@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// burst of writes cannot sit in front of a lease's renewal. No call is ever repeated by itself.
 #[derive(Clone)]
 pub struct Cluster {
-    client: kube::Client,
+    pool: Pool,
     url: Arc<str>,
     user_agent: HeaderValue,
     timeout: Duration,
@@ -44,14 +44,14 @@ impl Cluster {
     /// When the credentials cannot be read or make no sense.
     pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
         let (config, place) = access.config()?;
-        let client = access::client(&config, &place)?;
+        let pool = access::client(&config, &place)?;
         let url = config.cluster_url.to_string();
-        Ok(Self::new(client, url.trim_end_matches('/'), user_agent))
+        Ok(Self::new(pool, url.trim_end_matches('/'), user_agent))
     }
 
-    pub(crate) fn new(client: kube::Client, url: &str, user_agent: &str) -> Self {
+    pub(crate) fn new(pool: Pool, url: &str, user_agent: &str) -> Self {
         let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("gimbal"));
-        Self { client, url: url.into(), user_agent, timeout: TIMEOUT }
+        Self { pool, url: url.into(), user_agent, timeout: TIMEOUT }
     }
 
     /// The same pool with another time-out for each call.
@@ -163,7 +163,7 @@ impl Cluster {
         scope: &WatchScope,
         version: &str,
         seconds: u64,
-    ) -> Result<Body, ApiError> {
+    ) -> Result<Answer, ApiError> {
         self.open(request::watch(kind, scope, version, seconds)?).await
     }
 
@@ -176,7 +176,7 @@ impl Cluster {
         self.limited(async { collect(self.send(call).await?.into_body()).await }).await
     }
 
-    async fn open(&self, call: Call) -> Result<Body, ApiError> {
+    async fn open(&self, call: Call) -> Result<Answer, ApiError> {
         self.limited(async { Ok(self.send(call).await?.into_body()) }).await
     }
 
@@ -187,9 +187,9 @@ impl Cluster {
         }
     }
 
-    async fn send(&self, mut call: Call) -> Result<Response<Body>, ApiError> {
+    async fn send(&self, mut call: Call) -> Result<Response<Answer>, ApiError> {
         call.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
-        let answer = self.client.send(call.map(Body::from)).await.map_err(|error| self.unreachable(&error))?;
+        let answer = self.pool.clone().oneshot(call.map(Full::new)).await.map_err(|error| self.unreachable(&error))?;
         let code = answer.status();
         if code.is_success() {
             return Ok(answer);
@@ -199,21 +199,17 @@ impl Cluster {
         Err(ApiError::from_answer(code, seconds.map(Duration::from_secs), &body))
     }
 
-    fn unreachable(&self, error: &kube::Error) -> ApiError {
-        let cause = match error {
-            kube::Error::Service(error) => one_line(&**error),
-            other => one_line(other),
-        };
-        ApiError::Transport { message: format!("{}: {cause}", self.url) }
+    fn unreachable(&self, error: &BoxError) -> ApiError {
+        ApiError::Transport { message: format!("{}: {}", self.url, one_line(&**error)) }
     }
 }
 
-async fn collect(body: Body) -> Result<Bytes, ApiError> {
+async fn collect(body: Answer) -> Result<Bytes, ApiError> {
     body.collect().await.map(|body| body.to_bytes()).map_err(|error| broken(&error))
 }
 
 /// The next piece of a body; `None` at its end.
-pub(crate) async fn piece(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+pub(crate) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, ApiError> {
     loop {
         match body.frame().await {
             None => return Ok(None),
@@ -227,6 +223,6 @@ pub(crate) async fn piece(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
     }
 }
 
-fn broken(error: &kube::Error) -> ApiError {
-    ApiError::Transport { message: format!("the connection broke in the middle of an answer: {}", one_line(error)) }
+fn broken(error: &BoxError) -> ApiError {
+    ApiError::Transport { message: format!("the connection broke in the middle of an answer: {}", one_line(&**error)) }
 }

@@ -231,6 +231,24 @@ pub(crate) fn delete(kind: objects::Kind, target: &TargetKey, name: &Arc<str>, o
 }
 
 impl Body {
+    /// Whether the other has the same content field by field. Of two that differ in what makes no difference it says no;
+    /// [`Body::fingerprint`] knows better, and costs more.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let metas = (self.meta(), other.meta());
+        metas.0.labels == metas.1.labels
+            && metas.0.annotations == metas.1.annotations
+            && match (self, other) {
+                (Self::Service(one), Self::Service(other)) => one.spec == other.spec,
+                (Self::Slice(one), Self::Slice(other)) => {
+                    let rest = |slice: &objects::EndpointSlice| (slice.address_type.clone(), slice.ports.clone());
+                    one.endpoints == other.endpoints && rest(one) == rest(other)
+                }
+                (Self::Endpoints(one), Self::Endpoints(other)) => one.subsets == other.subsets,
+                _ => false,
+            }
+    }
+
     /// Of all that we set: equal where sending one or the other makes no difference.
     #[must_use]
     pub fn fingerprint(&self) -> print::Fingerprint {

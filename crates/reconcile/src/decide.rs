@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Passage, Plan, Removals, Rules, Wanted, plan};
+use gimbal_plan::{Action, Passage, Plan, Removals, Rules, Wanted, plan};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::claims::Standing;
+use crate::job::Closing;
 use crate::quota::Amount;
 use crate::target::Target;
 use crate::{Claim, Job, Reconciler, Stage, Urgency};
@@ -66,7 +67,7 @@ impl Reconciler {
                 self.queue.spend(&backend, now);
             }
             self.queue.start(key);
-            return Some(job);
+            return Some(Job { lists: self.relists.begun, ..job });
         }
         None
     }
@@ -86,13 +87,13 @@ impl Reconciler {
         let target = self.targets.get(key)?;
         match self.verdict(key, target, removals) {
             Verdict::Plan { owner, plan, held, partly, amount } => {
-                let phase = plan.phases.into_iter().next();
+                let left = !plan.phases.is_empty();
                 if let Some(owner) = &owner {
-                    self.give(key, owner, phase.is_none());
+                    self.give(key, owner, !left);
                     self.charge(owner, amount, key);
                 }
-                if let Some(actions) = phase {
-                    return Some(Job { target: key.clone(), owner, actions });
+                if left {
+                    return Some(job(key, owner, plan, partly, passage));
                 }
                 if held && passage == Passage::Unkept {
                     self.await_record(key, now);
@@ -184,7 +185,7 @@ impl Reconciler {
                     }
                 };
                 let partly = refused_addresses(&claim, &wanted);
-                let wanted = match self.lost(target) {
+                let wanted = match self.lost_for(target, &claim.backend) {
                     Some(lost) => wanted.lost(lost),
                     None => wanted,
                 };
@@ -200,7 +201,7 @@ impl Reconciler {
 
     /// `owner` gets the target; everyone else who wants it hears so. What stands for another, or nobody, is its own once it
     /// is written: until then it may yet be somebody else's turn.
-    fn give(&mut self, key: &TargetKey, owner: &Claim, written: bool) {
+    pub(crate) fn give(&mut self, key: &TargetKey, owner: &Claim, written: bool) {
         let Some(target) = self.targets.get(key) else { return };
         let own = written || !self.is_anothers(key, target, owner);
         let Some(target) = self.targets.get_mut(key) else { return };
@@ -292,7 +293,14 @@ impl Reconciler {
     }
 
     /// Nothing is left to write.
-    fn converge(&mut self, key: &TargetKey, owner: Option<&Claim>, held: bool, partly: Option<Reject>, now: Instant) {
+    pub(crate) fn converge(
+        &mut self,
+        key: &TargetKey,
+        owner: Option<&Claim>,
+        held: bool,
+        partly: Option<Reject>,
+        now: Instant,
+    ) {
         let drained = self.targets.get(key).is_some_and(|target| self.stage_of(target) == Stage::Drained);
         let Some(target) = self.targets.get_mut(key) else { return };
         target.failures = 0;
@@ -396,6 +404,21 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// The first phase of a plan, or all of a plan that only creates: whatever else happens meanwhile, nothing is lost by the
+/// later ones. The job is the last one if what the guard lets pass is all that is to be done.
+fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, partly: Option<Reject>, passage: Passage) -> Job {
+    let creates = plan.actions().all(|action| matches!(action, Action::Create(_)));
+    let whole = creates || plan.phases.len() == 1;
+    let mut phases = plan.phases.into_iter();
+    let mut actions = phases.next().unwrap_or_default();
+    let first = actions.len();
+    if creates {
+        actions.extend(phases.flatten());
+    }
+    let closing = (whole && owner.is_some() && passage == Passage::Allowed).then_some(Closing { partly });
+    Job { target: key.clone(), owner, actions, first, lists: 0, closing }
 }
 
 /// The plan, and whether the guard keeps a part of what would be done without it.

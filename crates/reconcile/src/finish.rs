@@ -6,6 +6,8 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{Action, Body};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
+use crate::job::Closing;
+use crate::observe::is_known;
 use crate::target::LONGEST_DELAY;
 use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
@@ -19,11 +21,18 @@ impl Reconciler {
     pub fn finish(&mut self, job: &Job, written: Vec<Written>, now: Instant) {
         let key = &job.target;
         let mut retry: Option<Instant> = None;
+        // Each is noticed once: now, or when the watch brought it before.
+        let (mut as_sent, mut ours) = (0, 0);
+        // A list that began meanwhile may not name what was written because it is gone already, and no event will tell. If
+        // it is there, the list or the watch after it brings it.
+        let overtaken = self.relists.begun != job.lists;
         for (action, written) in job.actions.iter().zip(written) {
             let wait = match written {
+                Written::Answered(_) | Written::Found(_) if overtaken => None,
                 Written::Answered(body) => {
                     self.observe(&body, now);
-                    self.accept(key, action, &body);
+                    ours += 1;
+                    as_sent += usize::from(self.is_as_sent(key, action, &body) && self.holds(key, &body));
                     if let (Body::Service(_), Some(owner), Some(target)) =
                         (&body, &job.owner, self.targets.get_mut(key))
                     {
@@ -44,28 +53,53 @@ impl Reconciler {
             };
             retry = retry.max(wait);
         }
+        let others = self.queue.noticed(key) > ours;
+        let closing = job.closing.as_ref().filter(|_| as_sent == job.actions.len() && !others);
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
-        if let Some(backend) = backend {
-            match retry {
-                Some(until) => self.queue.push_later(key, &backend, until),
-                // The next phase, or the look that finds nothing left to do.
-                None => self.queue.push(key, &backend, Urgency::Fresh),
-            }
+        match (backend, retry, closing) {
+            (Some(backend), Some(until), _) if !others => self.queue.push_later(key, &backend, until),
+            // The next phase, or the look that finds nothing left to do.
+            (Some(backend), _, None) => self.queue.push(key, &backend, Urgency::Fresh),
+            _ => {}
         }
-        self.queue.done(key);
+        let more = self.queue.done(key);
+        if let (false, Some(closing), Some(owner)) = (more, closing, &job.owner) {
+            self.close(key, owner, closing, now);
+        }
         self.drop_if_idle(key, now);
     }
 
-    /// Rule 6: where the answer differs from what was sent, it counts as what we wanted until either side changes.
-    fn accept(&mut self, key: &TargetKey, action: &Action, answer: &Body) {
-        let (Action::Create(sent) | Action::Replace(sent)) = action else { return };
+    /// Whether the very version that was answered is held: neither was an edit after it seen before it.
+    fn holds(&self, key: &TargetKey, answer: &Body) -> bool {
+        let name = matches!(answer, Body::Slice(_)).then(|| &*answer.meta().name);
+        self.targets.get(key).is_some_and(|target| is_known(target, answer.kind(), name, answer.meta()))
+    }
+
+    /// What was decided is written, and nothing came meanwhile: there is nothing to decide anew.
+    fn close(&mut self, key: &TargetKey, owner: &Claim, closing: &Closing, now: Instant) {
+        if self.targets.get(key).is_some_and(|target| target.claims.contains(owner)) {
+            self.give(key, owner, true);
+            self.converge(key, Some(owner), false, closing.partly.clone(), now);
+        }
+    }
+
+    /// Whether the answer is what was sent. Rule 6: where it differs, it counts as what we wanted until either side changes.
+    fn is_as_sent(&mut self, key: &TargetKey, action: &Action, answer: &Body) -> bool {
+        let (Action::Create(sent) | Action::Replace(sent)) = action else { return false };
+        if sent.is_same(answer) {
+            return true;
+        }
         let (sent_form, answer_form) = (sent.fingerprint(), answer.fingerprint());
-        let Some(target) = self.targets.get_mut(key) else { return };
-        if sent_form != answer_form && target.observed.accept(sent.kind(), sent.name(), sent_form, answer_form) {
+        if sent_form == answer_form {
+            return true;
+        }
+        let Some(target) = self.targets.get_mut(key) else { return false };
+        if target.observed.accept(sent.kind(), sent.name(), sent_form, answer_form) {
             self.counters.accepted_forms += 1;
             let (kind, name) = (sent.kind().kind, sent.name().clone());
             self.outputs.push(Output::Accepted { target: key.clone(), kind, name });
         }
+        false
     }
 
     fn observe(&mut self, body: &Body, now: Instant) {

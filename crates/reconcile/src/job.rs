@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use gimbal_model::TargetKey;
 use gimbal_plan::{Action, Body};
+use gimbal_stream::Reject;
 
 use crate::Claim;
 
-/// Writes for one target that may go out side by side. Nothing else of this target is handed out until they are
-/// answered.
+/// Writes for one target. Nothing else of this target is handed out until they are answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The target.
@@ -17,6 +17,44 @@ pub struct Job {
     pub owner: Option<Claim>,
     /// The writes.
     pub actions: Vec<Action>,
+    /// So many of them go out first, side by side. The others follow if what these create [is there](Written::is_there).
+    pub first: usize,
+    /// Lists that had begun when it was handed out.
+    pub(crate) lists: u64,
+    /// Set if nothing is left to do once all of them are answered with what was sent.
+    pub(crate) closing: Option<Closing>,
+}
+
+/// What is told of a target when its last job ends well.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Closing {
+    /// Set if a part of what was wanted is left out.
+    pub(crate) partly: Option<Reject>,
+}
+
+impl Job {
+    /// Carries the writes out, one after the other.
+    pub fn carry_out(&self, mut write: impl FnMut(&Action) -> Written) -> Vec<Written> {
+        let (first, rest) = self.stages();
+        let mut written: Vec<_> = first.iter().map(&mut write).collect();
+        let go_on = written.iter().all(Written::is_there);
+        written.extend(rest.iter().map(|action| if go_on { write(action) } else { Written::NotSent }));
+        written
+    }
+
+    /// What goes out first, and what follows.
+    #[must_use]
+    pub fn stages(&self) -> (&[Action], &[Action]) {
+        self.actions.split_at(self.first.min(self.actions.len()))
+    }
+
+    /// Leaves out all but so many of the writes; the rest is decided anew after these.
+    pub fn truncate(&mut self, writes: usize) {
+        if writes < self.actions.len() {
+            self.actions.truncate(writes);
+            self.closing = None;
+        }
+    }
 }
 
 /// How one write ended.
@@ -32,6 +70,14 @@ pub enum Written {
     Failed(WriteFailure),
     /// It was not sent, for this process no longer leads or is about to end.
     NotSent,
+}
+
+impl Written {
+    /// Whether what was written stands.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        matches!(self, Self::Answered(_) | Self::Found(_))
+    }
 }
 
 /// Why a write failed.

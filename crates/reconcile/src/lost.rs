@@ -1,6 +1,6 @@
 //! What is written for a backend that is lost, where its policy says more than to hold.
 
-use gimbal_model::TargetKey;
+use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{Lost, Plan, Removals, plan_lost};
 
 use crate::claims::{Gone, Standing};
@@ -11,6 +11,15 @@ impl Reconciler {
     /// What is made of a target's endpoints while the backend that has them is lost.
     pub(crate) fn lost(&self, target: &Target) -> Option<Lost> {
         self.stage_of(target).lost()
+    }
+
+    /// What is made of the endpoints that its owner wants there: the loss of the one before it, whose they still are, is no
+    /// concern of the owner's.
+    pub(crate) fn lost_for(&self, target: &Target, owner: &BackendName) -> Option<Lost> {
+        match &target.counted_for {
+            Some(name) if name != owner => self.backends.get(owner)?.loss.stage().lost(),
+            _ => self.lost(target),
+        }
     }
 
     pub(crate) fn stage_of(&self, target: &Target) -> Stage {

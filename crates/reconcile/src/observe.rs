@@ -43,6 +43,8 @@ pub(crate) struct Relists {
     slices: Relist,
     endpoints: Relist,
     namespaces: Relist,
+    /// Lists that began so far.
+    pub(crate) begun: u64,
 }
 
 fn sees(seen: &Seen, namespace: &str, name: &str) -> bool {
@@ -50,7 +52,7 @@ fn sees(seen: &Seen, namespace: &str, name: &str) -> bool {
 }
 
 /// Whether this very version is held: the watch's echo of an answer.
-fn is_known(target: &crate::target::Target, kind: Kind, name: Option<&str>, meta: &Meta) -> bool {
+pub(crate) fn is_known(target: &crate::target::Target, kind: Kind, name: Option<&str>, meta: &Meta) -> bool {
     let mut held = target.observed.held().filter(|held| held.kind == kind && held.name == name);
     held.any(|held| *held.resource_version == *meta.resource_version && *held.uid == *meta.uid)
 }
@@ -100,6 +102,7 @@ impl Reconciler {
 
     /// A list of a kind begins.
     pub fn list_begin(&mut self, kind: Watched) {
+        self.relists.begun += 1;
         self.relist_mut(kind).begin();
     }
 
@@ -291,7 +294,9 @@ impl Reconciler {
         if self.has_observed() {
             self.weigh(key, now);
             let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
-            if let Some(backend) = backend {
+            if self.queue.notice(key) {
+                self.stir(key, Urgency::Fresh);
+            } else if let Some(backend) = backend {
                 self.enqueue(key, &backend, Urgency::Fresh);
             }
         }

@@ -98,16 +98,23 @@ pub struct Queue {
     waiting: HashMap<TargetKey, Waiting>,
     delayed: BTreeSet<(Instant, TargetKey)>,
     /// Targets that are being written, and what came for them meanwhile.
-    in_flight: BTreeMap<TargetKey, Option<Waiting>>,
+    in_flight: BTreeMap<TargetKey, Flight>,
     fresh_in_a_row: u32,
     /// Of backends that have a limit on changes a second.
     paces: BTreeMap<BackendName, Bucket>,
 }
 
+/// What came for a target that is being written.
+#[derive(Debug, Default)]
+struct Flight {
+    next: Option<Waiting>,
+    noticed: usize,
+}
+
 impl Queue {
     /// Lines a target up. Its backend and the higher urgency count; a delay ends.
     pub fn push(&mut self, target: &TargetKey, backend: &BackendName, urgency: Urgency) {
-        if let Some(next) = self.in_flight.get_mut(target) {
+        if let Some(Flight { next, .. }) = self.in_flight.get_mut(target) {
             let urgency = next.as_ref().map_or(urgency, |n| n.urgency.max(urgency));
             *next = Some(Waiting { backend: backend.clone(), urgency, until: None });
             return;
@@ -126,7 +133,7 @@ impl Queue {
     /// Lets a target wait until `until`, unless it is in line already.
     pub fn push_later(&mut self, target: &TargetKey, backend: &BackendName, until: Instant) {
         let later = Waiting { backend: backend.clone(), urgency: Urgency::Bulk, until: Some(until) };
-        if let Some(next) = self.in_flight.get_mut(target) {
+        if let Some(Flight { next, .. }) = self.in_flight.get_mut(target) {
             next.get_or_insert(later);
             return;
         }
@@ -208,20 +215,33 @@ impl Queue {
 
     /// Marks a target as being written: until [`Queue::done`] it is not handed out again.
     pub fn start(&mut self, target: TargetKey) {
-        self.in_flight.insert(target, None);
+        self.in_flight.insert(target, Flight::default());
+    }
+
+    /// Something was observed of a target. Tells whether it is being written: then it may be what is written, and who
+    /// knows the answers decides whether it has to line up again.
+    pub fn notice(&mut self, target: &TargetKey) -> bool {
+        let flight = self.in_flight.get_mut(target);
+        flight.map(|flight| flight.noticed += 1).is_some()
+    }
+
+    /// How often [`Queue::notice`] was called of a target since it is being written.
+    #[must_use]
+    pub fn noticed(&self, target: &TargetKey) -> usize {
+        self.in_flight.get(target).map_or(0, |flight| flight.noticed)
     }
 
     /// Ends [`Queue::start`]; what came meanwhile lines up now. Tells whether something did.
     pub fn done(&mut self, target: &TargetKey) -> bool {
-        match self.in_flight.remove(target) {
-            Some(Some(next)) => {
+        match self.in_flight.remove(target).and_then(|flight| flight.next) {
+            Some(next) => {
                 match next.until {
                     Some(until) => self.push_later(target, &next.backend, until),
                     None => self.push(target, &next.backend, next.urgency),
                 }
                 true
             }
-            _ => false,
+            None => false,
         }
     }
 

@@ -257,6 +257,12 @@ impl Reconciler {
     }
 
     pub(crate) fn enqueue(&mut self, key: &TargetKey, backend: &BackendName, urgency: Urgency) {
+        self.stir(key, urgency);
+        self.queue.push(key, backend, urgency);
+    }
+
+    /// The target may not be as it is wanted any more.
+    pub(crate) fn stir(&mut self, key: &TargetKey, urgency: Urgency) {
         if let Some(target) = self.targets.get_mut(key) {
             target.converged = false;
             if urgency == Urgency::Fresh {
@@ -264,7 +270,6 @@ impl Reconciler {
                 target.failures = 0;
             }
         }
-        self.queue.push(key, backend, urgency);
     }
 
     /// Puts every target in the queue under the backend that it belongs to, if there is one.

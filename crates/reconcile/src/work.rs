@@ -117,7 +117,7 @@ impl World {
     fn write(&mut self) -> usize {
         let mut jobs = 0;
         while let Some(job) = self.writer.next_job(self.now) {
-            let written = job.actions.iter().map(|action| self.answer(action)).collect();
+            let written = job.carry_out(|action| self.answer(action));
             self.writer.finish(&job, written, self.now);
             jobs += 1;
         }

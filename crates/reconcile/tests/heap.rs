@@ -204,7 +204,7 @@ impl World {
     }
 
     fn write(&mut self, job: &Job) -> Vec<Written> {
-        job.actions.iter().map(|action| self.server.write(action, Luck::Good)).collect()
+        job.carry_out(|action| self.server.write(action, Luck::Good))
     }
 
     fn pass(&mut self, time: Duration) {

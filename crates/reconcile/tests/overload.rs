@@ -111,7 +111,7 @@ impl World {
             while self.running.len() < LANES {
                 let Some(job) = self.writer.next_job(self.now) else { break };
                 // The server takes it as it is when it is sent.
-                let written = job.actions.iter().map(answer).collect();
+                let written = job.carry_out(answer);
                 self.running.push_back((job, written));
             }
             let outputs = self.writer.take_outputs();

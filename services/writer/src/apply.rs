@@ -39,8 +39,23 @@ pub struct Sent {
 impl Writes {
     /// Carries a job out, so many writes side by side; one answer for each action, in order.
     pub async fn carry_out(&self, job: &Job, side_by_side: usize) -> Vec<Sent> {
+        let (first, rest) = job.stages();
+        let mut sent = self.write_all(first, side_by_side).await;
+        if sent.iter().all(|sent| sent.written.is_there()) {
+            sent.extend(self.write_all(rest, side_by_side).await);
+        } else {
+            sent.extend(rest.iter().map(|_| Sent { written: Written::NotSent, answer: None }));
+        }
+        sent
+    }
+
+    async fn write_all(&self, actions: &[Action], side_by_side: usize) -> Vec<Sent> {
+        // Most are alone, and then nobody has to watch over them.
+        if let [action] = actions {
+            return vec![self.write(action).await];
+        }
         // Collected first: a stream that borrows closures over references is not Send as far as the compiler can see.
-        let writes: Vec<_> = job.actions.iter().map(|action| self.write(action)).collect();
+        let writes: Vec<_> = actions.iter().map(|action| self.write(action)).collect();
         futures::stream::iter(writes).buffered(side_by_side).collect().await
     }
 

@@ -53,8 +53,9 @@ impl Lanes {
             };
             let Some(mut job) = state.next_job(now) else { break None };
             // What is left out is decided anew after the rest: a job is only ever the first part of what is to be done.
-            job.actions.truncate(self.pace.pay(&job.actions));
-            let width = job.actions.len().min(room).min(SIDE_BY_SIDE);
+            job.truncate(self.pace.pay(&job.actions));
+            let (first, rest) = job.stages();
+            let width = first.len().max(rest.len()).min(room).min(SIDE_BY_SIDE);
             self.under_way += width;
             let writes = self.writes.clone();
             self.running.spawn(async move {

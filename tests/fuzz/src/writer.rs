@@ -156,7 +156,7 @@ impl World {
         self.collect();
         while let Some(job) = self.writer.next_job(self.now) {
             self.check(&job);
-            let written = job.actions.iter().map(|action| self.write(action)).collect();
+            let written = job.carry_out(|action| self.write(action));
             self.writer.finish(&job, written, self.now);
             self.collect();
         }

@@ -234,7 +234,7 @@ impl World {
             let Some(job) = state.next_job(instant) else { return };
             self.next_job += 1;
             let number = self.next_job;
-            for action in 0..job.actions.len() {
+            for action in 0..job.first {
                 self.send_request(writer, number, &job, action);
             }
             let answers = vec![None; job.actions.len()];
@@ -260,7 +260,17 @@ impl World {
             _ => {}
         }
         running.answers[action] = Some(written);
-        if running.answers.iter().all(Option::is_some) {
+        let (first, rest) = running.answers.split_at_mut(running.job.first);
+        if action < first.len() && first.iter().all(Option::is_some) {
+            if first.iter().flatten().all(Written::is_there) {
+                let (done, actions) = (running.job.clone(), running.job.first..running.job.actions.len());
+                actions.for_each(|action| self.send_request(writer, job, &done, action));
+            } else {
+                rest.fill(Some(Written::NotSent));
+            }
+        }
+        let running = self.writers[writer].running.get(&job);
+        if running.is_some_and(|running| running.answers.iter().all(Option::is_some)) {
             self.post(writer, Mail::Done(job));
         }
     }

@@ -24,7 +24,7 @@ impl Lines {
 
     /// The next whole line, without its newline; empty lines are skipped.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
-        while let Some(found) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
+        while let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
             let mut line = self.buffer.split_to(self.searched + found + 1);
             self.searched = 0;
             line.truncate(line.trim_ascii_end().len());

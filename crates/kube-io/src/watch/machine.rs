@@ -44,6 +44,15 @@ pub(crate) struct Machine {
     failures: u32,
 }
 
+/// An event as almost all are.
+#[derive(Deserialize)]
+struct Usual<'a, T> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    object: T,
+}
+
+/// An event of which nothing is known yet.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type", borrow)]
@@ -130,6 +139,21 @@ impl Machine {
 }
 
 fn read<T: Object>(line: &[u8]) -> Result<(String, WatchEvent<T>), ApiError> {
+    if let Ok(Usual::<T> { kind, object }) = serde_json::from_slice(line)
+        && !object.meta().resource_version.is_empty()
+    {
+        let version = object.meta().resource_version.to_string();
+        match &*kind {
+            "ADDED" | "MODIFIED" => return Ok((version, WatchEvent::Applied(object))),
+            "DELETED" => return Ok((version, WatchEvent::Deleted(object))),
+            _ => {}
+        }
+    }
+    read_closely(line)
+}
+
+/// Finds out what an event is, and what is wrong with it.
+fn read_closely<T: Object>(line: &[u8]) -> Result<(String, WatchEvent<T>), ApiError> {
     let what = || format!("an event of {}", T::KIND.plural);
     let event: Event<'_> = serde_json::from_slice(line).map_err(|error| ApiError::undecodable(&what(), &error))?;
     let json = event.object.get();

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use gimbal_objects::Object;
-use kube::client::Body;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::lines::{Lines, TooLong};
 use self::machine::{Ask, Machine};
+use crate::access::Answer;
 use crate::cluster::piece;
 use crate::page_size::PageSize;
 use crate::{ApiError, Cluster};
@@ -94,7 +94,7 @@ struct Follower<T> {
 
 /// A watch that the server accepted.
 struct Open {
-    body: Body,
+    body: Answer,
     lines: Lines,
     since: Instant,
 }

@@ -1,6 +1,5 @@
 //! A watch against a scripted peer, in a time of our own.
 
-use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,10 +11,11 @@ use http::{Request, Response};
 use http_body_util::channel::Sender;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Channel, Full};
-use kube::client::Body;
 use tokio::time::Instant;
+use tower::BoxError;
 
 use super::*;
+use crate::access::Pool;
 
 type Answer = Response<BoxBody<Bytes, std::io::Error>>;
 type Pieces = Sender<Bytes, std::io::Error>;
@@ -34,17 +34,17 @@ impl Peer {
 
     fn cluster(&self) -> Cluster {
         let peer = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
+        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
             peer.asked.lock().unwrap().push((request.uri().to_string(), Instant::now()));
             let answer = peer.script.lock().unwrap().pop_front();
             async move {
                 match answer {
-                    Some(answer) => Ok::<_, Infallible>(answer),
+                    Some(answer) => Ok::<_, BoxError>(answer.map(|body| body.map_err(BoxError::from).boxed_unsync())),
                     None => std::future::pending().await,
                 }
             }
         });
-        Cluster::new(kube::Client::new(service, ""), "http://peer", "test")
+        Cluster::new(Pool::new(service), "http://peer", "test")
     }
 
     /// What was asked, in short: `list`, `list <token>`, `watch <version>`.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod answers;
 mod contested;
 mod listing;
 mod lost;
@@ -56,6 +57,7 @@ enum Op {
     Watch,
     Relist,
     StartJob,
+    CarryOutJob(Luck),
     FinishJob(Luck),
     HandDelete(u8),
     HandEdit(u8),
@@ -70,7 +72,7 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let agent = 0usize..2;
     let hosts = proptest::collection::vec(0u8..6, 0..5);
-    let luck = prop_oneof![6 => Just(Luck::Good), 1 => Just(Luck::AnswerLost), 1 => Just(Luck::Refused)];
+    let luck = || prop_oneof![6 => Just(Luck::Good), 1 => Just(Luck::AnswerLost), 1 => Just(Luck::Refused)];
     prop_oneof![
         6 => (agent.clone(), 0u8..4, 0u8..3, 0u8..2, hosts)
             .prop_map(|(agent, key, label, ports, hosts)| Op::Set { agent, key, label, ports, hosts }),
@@ -84,7 +86,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => Just(Op::Watch),
         2 => Just(Op::Relist),
         8 => Just(Op::StartJob),
-        8 => luck.prop_map(Op::FinishJob),
+        3 => luck().prop_map(Op::CarryOutJob),
+        8 => luck().prop_map(Op::FinishJob),
         2 => any::<u8>().prop_map(Op::HandDelete),
         2 => any::<u8>().prop_map(Op::HandEdit),
         1 => any::<u8>().prop_map(Op::GiveAway),
@@ -122,6 +125,7 @@ fn step(world: &mut World, op: Op) {
         Op::Watch => drop(world.watch()),
         Op::Relist => world.list(),
         Op::StartJob => drop(world.start_job()),
+        Op::CarryOutJob(luck) => drop(world.carry_out_job(luck)),
         Op::FinishJob(luck) => drop(world.finish_job(luck)),
         Op::HandDelete(n) => {
             if let Some(body) = some(world, n).filter(is_marked) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_objects::{EndpointSlice, Service as ServiceObject};
 use gimbal_plan::{Body, EndpointsApi, GuardConfig};
-use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched};
+use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched, Written};
 use gimbal_stream::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, GoodbyeReason, Reject, WriterLimits,
     WriterMessage,
@@ -34,6 +34,8 @@ pub struct World {
     pub writer: Reconciler,
     pub agents: Vec<Agent>,
     jobs: VecDeque<Job>,
+    /// Answers on their way to the writer.
+    answers: VecDeque<(Job, Vec<Written>)>,
     pub now: Instant,
     pub wall: SystemTime,
     /// What is kept of the backends.
@@ -104,6 +106,7 @@ impl World {
             writer: Self::writer(api, &policies, now),
             agents,
             jobs: VecDeque::new(),
+            answers: VecDeque::new(),
             now,
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
             kept: BTreeMap::new(),
@@ -211,6 +214,7 @@ impl World {
             self.cut(agent);
         }
         self.jobs.clear();
+        self.answers.clear();
         self.writer = Self::writer(self.api, &self.policies, self.now);
         self.list();
         for (name, state) in &self.kept {
@@ -322,12 +326,21 @@ impl World {
         }
     }
 
-    /// The oldest job is carried out and answered.
-    pub fn finish_job(&mut self, luck: Luck) -> bool {
+    /// The oldest job is carried out; its answers are on their way.
+    pub fn carry_out_job(&mut self, luck: Luck) -> bool {
         let Some(job) = self.jobs.pop_front() else { return false };
-        let written = job.actions.iter().map(|action| self.server.write(action, luck)).collect();
-        self.writer.finish(&job, written, self.now);
+        let written = job.carry_out(|action| self.server.write(action, luck));
+        self.answers.push_back((job, written));
         true
+    }
+
+    /// The oldest answers arrive; where there are none, the oldest job is carried out before.
+    pub fn finish_job(&mut self, luck: Luck) -> bool {
+        if self.answers.is_empty() && !self.carry_out_job(luck) {
+            return false;
+        }
+        let answered = self.answers.pop_front();
+        answered.map(|(job, written)| self.writer.finish(&job, written, self.now)).is_some()
     }
 
     pub fn pass(&mut self, time: Duration) {

@@ -106,7 +106,7 @@ impl World {
                 Action::Delete { .. } => Written::Gone,
             }
         };
-        job.actions.iter().map(&mut answer).collect()
+        job.carry_out(&mut answer)
     }
 
     /// What the writer says reaches the agents.
