@@ -1,6 +1,7 @@
 //! The flags that all discoverers have: a stable interface, others script against it (DESIGN 6).
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 
 use gimbal_link::TlsFiles;
 use gimbal_model::BackendName;
@@ -24,6 +25,9 @@ pub struct AgentArgs {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
     pub admin_listen: SocketAddr,
+    /// Threads to work with
+    #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
+    pub worker_threads: NonZeroUsize,
     /// Form of the log
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub log_format: LogFormat,

@@ -7,6 +7,7 @@
 mod accept;
 mod admin;
 mod certificate;
+mod compress;
 mod connection;
 mod credentials;
 mod denied;

@@ -9,7 +9,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
+use tower::ServiceExt as _;
 
+use crate::compress::compressed;
 use crate::{LinkError, MAX_MESSAGE};
 
 /// Messages to the writer. It holds one: wait with `reserve`, and only then decide what to say, so that what is said is
@@ -25,9 +27,8 @@ pub type WriterMessages = BoxStream<'static, Result<WriterMessage, LinkError>>;
 /// When the writer refuses the call, or the connection breaks.
 pub async fn open(channel: Channel) -> Result<(AgentSender, WriterMessages), LinkError> {
     let (sender, messages) = mpsc::channel(1);
-    let mut client = DiscoveryServiceClient::new(channel)
+    let mut client = DiscoveryServiceClient::new(channel.map_request(compressed))
         .accept_compressed(CompressionEncoding::Zstd)
-        .send_compressed(CompressionEncoding::Zstd)
         .max_decoding_message_size(MAX_MESSAGE);
     let responses = client.sync(ReceiverStream::new(messages).map(pb::SyncRequest::from)).await?.into_inner();
     let messages = responses.map(|response| match response {

@@ -118,8 +118,8 @@ async fn router(
         let (shutdown, abort, streams) = (shutdown.clone(), abort.clone(), streams.clone());
         let discovery = DiscoveryEdge { discovery, shutdown, abort, streams };
         let discovery = DiscoveryServiceServer::new(discovery)
+            // What the writer says is short.
             .accept_compressed(CompressionEncoding::Zstd)
-            .send_compressed(CompressionEncoding::Zstd)
             .max_decoding_message_size(MAX_MESSAGE);
         names.push(name_of(&discovery));
         routes.add_service(discovery);

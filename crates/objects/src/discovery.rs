@@ -14,6 +14,7 @@ pub struct EndpointSlice {
     /// Metadata.
     pub metadata: Meta,
     /// `IPv4`, `IPv6` or `FQDN`. Cannot be changed.
+    #[serde(deserialize_with = "crate::text::text")]
     pub address_type: Arc<str>,
     /// Endpoints. Written even when empty: the field is required.
     #[serde(deserialize_with = "null_is_empty")]
@@ -34,6 +35,7 @@ fn null_is_empty<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D)
 #[serde(default)]
 pub struct Endpoint {
     /// One address; more are allowed and mean the same endpoint.
+    #[serde(deserialize_with = "crate::text::list")]
     pub addresses: Vec<Arc<str>>,
     /// Conditions.
     pub conditions: EndpointConditions,

@@ -9,6 +9,7 @@ mod core;
 mod discovery;
 mod event;
 mod meta;
+mod text;
 
 pub use crate::core::{
     ConfigMap, EndpointAddress, EndpointSubset, Endpoints, IntOrString, Namespace, Service, ServicePort, ServiceSpec,

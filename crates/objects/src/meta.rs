@@ -10,21 +10,22 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// Name.
+    #[serde(deserialize_with = "crate::text::text")]
     pub name: Arc<str>,
     /// Namespace; empty for cluster-scoped objects.
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_empty", deserialize_with = "crate::text::text")]
     pub namespace: Arc<str>,
     /// UID; empty in an object that is to be created.
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_empty", deserialize_with = "crate::text::text")]
     pub uid: Arc<str>,
     /// Version; empty in an object that is to be created.
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_empty", deserialize_with = "crate::text::text")]
     pub resource_version: Arc<str>,
     /// Labels.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "crate::text::map")]
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Annotations.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "crate::text::map")]
     pub annotations: BTreeMap<Arc<str>, Arc<str>>,
     /// Set while the object is being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! How a process ends: one line on stderr, and a code that scripts can tell apart.
 
 use std::future::Future;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -38,18 +39,19 @@ impl Exit {
     }
 }
 
-/// Runs a process to its end: TLS provider, runtime, `work`, exit code. `name` is what its threads are called.
-pub fn run<F>(name: &str, work: F) -> ExitCode
+/// Runs a process to its end: TLS provider, runtime, `work`, exit code. `name` is what its threads are called; with one,
+/// everything runs on the first.
+pub fn run<F>(name: &str, threads: NonZeroUsize, work: F) -> ExitCode
 where
     F: Future<Output = Result<(), Exit>>,
 {
-    match try_run(name, work) {
+    match try_run(name, threads, work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
     }
 }
 
-fn try_run<F>(name: &str, work: F) -> Result<(), Exit>
+fn try_run<F>(name: &str, threads: NonZeroUsize, work: F) -> Result<(), Exit>
 where
     F: Future<Output = Result<(), Exit>>,
 {
@@ -59,7 +61,15 @@ where
     if !PROVIDER.get_or_init(ours) {
         return Err(Exit::Failure("a TLS provider was already installed when the process began".to_owned()));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut builder = match threads.get() {
+        1 => tokio::runtime::Builder::new_current_thread(),
+        more => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(more);
+            builder
+        }
+    };
+    let runtime = builder
         .enable_all()
         .thread_name(name)
         .build()
@@ -83,13 +93,14 @@ mod tests {
 
     #[test]
     fn runs_with_a_runtime_and_a_tls_provider() {
+        let one = NonZeroUsize::MIN;
         let work = async {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             assert!(rustls::crypto::CryptoProvider::get_default().is_some());
             Err(Exit::Usage("as told".to_owned()))
         };
-        assert_eq!(try_run("test", work), Err(Exit::Usage("as told".to_owned())));
+        assert_eq!(try_run("test", one, work), Err(Exit::Usage("as told".to_owned())));
         // Twice in a process is no accident: tests do it.
-        assert_eq!(try_run("test", async { Ok(()) }), Ok(()));
+        assert_eq!(try_run("test", one.saturating_add(1), async { Ok(()) }), Ok(()));
     }
 }

@@ -6,7 +6,7 @@
 //! # async fn work(_: Args) -> Result<(), gimbal_operate::Exit> { Ok(()) }
 //! fn main() -> std::process::ExitCode {
 //!     match gimbal_operate::parse::<Args>() {
-//!         Ok(args) => gimbal_operate::run("gimbal-example", work(args)),
+//!         Ok(args) => gimbal_operate::run("gimbal-example", std::num::NonZeroUsize::MIN, work(args)),
 //!         Err(code) => code,
 //!     }
 //! }

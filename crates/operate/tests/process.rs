@@ -25,22 +25,22 @@ fn signal(child: &Child, name: &str) {
 fn as_child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let code = match role.as_str() {
-        "usage" => run("child", async { Err(Exit::Usage("--flag is\nwrong".to_owned())) }),
-        "failure" => run("child", async { Err(Exit::Failure("it broke".to_owned())) }),
-        "obedient" => run("child", async {
+        "usage" => run("child", std::num::NonZeroUsize::MIN, async { Err(Exit::Usage("--flag is\nwrong".to_owned())) }),
+        "failure" => run("child", std::num::NonZeroUsize::MIN, async { Err(Exit::Failure("it broke".to_owned())) }),
+        "obedient" => run("child", std::num::NonZeroUsize::MIN, async {
             init_logging(LogFormat::Json, "info")?;
             let token = shutdown_token()?;
             tracing::info!(answer = 42, "waiting");
             token.cancelled().await;
             Ok(())
         }),
-        "talker" => run("child", async {
+        "talker" => run("child", std::num::NonZeroUsize::MIN, async {
             init_logging(LogFormat::Text, "info")?;
             tracing::info!("seen");
             tracing::error!("heard");
             Ok(())
         }),
-        "stubborn" => run("child", async {
+        "stubborn" => run("child", std::num::NonZeroUsize::MIN, async {
             init_logging(LogFormat::Text, "info")?;
             let _token = shutdown_token()?;
             tracing::info!("waiting");

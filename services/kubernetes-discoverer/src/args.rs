@@ -56,6 +56,12 @@ impl Args {
         self.agent.log_format
     }
 
+    /// Threads to work with.
+    #[must_use]
+    pub fn worker_threads(&self) -> std::num::NonZeroUsize {
+        self.agent.worker_threads
+    }
+
     /// Checks the flags that only this discoverer has. The error is one line that names the flag.
     ///
     /// # Errors

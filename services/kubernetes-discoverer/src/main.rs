@@ -11,7 +11,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     match parse::<Args>() {
-        Ok(args) => run("gimbal-kubernetes-discoverer", work(args)),
+        Ok(args) => run("gimbal-kubernetes-discoverer", args.worker_threads(), work(args)),
         Err(code) => code,
     }
 }

@@ -11,7 +11,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     match parse::<Args>() {
-        Ok(args) => run("gimbal-openstack-discoverer", work(args)),
+        Ok(args) => run("gimbal-openstack-discoverer", args.agent.worker_threads, work(args)),
         Err(code) => code,
     }
 }

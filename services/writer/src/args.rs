@@ -1,6 +1,7 @@
 //! The command line: a stable interface (DESIGN 6). Every flag has an environment variable.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -62,6 +63,9 @@ pub struct Args {
     /// How often everything is compared, though no comparison should ever find anything.
     #[arg(long, env = "GIMBAL_COMPARISON_INTERVAL", value_name = "DURATION", default_value = "5m")]
     pub comparison_interval: gimbal_operate::HumanDuration,
+    /// Threads to work with: one takes the least time for the same work, and is enough for thousands of writes a second.
+    #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
+    pub worker_threads: NonZeroUsize,
     /// Form of the log on standard error.
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: gimbal_operate::LogFormat,

@@ -8,5 +8,5 @@ fn main() -> std::process::ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
-    gimbal_operate::run("gimbal-writer", gimbal_writer::run(args))
+    gimbal_operate::run("gimbal-writer", args.worker_threads, gimbal_writer::run(args))
 }
