@@ -22,6 +22,18 @@ pub(crate) struct Page<T> {
 
 impl<T: Object> Page<T> {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, ApiError> {
+        match serde_json::from_slice::<List<T>>(bytes) {
+            Ok(list) if !list.metadata.resource_version.is_empty() => {
+                let (objects, version) = (list.items.len(), list.metadata.resource_version);
+                let next = Some(list.metadata.continue_token).filter(|token| !token.is_empty());
+                Ok(Self { items: list.items, objects, version, next, unreadable: None })
+            }
+            _ => Self::read_closely(bytes),
+        }
+    }
+
+    /// Reads what can be read, and finds out what is wrong with the rest.
+    fn read_closely(bytes: &[u8]) -> Result<Self, ApiError> {
         let what = || format!("a list of {}", T::KIND.plural);
         let list: List<&RawValue> =
             serde_json::from_slice(bytes).map_err(|error| ApiError::undecodable(&what(), &error))?;
