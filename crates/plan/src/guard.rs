@@ -178,7 +178,8 @@ impl Guard {
         Passage::Unkept
     }
 
-    /// What has to be kept before [`Passage::Unkept`] becomes [`Passage::Allowed`]; given once. Then [`Guard::kept`].
+    /// What has to be kept before [`Passage::Unkept`] becomes [`Passage::Allowed`]; given once, and again where that is not
+    /// told for long. Then [`Guard::kept`].
     pub fn record(&mut self, wall: SystemTime) -> Option<WindowRecord> {
         self.grants.take(wall)
     }

@@ -79,7 +79,9 @@ impl Backend {
     pub(crate) fn keep_window(&mut self, wall: SystemTime, outputs: &mut Vec<Output>) {
         if let Some(record) = self.guard.record(wall) {
             self.state.window = Some(record);
-            self.window_version = Some(self.keep(outputs));
+            let version = self.keep(outputs);
+            // Where it was asked for before, either is as good: both let the same go.
+            self.window_version.get_or_insert(version);
         }
     }
 

@@ -54,7 +54,9 @@ impl Reconciler {
             retry = retry.max(wait);
         }
         let others = self.queue.noticed(key) > ours;
-        let closing = job.closing.as_ref().filter(|_| as_sent == job.actions.len() && !others);
+        let target = self.targets.get(key);
+        let wanted = target.zip(job.owner.as_ref()).is_some_and(|(target, owner)| target.claims.contains(owner));
+        let closing = job.closing.as_ref().filter(|_| wanted && as_sent == job.actions.len() && !others);
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         match (backend, retry, closing) {
             (Some(backend), Some(until), _) if !others => self.queue.push_later(key, &backend, until),
@@ -77,10 +79,8 @@ impl Reconciler {
 
     /// What was decided is written, and nothing came meanwhile: there is nothing to decide anew.
     fn close(&mut self, key: &TargetKey, owner: &Claim, closing: &Closing, now: Instant) {
-        if self.targets.get(key).is_some_and(|target| target.claims.contains(owner)) {
-            self.give(key, owner, true);
-            self.converge(key, Some(owner), false, closing.partly.clone(), now);
-        }
+        self.give(key, owner, true);
+        self.converge(key, Some(owner), false, closing.partly.clone(), now);
     }
 
     /// Whether the answer is what was sent. Rule 6: where it differs, it counts as what we wanted until either side changes.

@@ -24,6 +24,8 @@ pub struct Ours {
     pub server: f64,
     /// Peak memory of the discoverer and the writer, in MB.
     pub peaks: (f64, f64),
+    /// What the API server holds more than before, in MB: its watch cache, and what its collector has not freed yet.
+    pub grown: f64,
 }
 
 /// An empty Gimbal cluster in the place of the one before.
@@ -52,11 +54,13 @@ pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
     let discoverer = scene.discoverer("bench", &scene.source, writer.port, &[])?;
     let span = sight.span(objects, PATIENCE).await?;
     let (writer, discoverer) = (Usage::of(writer.process.id())?, Usage::of(discoverer.process.id())?);
+    let after = Usage::of(server)?;
     Ok(Ours {
         span,
         own: (writer.cpu + discoverer.cpu).as_secs_f64(),
-        server: (Usage::of(server)?.cpu - before.cpu).as_secs_f64(),
+        server: (after.cpu - before.cpu).as_secs_f64(),
         peaks: (discoverer.peak, writer.peak),
+        grown: after.resident - before.resident,
     })
 }
 

@@ -11,6 +11,9 @@ const SLACK: Duration = Duration::from_secs(30);
 
 /// A record is kept in less than this, or something is wrong with keeping it.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// What is not told to be kept after this is asked for again: a process that led all the while may have failed to renew its
+/// lease in time at the very moment when it was to be written.
+const REPEAT: Duration = Duration::from_secs(5);
 
 /// What a writer may have removed, as it is kept over restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,7 @@ struct Asked {
     extra: u64,
     at: Instant,
     sent: bool,
+    again: Instant,
     record: (u64, u64),
 }
 
@@ -63,7 +67,10 @@ impl Grants {
 
     /// Asks, unless that is under way: for all that waits, or a step. `waiting` counts what is reserved as well.
     pub(super) fn ask(&mut self, base: u64, lost: u64, waiting: u64, allowance: u64, now: Instant) {
-        if self.asked.is_some() {
+        if let Some(asked) = &mut self.asked {
+            if now >= asked.again {
+                (asked.sent, asked.again) = (false, now + REPEAT);
+            }
             return;
         }
         let room = allowance.saturating_sub(lost + self.reserved);
@@ -71,7 +78,7 @@ impl Grants {
         let record = (base, lost + self.reserved + extra);
         // The record to come counts from here on.
         self.left = 0;
-        self.asked = Some(Asked { extra, at: now, sent: false, record });
+        self.asked = Some(Asked { extra, at: now, sent: false, again: now + REPEAT, record });
     }
 
     /// Whether what was asked for is not kept for so long that it may never be.
@@ -79,7 +86,7 @@ impl Grants {
         self.asked.is_some_and(|asked| now.saturating_duration_since(asked.at) >= PATIENCE)
     }
 
-    /// What is to be kept, once.
+    /// What is to be kept, once, and again each time that it is not kept for long.
     pub(super) fn take(&mut self, wall: SystemTime) -> Option<WindowRecord> {
         let asked = self.asked.as_mut().filter(|asked| !asked.sent)?;
         asked.sent = true;

@@ -44,6 +44,23 @@ fn held(guard: &Guard) -> HeldDrop {
     guard.held().unwrap()
 }
 
+/// Whoever was to keep it may have failed to, and nobody told.
+#[test]
+fn what_is_not_told_to_be_kept_is_asked_for_again() {
+    let (mut guard, now) = settled(GuardConfig::default(), 100);
+    guard.pending(&key(0), 10, MANY, now);
+    let mut asked = Vec::new();
+    for second in 0..=12 {
+        let now = now + SECOND * second;
+        assert_eq!(guard.verdict(&key(0), now), Passage::Unkept);
+        asked.extend(guard.record(SystemTime::UNIX_EPOCH + SECOND * second).map(|record| (second, record.lost)));
+    }
+    let [(0, lost), (5, again), (10, _)] = asked[..] else { panic!("{asked:?}") };
+    assert_eq!(lost, again);
+    assert!(guard.kept());
+    assert_eq!(guard.verdict(&key(0), now + SECOND * 12), Passage::Allowed);
+}
+
 #[test]
 fn everyday_deletes_pass() {
     // total, removals one after the other

@@ -43,6 +43,8 @@ struct Size {
     discoverer: f64,
     /// The same of the writer.
     writer: f64,
+    /// What the API server of the Gimbal cluster holds more for an object, in bytes.
+    server: f64,
 }
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
@@ -63,6 +65,8 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     for size in &sizes {
         let what = format!("time of an object, {} objects", size.objects);
         figures.push(Figure::new(what, size.wall, "µs").floor("raw creates", size.raw));
+        let what = format!("memory of the API server for an object, {} objects", size.objects);
+        figures.push(Figure::new(what, size.server, "B"));
     }
     Ok(Outcome {
         figures,
@@ -105,6 +109,7 @@ async fn measure(scene: &mut Scene, services: usize, empty: &Empty) -> anyhow::R
         raw: each(span.length.as_secs_f64() * 1e6),
         discoverer: each((ours.peaks.0 - empty.memory.0) * 1e6),
         writer: each((ours.peaks.1 - empty.memory.1) * 1e6),
+        server: each(ours.grown * 1e6),
     })
 }
 

@@ -63,6 +63,7 @@ struct Return {
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     let seconds = u32::try_from(context.scaled(30))?.max(3);
+    let connection = connection(context.scaled(255)).await?;
     let (few, _) = measure(context.scaled(10), seconds).await?;
     let (many, mut standing) = measure(context.scaled(255), seconds).await?;
     let restart = standing.restart().await?;
@@ -71,7 +72,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     standing.check().await?;
     standing.backends.end().await?;
     Ok(Outcome {
-        figures: figures(&few, &many).into_iter().chain(returns(count, &restart, &cut)).collect(),
+        figures: figures(&few, &many).into_iter().chain([connection]).chain(returns(count, &restart, &cut)).collect(),
         plots: vec![Plot {
             name: "latency",
             title: format!("Time of a change at {RATE}/s"),
@@ -95,6 +96,23 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
         )],
         ..Outcome::default()
     })
+}
+
+/// What the writer holds for a backend that has nothing: TCP, TLS, HTTP/2, the stream and its state.
+#[allow(clippy::cast_precision_loss)]
+async fn connection(count: usize) -> anyhow::Result<Figure> {
+    let size = Size { services: 0, endpoints: 0 };
+    let scene = Scene::start().await?;
+    let names: Vec<String> = (0..count).map(crate::backends::name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let writer = scene.writer(&scene.config(&names, CONFIG)?, &[]).await?;
+    let before = Usage::of(writer.process.id())?;
+    let backends = Backends::start(&scene, count, size, writer.port).await?;
+    Inspection::of(&scene, &writer).await?.settled(count, PATIENCE).await?;
+    let after = Usage::of(writer.process.id())?;
+    backends.end().await?;
+    let each = (after.resident - before.resident) * 1e3 / count as f64;
+    Ok(Figure::new("memory of the writer for a backend that has nothing", each, "kB"))
 }
 
 async fn measure(count: usize, seconds: u32) -> anyhow::Result<(Load, Standing)> {
