@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use gimbal_tests::{Ep, Scene, slice, svc};
+use gimbal_tests::{Ep, Scene, slice};
 
 use crate::Context;
 use crate::content::{offered, published, same};
@@ -113,7 +113,7 @@ fn service(number: usize) -> Objects {
         (slices.clone(), slice(&namespace, &name, suffix, &ports, &endpoints))
     };
     vec![
-        (format!("/api/v1/namespaces/{namespace}/services"), svc(&namespace, &name, &ports)),
+        (format!("/api/v1/namespaces/{namespace}/services"), fill::headless(&namespace, &name)),
         of("v4", &v4),
         of("v6", &v6),
     ]
