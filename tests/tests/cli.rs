@@ -106,6 +106,7 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         (WRITER, format!("{good} --write-latency-target fast"), vec!["--write-latency-target", "fast"]),
         (WRITER, format!("{good} --write-fanout -1"), vec!["--write-fanout"]),
         (WRITER, format!("{good} --watchers 0"), vec!["--watchers", "0"]),
+        (WRITER, format!("{good} --worker-threads 0"), vec!["--worker-threads", "0"]),
         (WRITER, format!("{good} --leader-election maybe"), vec!["--leader-election", "maybe"]),
         (WRITER, format!("{good} --listen nowhere"), vec!["--listen", "nowhere"]),
         (WRITER, format!("{good} --comparison-interval 30"), vec!["--comparison-interval", "unit"]),

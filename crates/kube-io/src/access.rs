@@ -110,7 +110,7 @@ pub(crate) type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
 /// One connection pool. Unlike kube's default client it never retries by itself (it would send a body that is no longer
 /// wanted), ignores proxies of the environment, and sends small requests at once.
-pub(crate) fn client(config: &Config, place: &str) -> Result<Pool, ConnectError> {
+pub(crate) fn pool(config: &Config, place: &str) -> Result<Pool, ConnectError> {
     install_crypto();
     let wrong = |problem| ConnectError { place: place.to_owned(), problem };
     let refuse = |error: &kube::Error| match error {

@@ -44,7 +44,7 @@ impl Cluster {
     /// When the credentials cannot be read or make no sense.
     pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
         let (config, place) = access.config()?;
-        let pool = access::client(&config, &place)?;
+        let pool = access::pool(&config, &place)?;
         let url = config.cluster_url.to_string();
         Ok(Self::new(pool, url.trim_end_matches('/'), user_agent))
     }

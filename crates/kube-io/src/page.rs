@@ -1,6 +1,6 @@
 //! One page of a list, read object by object. Pure.
 
-use gimbal_objects::{List, Object};
+use gimbal_objects::{List, ListMeta, Object};
 use serde_json::value::RawValue;
 
 use crate::ApiError;
@@ -24,9 +24,7 @@ impl<T: Object> Page<T> {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice::<List<T>>(bytes) {
             Ok(list) if !list.metadata.resource_version.is_empty() => {
-                let (objects, version) = (list.items.len(), list.metadata.resource_version);
-                let next = Some(list.metadata.continue_token).filter(|token| !token.is_empty());
-                Ok(Self { items: list.items, objects, version, next, unreadable: None })
+                Ok(Self::of(list.metadata, list.items.len(), list.items, None))
             }
             _ => Self::read_closely(bytes),
         }
@@ -50,8 +48,12 @@ impl<T: Object> Page<T> {
                 Err(_) => {}
             }
         }
-        let next = Some(list.metadata.continue_token).filter(|token| !token.is_empty());
-        Ok(Self { items, objects, version: list.metadata.resource_version, next, unreadable })
+        Ok(Self::of(list.metadata, objects, items, unreadable))
+    }
+
+    fn of(list: ListMeta, objects: usize, items: Vec<T>, unreadable: Option<ApiError>) -> Self {
+        let next = Some(list.continue_token).filter(|token| !token.is_empty());
+        Self { items, objects, version: list.resource_version, next, unreadable }
     }
 }
 

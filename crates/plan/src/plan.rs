@@ -235,14 +235,15 @@ impl Body {
     /// [`Body::fingerprint`] knows better, and costs more.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let metas = (self.meta(), other.meta());
-        metas.0.labels == metas.1.labels
-            && metas.0.annotations == metas.1.annotations
+        let (meta, others) = (self.meta(), other.meta());
+        meta.labels == others.labels
+            && meta.annotations == others.annotations
             && match (self, other) {
                 (Self::Service(one), Self::Service(other)) => one.spec == other.spec,
                 (Self::Slice(one), Self::Slice(other)) => {
-                    let rest = |slice: &objects::EndpointSlice| (slice.address_type.clone(), slice.ports.clone());
-                    one.endpoints == other.endpoints && rest(one) == rest(other)
+                    one.address_type == other.address_type
+                        && one.ports == other.ports
+                        && one.endpoints == other.endpoints
                 }
                 (Self::Endpoints(one), Self::Endpoints(other)) => one.subsets == other.subsets,
                 _ => false,

@@ -67,7 +67,7 @@ impl Reconciler {
                 self.queue.spend(&backend, now);
             }
             self.queue.start(key);
-            return Some(Job { lists: self.relists.begun, ..job });
+            return Some(job);
         }
         None
     }
@@ -93,7 +93,8 @@ impl Reconciler {
                     self.charge(owner, amount, key);
                 }
                 if left {
-                    return Some(job(key, owner, plan, partly, passage));
+                    let closing = (owner.is_some() && passage == Passage::Allowed).then_some(Closing { partly });
+                    return Some(job(key, owner, plan, closing, self.relists.begun));
                 }
                 if held && passage == Passage::Unkept {
                     self.await_record(key, now);
@@ -407,8 +408,8 @@ impl Reconciler {
 }
 
 /// The first phase of a plan, or all of a plan that only creates: whatever else happens meanwhile, nothing is lost by the
-/// later ones. The job is the last one if what the guard lets pass is all that is to be done.
-fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, partly: Option<Reject>, passage: Passage) -> Job {
+/// later ones. `closing` stands if that is the whole plan.
+fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, closing: Option<Closing>, lists: u64) -> Job {
     let creates = plan.actions().all(|action| matches!(action, Action::Create(_)));
     let whole = creates || plan.phases.len() == 1;
     let mut phases = plan.phases.into_iter();
@@ -417,8 +418,7 @@ fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, partly: Option<Reject>
     if creates {
         actions.extend(phases.flatten());
     }
-    let closing = (whole && owner.is_some() && passage == Passage::Allowed).then_some(Closing { partly });
-    Job { target: key.clone(), owner, actions, first, lists: 0, closing }
+    Job { target: key.clone(), owner, actions, first, lists, closing: closing.filter(|_| whole) }
 }
 
 /// The plan, and whether the guard keeps a part of what would be done without it.

@@ -293,10 +293,9 @@ impl Reconciler {
         }
         if self.has_observed() {
             self.weigh(key, now);
-            let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
             if self.queue.notice(key) {
                 self.stir(key, Urgency::Fresh);
-            } else if let Some(backend) = backend {
+            } else if let Some(backend) = self.targets.get(key).and_then(|target| self.backend_of(target)) {
                 self.enqueue(key, &backend, Urgency::Fresh);
             }
         }
