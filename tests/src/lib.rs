@@ -17,7 +17,7 @@ pub use grpcurl::Grpcurl;
 pub use many::{expect_slices, offer_many};
 pub use mirror::{Mirror, addresses};
 pub use objects::{Ep, slice, slice_of, svc};
-pub use openstack::{member, pool, web};
+pub use openstack::{dry_openstack_discoverer, member, pool, web};
 pub use programs::{Discoverer, Writer};
 pub use proxy::{Passed, Proxy};
 pub use scene::{Scene, discoverer_rules, put, writer_rules};

@@ -21,22 +21,34 @@ impl Scene {
         writer_port: u16,
         args: &[&str],
     ) -> anyhow::Result<Discoverer> {
-        let (port, admin_port) = (free_port()?, free_port()?);
-        let pair = self.pair(backend)?;
-        let mut all = vec![
-            format!("--backend-name={backend}"),
-            format!("--credentials={}", credentials.display()),
-            format!("--writer=https://localhost:{writer_port}"),
-            format!("--listen=127.0.0.1:{port}"),
-            format!("--admin-listen=127.0.0.1:{admin_port}"),
-        ];
-        all.extend(self.tls(&pair));
+        let mut all = vec![format!("--writer=https://localhost:{writer_port}")];
+        all.extend(self.tls(&self.pair(backend)?));
         all.extend(args.iter().map(ToString::to_string));
-        let log = self.path(&format!("discoverer-{backend}-{port}.log"));
-        let name = "gimbal-openstack-discoverer";
-        let process = Process::start(name, &binary(name)?, &all, &log)?;
-        Ok(Discoverer { process, port, admin_port })
+        start(&self.path(""), backend, credentials, all)
     }
+}
+
+/// Starts a discoverer of an OpenStack cloud that offers to nobody, with its log in `dir`. It is not awaited.
+///
+/// # Errors
+/// It cannot be started.
+pub fn dry_openstack_discoverer(dir: &Path, credentials: &Path, args: &[&str]) -> anyhow::Result<Discoverer> {
+    start(dir, "osp1", credentials, args.iter().map(ToString::to_string).collect())
+}
+
+fn start(dir: &Path, backend: &str, credentials: &Path, args: Vec<String>) -> anyhow::Result<Discoverer> {
+    let (port, admin_port) = (free_port()?, free_port()?);
+    let mut all = vec![
+        format!("--backend-name={backend}"),
+        format!("--credentials={}", credentials.display()),
+        format!("--listen=127.0.0.1:{port}"),
+        format!("--admin-listen=127.0.0.1:{admin_port}"),
+    ];
+    all.extend(args);
+    let log = dir.join(format!("discoverer-{backend}-{port}.log"));
+    let name = "gimbal-openstack-discoverer";
+    let process = Process::start(name, &binary(name)?, &all, &log)?;
+    Ok(Discoverer { process, port, admin_port })
 }
 
 /// A member of a pool, as Octavia takes it.

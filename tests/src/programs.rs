@@ -64,9 +64,37 @@ impl Scene {
         self.start_writer(proxy.kubeconfig(), free_port()?, config, args).await
     }
 
+    /// As [`Scene::writer`], with a kubeconfig of the test's own.
+    ///
+    /// # Errors
+    /// As [`Scene::writer`].
+    pub async fn writer_by(&self, kubeconfig: &Path, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
+        self.start_writer(kubeconfig, free_port()?, config, args).await
+    }
+
     async fn start_writer(&self, kubeconfig: &Path, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
-        let pair = self.pki.server("writer")?;
         let admin_port = free_port()?;
+        let all = self.writer_args(kubeconfig, port, admin_port, config, args)?;
+        let log = self.path(&format!("writer-{port}-{admin_port}.log"));
+        let process = Process::start("gimbal-writer", &binary("gimbal-writer")?, &all, &log)?;
+        let writer = Writer { process, port, admin_port };
+        ready(&writer.process, admin_port).await?;
+        Ok(writer)
+    }
+
+    /// The command line of a writer.
+    ///
+    /// # Errors
+    /// Its certificate cannot be written.
+    pub fn writer_args(
+        &self,
+        kubeconfig: &Path,
+        port: u16,
+        admin_port: u16,
+        config: &Path,
+        args: &[&str],
+    ) -> anyhow::Result<Vec<String>> {
+        let pair = self.pki.server("writer")?;
         let mut all = vec![
             "--config".to_owned(),
             config.display().to_string(),
@@ -79,11 +107,7 @@ impl Scene {
         ];
         all.extend(self.tls(&pair));
         all.extend(texts(args));
-        let log = self.path(&format!("writer-{port}-{admin_port}.log"));
-        let process = Process::start("gimbal-writer", &binary("gimbal-writer")?, &all, &log)?;
-        let writer = Writer { process, port, admin_port };
-        ready(&writer.process, admin_port).await?;
-        Ok(writer)
+        Ok(all)
     }
 
     /// Starts a discoverer of `cluster` for a backend, over mTLS with that backend's certificate. It is not awaited: a
@@ -156,6 +180,14 @@ impl Scene {
         let dir = self.pki.ca().with_file_name("");
         let pair = Pair { cert: dir.join(format!("{backend}.pem")), key: dir.join(format!("{backend}.key")) };
         if pair.cert.exists() { Ok(pair) } else { self.pki.backend(backend) }
+    }
+
+    /// The flags for a backend's certificate.
+    ///
+    /// # Errors
+    /// As [`Scene::pair`].
+    pub fn tls_of(&self, backend: &str) -> anyhow::Result<Vec<String>> {
+        Ok(self.tls(&self.pair(backend)?))
     }
 
     pub(crate) fn tls(&self, pair: &Pair) -> Vec<String> {

@@ -57,6 +57,9 @@ impl Scene {
         for cluster in [&scene.source, &scene.gimbal] {
             cluster.namespace("team1").await?;
         }
+        // As a writer leaves it that ended well. Where there is none, the first one waits for as long as one lasts.
+        let lease = json!({"metadata": {"name": "gimbal-writer"}, "spec": {}});
+        scene.gimbal.admin().post("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", &lease).await?;
         Ok(scene)
     }
 

@@ -68,3 +68,53 @@ async fn an_admission_that_adds_a_label_costs_one_write() {
     let writes = scene.writes_since(mark).await.unwrap();
     assert_eq!(writes.len(), 2, "{writes:?}");
 }
+
+/// A policy denies a label, on Services and slices alike: what carries it is not written, and what is gone goes all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_that_denies_a_label_keeps_no_dead_endpoints() {
+    let scene = Scene::start().await.unwrap();
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "labels"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["", "discovery.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                "resources": ["services", "endpointslices"],
+            }]},
+            "failurePolicy": "Fail",
+            "validations": [{"expression": "!has(object.metadata.labels) || !('denied' in object.metadata.labels)"}],
+        },
+    });
+    let admin = scene.gimbal.admin();
+    admin.post(policies, &policy).await.unwrap();
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "labels"}, "spec": {"policyName": "labels", "validationActions": ["Deny"]},
+    });
+    admin.post(&policies.replace("policies", "policybindings"), &binding).await.unwrap();
+    let mut labelled = svc("team1", "web", &[("http", 80)]);
+    labelled["metadata"]["labels"]["denied"] = json!("yes");
+    eventually("the admission policy is in force", SOON, async || {
+        let answer = admin.post("/api/v1/namespaces/team1/services?dryRun=All", &labelled).await;
+        anyhow::ensure!(answer.is_err(), "the label was let in");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+
+    scene.put(&svc("team1", "web", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", "web", "a", 1, 3)).await.unwrap();
+    let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
+    let _discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
+
+    scene.put(&labelled).await.unwrap();
+    scene.put(&slice_of("team1", "web", "a", 1, 2)).await.unwrap();
+    let mirror = Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 2).await.unwrap();
+    assert!(mirror.service["metadata"]["labels"].get("denied").is_none());
+    expect_log(&writer.process, &["rejected", "team1/web", "Invalid"]).await.unwrap();
+    scene.put(&svc("team1", "web", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", "web", "a", 1, 4)).await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();
+}

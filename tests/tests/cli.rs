@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gimbal_testkit::process::{binary, free_port};
 use gimbal_testkit::{Pki, Process, San};
-use gimbal_tests::{Mirror, Scene, expect_log, get, slice_of, svc};
+use gimbal_tests::{Mirror, Scene, expect_log, expect_metric, get, slice_of, svc};
 
 const WRITER: &str = "gimbal-writer";
 const DISCOVERER: &str = "gimbal-kubernetes-discoverer";
@@ -238,17 +238,18 @@ async fn both_answer_on_their_admin_ports_and_say_goodbye_when_asked_to_end() {
     expect_log(&writer.process, &["the agent says goodbye", "node02", "Shutdown"]).await.unwrap();
 
     let discoverer = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
-    discoverer.ready().await.unwrap();
+    expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
     let exit = writer.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(exit.code, Some(0), "{}", writer.process.log_tail());
     expect_log(&discoverer.process, &["ended the stream", "Shutdown"]).await.unwrap();
-    // Ready is who has a writer, and alive is who turns.
+    // Ready is who sees its source, whether or not there is a writer to tell, and alive is who turns.
     let ready = get(discoverer.admin_port, "/readyz").await.unwrap();
-    assert_eq!(ready, (503, "awaiting the writer\n".into()));
+    assert_eq!(ready, (200, "ready\n".into()));
+    expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
     assert_eq!(get(discoverer.admin_port, "/healthz").await.unwrap().0, 200);
 
     // Neither end took anything away, and it comes back by itself.
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(300)).await.unwrap();
     let _writer = scene.writer_at(port, &config, &[]).await.unwrap();
-    discoverer.ready().await.unwrap();
+    expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
 }

@@ -121,7 +121,8 @@ async fn expect_told(agent: &Discoverer, above: &Grpcurl) -> Vec<String> {
         assert!(sentence.contains(says), "{sentence}");
         assert_eq!(above.expect_rejected("node02", namespace, name, constant).await.unwrap(), sentence);
         let service = format!("service={namespace}/{name}");
-        let parts = ["WARN", "the writer rejects a Service", &service, reason, &sentence];
+        let text = format!("text={sentence:?}");
+        let parts = ["WARN", "the writer rejects a Service", &service, reason, &text];
         expect_log(&agent.process, &parts).await.unwrap();
         let label = format!("reason=\"{reason}\"");
         expect_metric(agent.admin_port, "gimbal_discoverer_rejected", &label, 1.0).await.unwrap();

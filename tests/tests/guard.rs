@@ -188,12 +188,15 @@ async fn everyday_removals_never_meet_the_guard() {
 async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
     let scene = Scene::start().await.unwrap();
     fill(&scene, 12, 10).await;
+    scene.put(&svc("team1", "large", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", "large", "a", 99 << 8, 21)).await.unwrap();
     let config = scene.config(&["node02"], "guard: {window: 10m, quietTime: 1h}").unwrap();
     let port = free_port().unwrap();
     let mut writer = scene.writer_at(port, &config, &[]).await.unwrap();
     let client = scene.ask(&writer).unwrap();
     let _discoverer = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
-    let mirrors = expect_all(&scene, 0..12, 10).await;
+    let mut mirrors = expect_all(&scene, 0..12, 10).await;
+    mirrors.push(Mirror::expect_count(&scene.gimbal, "team1", "node02-large", 21).await.unwrap());
 
     for numbers in [0..2, 2..4, 4..5] {
         for number in numbers {
@@ -205,24 +208,60 @@ async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
         let back = |backend: &Value| backend["connected"] == true && backend["complete"] == true;
         client.expect_backend("node02", "is back", back).await.unwrap();
     }
-    // 50 of 120 are gone. Less than half of what is left, and no more than may always go; but not after those.
-    for number in [6, 7] {
-        scene.remove("team1", &format!("web{number}")).await.unwrap();
-    }
-    let change = held(&client, 20).await;
-    assert_eq!(change["endpointsBefore"], "120", "{change}");
+    // 50 of 141 are gone. Less than half of what is left, and hardly more than may always go; but not after those.
+    scene.remove("team1", "large").await.unwrap();
+    let change = held(&client, 21).await;
+    assert_eq!(change["endpointsBefore"], "141", "{change}");
     still_as_they_were(&scene, &mirrors[5..]).await;
 
     // Nor does the hold itself begin anew with another writer: the id that a person saw is good.
     writer.process.kill().unwrap();
     let _writer = scene.writer_at(port, &config, &[]).await.unwrap();
-    let again = held(&client, 20).await;
+    let again = held(&client, 21).await;
     assert_eq!(again["id"], change["id"]);
     still_as_they_were(&scene, &mirrors[5..]).await;
     let answer = client.call("AdminService/Approve", &json!({"backend": "node02", "id": change["id"]})).unwrap();
-    assert_eq!(answer["servicesReleased"], "2");
-    for number in [6, 7] {
-        Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();
+    assert_eq!(answer["servicesReleased"], "1");
+    Mirror::expect_gone(&scene.gimbal, "team1", "node02-large").await.unwrap();
+    still_as_they_were(&scene, &mirrors[5..12]).await;
+}
+
+/// A node controller that is cut off from its nodes calls every endpoint not ready at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_readiness_too_many_that_are_not_ready_at_once_stay_ready_until_a_person_approves_it() {
+    let scene = Scene::start().await.unwrap();
+    fill(&scene, 2, 15).await;
+    let writer = scene.writer(&scene.config(&["node02"], "guard: {readiness: true}").unwrap(), &[]).await.unwrap();
+    let client = scene.ask(&writer).unwrap();
+    let _discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    let mirrors = expect_all(&scene, 0..2, 15).await;
+    for number in 0..2 {
+        let mut slice = slice_of("team1", &format!("web{number}"), "a", number << 8, 15);
+        for endpoint in slice["endpoints"].as_array_mut().unwrap() {
+            endpoint["conditions"] = json!({"ready": false, "serving": false, "terminating": false});
+        }
+        scene.put(&slice).await.unwrap();
     }
-    still_as_they_were(&scene, &mirrors[8..]).await;
+    // Some may have gone before, as many as always may.
+    let holds = |backend: &Value| backend["heldChanges"][0]["readiness"] == true;
+    let backend = client.expect_backend("node02", "keeps endpoints ready", holds).await.unwrap();
+    let change = &backend["heldChanges"][0];
+    assert!(change["message"].as_str().unwrap().contains("keeps ready"), "{change}");
+    let explained = client
+        .call("InspectionService/Explain", &json!({"target": {"namespace": "team1", "name": "node02-web1"}}))
+        .unwrap()
+        .to_string();
+    assert!(explained.contains("keeps ready") && explained.contains("guard"), "{explained}");
+    mirrors[1].expect_unchanged(&scene.gimbal, Duration::from_millis(500)).await.unwrap();
+    client.call("AdminService/Approve", &json!({"backend": "node02", "id": change["id"]})).unwrap();
+    for number in 0..2 {
+        let name = format!("node02-web{number}");
+        Mirror::expect_that(&scene.gimbal, "team1", &name, |mirror| {
+            let there = mirror.addresses();
+            anyhow::ensure!(there.len() == 15 && there.iter().all(|address| address.starts_with('!')), "{there:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
 }

@@ -70,7 +70,8 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
             discoverer.process.log_tail()
         );
         assert_eq!(discoverer.process.exited().unwrap(), None);
-        assert_eq!(get(discoverer.admin_port, "/readyz").await.unwrap(), (503, "awaiting the writer\n".into()));
+        // It has read its source: that is all that it can answer for.
+        discoverer.ready().await.unwrap();
         assert_eq!(get(discoverer.admin_port, "/healthz").await.unwrap().0, 200);
         let backend = Grpcurl::plaintext(discoverer.port).call("InspectionService/ListBackends", &json!({})).unwrap();
         assert!(backend["backends"][0]["trouble"].as_str().unwrap().contains(parts[0]), "{backend}");
@@ -225,7 +226,7 @@ async fn a_connection_that_is_dead_but_open_keeps_nobody_out_and_is_noticed() {
     // Nothing comes through, so the agent has to find out by itself.
     expect_log(&old.process, &["no stream to the writer"]).await.unwrap();
     assert!(frozen.elapsed() < Duration::from_secs(20), "noticed after {:?}", frozen.elapsed());
-    assert_eq!(get(old.admin_port, "/readyz").await.unwrap(), (503, "awaiting the writer\n".into()));
+    expect_metric(old.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
     assert_eq!(client.backend("node02").unwrap()["agentInstance"], after["agentInstance"]);
     expect_metric(new.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
 }

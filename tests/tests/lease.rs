@@ -51,6 +51,12 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
     // A follower observes, so it is ready to take over.
     assert_eq!(metric(second.admin_port, "gimbal_writer_leading", "").await.unwrap(), 0.0);
 
+    // Who decides something is told whom to ask.
+    let request = serde_json::json!({"backend": "node02", "sourceIncarnation": "another"});
+    let asked = scene.ask(&second).unwrap().call("AdminService/ConfirmIncarnation", &request);
+    let refused = asked.unwrap_err().to_string();
+    assert!(refused.contains("Unavailable") && refused.contains(&format!("127.0.0.1:{}", first.port)), "{refused}");
+
     // An agent that knows only the follower is told so, and tries on.
     let hopeful = scene.discoverer("node02", &scene.source, second.port, &[]).unwrap();
     expect_log(&hopeful.process, &["no stream to the writer", "NotLeader"]).await.unwrap();

@@ -1,7 +1,8 @@
 //! The main job: what a source has is in the Gimbal cluster, as it is, and follows it.
+#![allow(clippy::unwrap_used)] // A panic is the report.
 
 use gimbal_tests::{Ep, Mirror, Scene, slice, svc};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_arrives_changes_and_goes() {
@@ -48,6 +49,7 @@ async fn a_service_arrives_changes_and_goes() {
             "gimbal.projectcontour.io/backend": "node02",
             "gimbal.projectcontour.io/service": "nginx",
             "gimbal.projectcontour.io/managed-by": "gimbal-writer",
+            "service.kubernetes.io/headless": "",
         })
     );
     assert_eq!(
@@ -67,11 +69,14 @@ async fn a_service_arrives_changes_and_goes() {
         let labels = &slice["metadata"]["labels"];
         assert_eq!(labels["endpointslice.kubernetes.io/managed-by"], "gimbal-writer");
         assert!(labels.get("service.kubernetes.io/headless").is_some());
+        assert_eq!(labels["multicluster.kubernetes.io/source-cluster"], "node02");
         assert_eq!(slice["metadata"].get("ownerReferences"), None);
         for endpoint in slice["endpoints"].as_array().unwrap() {
             assert_eq!((endpoint.get("nodeName"), endpoint.get("targetRef")), (None, None));
         }
     }
+
+    details_are_kept(&scene).await;
 
     // One endpoint changes: one write.
     let mark = scene.gimbal.audit_mark().await.unwrap();
@@ -94,6 +99,54 @@ async fn a_service_arrives_changes_and_goes() {
 
     scene.remove("team1", "nginx").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-nginx").await.unwrap();
+}
+
+/// Other protocols than TCP, and all that an endpoint may tell; of a headless Service, where it matters most.
+async fn details_are_kept(scene: &Scene) {
+    let port = |name: &str, port: u16, protocol: &str| json!({"name": name, "port": port, "protocol": protocol});
+    let ports = [port("dns", 53, "UDP"), port("dns-tcp", 53, "TCP"), port("sig", 2905, "SCTP")];
+    let mut service = svc("team1", "detailed", &[]);
+    service["spec"] = json!({"clusterIP": "None", "ports": ports});
+    scene.put(&service).await.unwrap();
+    let mut detailed = slice("team1", "detailed", "a", &[], &[Ep::Ready("10.2.0.1"), Ep::Ready("10.2.0.2")]);
+    detailed["ports"] = json!(ports);
+    for (endpoint, name, zone) in [(0, "one", "zone-a"), (1, "two", "zone-b")] {
+        let endpoint = &mut detailed["endpoints"][endpoint];
+        endpoint["hostname"] = json!(name);
+        endpoint["zone"] = json!(zone);
+        endpoint["hints"] = json!({"forZones": [{"name": zone}]});
+    }
+    // Unset means ready, serving and not terminating.
+    detailed["endpoints"][1]["conditions"] = json!({});
+    scene.put(&detailed).await.unwrap();
+
+    let all = ["10.2.0.1:53", "10.2.0.1:2905", "10.2.0.2:53", "10.2.0.2:2905"];
+    let mirror = Mirror::expect(&scene.gimbal, "team1", "node02-detailed", &all).await.unwrap();
+    let kept = |ports: &Value| {
+        let mut kept: Vec<String> = ports
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|port| format!("{} {} {}", port["name"], port["port"], port["protocol"]).replace('"', ""))
+            .collect();
+        kept.sort();
+        kept
+    };
+    let expected = ["dns 53 UDP", "dns-tcp 53 TCP", "sig 2905 SCTP"];
+    assert_eq!(kept(&mirror.service["spec"]["ports"]), expected);
+    assert_eq!(mirror.slices.len(), 1);
+    assert_eq!(kept(&mirror.slices[0]["ports"]), expected);
+    for (address, name, zone) in [("10.2.0.1", "one", "zone-a"), ("10.2.0.2", "two", "zone-b")] {
+        let endpoints = mirror.slices[0]["endpoints"].as_array().unwrap();
+        let endpoint = endpoints.iter().find(|endpoint| endpoint["addresses"][0] == address).unwrap();
+        assert_eq!(
+            endpoint,
+            &json!({
+                "addresses": [address], "hostname": name, "zone": zone, "hints": {"forZones": [{"name": zone}]},
+                "conditions": {"ready": true, "serving": true, "terminating": false},
+            })
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

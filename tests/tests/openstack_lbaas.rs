@@ -2,7 +2,7 @@
 //! at once. Where there is no Python 3.7 to run it with, `recorded` of gimbal-openstack has its answers.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-use gimbal_testkit::openstack::{Api, OpenStack, Options, Service, User};
+use gimbal_testkit::openstack::{Api, OpenStack, Options, Service, User, skipped};
 use gimbal_tests::{Discoverer, Mirror, Scene, Writer, expect_log, expect_metric, metric};
 use serde_json::{Value, json};
 
@@ -95,7 +95,8 @@ impl Stage {
             cloud.credentials(user).write_secret(&credentials).unwrap();
             // The other region's Octavia would go first.
             std::fs::write(credentials.join("region"), "RegionMitaka").unwrap();
-            let pace = ["--poll-interval", "500ms", "--projects-interval", "1s", "--sweep", sweep];
+            let pace =
+                ["--poll-interval", "500ms", "--projects-interval", "1s", "--sweep", sweep, "--second-look", "2s"];
             discoverers.push(scene.openstack_discoverer(backend, &credentials, writer.port, &pace).unwrap());
         }
         Self { scene, _writer: writer, discoverers }
@@ -120,7 +121,7 @@ impl Stage {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_neutron_lbaas_is_mirrored_in_both_modes() {
     let Some(cloud) = OpenStack::with_lbaas(Options::default()).await.unwrap() else {
-        eprintln!("not tested: there is no Python 3.7 for neutron-lbaas");
+        skipped("neutron-lbaas needs a Python 3.7 (on the PATH or in pyenv)");
         return;
     };
     let maker = Maker::new(&cloud).await;
@@ -194,5 +195,6 @@ async fn what_is_deleted_goes(stage: &Stage, maker: &Maker, tree: &Tree) {
         }
     }
     let proof = "kind=\"loadbalancer\",result=\"not_found\"";
-    expect_metric(stage.discoverers[1].admin_port, "gimbal_discoverer_cloud_calls_total", proof, 1.0).await.unwrap();
+    let asked = metric(stage.discoverers[1].admin_port, "gimbal_discoverer_cloud_calls_total", proof).await;
+    assert!(asked.unwrap() > 0.0);
 }

@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gimbal_tests::{Discoverer, Mirror, Scene, discoverer_rules, expect_log, get, slice_of, svc};
+use gimbal_testkit::process::free_port;
+use gimbal_tests::{Discoverer, Mirror, Scene, discoverer_rules, expect_log, expect_metric, get, slice_of, svc};
 use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 async fn offer(scene: &Scene, name: &str, first: u32, count: u32) {
     scene.put(&svc("team1", name, &[("http", 80)])).await.unwrap();
@@ -195,4 +198,121 @@ async fn a_watch_whose_history_is_gone_costs_no_write_but_for_what_changed() {
         ])
     );
     assert_eq!(all.iter().filter(|write| !write.contains("node02-last")).count(), 3, "{all:?}");
+}
+
+/// Addresses that answer nothing: a listener whose queue is full.
+async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let (address, mut waiting) = (listener.local_addr().unwrap(), Vec::new());
+    while let Ok(Ok(stream)) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+        waiting.push(stream);
+    }
+    (listener, waiting)
+}
+
+/// Once in the test run, after short outages; with GIMBAL_PROVE=ROUNDS so often, after the writer was away for 8 s and the source
+/// for 20 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_outage_what_changed_is_there_within_two_seconds() {
+    let prove: Option<u32> = std::env::var("GIMBAL_PROVE").ok().map(|rounds| rounds.parse().unwrap());
+    let (writer_away, source_away) = if prove.is_some() { (8, 20) } else { (2, 2) };
+    let scene = Scene::start().await.unwrap();
+    let config = scene.config(&["node02"], "").unwrap();
+    let port = free_port().unwrap();
+    let mut writer = scene.writer_at(port, &config, &[]).await.unwrap();
+    // A dead address comes first, all the time.
+    let (dead, _waiting) = black_hole().await;
+    let both = format!("https://127.0.0.1:{},https://127.0.0.1:{port}", dead.local_addr().unwrap().port());
+    let mut args = vec!["--writer".to_owned(), both];
+    args.extend(scene.tls_of("node02").unwrap());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let discoverer = scene.dry_run("node02", &scene.source, &args).unwrap();
+    offer(&scene, "web", 0, 1).await;
+    expect(&scene, "web", 1).await;
+
+    // The outage is what is played, so its time just passes.
+    let (mut count, mut took) = (1, Vec::new());
+    for _ in 0..prove.unwrap_or(1) {
+        writer.process.kill().unwrap();
+        expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
+        count += 1;
+        offer(&scene, "web", 0, count).await;
+        tokio::time::sleep(Duration::from_secs(writer_away)).await;
+        writer = scene.writer_at(port, &config, &[]).await.unwrap();
+        let back = Instant::now();
+        expect(&scene, "web", count as usize).await;
+        took.push(("writer", back.elapsed()));
+
+        scene.source.stop_apiserver().unwrap();
+        tokio::time::sleep(Duration::from_secs(source_away)).await;
+        scene.source.start_apiserver().await.unwrap();
+        let back = Instant::now();
+        count += 1;
+        offer(&scene, "web", 0, count).await;
+        expect(&scene, "web", count as usize).await;
+        took.push(("source", back.elapsed()));
+    }
+    println!("from the return of each to what changed meanwhile: {took:?}");
+    // Twice the goal: the machine may be busy.
+    assert!(took.iter().all(|(_, took)| *took < Duration::from_secs(4)), "{took:?}");
+}
+
+/// What its own flags exclude from one start to the next is gone like anything else that is gone: through the guard.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_agents_flags_exclude_is_removed_through_the_guard() {
+    let scene = Scene::start().await.unwrap();
+    for cluster in [&scene.source, &scene.gimbal] {
+        cluster.namespace("team2").await.unwrap();
+    }
+    offer(&scene, "few", 1, 3).await;
+    offer(&scene, "kept", 10, 3).await;
+    let mut affine = svc("team1", "kept", &[("http", 80)]);
+    affine["spec"]["sessionAffinity"] = json!("ClientIP");
+    scene.put(&affine).await.unwrap();
+    scene.put(&svc("team2", "many", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team2", "many", "a", 256, 30)).await.unwrap();
+    let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
+    let client = scene.ask(&writer).unwrap();
+    let mut discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    expect(&scene, "few", 3).await;
+    let kept = expect(&scene, "kept", 3).await;
+    let many = Mirror::expect_count(&scene.gimbal, "team2", "node02-many", 30).await.unwrap();
+    let explain = |discoverer: &Discoverer, namespace: &str, name: &str| {
+        let source = json!({"source": {"key": {"namespace": namespace, "name": name}}});
+        discoverer.ask().call("InspectionService/Explain", &source).unwrap()["reasons"].to_string()
+    };
+    assert!(explain(&discoverer, "team1", "kept").contains("sessionAffinity is not carried"));
+
+    discoverer.process.terminate(Duration::from_secs(5)).await.unwrap();
+    let flags = ["--exclude-namespaces", "team2", "--service-selector", "app!=few"];
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &flags).unwrap();
+    let held = |backend: &Value| backend["heldChanges"][0]["endpointsRemoved"].is_string();
+    let backend = client.expect_backend("node02", "holds what is excluded", held).await.unwrap();
+    many.expect_unchanged(&scene.gimbal, Duration::from_millis(500)).await.unwrap();
+    for (namespace, name, flag, skip) in [
+        ("team2", "many", "--exclude-namespaces", "NamespaceExcluded"),
+        ("team1", "few", "--service-selector", "LabelsNotSelected"),
+    ] {
+        assert!(explain(&discoverer, namespace, name).contains(flag));
+        let skip = format!("reason=\"{skip}\"");
+        expect_metric(discoverer.admin_port, "gimbal_discoverer_skipped", &skip, 1.0).await.unwrap();
+    }
+    let id = &backend["heldChanges"][0]["id"];
+    client.call("AdminService/Approve", &json!({"backend": "node02", "id": id})).unwrap();
+    Mirror::expect_gone(&scene.gimbal, "team2", "node02-many").await.unwrap();
+    Mirror::expect_gone(&scene.gimbal, "team1", "node02-few").await.unwrap();
+
+    // What its owner wants left out goes by name, and comes back.
+    let mut hidden = affine.clone();
+    hidden["metadata"]["annotations"] = json!({"gimbal.projectcontour.io/export": "false"});
+    offer(&scene, "other", 20, 3).await;
+    expect(&scene, "other", 3).await;
+    scene.put(&hidden).await.unwrap();
+    Mirror::expect_gone(&scene.gimbal, "team1", "node02-kept").await.unwrap();
+    assert!(explain(&discoverer, "team1", "kept").contains("gimbal.projectcontour.io/export"));
+    scene.put(&affine).await.unwrap();
+    let back = expect(&scene, "kept", 3).await;
+    assert_eq!(back.addresses(), kept.addresses());
 }

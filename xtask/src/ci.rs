@@ -5,14 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use gimbal_testkit::assets::Asset;
 
-use crate::{assets, counts, shell};
+use crate::{assets, build, counts, shell};
 
 mod deps;
 mod files;
 mod proto;
-
-/// The services, each a package with a binary of its name.
-const BINARIES: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbal-openstack-discoverer"];
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,7 +33,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("servers and tools", Box::new(tools)),
         ("protocol: lint, format, compatibility", Box::new(proto::check)),
         ("licences, sources, bans", Box::new(move || deps::deny(advisories))),
-        ("binaries", Box::new(binaries)),
+        ("binaries", Box::new(build::debug)),
         ("instruction counts", Box::new(counts::step)),
         ("tests", Box::new(|| shell::run(shell::cargo(&["test", "--workspace", "--no-fail-fast"])))),
     ];
@@ -76,12 +73,6 @@ fn tools() -> anyhow::Result<()> {
     }
     assets::cargo_deny()?;
     assets::openstack().map(|_| ())
-}
-
-fn binaries() -> anyhow::Result<()> {
-    let packages = BINARIES.into_iter().flat_map(|name| ["--package", name]);
-    let args: Vec<&str> = ["build", "--bins"].into_iter().chain(packages).collect();
-    shell::run(shell::cargo(&args))
 }
 
 fn show(time: Duration) -> String {

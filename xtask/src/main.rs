@@ -11,6 +11,7 @@ mod ci;
 mod counts;
 mod demo;
 mod fuzz;
+mod prove;
 mod shell;
 
 #[derive(Parser)]
@@ -36,6 +37,8 @@ enum Task {
     Counts(counts::Args),
     /// Any bytes into what parses bytes from outside, with coverage as the guide. `test` does a bounded part of it.
     Fuzz(fuzz::Args),
+    /// Tests at their whole size, which takes longer than a change can wait for. `test` runs a short form of each.
+    Prove(prove::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Counts(args) => counts::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Prove(args) => prove::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
-use gimbal_link::TlsFiles;
+use gimbal_link::{Target, TlsFiles};
 use gimbal_model::BackendName;
 use gimbal_operate::{LogFormat, TlsArgs};
 
@@ -13,9 +13,10 @@ pub struct AgentArgs {
     /// Name of the backend: lower-case letters, digits and '-'
     #[arg(long, env = "GIMBAL_BACKEND_NAME")]
     pub backend_name: BackendName,
-    /// The writer, as https://host:port; plain http only on loopback. Without it nothing is sent: a dry run to inspect
-    #[arg(long, env = "GIMBAL_WRITER", value_name = "URL")]
-    pub writer: Option<String>,
+    /// The writer, as https://host:port; plain http only on loopback. Where several are named, or a name has several addresses,
+    /// the one that leads is found. Without it nothing is sent: a dry run to inspect
+    #[arg(long, env = "GIMBAL_WRITER", value_name = "URL,...", value_delimiter = ',')]
+    pub writer: Vec<String>,
     /// For the writer, and for --listen.
     #[command(flatten)]
     pub tls: TlsArgs,
@@ -41,9 +42,7 @@ impl AgentArgs {
     /// When flags are missing or contradict each other.
     pub fn check(&self) -> Result<Option<TlsFiles>, String> {
         let tls = self.tls.files()?.map(|(cert, key, ca)| TlsFiles { cert, key, ca });
-        if let Some(writer) = &self.writer {
-            check_writer(writer, tls.is_some())?;
-        }
+        self.targets(tls.is_some())?;
         if tls.is_none() && !gimbal_link::plaintext_allowed(&self.listen) {
             return Err(format!(
                 "--listen {}: others can reach this address; give --tls-cert, --tls-key and --tls-ca, or use a loopback address",
@@ -51,6 +50,17 @@ impl AgentArgs {
             ));
         }
         Ok(tls)
+    }
+
+    /// The writer's addresses, checked.
+    pub(crate) fn targets(&self, tls: bool) -> Result<Vec<Target>, String> {
+        let target = |url: &String| {
+            check_writer(url, tls)?;
+            // Over loopback without TLS, whatever --listen has certificates for.
+            let with_tls = tls && url.starts_with("https:");
+            Target::parse(url, with_tls).map_err(|error| format!("--writer {url}: {error}"))
+        };
+        self.writer.iter().map(target).collect()
     }
 }
 
@@ -107,6 +117,7 @@ mod tests {
             (vec!["--writer", "http://[::1]:7443/"], false),
             (vec!["--writer", "http://localhost:7443"], false),
             ([&TLS[..], &["--writer", "https://writer.example:7443"]].concat(), true),
+            ([&TLS[..], &["--writer", "https://a.example:1,https://b.example:1"]].concat(), true),
             ([&TLS[..], &["--listen", "0.0.0.0:7444"]].concat(), true),
         ] {
             assert_eq!(check(&flags).map(|files| files.is_some()), Ok(tls), "{flags:?}");
@@ -121,6 +132,8 @@ mod tests {
             (vec!["--writer", "ftp://127.0.0.1"], "--writer ftp://127.0.0.1: has no scheme"),
             (vec!["--writer", "w:1"], "--writer w:1: has no scheme"),
             (vec!["--writer", "http://127.0.0.1:1/x"], "--writer http://127.0.0.1:1/x: has a path"),
+            (vec!["--writer", "http://127.0.0.1:1,w:1"], "--writer w:1: has no scheme"),
+            (vec!["--writer", "http://127.0.0.1:1,"], "--writer : is no URL"),
             (vec!["--writer", "http://ü"], "--writer http://ü: is no URL"),
             (vec!["--listen", "0.0.0.0:7444"], "--listen 0.0.0.0:7444: others can reach this address"),
             (vec!["--tls-cert", "c"], "--tls-key, --tls-ca: missing"),

@@ -1,7 +1,7 @@
 //! Pauses that double, spread out at random so that many who lost the same peer do not come back together.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Doubling pauses with full jitter: each is anything between nothing and the current limit.
 #[derive(Debug)]
@@ -32,6 +32,69 @@ impl Backoff {
     }
 }
 
+/// Why there is no stream to the writer, as far as it decides when to dial again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Nobody answers, or the stream broke: whoever comes back is to find us at once.
+    Lost,
+    /// No writer leads: soon one will, unless their cluster is away.
+    NoLeader,
+    /// We are refused: patience alone does not help.
+    Refused,
+}
+
+/// Limit of the first pause. It is short, so that a change that comes as a connection breaks hardly waits for it, and still
+/// spreads the handshakes of many agents that lose a writer at once.
+const FIRST: Duration = Duration::from_millis(20);
+/// Limit of any later pause where somebody is expected back.
+const SOON: Duration = Duration::from_secs(1);
+/// A cluster that has had no leader for so long is in trouble of its own.
+const HASTE: Duration = Duration::from_secs(30);
+/// Limit of the pauses after that: a writer that does not lead still pays for each handshake.
+const LATER: Duration = Duration::from_secs(5);
+/// Limit where we are refused.
+const PATIENT: Duration = Duration::from_secs(15);
+
+/// The pauses between dials. Pure but for chance.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    lost: Backoff,
+    no_leader: Backoff,
+    later: Backoff,
+    refused: Backoff,
+    leaderless_since: Option<Instant>,
+}
+
+impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self {
+            lost: Backoff::new(FIRST, SOON),
+            no_leader: Backoff::new(FIRST, SOON),
+            later: Backoff::new(SOON, LATER),
+            refused: Backoff::new(FIRST, PATIENT),
+            leaderless_since: None,
+        }
+    }
+
+    /// The pause after this trouble.
+    pub(crate) fn after(&mut self, trouble: Trouble, now: Instant) -> Duration {
+        match trouble {
+            Trouble::Lost => self.lost.pause(),
+            Trouble::Refused => self.refused.pause(),
+            Trouble::NoLeader => {
+                let since = *self.leaderless_since.get_or_insert(now);
+                let hastes = now.saturating_duration_since(since) < HASTE;
+                if hastes { self.no_leader.pause() } else { self.later.pause() }
+            }
+        }
+    }
+
+    /// A writer took us in: the next trouble is a new one.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::new();
+    }
+}
+
 /// Good enough to spread things out and to tell processes apart: each `RandomState` is seeded anew.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
@@ -57,5 +120,33 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
         let pauses: std::collections::BTreeSet<_> = (0..32).map(|_| backoff.pause()).collect();
         assert!(pauses.len() > 16, "{pauses:?}");
+    }
+
+    /// Plays an outage that ends after `away`; the time from its end to the dial that finds it over.
+    fn late(trouble: Trouble, away: Duration) -> Duration {
+        let begun = Instant::now();
+        let (mut pauses, mut now) = (Pauses::new(), begun);
+        while now < begun + away {
+            now += pauses.after(trouble, now);
+        }
+        now - begun - away
+    }
+
+    #[test]
+    fn whoever_comes_back_is_found_within_a_second_and_who_refuses_is_not_pressed() {
+        for seconds in [1, 8, 20, 3600] {
+            let latest = (0..50).map(|_| late(Trouble::Lost, Duration::from_secs(seconds))).max();
+            assert!(latest <= Some(SOON), "{latest:?} after {seconds} s");
+        }
+        for seconds in [3, 8, 29] {
+            let latest = (0..50).map(|_| late(Trouble::NoLeader, Duration::from_secs(seconds))).max();
+            assert!(latest <= Some(SOON), "{latest:?} after {seconds} s");
+        }
+        let mut pauses = Pauses::new();
+        let now = Instant::now();
+        let mut longest = |trouble, now| (0..200).map(|_| pauses.after(trouble, now)).max().unwrap();
+        assert!(longest(Trouble::NoLeader, now) <= SOON);
+        assert!((SOON..=LATER).contains(&longest(Trouble::NoLeader, now + HASTE)));
+        assert!((LATER..=PATIENT).contains(&longest(Trouble::Refused, now)));
     }
 }

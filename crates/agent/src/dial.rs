@@ -4,26 +4,20 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, pending};
-use gimbal_link::{AgentSender, ClientTls, WriterMessages};
-use gimbal_stream::{AgentMessage, WriterMessage};
+use gimbal_link::{AgentSender, WriterMessages};
+use gimbal_stream::{AgentMessage, GoodbyeReason, WriterMessage};
 use tokio::time::{Instant, sleep_until};
 
-use crate::backoff::Backoff;
+use crate::backoff::{Pauses, Trouble};
+use crate::places::{Address, Dialled, WriterAddress, open};
+use crate::route::Route;
 
-/// Connecting and opening the stream, each.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Limits of the first pause and of any later one. The first is short, so that a change that comes as a connection breaks
-/// hardly waits for it, and still spreads the handshakes of many agents that lose a writer at once.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(15));
 /// How long the first dial waits for the source to be read: a stream that opens earlier carries no data.
 const HEAD_START: Duration = Duration::from_secs(2);
-
-/// Where the writer is.
-#[derive(Debug, Clone)]
-pub(crate) struct WriterAddress {
-    pub(crate) url: String,
-    pub(crate) tls: Option<ClientTls>,
-}
+/// How long a writer may take to answer Hello: one that is alone, and one of several.
+const ANSWER: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(2));
+/// A writer may ask for a pause, but not that we never come back.
+const LONGEST_ASKED: Duration = Duration::from_secs(600);
 
 /// What happens on the way.
 #[derive(Debug)]
@@ -44,7 +38,10 @@ pub(crate) enum LinkEvent {
 pub(crate) struct Link {
     writer: Option<WriterAddress>,
     state: State,
-    backoff: Backoff,
+    pauses: Pauses,
+    route: Route<Address>,
+    /// What the writer's names stood for when they were last looked up.
+    found: Vec<Address>,
 }
 
 enum State {
@@ -52,15 +49,23 @@ enum State {
     /// Before the first dial.
     HeadStart(Instant),
     Waiting(Instant),
-    Dialling(BoxFuture<'static, Result<(AgentSender, WriterMessages), String>>),
-    Open(AgentSender, WriterMessages),
+    Dialling(BoxFuture<'static, Dialled>),
+    Open(Open),
+}
+
+struct Open {
+    sender: AgentSender,
+    messages: WriterMessages,
+    at: Address,
+    /// Until when the writer has to answer Hello; `None`: it has.
+    answer: Option<Instant>,
 }
 
 impl Link {
     /// Without a writer the link is silent for ever.
     pub(crate) fn new(writer: Option<WriterAddress>) -> Self {
         let state = if writer.is_some() { State::HeadStart(Instant::now() + HEAD_START) } else { State::Off };
-        Self { writer, state, backoff: Backoff::new(PAUSES.0, PAUSES.1) }
+        Self { writer, state, pauses: Pauses::new(), route: Route::default(), found: Vec::new() }
     }
 
     /// The next event. `wants_room`: there may be something to say. Nothing is lost when this future is dropped.
@@ -73,28 +78,26 @@ impl Link {
                     self.dial();
                 }
                 State::Dialling(dial) => {
-                    return match dial.await {
-                        Ok((sender, messages)) => {
-                            self.state = State::Open(sender, messages);
-                            LinkEvent::Opened
-                        }
-                        Err(reason) => self.down(reason),
-                    };
+                    let dialled = dial.await;
+                    return self.dialled(dialled);
                 }
-                State::Open(sender, messages) => {
-                    let message = tokio::select! {
+                State::Open(open) => {
+                    // None: it has not answered in time.
+                    let heard = tokio::select! {
                         biased;
-                        message = messages.next() => message,
-                        permit = sender.reserve(), if wants_room => match permit {
+                        message = open.messages.next() => Some(message),
+                        permit = open.sender.reserve(), if wants_room => match permit {
                             Ok(_) => return LinkEvent::Room,
-                            Err(_) => None,
+                            Err(_) => Some(None),
                         },
+                        () = until(open.answer) => None,
                     };
-                    return match message {
-                        Some(Ok(message)) => LinkEvent::Message(message),
-                        Some(Err(error)) if !error.is_final() => LinkEvent::Unreadable(error.to_string()),
-                        Some(Err(error)) => self.down(error.to_string()),
-                        None => self.down("the writer ended the stream".into()),
+                    return match heard {
+                        Some(Some(Ok(message))) => LinkEvent::Message(message),
+                        Some(Some(Err(error))) if !error.is_final() => LinkEvent::Unreadable(error.to_string()),
+                        Some(Some(Err(error))) => self.down(Trouble::Lost, error.to_string()),
+                        Some(None) => self.down(Trouble::Lost, "the writer ended the stream".into()),
+                        None => self.down(Trouble::Lost, "the writer did not answer Hello".into()),
                     };
                 }
             }
@@ -104,26 +107,45 @@ impl Link {
     /// Sends one message, after [`LinkEvent::Room`]. False: there was none after all.
     pub(crate) fn send(&mut self, message: AgentMessage) -> bool {
         match &self.state {
-            State::Open(sender, _) => sender.try_send(message).is_ok(),
+            State::Open(open) => open.sender.try_send(message).is_ok(),
             _ => false,
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(..))
+        matches!(self.state, State::Open(_))
     }
 
     /// The writer took us in: the next trouble is a new one.
     pub(crate) fn worked(&mut self) {
-        self.backoff.reset();
+        self.pauses.reset();
+        if let State::Open(open) = &mut self.state {
+            open.answer = None;
+            self.route.worked(&open.at);
+        }
     }
 
-    /// Ends the stream, if there is one, and dials again after `pause`; without one, after the back-off's.
-    pub(crate) fn close(&mut self, pause: Option<Duration>) {
-        if !matches!(self.state, State::Off) {
-            let pause = pause.unwrap_or_else(|| self.backoff.pause());
-            self.state = State::Waiting(Instant::now() + pause);
+    /// Ends the stream, and dials again at once, the same address first.
+    pub(crate) fn reopen(&mut self) {
+        self.wait(Duration::ZERO);
+    }
+
+    /// Ends the stream, if there is one, because of what the writer said, and dials again: another address at once, if there
+    /// is one that may do better; else after the pause that was asked for, or that of the back-off.
+    pub(crate) fn close(&mut self, trouble: Trouble, asked: Option<Duration>) {
+        if let State::Open(open) = &self.state {
+            self.route.avoid(&open.at);
         }
+        let elsewhere = trouble != Trouble::Refused && self.route.has_more(&self.found);
+        let pause = match asked {
+            _ if elsewhere => Duration::ZERO,
+            Some(asked) => asked.min(LONGEST_ASKED),
+            None => self.pauses.after(trouble, Instant::now().into_std()),
+        };
+        if !elsewhere {
+            self.route.pause(&self.found);
+        }
+        self.wait(pause);
     }
 
     /// The source is read: ends the first dial's wait. A back-off is not cut short.
@@ -135,29 +157,65 @@ impl Link {
 
     /// Says no more, and waits until the writer has ended the stream.
     pub(crate) async fn finish(&mut self) {
-        if let State::Open(sender, mut messages) = std::mem::replace(&mut self.state, State::Off) {
+        if let State::Open(open) = std::mem::replace(&mut self.state, State::Off) {
+            let Open { sender, mut messages, .. } = open;
             drop(sender);
             while messages.next().await.is_some() {}
         }
     }
 
-    fn down(&mut self, reason: String) -> LinkEvent {
-        self.close(None);
+    fn wait(&mut self, pause: Duration) {
+        if !matches!(self.state, State::Off) {
+            self.state = State::Waiting(Instant::now() + pause);
+        }
+    }
+
+    fn down(&mut self, trouble: Trouble, reason: String) -> LinkEvent {
+        self.close(trouble, None);
         LinkEvent::Down(reason)
     }
 
     fn dial(&mut self) {
         self.state = match &self.writer {
-            Some(writer) => State::Dialling(open(writer.clone()).boxed()),
+            Some(writer) => {
+                let route = self.route.clone();
+                State::Dialling(open(writer.clone(), move |found| route.order(found)).boxed())
+            }
             None => State::Off,
         };
     }
+
+    fn dialled(&mut self, dialled: Dialled) -> LinkEvent {
+        self.found = dialled.found;
+        for address in &dialled.passed_over {
+            self.route.avoid(address);
+        }
+        match dialled.stream {
+            Ok((at, sender, messages)) => {
+                let answer = if dialled.is_one_of_several { ANSWER.1 } else { ANSWER.0 };
+                let answer = Some(Instant::now() + answer);
+                self.state = State::Open(Open { sender, messages, at, answer });
+                LinkEvent::Opened
+            }
+            Err((trouble, reason)) => self.down(trouble, reason),
+        }
+    }
 }
 
-async fn open(writer: WriterAddress) -> Result<(AgentSender, WriterMessages), String> {
-    let channel = gimbal_link::dial(&writer.url, writer.tls, TIMEOUT).await.map_err(|error| error.to_string())?;
-    match tokio::time::timeout(TIMEOUT, gimbal_link::open(channel)).await {
-        Ok(opened) => opened.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("the writer did not open the stream within {} s", TIMEOUT.as_secs())),
+impl Trouble {
+    /// What a goodbye of the writer means for the next dial.
+    pub(crate) fn of(reason: GoodbyeReason) -> Self {
+        match reason {
+            GoodbyeReason::NotLeader => Self::NoLeader,
+            GoodbyeReason::Shutdown | GoodbyeReason::Timeout => Self::Lost,
+            _ => Self::Refused,
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
     }
 }

@@ -62,12 +62,15 @@ impl<S: Source> Discoverer<S> {
             ends.cancel();
             served
         };
-        if let Some((reloader, metrics)) = self.certificate {
-            let show = move |files: &Reloaded| {
-                metrics.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
-            };
-            tokio::spawn(reloader.run(show, shutdown.clone()));
-        }
+        let certificate = async {
+            if let Some((reloader, metrics)) = self.certificate {
+                let show = move |files: &Reloaded| {
+                    metrics.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
+                };
+                reloader.run(show, shutdown.clone()).await;
+                ends.cancel();
+            }
+        };
         // On a task of its own, so that no server's work delays it.
         let owner = tokio::spawn(self.owner.run(shutdown.clone()));
         let owner = async {
@@ -75,7 +78,7 @@ impl<S: Source> Discoverer<S> {
             ends.cancel();
             ended.map_err(|error| Exit::Failure(format!("the main task failed: {error}")))
         };
-        let (inspection, admin, owner) = tokio::join!(inspection, admin, owner);
+        let (inspection, admin, owner, ()) = tokio::join!(inspection, admin, owner, certificate);
         owner.and(inspection).and(admin)
     }
 }

@@ -77,6 +77,8 @@ mod kind;
 mod metrics;
 mod offer;
 mod owner;
+mod places;
+mod route;
 mod setup;
 mod signs;
 mod source;

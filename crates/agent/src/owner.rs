@@ -10,10 +10,11 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::dial::{Link, LinkEvent, WriterAddress};
+use crate::dial::{Link, LinkEvent};
 use crate::inspect::Question;
 use crate::metrics::{Metrics, Shown};
 use crate::offer::Offer;
+use crate::places::WriterAddress;
 use crate::signs::Signs;
 use crate::source::{Source, Taken};
 use crate::view::View;
@@ -130,7 +131,7 @@ impl<S: Source> Owner<S> {
         let old = std::mem::replace(&mut self.offer, Offer::new(self.config.clone()));
         self.welcomed = false;
         if self.link.is_open() {
-            self.link.close(Some(Duration::ZERO));
+            self.link.reopen();
         }
         let gone: Vec<SourceKey> = old.agent.services().map(|(key, _)| key.clone()).collect();
         self.tell_watchers(|watchers, view| watchers.everything(view, &gone));
@@ -153,10 +154,9 @@ impl<S: Source> Owner<S> {
             tracing::info!("the source is known now: opening a stream with data");
             self.offer.agent.disconnected();
             self.welcomed = false;
-            self.link.close(Some(Duration::ZERO));
+            self.link.reopen();
         }
         self.signs.source(self.source.known(), &self.offer);
-        self.signs.writer(self.welcomed || self.dry_run);
         if settled.unknown {
             self.tell_watchers(|watchers, view| watchers.everything(view, &[]));
         } else if !changed.is_empty() {

@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 
 use crate::args::AgentArgs;
 use crate::backoff;
-use crate::dial::WriterAddress;
 use crate::discoverer::Discoverer;
 use crate::identity::Identity;
 use crate::inspect::Inspector;
 use crate::metrics::{Metrics, SourceMetrics};
 use crate::owner::{Owner, Parts};
+use crate::places::WriterAddress;
 use crate::signs::Signs;
 use crate::source::{Known as _, Source};
 
@@ -86,7 +86,7 @@ impl Setup {
         let options = ServeOptions { tls: serving, ..ServeOptions::default() };
         let listener = bind("--listen", listen).await?;
         let admin = bind("--admin-listen", self.args.admin_listen).await?;
-        let writer = self.writer(tls.as_ref());
+        let writer = self.writer(tls.as_ref())?;
         if writer.is_none() {
             tracing::info!("no --writer: a dry run, nothing is sent");
         }
@@ -113,9 +113,9 @@ impl Setup {
         Ok(Discoverer { owner, inspector, options, registry, health, readiness, listener, admin, certificate })
     }
 
-    fn writer(&self, tls: Option<&Credentials>) -> Option<WriterAddress> {
-        let url = self.args.writer.clone()?;
-        let tls = tls.filter(|_| url.starts_with("https:")).map(Credentials::client);
-        Some(WriterAddress { url, tls })
+    fn writer(&self, tls: Option<&Credentials>) -> Result<Option<WriterAddress>, Exit> {
+        let targets = self.args.targets(tls.is_some()).map_err(Exit::Usage)?;
+        let tls = tls.map(Credentials::client);
+        Ok((!targets.is_empty()).then_some(WriterAddress { targets, tls }))
     }
 }

@@ -16,12 +16,14 @@ pub(crate) struct Signs {
     health: Health,
     source: Sign,
     identity: Sign,
-    writer: Sign,
     trouble: Option<String>,
+    /// A part of the source is unknown.
+    unknown: bool,
     rejects: BTreeMap<SourceKey, RejectReason>,
 }
 
-/// Something that must be up before the process is ready.
+/// Something that must be up before the process is ready. The writer is not: an update of many discoverers must not wait for
+/// it, and `gimbal_discoverer_connected` tells.
 struct Sign {
     readiness: Readiness,
     what: String,
@@ -50,8 +52,8 @@ impl Signs {
             health,
             source: Sign::new(readiness, "a complete list of the source"),
             identity: Sign::new(readiness, format!("the source's identity ({identified_by})")),
-            writer: Sign::new(readiness, "the writer"),
             trouble: None,
+            unknown: false,
             rejects: BTreeMap::new(),
         }
     }
@@ -62,14 +64,17 @@ impl Signs {
 
     /// How the source stands.
     pub(crate) fn source(&mut self, source: &dyn Known, offer: &Offer) {
-        self.source.set(offer.is_complete());
+        self.source.set(offer.is_complete() && source.is_whole());
         self.identity.set(source.incarnation().is_some() && source.identity_trouble().is_none());
         let trouble = source.trouble();
-        if trouble == self.trouble {
+        // What is in trouble may be called unknown later, for the same reason.
+        let unknown = !offer.unknown().is_empty();
+        let turned = std::mem::replace(&mut self.unknown, unknown) != unknown;
+        if trouble == self.trouble && !(turned && unknown && trouble.is_some()) {
             return;
         }
         match &trouble {
-            Some(reason) if !offer.unknown().is_empty() => {
+            Some(reason) if unknown => {
                 tracing::warn!(reason, "the source is unknown: nothing is removed until it is read again");
             }
             Some(reason) => tracing::warn!(reason, "trouble with the source"),
@@ -78,22 +83,17 @@ impl Signs {
         self.trouble = trouble;
     }
 
-    /// Whether the writer has taken us in.
-    pub(crate) fn writer(&mut self, up: bool) {
-        self.writer.set(up);
-    }
-
     /// The writer rejects something: told once for each key and reason. The key, if this is news of a Service.
     pub(crate) fn rejected<'a>(&mut self, reject: &'a Reject) -> Option<&'a SourceKey> {
-        let Reject { key, reason, retryable, message } = reject;
+        let Reject { key, reason, retryable, message: text } = reject;
         let Some(key) = key else {
-            tracing::warn!(reason = reason.as_str(), message, "the writer could not read a message");
+            tracing::warn!(reason = reason.as_str(), text, "the writer could not read a message");
             return None;
         };
         if self.rejects.get(key) == Some(reason) {
             return None;
         }
-        tracing::warn!(service = %key, reason = reason.as_str(), retryable, message, "the writer rejects a Service");
+        tracing::warn!(service = %key, reason = reason.as_str(), retryable, text, "the writer rejects a Service");
         if self.rejects.len() >= REMEMBERED {
             self.rejects.pop_first();
         }

@@ -52,6 +52,12 @@ pub trait Known {
     /// How much is known.
     fn standing(&self) -> Standing;
 
+    /// Whether what is known is all that there is, apart from what [`Known::standing`] calls unknown. False where there may
+    /// be parts that cannot be named yet; it counts as an incomplete source, and holds up nothing.
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     /// When the source last said anything, by kind of object ("services", "pools"). The kinds are always the same, in the
     /// same order; they go into heartbeats and a metric.
     fn freshness(&self, now: Instant) -> Vec<Freshness>;

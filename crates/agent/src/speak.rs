@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use gimbal_stream::{AgentMessage, AgentVerdict, Need, WriterMessage};
 
+use crate::backoff::Trouble;
 use crate::dial::LinkEvent;
 use crate::owner::Owner;
 use crate::source::{Known as _, Source};
@@ -42,11 +43,15 @@ impl<S: Source> Owner<S> {
     fn received(&mut self, message: WriterMessage) {
         self.metrics.received.inc();
         let told = message.clone();
+        let trouble = match &message {
+            WriterMessage::Goodbye(goodbye) => Trouble::of(goodbye.reason),
+            _ => Trouble::Refused,
+        };
         match self.offer.agent.receive(message, Instant::now()) {
             AgentVerdict::Continue => self.taken(told),
             AgentVerdict::Close { retry_after, reason } => {
                 self.down(&reason);
-                self.link.close(retry_after);
+                self.link.close(trouble, retry_after);
             }
         }
     }

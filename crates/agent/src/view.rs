@@ -37,7 +37,7 @@ impl View<'_> {
         pb::Backend {
             name: self.backend.to_string(),
             connected: self.connected,
-            complete: self.offer.is_complete(),
+            complete: self.offer.is_complete() && self.source.is_whole(),
             generation: agent.generation().unwrap_or_default(),
             agent_instance: self.instance.to_owned(),
             agent_version: self.version.to_owned(),

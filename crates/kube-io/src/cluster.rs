@@ -1,34 +1,44 @@
 //! One API server behind one connection pool.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use gimbal_objects::{Kind, Object};
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt};
 
 use crate::access::{self, Access, Answer, ConnectError, Pool};
+use crate::credentials::Credentials;
 use crate::error::one_line;
 use crate::page::Page;
 use crate::page_size::{self, PageSize};
+use crate::permit::{NotPermitted, Permit};
+use crate::reach::Reach;
 use crate::request::{self, Call};
 use crate::{ApiError, WatchScope};
 
 /// How long a call may take where nothing else is said.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An API server, through a connection pool of its own. Clones share the pool; connect again for another, so that a
+/// An API server, through a connection pool of its own. Clones share the pool; [`Cluster::apart`] gives another, so that a
 /// burst of writes cannot sit in front of a lease's renewal. No call is ever repeated by itself.
+///
+/// What the API server is shown is read again while the process runs: a kubeconfig, the files that it names, and what its
+/// exec plug-in gives, which runs beside the calls.
 #[derive(Clone)]
 pub struct Cluster {
-    pool: Pool,
+    credentials: Arc<Credentials>,
+    /// The pool, and by which credentials it connects.
+    pool: Arc<Mutex<Option<(u64, Pool)>>>,
     url: Arc<str>,
     user_agent: HeaderValue,
     timeout: Duration,
+    reach: Arc<Reach>,
+    permit: Option<Permit>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -38,20 +48,55 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Reads the credentials; the first call dials. To be called within a tokio runtime.
+    /// Reads the credentials, and runs the plug-in if they come from one; the first call dials. To be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// When the credentials cannot be read or make no sense.
     pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
-        let (config, place) = access.config()?;
-        let pool = access::pool(&config, &place)?;
-        let url = config.cluster_url.to_string();
-        Ok(Self::new(pool, url.trim_end_matches('/'), user_agent))
+        let credentials = Credentials::start(access.clone())?;
+        let url = access::without_user(&credentials.shown().config.cluster_url.to_string());
+        let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("gimbal"));
+        let url = url.trim_end_matches('/').into();
+        Ok(Self {
+            credentials,
+            pool: Arc::default(),
+            url,
+            user_agent,
+            timeout: TIMEOUT,
+            reach: Arc::default(),
+            permit: None,
+        })
     }
 
-    pub(crate) fn new(pool: Pool, url: &str, user_agent: &str) -> Self {
-        let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("gimbal"));
-        Self { pool, url: url.into(), user_agent, timeout: TIMEOUT }
+    /// Whatever answers for an API server.
+    #[cfg(test)]
+    pub(crate) fn new(pool: Pool, url: &str, user_agent: &'static str) -> Self {
+        let credentials = Credentials::fixed();
+        let pool = Arc::new(Mutex::new(Some((credentials.shown().generation, pool))));
+        let user_agent = HeaderValue::from_static(user_agent);
+        Self { credentials, pool, url: url.into(), user_agent, timeout: TIMEOUT, reach: Arc::default(), permit: None }
+    }
+
+    /// The same API server by the same credentials, over connections of its own.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { pool: Arc::default(), ..self.clone() }
+    }
+
+    /// The same pool for writes that must not leave once `permit` says no. It is asked when a connection is there and the
+    /// request is about to be written: see [`ApiError::Withheld`].
+    #[must_use]
+    pub fn only_while(mut self, permit: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.permit = Some(Permit::new(permit));
+        self
+    }
+
+    /// For how long no call to this API server has been answered, over whatever connections: no answer, one that tells of
+    /// its own trouble (5xx), or one that does not know us (401).
+    #[must_use]
+    pub fn failing_for(&self) -> Option<Duration> {
+        self.credentials.failing_for()
     }
 
     /// The same pool with another time-out for each call.
@@ -65,6 +110,11 @@ impl Cluster {
     #[must_use]
     pub fn url(&self) -> String {
         self.url.to_string()
+    }
+
+    /// Waits before a call is made again: for so long, or until another call finds a server that was away.
+    pub async fn pause(&self, pause: Duration) {
+        self.reach.pause(pause).await;
     }
 
     /// Reads one object. The namespace of a cluster-scoped one is empty.
@@ -181,25 +231,61 @@ impl Cluster {
     }
 
     async fn limited<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-        match timeout(self.timeout, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(ApiError::Timeout { message: format!("no answer from {} in {:?}", self.url, self.timeout) }),
+        let answer = timeout(self.timeout, call).await.unwrap_or_else(|_| {
+            Err(ApiError::Timeout { message: format!("no answer from {} in {:?}", self.url, self.timeout) })
+        });
+        match &answer {
+            Err(ApiError::Withheld) => return answer,
+            Err(error) => self.credentials.called(!error.is_outage()),
+            Ok(_) => self.credentials.called(true),
         }
+        self.reach.saw(!matches!(&answer, Err(error) if error.nobody_answered()));
+        answer
     }
 
     async fn send(&self, mut call: Call) -> Result<Response<Answer>, ApiError> {
-        call.headers_mut().insert(header::USER_AGENT, self.user_agent.clone());
-        let answer = self.pool.clone().oneshot(call.map(Full::new)).await.map_err(|error| self.unreachable(&error))?;
+        let shown = self.credentials.shown();
+        let headers = call.headers_mut();
+        headers.insert(header::USER_AGENT, self.user_agent.clone());
+        headers.extend(shown.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
+        let pool = self.pool(shown.generation, &shown.config)?;
+        if let Some(permit) = &self.permit {
+            call.extensions_mut().insert(permit.clone());
+        }
+        let answer = pool.oneshot(call.map(Full::new)).await.map_err(|error| self.unreachable(&error))?;
         let code = answer.status();
         if code.is_success() {
             return Ok(answer);
+        }
+        if code == StatusCode::UNAUTHORIZED {
+            self.credentials.refused();
         }
         let seconds = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = collect(answer.into_body()).await?;
         Err(ApiError::from_answer(code, seconds.map(Duration::from_secs), &body))
     }
 
+    /// The pool, made anew where its connections show what is not in force any more. What is under way there ends there.
+    fn pool(&self, generation: u64, config: &kube::Config) -> Result<Pool, ApiError> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made_by, pool)) = &*pool
+            && *made_by == generation
+        {
+            return Ok(pool.clone());
+        }
+        let made = access::pool(config).map_err(|error| ApiError::Transport { message: one_line(&error) })?;
+        *pool = Some((generation, made.clone()));
+        Ok(made)
+    }
+
     fn unreachable(&self, error: &BoxError) -> ApiError {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+        while let Some(error) = cause {
+            if error.is::<NotPermitted>() {
+                return ApiError::Withheld;
+            }
+            cause = error.source();
+        }
         ApiError::Transport { message: format!("{}: {}", self.url, one_line(&**error)) }
     }
 }

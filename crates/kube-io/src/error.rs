@@ -5,6 +5,9 @@ use std::time::Duration;
 use gimbal_objects::Status;
 use http::StatusCode;
 
+/// However long an API server, or a proxy before it, asks for: an error of theirs must not stop us for a day.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
 /// Why a call failed. The message is for people and names the object where the server does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -58,7 +61,7 @@ pub enum ApiError {
     Throttled {
         /// For people.
         message: String,
-        /// When the server would like to be asked again.
+        /// When the server would like to be asked again; five minutes at most.
         retry_after: Option<Duration>,
     },
     /// 410: the version or the page is too old.
@@ -93,6 +96,9 @@ pub enum ApiError {
         /// For people.
         message: String,
     },
+    /// The write was not sent: the permit to send it had ended (see `Cluster::only_while`).
+    #[error("not sent: the permit to write had ended")]
+    Withheld,
     /// An answer that is not what the API promises.
     #[error("cannot read the answer: {message}")]
     Undecodable {
@@ -108,6 +114,12 @@ impl ApiError {
         matches!(self, Self::NotFound { namespace: true, .. })
     }
 
+    /// Whether nobody answered: the server is away, or the way to it.
+    #[must_use]
+    pub fn nobody_answered(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Transport { .. })
+    }
+
     /// When the server would like to be asked again, if it said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -115,6 +127,12 @@ impl ApiError {
             Self::Throttled { retry_after, .. } | Self::Server { retry_after, .. } => *retry_after,
             _ => None,
         }
+    }
+
+    /// Whether it tells that the API server cannot be worked with at all: there is none, it is in trouble itself, or it does
+    /// not know us.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(self, Self::Transport { .. } | Self::Timeout { .. } | Self::Server { .. } | Self::Unauthorized { .. })
     }
 
     /// Reads a refusal: the HTTP status, the Retry-After header and a body that should be a `Status`.
@@ -136,6 +154,7 @@ impl ApiError {
         };
         let asked = u64::from(details.retry_after_seconds);
         let retry_after = retry_after.or_else(|| (asked > 0).then(|| Duration::from_secs(asked)));
+        let retry_after = retry_after.map(|time| time.min(LONGEST_RETRY_AFTER));
         let terminating = || details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
         match code.as_u16() {
             // etcd's own limits come back as internal errors.
@@ -230,6 +249,16 @@ mod tests {
         ] {
             assert_eq!(read(code, body), expected, "{code} {body}");
         }
+    }
+
+    #[test]
+    fn nobody_is_asked_to_wait_for_ever() {
+        for seconds in [301, u64::MAX] {
+            let error = ApiError::from_answer(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_secs(seconds)), b"");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(300)), "{seconds}");
+        }
+        let error = read(503, r#"{"details":{"retryAfterSeconds":4294967295}}"#);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(300)));
     }
 
     #[test]

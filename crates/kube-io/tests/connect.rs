@@ -66,6 +66,21 @@ async fn bad_ones_say_what_is_wrong_in_one_line() {
             "proxy-url http://p is not supported; name a server that is reached directly",
         ),
         (
+            here,
+            "proxy-url: 'http://user:secret@p', server: 'https://a'",
+            "proxy-url http://p is not supported; name a server that is reached directly",
+        ),
+        (
+            "token: t",
+            "auth-provider: {name: gcp, config: {cmd-path: gcloud}}",
+            "auth-provider \"gcp\" is not supported; use an exec plug-in",
+        ),
+        (
+            "token: t",
+            "exec: {command: sh, args: ['-c', 'echo secret; exit 3'], env: [{name: P, value: secret}]}",
+            "exec plug-in \"sh\" failed: exit status: 3",
+        ),
+        (
             "token: t",
             "client-certificate: me.pem, client-key: me.key",
             "failed to load client certificate: failed to read file \"FOLDER/me.pem\": No such file or directory (os error 2)",
@@ -78,7 +93,7 @@ async fn bad_ones_say_what_is_wrong_in_one_line() {
         (
             "token: t",
             "tokenFile: gone",
-            "auth error: failed to read token file \"FOLDER/gone\": No such file or directory (os error 2)",
+            "failed to read token file \"FOLDER/gone\": No such file or directory (os error 2)",
         ),
     ] {
         let error = connect(&GOOD.replace(from, to)).unwrap();

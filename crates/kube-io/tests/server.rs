@@ -116,7 +116,7 @@ impl Held {
             WatchEvent::Applied(map) => self.maps.extend([entry(map)]),
             WatchEvent::Deleted(map) => drop(self.maps.remove(&*map.metadata.name)),
             WatchEvent::Failed(error) => self.failures.push(error),
-            WatchEvent::Alive => {}
+            WatchEvent::Alive | WatchEvent::WentBack { .. } => {}
         }
     }
 

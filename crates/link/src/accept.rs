@@ -1,7 +1,7 @@
 //! From a listener to connections whose peer is known.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Peer;
 use crate::connection::{Connection, Known};
-use crate::refusal::{Problem, Refusal, Told};
+use crate::quiet::Quiet;
+use crate::refusal::{Problem, Refusal};
 use crate::serve::OnRefusal;
 use crate::standing::Standing;
 use crate::trust::Trust;
@@ -36,7 +37,7 @@ pub(crate) fn connections(
         let socket = accept(&listener).await;
         Some((socket, listener))
     });
-    let mut told = Told::default();
+    let quiet = Quiet::default();
     sockets
         .map(move |(socket, address)| Box::pin(connect(socket, address, trust.clone(), abort.clone())))
         .buffer_unordered(HANDSHAKES)
@@ -44,7 +45,7 @@ pub(crate) fn connections(
             std::future::ready(match connected {
                 Ok(connection) => Some(Ok(connection)),
                 Err(refusal) => {
-                    log(&refusal, &mut told);
+                    log(&refusal, &quiet);
                     if let Some(on_refusal) = &on_refusal {
                         on_refusal(&refusal);
                     }
@@ -54,16 +55,17 @@ pub(crate) fn connections(
         })
 }
 
-fn log(refusal: &Refusal, told: &mut Told) {
-    let Refusal { address, problem, message, asked_for, certificate } = refusal;
+fn log(refusal: &Refusal, quiet: &Quiet<(IpAddr, Problem)>) {
+    let Refusal { address, problem, message: why, asked_for, certificate } = refusal;
     if *problem == Problem::Silent {
-        tracing::debug!(peer = %address, message, "a connection without a word");
+        tracing::debug!(peer = %address, why, "a connection without a word");
         return;
     }
-    if let Some(untold) = told.tell(*address, *problem, Instant::now()) {
+    // Another port is the same host, and so is the same address in its IPv6 form.
+    if let Some(untold) = quiet.tell((address.ip().to_canonical(), *problem), Instant::now()) {
         let certificate = certificate.as_ref().map(tracing::field::display);
         let problem = problem.as_str();
-        tracing::warn!(peer = %address, problem, message, asked_for, certificate, untold, "refused a connection");
+        tracing::warn!(peer = %address, problem, why, asked_for, certificate, untold, "refused a connection");
     }
 }
 

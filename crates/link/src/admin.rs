@@ -1,12 +1,13 @@
 //! The server side of `AdminService`.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use gimbal_wire::pb;
 use tonic::{Request, Response, Status};
 
-use crate::Peer;
 use crate::discovery::known;
+use crate::{Peer, Quiet};
 
 /// Does what a person decides.
 #[tonic::async_trait]
@@ -27,15 +28,25 @@ pub trait Admin: Send + Sync + 'static {
     ) -> Result<pb::ConfirmIncarnationResponse, Status>;
 }
 
-pub(crate) struct AdminEdge(pub(crate) Arc<dyn Admin>);
+pub(crate) struct AdminEdge {
+    admin: Arc<dyn Admin>,
+    /// Attempts by peer and call that the log holds already.
+    refused: Quiet<(String, &'static str)>,
+}
 
 impl AdminEdge {
-    /// Every call of an admin, and every attempt at one, leaves a trace.
-    fn check<T: std::fmt::Debug>(&self, call: &str, request: &Request<T>) -> Result<(), Status> {
+    pub(crate) fn new(admin: Arc<dyn Admin>) -> Self {
+        Self { admin, refused: Quiet::default() }
+    }
+
+    /// Every call of an admin leaves a trace, and so does who tries to be one: a line a minute, however often it tries.
+    fn check<T: std::fmt::Debug>(&self, call: &'static str, request: &Request<T>) -> Result<(), Status> {
         let peer = known(request)?.peer;
-        if !self.0.is_admin(&peer) {
-            // What a stranger sends is not written out: it may be megabytes.
-            tracing::warn!(%peer, call, "refused a call that is for admins");
+        if !self.admin.is_admin(&peer) {
+            if let Some(untold) = self.refused.tell((peer.key().to_owned(), call), Instant::now()) {
+                // What a stranger sends is not written out: it may be megabytes.
+                tracing::warn!(%peer, call, untold, "refused a call that is for admins");
+            }
             return Err(Status::permission_denied(
                 "the certificate is not one of an admin (see admins in the writer's configuration)",
             ));
@@ -49,7 +60,7 @@ impl AdminEdge {
 impl pb::admin_service_server::AdminService for AdminEdge {
     async fn approve(&self, request: Request<pb::ApproveRequest>) -> Result<Response<pb::ApproveResponse>, Status> {
         self.check("Approve", &request)?;
-        self.0.approve(request.into_inner()).await.map(Response::new)
+        self.admin.approve(request.into_inner()).await.map(Response::new)
     }
 
     async fn decommission(
@@ -57,7 +68,7 @@ impl pb::admin_service_server::AdminService for AdminEdge {
         request: Request<pb::DecommissionRequest>,
     ) -> Result<Response<pb::DecommissionResponse>, Status> {
         self.check("Decommission", &request)?;
-        self.0.decommission(request.into_inner()).await.map(Response::new)
+        self.admin.decommission(request.into_inner()).await.map(Response::new)
     }
 
     async fn confirm_incarnation(
@@ -65,6 +76,6 @@ impl pb::admin_service_server::AdminService for AdminEdge {
         request: Request<pb::ConfirmIncarnationRequest>,
     ) -> Result<Response<pb::ConfirmIncarnationResponse>, Status> {
         self.check("ConfirmIncarnation", &request)?;
-        self.0.confirm_incarnation(request.into_inner()).await.map(Response::new)
+        self.admin.confirm_incarnation(request.into_inner()).await.map(Response::new)
     }
 }

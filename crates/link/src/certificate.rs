@@ -35,7 +35,7 @@ impl Certificate {
             sans: sans.collect(),
             serial: without_leading_zeros(certificate.tbs_certificate.raw_serial()).to_vec(),
             sha256: Sha256::digest(der).into(),
-            not_after: Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?,
+            not_after: moment(certificate.validity().not_after.timestamp()),
         })
     }
 
@@ -53,10 +53,21 @@ impl fmt::Display for Certificate {
     /// Its names, and serial number and fingerprint in the form that `denyCertificates` takes. Anybody can make up a
     /// certificate: what it calls itself stays one line, and a short one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = if self.sans.is_empty() { "no name".to_owned() } else { self.sans.join(", ") };
-        let names: String = names.escape_debug().take(LONGEST_NAMES).collect();
-        write!(f, "{names}; serial:{} sha256:{}", hex(&self.serial), self.fingerprint())
+        write!(f, "{}; serial:{} sha256:{}", short(&self.sans), hex(&self.serial), self.fingerprint())
     }
+}
+
+/// The names of a certificate for a log: whatever they are made of, one line, and a short one.
+pub(crate) fn short(sans: &[String]) -> String {
+    let names = if sans.is_empty() { "no name".to_owned() } else { sans.join(", ") };
+    names.escape_debug().take(LONGEST_NAMES).collect()
+}
+
+/// A moment in seconds since 1970. "No expiration" is the last second of the year 9999 (RFC 5280), which lies beyond what a
+/// timestamp can hold.
+fn moment(seconds: i64) -> Timestamp {
+    let beyond = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_second(seconds).unwrap_or(beyond)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -90,6 +101,12 @@ mod tests {
         ] {
             assert_eq!(certificate(sans).to_string(), expected + &end);
         }
+    }
+
+    #[test]
+    fn a_certificate_may_never_expire() {
+        assert_eq!(moment(0), Timestamp::UNIX_EPOCH);
+        assert_eq!(moment(253_402_300_799), Timestamp::MAX, "9999-12-31T23:59:59Z");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tonic::{Request, Response, Status};
 use crate::connection::Known;
 use crate::discovery::known;
 use crate::standing::refused;
+use crate::turns::{Turn, Turns};
 use crate::{Part, Peer, Place, page};
 
 /// What somebody may see.
@@ -56,6 +57,11 @@ pub trait Inspection: Send + Sync + 'static {
     /// When it may see nothing.
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status>;
 
+    /// How the writer stands that answers; a discoverer is none.
+    fn writer(&self) -> Option<pb::WriterStanding> {
+        None
+    }
+
     /// The backends that the viewer sees.
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status>;
 
@@ -80,13 +86,21 @@ pub trait Inspection: Send + Sync + 'static {
 }
 
 pub(crate) struct InspectionEdge {
-    pub(crate) inspection: Arc<dyn Inspection>,
-    pub(crate) shutdown: CancellationToken,
+    inspection: Arc<dyn Inspection>,
+    shutdown: CancellationToken,
+    turns: Turns,
 }
 
 impl InspectionEdge {
-    fn viewer<T>(&self, request: &Request<T>) -> Result<Viewer, Status> {
-        self.inspection.viewer(&known(request)?.peer)
+    pub(crate) fn new(inspection: Arc<dyn Inspection>, shutdown: CancellationToken) -> Self {
+        Self { inspection, shutdown, turns: Turns::default() }
+    }
+
+    /// What the peer may see, and its turn to ask for it.
+    async fn viewer<T>(&self, request: &Request<T>) -> Result<(Viewer, Turn), Status> {
+        let peer = known(request)?.peer;
+        let viewer = self.inspection.viewer(&peer)?;
+        Ok((viewer, self.turns.ask(&peer).await?))
     }
 }
 
@@ -98,16 +112,16 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
         &self,
         request: Request<pb::ListBackendsRequest>,
     ) -> Result<Response<pb::ListBackendsResponse>, Status> {
-        let viewer = self.viewer(&request)?;
+        let (viewer, _turn) = self.viewer(&request).await?;
         let backends = self.inspection.list_backends(&viewer).await?;
-        Ok(Response::new(pb::ListBackendsResponse { backends }))
+        Ok(Response::new(pb::ListBackendsResponse { backends, writer: self.inspection.writer() }))
     }
 
     async fn list_services(
         &self,
         request: Request<pb::ListServicesRequest>,
     ) -> Result<Response<pb::ListServicesResponse>, Status> {
-        let viewer = self.viewer(&request)?;
+        let (viewer, _turn) = self.viewer(&request).await?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
         page::page(&*self.inspection, &viewer, &request).await.map(Response::new)
@@ -116,17 +130,24 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let Known { peer, standing } = known(&request)?;
         let viewer = self.inspection.viewer(&peer)?;
+        let turn = self.turns.watch(&peer)?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
         let events = self.inspection.watch(&viewer, request).await?;
         let events = events.take_until(Box::pin(standing.clone().lost()));
         let refusal = async move { standing.problem().map(|problem| Err(refused(problem))) };
         let events = events.chain(futures::stream::once(refusal).filter_map(std::future::ready));
-        Ok(Response::new(events.take_until(self.shutdown.clone().cancelled_owned()).boxed()))
+        let events = events.take_until(self.shutdown.clone().cancelled_owned());
+        // The turn ends with the stream.
+        let events = events.map(move |event| {
+            let _held = &turn;
+            event
+        });
+        Ok(Response::new(events.boxed()))
     }
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> Result<Response<pb::ExplainResponse>, Status> {
-        let viewer = self.viewer(&request)?;
+        let (viewer, _turn) = self.viewer(&request).await?;
         let mut request = request.into_inner();
         if let Some(pb::explain_request::Object::Source(source)) = &mut request.object {
             viewer.narrow(&mut source.backend)?;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::Certificate;
+use crate::certificate::short;
 
 /// The other end of a connection. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,15 @@ impl Peer {
         Self::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, address }))
     }
 
+    /// Tells this one from others in what is counted or told by peer: the certificate, from wherever it is shown.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Certificate(certificate) => &certificate.fingerprint_sha256,
+            Self::Loopback => "loopback",
+        }
+    }
+
     /// Whether the certificate has this name. Never true for [`Peer::Loopback`].
     #[must_use]
     pub fn has_san(&self, name: &str) -> bool {
@@ -44,8 +54,26 @@ impl Peer {
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Certificate(certificate) => write!(f, "{} ({})", certificate.address, certificate.sans.join(", ")),
+            Self::Certificate(certificate) => write!(f, "{} ({})", certificate.address, short(&certificate.sans)),
             Self::Loopback => f.write_str("loopback"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_certificate_calls_itself_is_one_short_line_of_a_log() {
+        let peer = |san: &str| {
+            let sans = vec![san.to_owned()];
+            let address = ([10, 0, 0, 1], 7).into();
+            Peer::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256: String::new(), address }))
+                .to_string()
+        };
+        assert_eq!(peer("spiffe://a/b"), "10.0.0.1:7 (spiffe://a/b)");
+        assert_eq!(peer("a\nINFO an admin decided"), "10.0.0.1:7 (a\\nINFO an admin decided)");
+        assert!(peer(&"x".repeat(9000)).len() < 300);
     }
 }

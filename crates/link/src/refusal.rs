@@ -1,9 +1,7 @@
 //! Why a connection was refused or ended, in words for our side of it. The other side is told no more than TLS's alert.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
 use rustls::{CertificateError, InvalidMessage};
 
@@ -124,75 +122,9 @@ impl Refusal {
     }
 }
 
-/// Between two lines about the same problem of the same host.
-const QUIET: Duration = Duration::from_secs(60);
-/// Hosts and problems that are remembered. What is beyond is told each time: a flood from so many is news.
-const REMEMBERED: usize = 1024;
-
-/// Which refusals are worth a line in the log: an agent tries again for ever, and one line says it all.
-#[derive(Debug, Default)]
-pub(crate) struct Told(HashMap<(IpAddr, Problem), Last>);
-
-#[derive(Debug)]
-struct Last {
-    at: Instant,
-    /// How many were not told since.
-    silent: u64,
-}
-
-impl Told {
-    /// How many like it were not told since the last line; `None`: this one is not to be told either.
-    pub(crate) fn tell(&mut self, address: SocketAddr, problem: Problem, now: Instant) -> Option<u64> {
-        let key = (address.ip().to_canonical(), problem);
-        if let Some(last) = self.0.get_mut(&key).filter(|last| now.saturating_duration_since(last.at) < QUIET) {
-            last.silent += 1;
-            return None;
-        }
-        let before = self.0.remove(&key).map_or(0, |last| last.silent);
-        if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, last| now.saturating_duration_since(last.at) < QUIET);
-        }
-        if self.0.len() < REMEMBERED {
-            self.0.insert(key, Last { at: now, silent: 0 });
-        }
-        Some(before)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn address(host: u8, port: u16) -> SocketAddr {
-        ([10, 0, 0, host], port).into()
-    }
-
-    #[test]
-    fn one_line_a_minute_for_each_host_and_problem() {
-        let (mut told, start) = (Told::default(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(told.tell(address(1, 1), Problem::Expired, at(0)), Some(0));
-        assert_eq!(told.tell(address(1, 2), Problem::Expired, at(1)), None, "another port is the same host");
-        assert_eq!(told.tell("[::ffff:10.0.0.1]:3".parse().unwrap(), Problem::Expired, at(59)), None);
-        assert_eq!(told.tell(address(1, 1), Problem::Denied, at(59)), Some(0), "another problem");
-        assert_eq!(told.tell(address(2, 1), Problem::Expired, at(59)), Some(0), "another host");
-        assert_eq!(told.tell(address(1, 1), Problem::Expired, at(60)), Some(2));
-        assert_eq!(told.tell(address(1, 1), Problem::Expired, at(61)), None);
-        assert_eq!(told.tell(address(1, 1), Problem::Expired, at(121)), Some(1));
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let (mut told, start) = (Told::default(), Instant::now());
-        let host = |n: u32| SocketAddr::from((n.to_be_bytes(), 1));
-        for n in 0..3000 {
-            assert_eq!(told.tell(host(n), Problem::Expired, start), Some(0));
-        }
-        assert_eq!(told.0.len(), REMEMBERED);
-        assert_eq!(told.tell(host(0), Problem::Expired, start), None);
-        assert_eq!(told.tell(host(9999), Problem::Expired, start + QUIET), Some(0));
-        assert_eq!(told.0.len(), 1, "what is old makes room");
-    }
 
     #[test]
     fn what_rustls_finds_has_a_name() {

@@ -1,14 +1,14 @@
 //! When what the files hold now is to be taken. Nothing here reads a file or a clock.
 //!
 //! Files are replaced while they are read: one after another, in pieces, or all at once behind a link. What was read
-//! counts when the next look finds the same.
+//! counts when the next look finds the same. Whoever follows files, of certificates or of anything else, does it by this.
 
 /// What a look at the files found: a digest of all their content, or that they cannot be read.
-pub(crate) type Look = Result<[u8; 32], String>;
+pub type Look = Result<[u8; 32], String>;
 
 /// What to do after a look.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Nothing.
     Rest,
     /// Look once more, soon.
@@ -22,7 +22,8 @@ pub(crate) enum Step {
 }
 
 /// See the module.
-pub(crate) struct Follow {
+#[derive(Debug)]
+pub struct Follow {
     taken: [u8; 32],
     last: Look,
     /// What was told to be wrong.
@@ -30,11 +31,14 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    pub(crate) fn new(taken: [u8; 32]) -> Self {
+    /// Begins with files whose content was taken already.
+    #[must_use]
+    pub fn new(taken: [u8; 32]) -> Self {
         Self { taken, last: Ok(taken), wrong: None }
     }
 
-    pub(crate) fn look(&mut self, found: Look) -> Step {
+    /// Takes in what a look at the files found.
+    pub fn look(&mut self, found: Look) -> Step {
         if self.last != found {
             self.last = found;
             return Step::LookAgain;
@@ -55,7 +59,7 @@ impl Follow {
     }
 
     /// How it went with what was found last. What is no good is not tried again until it changes.
-    pub(crate) fn took(&mut self, good: bool) {
+    pub fn took(&mut self, good: bool) {
         match (good, &self.last) {
             (true, Ok(digest)) => {
                 self.taken = *digest;

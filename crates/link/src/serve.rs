@@ -18,6 +18,7 @@ use tonic::transport::Server;
 use crate::admin::AdminEdge;
 use crate::discovery::DiscoveryEdge;
 use crate::error::chain;
+use crate::health::Health;
 use crate::inspection::InspectionEdge;
 use crate::trust::Trust;
 use crate::{
@@ -27,6 +28,8 @@ use crate::{
 
 /// Time for streams to end by themselves once shutdown has begun.
 const GRACE: Duration = Duration::from_secs(2);
+/// Largest question of people: names and a page's token.
+const MAX_QUESTION: usize = 16 << 10;
 /// Calls of one connection at a time.
 const STREAMS: u32 = 128;
 
@@ -43,6 +46,17 @@ pub struct ServeOptions {
     pub denied: Option<watch::Receiver<Denied>>,
     /// For a metric; the log line is written anyway.
     pub on_refusal: Option<OnRefusal>,
+    /// What `grpc.health.v1` says of the services; without it all are served until the end.
+    pub serving: Option<watch::Receiver<Serving>>,
+}
+
+/// What is served now, for `grpc.health.v1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Serving {
+    /// What is asked is answered from what there is: the whole server, and its inspection.
+    pub ready: bool,
+    /// Agents are taken in, and decisions.
+    pub leading: bool,
 }
 
 /// What is served.
@@ -79,7 +93,8 @@ pub async fn serve(
     let incoming = accept::connections(listener, trust, options.on_refusal, abort.clone());
     // Streams are tasks beside their connections; the server has ended when both have.
     let streams = TaskTracker::new();
-    let router = router(services, &shutdown, &abort, &streams).await?;
+    let (router, health) = router(services, &shutdown, &abort, &streams)?;
+    let health = health.follow(options.serving, shutdown.clone());
     let server = async {
         router.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned()).await?;
         streams.close();
@@ -92,6 +107,7 @@ pub async fn serve(
     };
     tokio::select! {
         ended = server => ended.map_err(|error| LinkError::Serve(chain(&error))),
+        never = health => match never {},
         () = deadline => {
             tracing::warn!(%address, "streams were cut at shutdown");
             Ok(())
@@ -99,19 +115,19 @@ pub async fn serve(
     }
 }
 
-async fn router(
+fn router(
     services: Services,
     shutdown: &CancellationToken,
     abort: &CancellationToken,
     streams: &TaskTracker,
-) -> Result<tonic::transport::server::Router, LinkError> {
-    let (health, health_server) = tonic_health::server::health_reporter();
+) -> Result<(tonic::transport::server::Router, Health), LinkError> {
+    let (reporter, health_server) = tonic_health::server::health_reporter();
     let mut names = vec![name_of(&health_server)];
     let mut routes = tonic::service::Routes::builder();
     routes.add_service(health_server);
 
-    let inspection = InspectionEdge { inspection: services.inspection, shutdown: shutdown.clone() };
-    let inspection = InspectionServiceServer::new(inspection);
+    let inspection = InspectionEdge::new(services.inspection, shutdown.clone());
+    let inspection = InspectionServiceServer::new(inspection).max_decoding_message_size(MAX_QUESTION);
     names.push(name_of(&inspection));
     routes.add_service(inspection);
     if let Some(discovery) = services.discovery {
@@ -125,14 +141,10 @@ async fn router(
         routes.add_service(discovery);
     }
     if let Some(admin) = services.admin {
-        let admin = AdminServiceServer::new(AdminEdge(admin));
+        let admin = AdminServiceServer::new(AdminEdge::new(admin)).max_decoding_message_size(MAX_QUESTION);
         names.push(name_of(&admin));
         routes.add_service(admin);
     }
-    for name in &names {
-        health.set_service_status(name, tonic_health::ServingStatus::Serving).await;
-    }
-
     let failed = |error: tonic_reflection::server::Error| LinkError::Serve(chain(&error));
     routes.add_service(reflection(&names).build_v1().map_err(failed)?);
     routes.add_service(reflection(&names).build_v1alpha().map_err(failed)?);
@@ -142,7 +154,7 @@ async fn router(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS);
-    Ok(server.add_routes(routes.routes()))
+    Ok((server.add_routes(routes.routes()), Health { reporter, names }))
 }
 
 /// Names only what this process serves: a tool that lists a service may call it.

@@ -65,12 +65,12 @@ async fn guard(
     standing: watch::Sender<Option<Problem>>,
     cut: CancellationToken,
 ) {
-    let (problem, message) = tokio::select! {
+    let (problem, why) = tokio::select! {
         () = standing.closed() => return,
         () = cut.cancelled() => return,
         lost = trust.lost(&chain) => lost,
     };
-    tracing::warn!(%peer, problem = problem.as_str(), message, certificate = %chain.certificate, "ends a connection");
+    tracing::warn!(%peer, problem = problem.as_str(), why, certificate = %chain.certificate, "ends a connection");
     standing.send_replace(Some(problem));
     tokio::select! {
         () = standing.closed() => {}

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::{Pki, Server, heartbeat};
 use futures::StreamExt as _;
-use gimbal_link::{Problem, dial, open};
+use gimbal_link::{Patience, Problem, Target, connect, dial, open, ways};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 /// What the design allows, and a second for a busy machine.
@@ -79,6 +79,53 @@ async fn both_ends_notice_within_15_seconds() {
     };
     let (agent, writer) = tokio::time::timeout(NOTICED * 2, futures::future::join(agent, writer)).await.unwrap();
     assert!(agent <= NOTICED && writer <= NOTICED, "agent after {agent:?}, writer after {writer:?}");
+}
+
+/// Who has somewhere else to go leaves after two seconds of silence, and not because there is nothing to say.
+#[tokio::test]
+async fn an_agent_with_another_address_leaves_after_two_seconds() {
+    let pki = Pki::new();
+    let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
+    let silence = CancellationToken::new();
+    let address = proxy(server.address, silence.clone()).await;
+    let target = Target::parse(&format!("https://localhost:{}", address.port()), true).unwrap();
+    let ways = ways(&[target], common::SOON).await.unwrap();
+    let connected = connect(&ways, Some(&pki.client(&["a"])), Patience::Short, common::SOON).await;
+    let (_, channel) = connected.channel.unwrap();
+    let (sender, mut messages) = open(channel).await.unwrap();
+    let mut stream = server.stream().await;
+    sender.send(heartbeat(1)).await.unwrap();
+    stream.next().await.unwrap().unwrap();
+
+    let quiet = tokio::time::timeout(Duration::from_secs(5), messages.next()).await;
+    assert!(quiet.is_err(), "a quiet connection was cut: {quiet:?}");
+    silence.cancel();
+    let begun = Instant::now();
+    let end = tokio::time::timeout(common::SOON, messages.next()).await.unwrap();
+    assert!(matches!(&end, Some(Err(error)) if error.is_final()), "{end:?}");
+    assert!(begun.elapsed() < Duration::from_secs(4), "after {:?}", begun.elapsed());
+}
+
+/// Who is refused by one address does not wait for another that drops what it is sent: the first may be back by then.
+#[tokio::test]
+async fn a_dial_that_leads_nowhere_is_over_soon() {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let silent = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    let patience = Duration::from_millis(200);
+    while let Ok(Ok(stream)) = tokio::time::timeout(patience, TcpStream::connect(silent)).await {
+        waiting.push(stream);
+    }
+    let refused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let targets = [silent, refused].map(|address| Target::parse(&format!("http://{address}"), false).unwrap());
+    let ways = ways(&targets, common::SOON).await.unwrap();
+    let begun = Instant::now();
+    let connected = connect(&ways, None, Patience::Short, common::SOON).await;
+    assert!(connected.channel.is_none());
+    assert_eq!((connected.failed.len(), connected.tried), (2, 2));
+    assert!(begun.elapsed() < Duration::from_secs(3), "after {:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod ask;
 mod fetch;
 mod outcome;
 mod poll;
+mod prove;
 mod scope;
 mod settle;
 
@@ -30,10 +31,13 @@ use poll::{Poll, ProjectList};
 use scope::Around;
 pub(crate) use scope::{Scope, Standing};
 
-use crate::projects::Projects;
+use crate::projects::{Keep, Projects};
 use crate::rows::Project;
 use crate::translate::PortSets;
 use crate::{Kind, List, Mode, Options, ServiceName};
+
+/// How many times the age that a list of projects may have is waited for another one before the cloud is not known whole.
+const PATIENCE: u32 = 3;
 
 /// An OpenStack cloud as far as it was seen, and the poll that runs. It has no clock: times are those of the caller.
 ///
@@ -49,6 +53,8 @@ pub struct Cloud {
     port_sets: PortSets,
     began: Option<Instant>,
     projects_at: Option<Instant>,
+    /// Since when each list of projects has failed.
+    projects_failing: Option<Instant>,
     poll: Poll,
 }
 
@@ -64,6 +70,7 @@ impl Cloud {
             port_sets: PortSets::default(),
             began: None,
             projects_at: None,
+            projects_failing: None,
             poll: Poll::default(),
         }
     }
@@ -117,6 +124,16 @@ impl Cloud {
                     scope.existence(&id, existence, &mut self.poll);
                 }
             }
+            Answer::Listener(whose, id, existence) | Answer::Pool(whose, id, existence) => {
+                if let Some(scope) = self.scopes.get_mut(&whose) {
+                    scope.proof(id, existence);
+                }
+            }
+            Answer::Roles(whose, missing) => {
+                if let Some(scope) = self.scopes.get_mut(&whose) {
+                    scope.roles(missing, &mut self.poll);
+                }
+            }
         }
         self.advance(now);
     }
@@ -137,11 +154,29 @@ impl Cloud {
         if self.poll.projects == ProjectList::Awaited {
             self.take_projects(Err("it did not come in time".into()), now);
         }
-        self.poll.asks.clear();
-        self.poll.asked.clear();
+        let unanswered = std::mem::take(&mut self.poll.asks).into_iter().chain(std::mem::take(&mut self.poll.asked));
+        let mut members: BTreeMap<Whose, Vec<crate::Id>> = BTreeMap::new();
+        for ask in unanswered {
+            if let Ask::Members(whose, pool) = ask {
+                members.entry(whose).or_default().push(pool);
+            }
+        }
         let around = Around { options: &self.options, projects: &self.projects, now };
         for scope in self.scopes.values_mut().filter(|scope| !scope.is_done()) {
-            scope.fail("not every question was answered in time", around, &mut self.poll);
+            match members.remove(&scope.whose) {
+                // The lists are whole: what was read of members is told, and the rest stands.
+                Some(pools) => scope.give_up(pools, around, &mut self.port_sets, &mut self.poll),
+                None => scope.fail("not every question was answered in time", around, &mut self.poll),
+            }
+        }
+        if let Some(since) = self.projects_failing
+            && now.saturating_duration_since(since) >= self.options.projects_for.saturating_mul(PATIENCE)
+        {
+            let reason = "the list of projects fails, so that new projects are not seen".to_owned();
+            self.poll.outcome.unlisted.get_or_insert(reason);
+        }
+        for namespace in self.projects.contested(now, self.options.project_hold) {
+            self.poll.unknown(namespace, "the names of several projects yield it, and nobody holds it");
         }
         if !self.projects.is_known() {
             self.poll.outcome.unknown = Some("the projects are not known".into());
@@ -167,9 +202,15 @@ impl Cloud {
     fn take_projects(&mut self, projects: Result<List<Project>, String>, now: Instant) {
         let taken = projects.and_then(|list| {
             let unreadable = list.unreadable.clone();
-            self.projects.update(list, &self.options)?;
+            let seen = self.scopes.get(&Whose::Everyones).map(|scope| scope.lists.load_balancers.listed());
+            let seen = seen.into_iter().flatten().map(|row| row.project.clone()).collect();
+            self.projects.update(list, &self.options, Keep { mode: self.mode, now, seen })?;
             Ok(unreadable)
         });
+        match &taken {
+            Ok(_) => self.projects_failing = None,
+            Err(_) => drop(self.projects_failing.get_or_insert(now)),
+        }
         match taken {
             Ok(unreadable) => {
                 self.poll.projects = ProjectList::Fresh;
@@ -188,19 +229,27 @@ impl Cloud {
             }
         }
         if self.mode == Mode::PerProject {
-            self.begin_projects();
+            self.begin_projects(now);
         }
     }
 
     /// A scope for each project that is selected, and none for any other.
-    fn begin_projects(&mut self) {
+    fn begin_projects(&mut self, now: Instant) {
         let wanted: Vec<Whose> = self.projects.assigned().map(|(id, _)| Whose::Project(id.clone())).collect();
         let (kept, gone) = std::mem::take(&mut self.scopes).into_iter().partition(|(whose, _)| wanted.contains(whose));
         self.scopes = kept;
         let gone: BTreeMap<Whose, Scope> = gone;
         gone.into_values().for_each(|scope| scope.withdraw(&mut self.poll));
+        let around = Around { options: &self.options, projects: &self.projects, now };
         for whose in wanted {
-            self.scopes.entry(whose.clone()).or_insert_with(|| Scope::new(whose)).begin(&mut self.poll);
+            let scope = self.scopes.entry(whose.clone()).or_insert_with(|| Scope::new(whose));
+            match self.projects.left(&scope.whose) {
+                None => scope.begin(&mut self.poll),
+                Some(trouble) => {
+                    scope.fail(&trouble.to_string(), around, &mut self.poll);
+                    self.poll.outcome.troubles.push(trouble);
+                }
+            }
         }
     }
 
@@ -210,6 +259,11 @@ impl Cloud {
             scope.advance(around, &mut self.port_sets, &mut self.poll);
         }
         self.projects.judge_gone(std::mem::take(&mut self.poll.gone));
+    }
+
+    /// The namespaces of all selected projects.
+    pub fn namespaces(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.projects.assigned().map(|(_, namespace)| namespace)
     }
 
     pub(crate) fn service_name(&self) -> ServiceName {

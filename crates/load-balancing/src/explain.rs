@@ -1,10 +1,10 @@
 //! Why a load balancer is offered as it is, or why not: counts and sentences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_model::SourceKey;
 
-use crate::cloud::{Cloud, Standing};
+use crate::cloud::{Cloud, Scope, Standing};
 use crate::rows::LoadBalancer;
 use crate::safe_name::source_name;
 use crate::{LeftOut, Skip};
@@ -37,7 +37,9 @@ impl Cloud {
                 if standing.services.iter().any(|(told, _)| told == key)
                     || row.is_some_and(|row| self.is_named(row, &key.name))
                 {
-                    return self.reasons(key, row.map(|row| &**row), standing);
+                    let mut reasons = self.reasons(key, row.map(|row| &**row), standing);
+                    reasons.extend(row.into_iter().flat_map(|row| not_carried(scope, row)));
+                    return reasons;
                 }
             }
         }
@@ -80,4 +82,37 @@ impl Cloud {
         reasons.extend(standing.left_out.iter().map(ToString::to_string));
         reasons
     }
+}
+
+/// What a load balancer does, and its Service does not: Gimbal sends traffic to the members by itself.
+fn not_carried(scope: &Scope, row: &LoadBalancer) -> Vec<String> {
+    let belongings = scope.lists.belongings();
+    let mut sentences = Vec::new();
+    let mut pools = BTreeSet::new();
+    for listener in belongings.listeners.get(&row.id).into_iter().flatten() {
+        if listener.restricted {
+            sentences.push(format!(
+                "listener {} takes connections of some addresses only (allowed_cidrs); traffic through Gimbal is not \
+                 restricted so",
+                listener.id
+            ));
+        }
+        pools.extend(listener.default_pool_id.as_ref().and_then(|id| scope.lists.pools.get(id)).map(|pool| &pool.id));
+    }
+    for pool in pools.into_iter().filter_map(|id| scope.lists.pools.get(id)) {
+        let members = scope.members.get(&pool.id).into_iter().flat_map(|read| read.listed(pool));
+        let weights: BTreeSet<u32> = members.map(|member| member.weight).filter(|weight| *weight > 0).collect();
+        if weights.len() > 1 {
+            let weights: Vec<String> = weights.iter().map(ToString::to_string).collect();
+            let weights = weights.join(", ");
+            sentences.push(format!(
+                "the weights of the members of pool {} ({weights}) are not carried: each gets the same share",
+                pool.id
+            ));
+        }
+        if pool.sticky {
+            sentences.push(format!("the session_persistence of pool {} is not carried", pool.id));
+        }
+    }
+    sentences
 }

@@ -19,6 +19,8 @@ pub struct List<T> {
 pub struct Unreadable {
     /// Which one, if it says so.
     pub id: Option<String>,
+    /// The project that owns it, if it says so.
+    pub project: Option<String>,
     /// What is wrong with it.
     pub problem: String,
 }

@@ -31,6 +31,8 @@ pub(crate) struct Table<T> {
     rows: HashMap<Id, Arc<T>>,
     /// Rows that are there, cannot be read, and never could.
     unread: HashSet<Id>,
+    /// The projects that own those, as far as they say so; `None` where one does not.
+    owners: Option<HashSet<Id>>,
     /// Whether a row that cannot be read does not even say which it is: it may be any.
     nameless: bool,
     /// Rows of the list before that may be the nameless one, or are of what stands: no evidence that it is still seen.
@@ -42,6 +44,7 @@ impl<T> Clone for Table<T> {
         Self {
             rows: self.rows.clone(),
             unread: self.unread.clone(),
+            owners: self.owners.clone(),
             nameless: self.nameless,
             carried: self.carried.clone(),
         }
@@ -50,7 +53,13 @@ impl<T> Clone for Table<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { rows: HashMap::new(), unread: HashSet::new(), nameless: false, carried: HashSet::new() }
+        Self {
+            rows: HashMap::new(),
+            unread: HashSet::new(),
+            owners: Some(HashSet::new()),
+            nameless: false,
+            carried: HashSet::new(),
+        }
     }
 }
 
@@ -70,7 +79,15 @@ impl<T: Row> Table<T> {
                 None => table.nameless = true,
                 Some(id) => match before.and_then(|before| before.get(&id)) {
                     Some(old) => drop(table.rows.insert(id, old.clone())),
-                    None => drop(table.unread.insert(id)),
+                    None => {
+                        let owner = row.project.as_deref().and_then(|project| Id::try_from(project).ok());
+                        match (owner, &mut table.owners) {
+                            (Some(owner), Some(owners)) => drop(owners.insert(owner)),
+                            (None, owners) => *owners = None,
+                            (Some(_), None) => {}
+                        }
+                        table.unread.insert(id);
+                    }
                 },
             }
             troubles.push(Trouble::Unreadable { kind: T::KIND, id: row.id, problem: row.problem });
@@ -84,6 +101,11 @@ impl<T: Row> Table<T> {
             }
         }
         table
+    }
+
+    /// The projects of rows that cannot be read, if each of them says whose it is and which.
+    pub(crate) fn unread_owners(&self) -> Option<impl Iterator<Item = &Id>> {
+        self.owners.as_ref().filter(|_| !self.nameless).map(|owners| owners.iter())
     }
 
     pub(crate) fn is_known_unread(&self, id: &Id) -> bool {
@@ -125,6 +147,13 @@ impl<T: Row> Table<T> {
     fn keep(&mut self, id: &Id, before: &Self) {
         if let Some(row) = before.get(id).filter(|_| !self.contains(id)) {
             self.carried.insert(id.clone());
+            self.rows.insert(id.clone(), row.clone());
+        }
+    }
+
+    /// Takes a row of the list before in the place of this one's.
+    pub(crate) fn put_back(&mut self, id: &Id, before: &Self) {
+        if let Some(row) = before.get(id) {
             self.rows.insert(id.clone(), row.clone());
         }
     }

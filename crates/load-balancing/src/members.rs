@@ -23,9 +23,17 @@ pub(crate) struct Reading {
     pub(crate) seen: Option<Timestamp>,
     /// The server's time when it was read.
     pub(crate) at: Option<Timestamp>,
+    /// The server's time is not known, and it had changed since the reading before: the second of the change may not have
+    /// been over.
+    pub(crate) unsettled: bool,
 }
 
 impl Reading {
+    pub(crate) fn new(seen: Option<Timestamp>, at: Option<Timestamp>, before: Option<&Self>) -> Self {
+        let unsettled = at.is_none() && seen.is_some() && before.is_none_or(|before| before.seen != seen);
+        Self { seen, at, unsettled }
+    }
+
     /// Whether what is listed as changed at `updated_at` may differ from what was read. Only the server's times are
     /// compared.
     pub(crate) fn is_stale(&self, updated_at: Option<Timestamp>, provisioning: Provisioning) -> bool {
@@ -33,7 +41,7 @@ impl Reading {
             (Some(at), Some(updated)) => at.duration_since(updated) < SETTLES,
             _ => false,
         };
-        provisioning.is_pending() || updated_at != self.seen || overlaps()
+        provisioning.is_pending() || updated_at != self.seen || self.unsettled || overlaps()
     }
 }
 
@@ -55,7 +63,7 @@ impl Read {
         before: Option<&Self>,
         troubles: &mut Vec<Trouble>,
     ) -> Self {
-        let reading = Reading { seen, at: list.server_time };
+        let reading = Reading::new(seen, list.server_time, before.map(|before| &before.reading));
         let whole = list.unreadable.is_empty();
         Self { members: Table::merge(list, before.map(|before| &before.members), troubles), reading, whole, when }
     }
@@ -75,6 +83,11 @@ impl Read {
             let listed: HashSet<&Id> = pool.members.iter().collect();
             self.members.retain(|member| listed.contains(&member.id));
         }
+    }
+
+    /// Whether there are members of which nothing is known.
+    pub(crate) fn lacks(&self, pool: &Pool) -> bool {
+        pool.members.iter().any(|id| !self.members.contains(id) && !self.members.is_known_unread(id))
     }
 
     /// Members that are listed and cannot be read.

@@ -32,6 +32,8 @@ pub enum ServiceName {
 pub struct Options {
     /// Projects offered, by name or ID; empty: all.
     pub projects: Vec<ProjectPattern>,
+    /// Projects that are not, though `projects` matches them.
+    pub exclude: Vec<ProjectPattern>,
     /// How Services are named.
     pub service_name: ServiceName,
     /// Whether pools that L7 policies redirect to are offered, as Services of their own.
@@ -41,6 +43,16 @@ pub struct Options {
     pub sweep: Option<Duration>,
     /// How old the list of projects may become in bulk mode. In the other mode every poll begins with it.
     pub projects_for: Duration,
+    /// How long a project that has left the list stands, in the mode with a token for each: Keystone tells a deleted project
+    /// from one on which a role was lost, or that was disabled, to nobody without rights.
+    pub project_hold: Duration,
+    /// Whether the list of projects has only those on which the user has a role. In bulk mode one that it lacks is then
+    /// still a project while load balancers of it are listed.
+    pub by_role: bool,
+    /// How long after a project has vanished from everyone's lists another look must confirm it; `None` where the API tells
+    /// a deletion (404) from a lost role (403). Services remember what a token may do for some minutes, so that a role that
+    /// was taken and given back leaves short lists behind.
+    pub second_look: Option<Duration>,
 }
 
 impl Default for Options {
@@ -51,13 +63,18 @@ impl Default for Options {
             l7_pools: false,
             sweep: Some(Duration::from_secs(300)),
             projects_for: Duration::from_secs(300),
+            exclude: Vec::new(),
+            project_hold: Duration::from_secs(600),
+            by_role: false,
+            second_look: None,
         }
     }
 }
 
 impl Options {
     pub(crate) fn selects(&self, project: &Project) -> bool {
-        self.projects.is_empty() || self.projects.iter().any(|pattern| pattern.matches(project))
+        let matches = |patterns: &[ProjectPattern]| patterns.iter().any(|pattern| pattern.matches(project));
+        (self.projects.is_empty() || matches(&self.projects)) && !matches(&self.exclude)
     }
 }
 

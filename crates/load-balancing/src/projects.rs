@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gimbal_objects::keys;
 
 use crate::cloud::{Trouble, Whose};
 use crate::rows::Project;
 use crate::safe_name::namespace;
-use crate::{Id, List, Options, Skip};
+use crate::{Id, List, Mode, Options, Skip};
 
 /// Where a project's Services are, and what each of them says of it.
 #[derive(Debug)]
@@ -43,11 +44,26 @@ fn annotations(id: &Id) -> BTreeMap<Arc<str>, Arc<str>> {
     [(keys::PROJECT.into(), id.as_str().into())].into()
 }
 
+/// What is kept although a list of projects lacks it.
+#[derive(Debug)]
+pub(crate) struct Keep {
+    pub(crate) mode: Mode,
+    pub(crate) now: Instant,
+    /// The projects whose load balancers were in the last list of everyone's.
+    pub(crate) seen: BTreeSet<Id>,
+}
+
 /// The projects of the last complete list. A namespace is held by a project's ID: a second project whose name yields it is
-/// offered under its own ID until it is free, a renamed project leaves its namespace and moves (DESIGN 3.3).
+/// offered under its own ID until it is free, a renamed project leaves its namespace and moves. Of several that were never
+/// seen one before the other, as after a restart, nobody holds it: whoever may make a project in some domain may give it
+/// the name of another one, and must gain nothing by that.
 #[derive(Debug, Default)]
 pub(crate) struct Projects {
     known: BTreeMap<Id, Arc<str>>,
+    /// Known ones that the list lacks, since when.
+    left: BTreeMap<Id, Instant>,
+    /// Namespaces that nobody holds because several could, since when. What stands there from before is not to go at once.
+    contested: BTreeMap<Arc<str>, Instant>,
     /// One that is not selected has none.
     places: BTreeMap<Id, Option<Place>>,
     gone: BTreeSet<Id>,
@@ -74,29 +90,54 @@ impl Projects {
     ///
     /// # Errors
     /// When it is empty. That says that the user lost every role, which is no proof that a project is gone.
-    pub(crate) fn update(&mut self, list: List<Project>, options: &Options) -> Result<(), String> {
+    pub(crate) fn update(&mut self, list: List<Project>, options: &Options, keep: Keep) -> Result<(), String> {
         if list.rows.is_empty() && list.unreadable.is_empty() {
             return Err("it is empty: the user has a role on no project".into());
         }
         let mut known: BTreeMap<Id, Arc<str>> = list.rows.into_iter().map(|row| (row.id, row.name)).collect();
         let named = |row: &crate::Unreadable| row.id.as_deref().and_then(|id| Id::try_from(id).ok());
         let unreadable: Option<Vec<Id>> = list.unreadable.iter().map(named).collect();
+        let mut left = BTreeMap::new();
         for (id, name) in &self.known {
+            if known.contains_key(id) {
+                continue;
+            }
             // Without its ID, an unreadable row may be any of those that are missing.
-            if unreadable.as_ref().is_none_or(|unreadable| unreadable.contains(id)) && !known.contains_key(id) {
+            let mut kept = unreadable.as_ref().is_none_or(|unreadable| unreadable.contains(id));
+            if !kept && keep.mode == Mode::PerProject {
+                let since = self.left.get(id).copied().unwrap_or(keep.now);
+                kept = keep.now.saturating_duration_since(since) < options.project_hold;
+                if kept {
+                    left.insert(id.clone(), since);
+                }
+            }
+            if kept || (options.by_role && keep.seen.contains(id)) {
                 known.insert(id.clone(), name.clone());
             }
         }
-        self.known = known;
+        (self.known, self.left) = (known, left);
         self.gone.clear();
         self.listed = true;
-        self.assign(options);
+        self.assign(options, keep.now);
         Ok(())
     }
 
-    /// Those who hold the namespace that they want keep it; of others the smallest ID comes first. A project's ID is held
-    /// by itself: a map that names it must lead no other project, named like it, to the same place.
-    fn assign(&mut self, options: &Options) {
+    /// The trouble with a scope's project that has left the list and stands.
+    pub(crate) fn left(&self, whose: &Whose) -> Option<Trouble> {
+        let Whose::Project(id) = whose else { return None };
+        let name = self.known.get(id).filter(|_| self.left.contains_key(id))?;
+        Some(Trouble::ProjectLeft { project: id.clone(), name: name.clone() })
+    }
+
+    /// Namespaces that several could hold, and nobody does, for less than `hold`.
+    pub(crate) fn contested(&self, now: Instant, hold: Duration) -> impl Iterator<Item = &Arc<str>> {
+        let lately = move |since: &Instant| now.saturating_duration_since(*since) < hold;
+        self.contested.iter().filter(move |(_, since)| lately(since)).map(|(namespace, _)| namespace)
+    }
+
+    /// Those who hold the namespace that they want keep it; of others a single one gets it. A project's ID is held by itself:
+    /// a map that names it must lead no other project, named like it, to the same place.
+    fn assign(&mut self, options: &Options, now: Instant) {
         let wanted: Vec<(Id, Option<Arc<str>>)> = self
             .known
             .iter()
@@ -111,10 +152,27 @@ impl Projects {
                 holders.entry(namespace.clone()).or_insert_with(|| id.clone());
             }
         }
+        let mut claims: BTreeMap<Arc<str>, Vec<Id>> = BTreeMap::new();
+        for (id, namespace) in selected().filter(|(_, namespace)| !holders.contains_key(*namespace)) {
+            claims.entry(namespace.clone()).or_default().push(id.clone());
+        }
+        claims.retain(|namespace, claimants| match &claimants[..] {
+            [only] => {
+                holders.insert(namespace.clone(), only.clone());
+                false
+            }
+            _ => true,
+        });
+        let before = std::mem::take(&mut self.contested);
+        let since = |namespace: &Arc<str>| before.get(namespace).copied().unwrap_or(now);
+        self.contested = claims.keys().map(|namespace| (namespace.clone(), since(namespace))).collect();
         for (id, namespace) in wanted {
             let place = namespace.map(|namespace| {
-                let holder = holders.entry(namespace.clone()).or_insert_with(|| id.clone());
-                if *holder == id { Place::by_name(&id, namespace) } else { Place::by_id(&id, holder.clone()) }
+                let rival = claims.get(&namespace).and_then(|claimants| claimants.iter().find(|other| **other != id));
+                match rival.or_else(|| holders.get(&namespace).filter(|holder| **holder != id)) {
+                    Some(rival) => Place::by_id(&id, rival.clone()),
+                    None => Place::by_name(&id, namespace),
+                }
             });
             self.places.insert(id, place);
         }
@@ -148,6 +206,7 @@ impl Projects {
         let holder = self.place(id).ok()?.taken_by.clone()?;
         let project = Project { id: id.clone(), name: self.known.get(id)?.clone() };
         let namespace = namespace(&project);
-        Some(Trouble::NameConflict { project: project.id, name: project.name, namespace, holder })
+        let held = !self.contested.contains_key(&namespace);
+        Some(Trouble::NameConflict { project: project.id, name: project.name, namespace, holder, held })
     }
 }

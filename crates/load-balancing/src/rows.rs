@@ -82,6 +82,9 @@ pub struct Listener {
     /// Its L7 policies; `None` where the row does not say (neutron-lbaas), so that only their list does.
     #[serde(rename = "l7policies", alias = "l7_policies", default, deserialize_with = "read::said_ids")]
     pub l7_policies: Option<Vec<Id>>,
+    /// Whether it takes connections of some addresses only (`allowed_cidrs`).
+    #[serde(rename = "allowed_cidrs", default, deserialize_with = "read::is_not_empty")]
+    pub restricted: bool,
     /// When it was changed last, by the server's clock, to a second.
     #[serde(default, deserialize_with = "time")]
     pub updated_at: Option<Timestamp>,
@@ -99,6 +102,7 @@ impl Listener {
         "loadbalancers",
         "l7policies",
         "l7_policies",
+        "allowed_cidrs",
         "updated_at",
     ];
 }
@@ -125,6 +129,9 @@ pub struct Pool {
     /// Whether a health monitor looks at its members.
     #[serde(rename = "healthmonitor_id", default, deserialize_with = "read::is_some")]
     pub monitored: bool,
+    /// Whether a client's connections go to one member (`session_persistence`).
+    #[serde(rename = "session_persistence", default, deserialize_with = "read::is_set")]
+    pub sticky: bool,
     /// Its members. Address and port of a member never change, so this decides which endpoints there are.
     #[serde(default, deserialize_with = "ids")]
     pub members: Vec<Id>,
@@ -147,6 +154,7 @@ impl Pool {
         "provisioning_status",
         "operating_status",
         "healthmonitor_id",
+        "session_persistence",
         "members",
         "loadbalancers",
         "updated_at",

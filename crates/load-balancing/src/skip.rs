@@ -7,7 +7,7 @@ use crate::Id;
 /// Why something is not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
-    /// A load balancer of a project that `projects` does not match.
+    /// A load balancer of a project that `projects` does not match, or `exclude` does.
     ProjectNotSelected,
     /// A load balancer of a project that the complete list of projects does not have.
     ProjectGone,
@@ -59,7 +59,7 @@ impl Skip {
     /// As a sentence's end.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
-            Self::ProjectNotSelected => "its project is not selected (--projects)",
+            Self::ProjectNotSelected => "its project is not selected (--projects, --exclude-projects)",
             Self::ProjectGone => "its project is not in the list of projects: it was deleted, or we have no role on it",
             Self::Unreadable => "its row cannot be read",
             Self::Prometheus => "it serves the load balancer's own metrics and has no members",

@@ -125,7 +125,7 @@ struct Truth {
 
 impl Truth {
     fn options() -> Options {
-        Options { sweep: None, projects_for: std::time::Duration::from_secs(25), ..Options::default() }
+        Options { projects_for: std::time::Duration::from_secs(25), ..common::quiet() }
     }
 
     fn change(&mut self, change: Change) {
@@ -248,6 +248,8 @@ impl Truth {
             return answer;
         }
         let seen = |project: &str| project == "pa";
+        let hidden = |id: &gimbal_load_balancing::Id| !id.as_str().ends_with(['0', '2']);
+        let forbidden = Ok(Existence::Forbidden);
         let of = |balancers: &[gimbal_load_balancing::Id]| {
             balancers.first().is_none_or(|id| id.as_str().ends_with(['0', '2']))
         };
@@ -264,9 +266,10 @@ impl Truth {
                 list.rows.retain(|row| of(&row.load_balancers));
                 Answer::Pools(Whose::Everyones, Ok(list))
             }
-            Answer::LoadBalancer(whose, id, _) if !id.as_str().ends_with(['0', '2']) => {
-                Answer::LoadBalancer(whose, id, Ok(Existence::Forbidden))
-            }
+            Answer::LoadBalancer(whose, id, _) if hidden(&id) => Answer::LoadBalancer(whose, id, forbidden),
+            Answer::Listener(whose, id, _) if hidden(&id) => Answer::Listener(whose, id, forbidden),
+            Answer::Pool(whose, id, _) if hidden(&id) => Answer::Pool(whose, id, forbidden),
+            Answer::Roles(whose, _) => Answer::Roles(whose, Ok(vec!["observer".to_owned()])),
             other => other,
         }
     }
@@ -385,7 +388,7 @@ fn spoil(answer: Answer, fault: Fault) -> Answer {
             Fault::Reordered => list.rows.reverse(),
             Fault::Spoiled(which, named) if !list.rows.is_empty() => {
                 let row = list.rows.remove(usize::from(which) % list.rows.len());
-                list.unreadable.push(Unreadable { id: named.then(|| id(&row)), problem: "odd".into() });
+                list.unreadable.push(Unreadable { id: named.then(|| id(&row)), project: None, problem: "odd".into() });
             }
             Fault::Spoiled(..) => {}
             _ => return Err(failed()),
@@ -406,14 +409,13 @@ fn spoil(answer: Answer, fault: Fault) -> Answer {
             };
             Answer::Members(whose, pool, rows)
         }
-        Answer::LoadBalancer(whose, id, found) => {
-            Answer::LoadBalancer(whose, id, if matches!(fault, Fault::Failed) { Err(failed()) } else { found })
-        }
+        other if matches!(fault, Fault::Failed) => common::faults::fail(&other.ask()),
+        other => other,
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: common::cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_goes_unproven_and_rest_brings_the_truth(acts in proptest::collection::vec(act(), 0..40), per_project: bool) {

@@ -271,7 +271,7 @@ fn a_read_with_an_unreadable_row_is_needed_still() {
     caller.poll_with(|ask, world| match world.answer(ask) {
         Answer::Members(whose, pool, Ok(mut list)) => {
             list.rows.retain(|row| row.id != id("m1-0"));
-            list.unreadable.push(Unreadable { id: Some("m1-0".into()), problem: "odd".into() });
+            list.unreadable.push(Unreadable { id: Some("m1-0".into()), project: None, problem: "odd".into() });
             Some(Answer::Members(whose, pool, Ok(list)))
         }
         _ => None,

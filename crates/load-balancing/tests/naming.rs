@@ -100,13 +100,14 @@ fn said(caller: &Caller, text: &str) -> String {
 
 #[test]
 fn everything_is_explained() {
-    let mut world = small();
-    world.project("pb", "ALPHA");
-    world.tree(2, "pb", 1);
-    world.tree(3, "pa", 1);
-    world.health("p1", "m1-0").weight = 0;
-    let mut caller = Caller::bulk(world);
+    let options = Options { projects_for: std::time::Duration::ZERO, ..common::quiet() };
+    let mut caller = Caller::new(Mode::Bulk, options, small());
     assert!(said(&caller, "alpha/web-lb1").contains("has not been read yet"));
+    caller.poll();
+    caller.world.project("pb", "ALPHA");
+    caller.world.tree(2, "pb", 1);
+    caller.world.tree(3, "pa", 1);
+    caller.world.change_member("p1", "m1-0").weight = 0;
     caller.poll_with(|ask, _| match ask {
         Ask::Members(whose, pool) if *pool == id("p3") => Some(gimbal_load_balancing::Answer::Members(
             whose.clone(),

@@ -57,13 +57,33 @@ fn the_first_project_keeps_the_namespace() {
 }
 
 #[test]
-fn at_the_start_the_smallest_id_has_the_namespace() {
+fn at_the_start_nobody_has_a_namespace_that_several_could() {
     let mut world = twins();
     world.project("pa", "shop");
     world.tree(1, "pa", 1);
-    for caller in both(world) {
-        assert_eq!(caller.owners(), ["pb/web-lb2 of pb", "shop/web-lb1 of pa"]);
+    for mut caller in both(world) {
+        assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
+        let said = caller.cloud.explain(&SourceKey::new("pa", "web-lb1")).join("\n");
+        assert!(said.contains("namespace shop, which project pb could have as well, so that nobody has it"), "{said}");
+        // One goes: the other is alone.
+        caller.world.projects.remove(&id("pa"));
+        caller.world.delete_load_balancer("lb1");
+        later(&mut caller);
+        assert_eq!(caller.owners(), ["shop/web-lb2 of pb"]);
     }
+}
+
+/// What stands from before a restart in a namespace that nobody holds now is not to go at once.
+#[test]
+fn a_namespace_that_nobody_holds_is_unknown_for_a_while() {
+    let mut world = twins();
+    world.project("pa", "shop");
+    let options = Options { project_hold: std::time::Duration::from_secs(30), ..common::quiet() };
+    let mut caller = Caller::new(Mode::Bulk, options, world);
+    for _ in 0..3 {
+        assert!(caller.poll().unknown_namespaces["shop"].contains("nobody holds it"));
+    }
+    assert!(caller.poll().is_complete());
 }
 
 /// The writer takes a namespace that is the project's ID for a name that is taken, so that only a conflict may look so:
@@ -79,11 +99,12 @@ fn the_project_is_its_namespace_only_where_its_name_is_taken() {
     ] {
         let mut world = twins();
         world.projects.clear();
-        world.project(project, name);
         world.load_balancers.get_mut(&id("lb2")).unwrap().project = id(project);
         world.project("AA", "alpha");
         world.tree(1, "AA", 1);
-        for caller in both(world) {
+        for mut caller in both(world) {
+            caller.world.project(project, name);
+            later(&mut caller);
             assert_eq!(
                 caller.owners().iter().filter(|line| line.contains("lb2")).collect::<Vec<_>>(),
                 [expected],
@@ -231,10 +252,10 @@ fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
 /// In everyone's lists, too, a project that is offered under its ID is gone only when one question proves it.
 #[test]
 fn a_project_under_its_id_that_vanishes_is_asked_for() {
-    let mut world = three_trees();
-    world.project("pb", "alpha");
-    let mut caller = Caller::bulk(world);
+    let mut caller = Caller::bulk(three_trees());
     caller.settle();
+    caller.world.project("pb", "alpha");
+    later(&mut caller);
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
     let found = |ask: &Ask, _: &mut World| match ask {

@@ -26,12 +26,12 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     assert!(caller.poll().is_complete());
     assert_eq!(caller.view, before);
 
-    // All of them are really gone: one question, and the answer is believed at once.
+    // All of them are really gone: a question for each, and the answers are believed at once.
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
     let outcome = caller.poll();
     assert!(outcome.is_complete());
-    assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 1);
+    assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 2);
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
     caller.poll();
     assert!(caller.asked.iter().all(|ask| !matches!(ask, Ask::LoadBalancer(..))));

@@ -37,11 +37,16 @@ pub mod keys {
     /// Annotation of a source Service: the ID of the OpenStack project that it belongs to. Never written to the Gimbal
     /// cluster; the policy's `map` takes such IDs.
     pub const PROJECT: &str = "gimbal.projectcontour.io/project-id";
+    /// Annotation of a source Service: whether its owner wants it offered, `"true"` or `"false"`.
+    pub const EXPORT: &str = "gimbal.projectcontour.io/export";
     /// Label on a namespace that the writer created because a policy says `create`. Its value is [`MANAGER`].
     pub const CREATED_BY: &str = "gimbal.projectcontour.io/created-by";
     /// Label on slices: the Service that they belong to.
     pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-    /// Label on slices and Endpoints: keeps them out of kube-proxies' watches.
+    /// Label on slices: which cluster their endpoints are in, as multi-cluster consumers read it. Its value is the
+    /// backend's name.
+    pub const SOURCE_CLUSTER: &str = "multicluster.kubernetes.io/source-cluster";
+    /// Label on everything that is written: keeps it out of kube-proxies' watches.
     pub const HEADLESS: &str = "service.kubernetes.io/headless";
     /// Label on Endpoints: the mirroring controller leaves them alone.
     pub const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";

@@ -24,13 +24,19 @@ pub enum CallKind {
     L7Policies,
     /// One load balancer.
     LoadBalancer,
+    /// One listener.
+    Listener,
+    /// One pool.
+    Pool,
     /// The tree of statuses below one load balancer.
     Status,
+    /// The roles that a token stands for now.
+    Roles,
 }
 
 impl CallKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Token,
         Self::Projects,
         Self::Versions,
@@ -40,7 +46,10 @@ impl CallKind {
         Self::Members,
         Self::L7Policies,
         Self::LoadBalancer,
+        Self::Listener,
+        Self::Pool,
         Self::Status,
+        Self::Roles,
     ];
 
     /// A word for labels.
@@ -56,7 +65,10 @@ impl CallKind {
             Self::Members => "members",
             Self::L7Policies => "l7policies",
             Self::LoadBalancer => "loadbalancer",
+            Self::Listener => "listener",
+            Self::Pool => "pool",
             Self::Status => "status",
+            Self::Roles => "roles",
         }
     }
 }

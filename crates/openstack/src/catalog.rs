@@ -47,7 +47,7 @@ pub(crate) fn load_balancing(catalog: &[Service], credentials: &Credentials) -> 
     };
     match network {
         Some(url) => Ok((Dialect::NeutronLbaas, with_path(url, &["v2.0"], "v2.0/lbaas"))),
-        None => Err(Error::Catalog { message: nothing(catalog, credentials) }),
+        None => Err(nothing(catalog, credentials)),
     }
 }
 
@@ -87,18 +87,18 @@ fn of_interface<'a>(
         .filter(move |endpoint| endpoint.interface.trim_end_matches("URL") == interface.as_str())
 }
 
-fn nothing(catalog: &[Service], credentials: &Credentials) -> String {
+fn nothing(catalog: &[Service], credentials: &Credentials) -> Error {
     let interface = credentials.interface;
     let kinds = ["load-balancer", "loadbalancer", "network"];
     let mut regions: Vec<_> = of_interface(catalog, &kinds, interface).map(Endpoint::region).collect();
     regions.sort_unstable();
     regions.dedup();
     let interface = interface.as_str();
+    let none = format!("no {interface} endpoint of type load-balancer or network");
     match &credentials.region {
-        Some(region) => format!(
-            "region {region:?} has no {interface} endpoint of type load-balancer or network; there is one in {regions:?}"
-        ),
-        None => format!("there is no {interface} endpoint of type load-balancer or network"),
+        Some(region) if regions.is_empty() => Error::Catalog { message: format!("region {region:?} has {none}") },
+        Some(region) => Error::Region { message: format!("region {region:?} has {none}; there is one in {regions:?}") },
+        None => Error::Catalog { message: format!("there is {none}") },
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gimbal_load_balancing::List;
+use gimbal_load_balancing::rows::Project;
 use http::{HeaderMap, Method};
 use reqwest::Url;
 use serde_json::Value;
@@ -15,7 +17,7 @@ use crate::page_size::PageSize;
 use crate::slot::Slot;
 use crate::token::Token;
 use crate::transport::{Question, Transport};
-use crate::{CallKind, Calls, Credentials, Error, Projects, Scope, Session, keystone};
+use crate::{CallKind, Calls, Credentials, Error, Scope, Session, keystone};
 
 /// How a cloud is asked.
 #[derive(Clone)]
@@ -146,13 +148,13 @@ impl Cloud {
     /// of use.
     ///
     /// # Errors
-    /// See [`Error`].
-    pub async fn projects(&self) -> Result<Projects, Error> {
+    /// See [`Error`]; [`Error::Cut`] when Keystone gives only a part of them.
+    pub async fn projects(&self) -> Result<List<Project>, Error> {
         let scope = match self.shared.credentials.scope {
             Scope::Bound => Scope::Bound,
             _ => Scope::Unscoped,
         };
-        self.session(&scope).projects_at("auth/projects").await
+        self.session(&scope).own_projects().await
     }
 
     /// Talks to the cloud's services with a token of this scope, which is asked for when it is first needed.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use reqwest::Url;
 use rustls_pki_types::CertificateDer;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 mod authority;
 mod clouds;
@@ -90,6 +90,25 @@ pub(crate) enum Proof {
     NamedCredential { name: String, user: User, secret: SecretString },
 }
 
+impl PartialEq for Proof {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |one: &SecretString, two: &SecretString| one.expose_secret() == two.expose_secret();
+        match (self, other) {
+            (Self::Password { user, password }, Self::Password { user: user2, password: password2 }) => {
+                user == user2 && same(password, password2)
+            }
+            (Self::Credential { id, secret }, Self::Credential { id: id2, secret: secret2 }) => {
+                id == id2 && same(secret, secret2)
+            }
+            (
+                Self::NamedCredential { name, user, secret },
+                Self::NamedCredential { name: name2, user: user2, secret: secret2 },
+            ) => name == name2 && user == user2 && same(secret, secret2),
+            _ => false,
+        }
+    }
+}
+
 /// Where a cloud is and who we are there. Nothing secret shows in its `Debug`.
 #[derive(Debug, Clone)]
 pub struct Credentials {
@@ -109,6 +128,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// Whether Keystone is shown the same by both.
+    #[must_use]
+    pub fn show_the_same_as(&self, other: &Self) -> bool {
+        self.keystone == other.keystone && self.proof == other.proof
+    }
+
     /// Reads a folder with seed 000's secret keys as files, as a mounted Secret is: `keystoneUrl`, `username`, `password`
     /// and, if wanted, `userDomain`, `neutronUrl`, `certificateAuthorityData` (PEM or base64 of it), `projectName`,
     /// `projectId`, `projectDomain`, `applicationCredentialId`, `applicationCredentialSecret`, `region`, `interface`.

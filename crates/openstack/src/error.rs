@@ -39,6 +39,12 @@ pub enum Error {
         /// For people.
         message: String,
     },
+    /// A list that the server says it has cut off, and of which it gives no more.
+    #[error("the list was cut off: {message}")]
+    Cut {
+        /// For people.
+        message: String,
+    },
     /// A server that gives the same page for ever.
     #[error("the server repeats itself: {message}")]
     RepeatedPage {
@@ -80,6 +86,8 @@ pub enum Error {
     Tls {
         /// For people.
         message: String,
+        /// No authority that we trust has signed it. It stays so until other authorities are named.
+        unknown_authority: bool,
     },
     /// No connection, or one that broke.
     #[error("cannot reach the server: {message}")]
@@ -96,6 +104,12 @@ pub enum Error {
     /// The catalog has no endpoint for what was asked, or too many.
     #[error("service catalog: {message}")]
     Catalog {
+        /// For people.
+        message: String,
+    },
+    /// The catalog does not have the region that was named, but others.
+    #[error("service catalog: {message}")]
+    Region {
         /// For people.
         message: String,
     },
@@ -117,6 +131,11 @@ impl Error {
         }
     }
 
+    /// Whether a server is away for a moment, and does not say for how long.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self, Self::Server { status: 502 | 503, retry_after: None, .. })
+    }
+
     /// Whether a smaller question may be answered where this one was not.
     pub(crate) fn too_slow(&self) -> bool {
         matches!(self, Self::Timeout { .. } | Self::Server { status: 504, .. })
@@ -135,9 +154,12 @@ impl Error {
             Self::Refused { .. } => Outcome::Refused,
             Self::Timeout { .. } => Outcome::Timeout,
             Self::Tls { .. } | Self::Unreachable { .. } => Outcome::Unreachable,
-            Self::Undecodable { .. } | Self::RepeatedPage { .. } | Self::Catalog { .. } | Self::Setup { .. } => {
-                Outcome::Undecodable
-            }
+            Self::Undecodable { .. }
+            | Self::Cut { .. }
+            | Self::RepeatedPage { .. }
+            | Self::Catalog { .. }
+            | Self::Region { .. }
+            | Self::Setup { .. } => Outcome::Undecodable,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is said to Keystone, and what it says of projects. Pure.
 
-use gimbal_load_balancing::List;
-use gimbal_load_balancing::rows::Project;
+use std::collections::BTreeSet;
+
 use http::HeaderValue;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
@@ -9,17 +9,8 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::credentials::{Proof, User};
-use crate::page;
+use crate::page::Page;
 use crate::{Credentials, Domain, Error, Scope};
-
-/// A list of projects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Projects {
-    /// What came.
-    pub list: List<Project>,
-    /// Keystone cut the list off (`list_limit`): what is not in it may be there all the same.
-    pub truncated: bool,
-}
 
 #[derive(Deserialize)]
 struct Cut {
@@ -35,15 +26,38 @@ struct Links {
     next: Option<String>,
 }
 
-impl Projects {
-    pub(crate) fn read(answer: &Answer) -> Result<Self, Error> {
-        let page = page::Page::read("projects", &answer.body)?;
-        let cut: Cut = serde_json::from_slice(&answer.body)
-            .map_err(|error| Error::Undecodable { message: format!("projects: {error}") })?;
-        let (rows, unreadable) = page.decode();
-        let list = List { rows, unreadable, server_time: answer.server_time() };
-        Ok(Self { list, truncated: cut.truncated || cut.links.next.is_some() })
-    }
+/// Reads a page of projects. [`Page::next`] says whether Keystone told that there may be more: by a link, or by
+/// `truncated` alone where it has no pages.
+pub(crate) fn projects(answer: &Answer) -> Result<Page<'_>, Error> {
+    let mut page = Page::read("projects", &answer.body)?;
+    let cut: Cut = serde_json::from_slice(&answer.body)
+        .map_err(|error| Error::Undecodable { message: format!("projects: {error}") })?;
+    page.next = cut.truncated || cut.links.next.is_some();
+    Ok(page)
+}
+
+/// The names of the roles that a token stands for.
+pub(crate) fn roles(answer: &Answer) -> Result<BTreeSet<String>, Error> {
+    let Looked { token } = serde_json::from_slice(&answer.body)
+        .map_err(|error| Error::Undecodable { message: format!("the roles of a token: {error}") })?;
+    Ok(token.roles.into_iter().map(|role| role.name).collect())
+}
+
+#[derive(Deserialize)]
+struct Looked {
+    token: Roles,
+}
+
+#[derive(Deserialize)]
+struct Roles {
+    #[serde(default)]
+    roles: Vec<Role>,
+}
+
+/// A role, as tokens list them.
+#[derive(Deserialize)]
+pub(crate) struct Role {
+    pub(crate) name: String,
 }
 
 /// Asks for a token with what the user was given. The body holds a secret.
@@ -160,18 +174,27 @@ mod tests {
         }
     }
 
-    fn projects(body: &'static str) -> Result<Projects, Error> {
-        Projects::read(&Answer { headers: HeaderMap::new(), body: Bytes::from_static(body.as_bytes()) })
+    fn answer(body: &'static str) -> Answer {
+        Answer { headers: HeaderMap::new(), body: Bytes::from_static(body.as_bytes()) }
     }
 
     #[test]
-    fn a_list_of_projects_says_whether_it_is_whole() {
-        let whole =
-            projects(r#"{"projects":[{"id":"a","name":"x","domain_id":"d"},{"name":7}],"links":{"next":null}}"#);
-        let whole = whole.unwrap();
-        assert_eq!((whole.list.rows.len(), whole.list.unreadable.len(), whole.truncated), (1, 1, false));
-        assert!(projects(r#"{"projects":[],"truncated":true}"#).unwrap().truncated);
-        assert!(projects(r#"{"projects":[],"links":{"next":"http://k/v3/projects?marker=a"}}"#).unwrap().truncated);
-        assert!(projects("{}").is_err());
+    fn a_page_of_projects_says_whether_there_may_be_more() {
+        for (body, more) in [
+            (r#"{"projects":[{"id":"a","name":"x"},{"name":7}],"links":{"next":null}}"#, Some(false)),
+            (r#"{"projects":[],"truncated":true}"#, Some(true)),
+            (r#"{"projects":[],"links":{"next":"http://k/v3/projects?marker=a"}}"#, Some(true)),
+            ("{}", None),
+        ] {
+            assert_eq!(projects(&answer(body)).ok().map(|page| page.next), more, "{body}");
+        }
+    }
+
+    #[test]
+    fn the_roles_of_a_token() {
+        let some = roles(&answer(r#"{"token":{"roles":[{"id":"1","name":"b"},{"id":"2","name":"a"}]}}"#)).unwrap();
+        assert_eq!(some.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert!(roles(&answer(r#"{"token":{}}"#)).unwrap().is_empty());
+        assert!(roles(&answer("{}")).is_err());
     }
 }

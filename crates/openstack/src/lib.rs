@@ -5,7 +5,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let credentials = Credentials::from_dir("/etc/openstack-secret".as_ref())?;
 //! let cloud = Cloud::connect(credentials, Options::default()).await?; // asks Keystone: Error::InvalidCredentials
-//! for project in cloud.projects().await?.list.rows {
+//! for project in cloud.projects().await?.rows {
 //!     let session = cloud.session(&Scope::Project(project.id.to_string()));
 //!     let load_balancing = session.load_balancing().await?; // Octavia, or neutron-lbaas on the network endpoint
 //!     let pools = load_balancing.pools(None).await?; // every page, or an error
@@ -30,6 +30,7 @@ mod keystone;
 mod load_balancing;
 mod page;
 mod page_size;
+mod place;
 mod session;
 mod slot;
 mod statuses;
@@ -41,7 +42,7 @@ pub use calls::{CallKind, CallSum, Calls, Outcome};
 pub use cloud::{Cloud, Options};
 pub use credentials::{Credentials, CredentialsError, Domain, Interface, Scope};
 pub use error::Error;
-pub use keystone::Projects;
 pub use load_balancing::{Dialect, LoadBalancing, Lookup};
+pub use place::Place;
 pub use session::Session;
 pub use statuses::{Status, Statuses};

@@ -1,6 +1,6 @@
 //! Load balancing v2, from Octavia or from neutron-lbaas.
 
-use gimbal_load_balancing::{List, rows};
+use gimbal_load_balancing::{Existence, List, rows};
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use crate::page::Page;
 use crate::statuses::Statuses;
 use crate::transport::Question;
 use crate::walk::{Step, Walk};
-use crate::{CallKind, Error, Session};
+use crate::{CallKind, Error, Place, Session};
 
 /// How often one list tries with smaller pages: a server that hangs must not hold a poll for as many time-outs as there
 /// are sizes.
@@ -43,6 +43,7 @@ pub struct LoadBalancing {
     session: Session,
     dialect: Dialect,
     url: Url,
+    place: Place,
 }
 
 #[derive(Deserialize)]
@@ -56,8 +57,14 @@ struct Version {
 }
 
 impl LoadBalancing {
-    pub(crate) fn new(session: Session, dialect: Dialect, url: Url) -> Self {
-        Self { session, dialect, url }
+    pub(crate) fn new(session: Session, dialect: Dialect, url: Url, place: Place) -> Self {
+        Self { session, dialect, url, place }
+    }
+
+    /// Where it is served, the same for every project's token.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Who serves it.
@@ -145,6 +152,33 @@ impl LoadBalancing {
             }
             Err(Error::NotFound { .. }) => Ok(Lookup::Gone),
             Err(Error::Forbidden { .. }) => Ok(Lookup::Forbidden),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a listener is there.
+    ///
+    /// # Errors
+    /// See [`Error`]; 403 and 404 are none.
+    pub async fn listener(&self, id: &str) -> Result<Existence, Error> {
+        self.existence(CallKind::Listener, &["listeners", id]).await
+    }
+
+    /// Whether a pool is there.
+    ///
+    /// # Errors
+    /// See [`Error`]; 403 and 404 are none.
+    pub async fn pool(&self, id: &str) -> Result<Existence, Error> {
+        self.existence(CallKind::Pool, &["pools", id]).await
+    }
+
+    async fn existence(&self, kind: CallKind, path: &[&str]) -> Result<Existence, Error> {
+        let mut url = self.at(path)?;
+        with_fields(&mut url, &["id"]);
+        match self.session.get(kind, url).await {
+            Ok(_) => Ok(Existence::Found),
+            Err(Error::NotFound { .. }) => Ok(Existence::Gone),
+            Err(Error::Forbidden { .. }) => Ok(Existence::Forbidden),
             Err(error) => Err(error),
         }
     }

@@ -21,6 +21,13 @@ struct Identified {
     id: String,
 }
 
+/// Who owns a row that cannot be read otherwise.
+#[derive(Default, Deserialize)]
+struct Owned {
+    project_id: Option<String>,
+    tenant_id: Option<String>,
+}
+
 /// One page as it came.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
@@ -57,7 +64,11 @@ impl<'a> Page<'a> {
         for (row, id) in self.rows.into_iter().zip(self.ids) {
             match serde_json::from_str(row.get()) {
                 Ok(row) => rows.push(row),
-                Err(error) => unreadable.push(Unreadable { id, problem: first_line(&error.to_string()) }),
+                Err(error) => {
+                    let Owned { project_id, tenant_id } = serde_json::from_str(row.get()).unwrap_or_default();
+                    let problem = first_line(&error.to_string());
+                    unreadable.push(Unreadable { id, project: project_id.or(tenant_id), problem });
+                }
             }
         }
         (rows, unreadable)
@@ -76,15 +87,16 @@ mod tests {
 
     #[test]
     fn one_bad_row_leaves_the_others() {
-        let body = br#"{"pools":[{"id":"a","port":1},{"id":"b","port":"x"},{"port":3},{"id":"c","port":2}],
+        let body =
+            br#"{"pools":[{"id":"a","port":1},{"id":"b","port":"x","project_id":"p"},{"port":3},{"id":"c","port":2}],
             "pools_links":[{"href":"http://nowhere/?marker=c","rel":"next"}]}"#;
         let page = Page::read("pools", body).unwrap();
         assert!(page.next);
         assert_eq!(page.ids, [Some("a".into()), Some("b".into()), None, Some("c".into())]);
         let (rows, unreadable) = page.decode::<Row>();
         assert_eq!(rows, [Row { id: "a".into(), port: 1 }, Row { id: "c".into(), port: 2 }]);
-        let ids: Vec<_> = unreadable.iter().map(|row| row.id.as_deref()).collect();
-        assert_eq!(ids, [Some("b"), None]);
+        let ids: Vec<_> = unreadable.iter().map(|row| (row.id.as_deref(), row.project.as_deref())).collect();
+        assert_eq!(ids, [(Some("b"), Some("p")), (None, None)]);
         assert!(unreadable[0].problem.starts_with("invalid type: string \"x\""), "{unreadable:?}");
     }
 

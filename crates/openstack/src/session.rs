@@ -1,16 +1,24 @@
 //! Calls with a token of one scope.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use gimbal_load_balancing::List;
 use gimbal_load_balancing::rows::Project;
 use reqwest::Url;
 
 use crate::answer::Answer;
 use crate::cloud::Shared;
+use crate::keystone;
+use crate::page::Page;
 use crate::slot::Slot;
 use crate::token::Token;
 use crate::transport::Question;
-use crate::{CallKind, Error, LoadBalancing, Projects, Scope};
+use crate::walk::{Step, Walk};
+use crate::{CallKind, Error, LoadBalancing, Place, Scope};
+
+/// Rows of a page of projects. Keystone takes less where its `max_db_limit` is less.
+const PROJECTS_PER_PAGE: u32 = 1000;
 
 /// One scope of a cloud. As long as it lives, its token is kept.
 #[derive(Debug, Clone)]
@@ -31,12 +39,36 @@ impl Session {
         &self.scope
     }
 
-    /// Names of the roles that the user has in this scope.
+    /// Names of the roles that the user had in this scope when its token was made.
     ///
     /// # Errors
     /// See [`Error`]; [`Error::Forbidden`] when there is none.
-    pub async fn roles(&self) -> Result<Vec<String>, Error> {
-        Ok(self.token().await?.roles.clone())
+    pub async fn roles(&self) -> Result<BTreeSet<String>, Error> {
+        Ok(self.token().await?.roles.iter().cloned().collect())
+    }
+
+    /// Names of the roles that its token stands for now. A token carries none: Keystone works them out each time that a
+    /// service asks, so that one that lost a role stays good and shows less. Every token may look at itself.
+    ///
+    /// # Errors
+    /// As [`Session::roles`]. A token that is not accepted any more is replaced once: [`Error::Forbidden`] when there is no
+    /// role left.
+    pub async fn roles_now(&self) -> Result<BTreeSet<String>, Error> {
+        let token = self.token().await?;
+        match self.look_at(&token).await {
+            Err(Error::Unauthorized { .. } | Error::NotFound { .. }) => {}
+            result => return result,
+        }
+        self.shared.transport.calls.add_rejected_token();
+        let token = self.slot.another(&token, async || self.make().await).await?;
+        self.look_at(&token).await
+    }
+
+    async fn look_at(&self, token: &Token) -> Result<BTreeSet<String>, Error> {
+        let mut question = Question::get(CallKind::Roles, self.shared.keystone("auth/tokens"), Some(&token.value));
+        question.url.query_pairs_mut().append_key_only("nocatalog");
+        question.headers.insert("x-subject-token", token.value.clone());
+        keystone::roles(&self.shared.transport.ask(&question).await?)
     }
 
     /// The project that the token is scoped to, if it is to one.
@@ -48,12 +80,44 @@ impl Session {
     }
 
     /// All projects of the cloud (`/v3/projects`), for those who may list them; also those for which this user may have no
-    /// token.
+    /// token. Keystone gives 1,000 at most since its release 27, and says so only to who asks for a page; before, it knows no
+    /// pages.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Forbidden`] for most users.
-    pub async fn all_projects(&self) -> Result<Projects, Error> {
-        self.projects_at("projects").await
+    /// See [`Error`]; [`Error::Forbidden`] for most users, [`Error::Cut`] when Keystone gives only a part of them.
+    pub async fn all_projects(&self) -> Result<List<Project>, Error> {
+        let mut walk = Walk::of_a_silent_server();
+        let mut complete = List::from(Vec::new());
+        loop {
+            let mut url = self.shared.keystone("projects");
+            url.query_pairs_mut().append_pair("limit", &PROJECTS_PER_PAGE.to_string());
+            if let Some(marker) = walk.marker() {
+                url.query_pairs_mut().append_pair("marker", marker);
+            }
+            let answer = match self.get(CallKind::Projects, url).await {
+                // Keystone's word for a marker whose project is gone.
+                Err(Error::NotFound { message }) if walk.marker().is_some() => {
+                    if !walk.restart() {
+                        return Err(Error::InvalidMarker { message });
+                    }
+                    complete = List::from(Vec::new());
+                    continue;
+                }
+                answer => answer?,
+            };
+            let page = keystone::projects(&answer)?;
+            let step = match walk.took("projects", &page.ids, page.next, PROJECTS_PER_PAGE) {
+                Err(Error::RepeatedPage { .. }) if page.next => return Err(cut()),
+                step => step?,
+            };
+            complete.server_time = complete.server_time.or_else(|| answer.server_time());
+            if step != Step::Echo {
+                add(&mut complete, page);
+            }
+            if step != Step::More {
+                return Ok(complete);
+            }
+        }
     }
 
     /// Finds where load balancing is served, as the token's catalog has it now.
@@ -61,12 +125,51 @@ impl Session {
     /// # Errors
     /// See [`Error`]; [`Error::Catalog`] where it is not served, or in several regions of which none was named.
     pub async fn load_balancing(&self) -> Result<LoadBalancing, Error> {
-        let (dialect, url) = self.token().await?.load_balancing.clone()?;
-        Ok(LoadBalancing::new(self.clone(), dialect, url))
+        let token = self.token().await?;
+        let (dialect, url) = token.load_balancing.clone()?;
+        let place = Place::of(dialect, &url, token.project.as_ref());
+        Ok(LoadBalancing::new(self.clone(), dialect, url, place))
     }
 
-    pub(crate) async fn projects_at(&self, path: &str) -> Result<Projects, Error> {
-        Projects::read(&self.get(CallKind::Projects, self.shared.keystone(path)).await?)
+    /// As [`Session::load_balancing`], but nowhere else than where it was served before: another service's lists may be
+    /// empty. A token whose catalog says otherwise is not used again, since a catalog may be put right soon.
+    ///
+    /// # Errors
+    /// As [`Session::load_balancing`]; [`Error::Catalog`] also where the catalog says otherwise.
+    pub async fn load_balancing_at(&self, expected: &Place) -> Result<LoadBalancing, Error> {
+        let token = self.token().await?;
+        let found = token.load_balancing.clone().map(|(dialect, url)| {
+            let place = Place::of(dialect, &url, token.project.as_ref());
+            (place == *expected).then(|| LoadBalancing::new(self.clone(), dialect, url, place.clone())).ok_or(place)
+        });
+        match found {
+            Ok(Ok(load_balancing)) => Ok(load_balancing),
+            Ok(Err(place)) => {
+                self.slot.forget(&token).await;
+                let message = format!(
+                    "it says that load balancing is served {place}, and at the start it was {expected}; \
+                     start again if it has moved for good"
+                );
+                Err(Error::Catalog { message })
+            }
+            Err(error) => {
+                self.slot.forget(&token).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The projects for which this user may have a token. This list has no pages.
+    pub(crate) async fn own_projects(&self) -> Result<List<Project>, Error> {
+        let answer = self.get(CallKind::Projects, self.shared.keystone("auth/projects")).await?;
+        let page = keystone::projects(&answer)?;
+        if page.next {
+            return Err(cut());
+        }
+        let mut list = List::from(Vec::new());
+        list.server_time = answer.server_time();
+        add(&mut list, page);
+        Ok(list)
     }
 
     pub(crate) async fn token(&self) -> Result<Arc<Token>, Error> {
@@ -93,4 +196,15 @@ impl Session {
         question.headers.insert("x-auth-token", token.value.clone());
         self.shared.transport.ask(&question).await
     }
+}
+
+fn add(list: &mut List<Project>, page: Page<'_>) {
+    let (rows, unreadable) = page.decode();
+    list.rows.extend(rows);
+    list.unreadable.extend(unreadable);
+}
+
+fn cut() -> Error {
+    let message = "projects: Keystone gives a part of them and no more; raise its list_limit".to_owned();
+    Error::Cut { message }
 }

@@ -44,6 +44,14 @@ impl Slot {
         self.after(Some(rejected), make).await
     }
 
+    /// Another token is made for whoever asks next.
+    pub(crate) async fn forget(&self, token: &Arc<Token>) {
+        let mut state = self.state.lock().await;
+        if state.token.as_ref().is_some_and(|held| Arc::ptr_eq(held, token)) {
+            *state = State::default();
+        }
+    }
+
     async fn after(
         &self,
         rejected: Option<&Arc<Token>>,
@@ -62,6 +70,10 @@ impl Slot {
             && (!token.is_due(now) || state.next_try.is_some_and(|next| now < next))
         {
             return Ok(token.clone());
+        }
+        // The same credentials shown again and again lock the account, also for who repairs it.
+        if let Some(error @ Error::InvalidCredentials { .. }) = &state.failure {
+            return good.ok_or_else(|| error.clone());
         }
         // Somebody tried while this caller waited: that answer is for all who did.
         if self.tries.load(SeqCst) != tries
@@ -155,6 +167,16 @@ mod tests {
         let slot = Slot::default();
         slot.token(async || down()).await.unwrap_err();
         slot.token(async || token()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_were_refused_are_not_shown_again() {
+        let slot = Slot::default();
+        let refused = async || Err(Error::InvalidCredentials { message: "no".into() });
+        slot.token(refused).await.unwrap_err();
+        advance(Duration::from_secs(3600)).await;
+        let error = slot.token(never).await.unwrap_err();
+        assert!(matches!(error, Error::InvalidCredentials { .. }), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

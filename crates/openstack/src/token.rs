@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::keystone::Role;
 use crate::{Credentials, Dialect, Error, catalog};
 
 /// A token and what its answer told. Its value is marked as sensitive, so that `Debug` does not show it.
@@ -40,11 +41,6 @@ struct Described {
     project: Option<Project>,
     #[serde(default)]
     catalog: Vec<catalog::Service>,
-}
-
-#[derive(Deserialize)]
-struct Role {
-    name: String,
 }
 
 impl Token {

@@ -1,5 +1,6 @@
 //! One question over HTTP: sent, counted, read to its end; repeated only where that is safe and of use.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,22 +15,30 @@ use crate::{CallKind, Calls, Credentials, Error, Options, Outcome};
 /// More than any page that we ask for; a server that sends more for ever must not fill our memory.
 const LARGEST: usize = 64 << 20;
 
-/// Below the five seconds after which Apache closes an idle connection.
-const IDLE: Duration = Duration::from_secs(4);
+/// Below the two seconds after which gunicorn closes an idle connection. A POST on one that was just closed is not repeated.
+const IDLE: Duration = Duration::from_millis(1500);
+
+/// Before a GET is asked again that a server, or a proxy that found none behind it, could not answer just now.
+const SECOND_TRY: Duration = Duration::from_secs(1);
 
 /// So that a server that always says 0 is not asked without end.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 
 /// A question.
-#[derive(Debug)]
 pub(crate) struct Question {
     pub kind: CallKind,
     pub method: Method,
     pub url: Url,
     /// Empty: none.
     pub headers: HeaderMap,
-    /// JSON. Empty: none. May hold a password, so it is never printed.
+    /// JSON. Empty: none. May hold a password.
     pub body: Bytes,
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Question").field("kind", &self.kind).field("name", &self.name()).finish_non_exhaustive()
+    }
 }
 
 impl Question {
@@ -88,16 +97,25 @@ impl Transport {
     }
 
     /// Asks, and returns what was answered with success. A GET over a connection that broke is asked once more: servers close
-    /// idle ones without a word. Who is told to wait (429, 503) waits, as long as all waits together stay within
+    /// idle ones without a word. So is one to which a server, or a proxy before it, says 502 or 503 and not for how long, a
+    /// second later: one that is restarted is no trouble. Who is told to wait (429, 503) waits, as long as all waits together stay within
     /// [`Options::longest_wait`].
     pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Error> {
         let mut patience = self.options.longest_wait;
         let mut again_when_broken = question.method == Method::GET;
+        let mut again_when_away = question.method == Method::GET;
         loop {
             let error = match self.once(question).await {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::Broken(_)) if again_when_broken => {
                     again_when_broken = false;
+                    self.calls.add_retry();
+                    continue;
+                }
+                Err(Failed::Final(error)) if again_when_away && error.is_away() => {
+                    again_when_away = false;
+                    tracing::debug!(%error, "asking once more");
+                    tokio::time::sleep(SECOND_TRY).await;
                     self.calls.add_retry();
                     continue;
                 }
@@ -175,7 +193,8 @@ fn failed(question: &Question, timeout: Duration, error: reqwest::Error) -> Fail
     let error = error.without_url();
     let name = question.name();
     if let Some(tls) = tls_error(&error) {
-        return Failed::Final(Error::Tls { message: format!("{name}: {tls}") });
+        let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        return Failed::Final(Error::Tls { message: format!("{name}: {tls}"), unknown_authority: *tls == unknown });
     }
     if timed_out && !connecting {
         return Failed::Final(Error::Timeout { message: format!("{name}: no answer in {timeout:?}") });
@@ -198,4 +217,18 @@ fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
         };
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_password() {
+        let url = Url::parse("http://k/v3/auth/tokens").unwrap();
+        let mut question = Question::get(CallKind::Token, url, Some(&HeaderValue::from_static("very-secret")));
+        question.body = Bytes::from_static(b"{\"password\":\"very-secret\"}");
+        let shown = format!("{question:?}");
+        assert!(shown.contains("GET http://k/v3/auth/tokens") && !shown.contains("very-secret"), "{shown}");
+    }
 }

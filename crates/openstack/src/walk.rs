@@ -10,6 +10,9 @@ const RESTARTS: u32 = 3;
 /// More pages than any list that we can read to its end within a poll.
 const PAGES: u32 = 10_000;
 
+/// More rows than any cloud that we have heard of has of one kind.
+const ROWS: usize = 1_000_000;
+
 /// What a page means for the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -30,9 +33,17 @@ pub(crate) struct Walk {
     restarts: u32,
     /// Whether the server has ever said that there is a next page.
     offered: bool,
+    /// Whether the server may cut a list short without a word.
+    silent: bool,
 }
 
 impl Walk {
+    /// Along a list that the server may cut short without a word, at a length that it keeps to itself: only a page that
+    /// brings nothing new is its end. Keystone has cut its list of projects at 1,000 so.
+    pub(crate) fn of_a_silent_server() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
+
     /// After which row the next page starts; the beginning of the list without one.
     pub(crate) fn marker(&self) -> Option<&str> {
         self.marker.as_deref()
@@ -49,7 +60,8 @@ impl Walk {
             && self.seen.contains(first)
         {
             // Mitaka's Neutron without pagination: the marker is ignored, and so there was one page only.
-            return match self.pages == 1 && !self.offered && self.seen.len() == ids.len() {
+            let as_long = self.silent || self.seen.len() == ids.len();
+            return match self.pages == 1 && !self.offered && as_long {
                 true => Ok(Step::Echo),
                 false => Err(Error::RepeatedPage {
                     message: format!("{what}: page {} starts with {first}, which an earlier one had", self.pages + 1),
@@ -57,7 +69,7 @@ impl Walk {
             };
         }
         self.pages += 1;
-        if ids.is_empty() || (!next && ids.len() != limit as usize) {
+        if ids.is_empty() || (!next && !self.silent && ids.len() != limit as usize) {
             return Ok(Step::Last);
         }
         if self.pages >= PAGES {
@@ -71,12 +83,16 @@ impl Walk {
             }
         }
         self.seen.extend(ids.iter().flatten().cloned());
+        if self.seen.len() > ROWS {
+            return Err(Error::RepeatedPage { message: format!("{what}: no end after {ROWS} rows") });
+        }
         Ok(Step::More)
     }
 
     /// Begins anew, with what was read so far forgotten. False when that has happened too often.
     pub(crate) fn restart(&mut self) -> bool {
-        *self = Self { restarts: self.restarts + 1, offered: self.offered, ..Self::default() };
+        let Self { restarts, offered, silent, .. } = *self;
+        *self = Self { restarts: restarts + 1, offered, silent, ..Self::default() };
         self.restarts <= RESTARTS
     }
 }
@@ -145,6 +161,30 @@ mod tests {
         ] {
             assert_eq!(play(&pages), (end.to_owned(), read), "{pages:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_cuts_in_silence_is_asked_until_nothing_new_comes() {
+        for (pages, end) in [
+            (vec!["a b", "c d", "e", ""], "Last"),
+            (vec!["a b *", "c *", ""], "Last"),
+            (vec![""], "Last"),
+            // One that knows no markers: everything, twice; something may have come or gone in between.
+            (vec!["a b", "a b"], "Echo"),
+            (vec!["a b c d", "a b c d e"], "Echo"),
+            (vec!["a b c d", "a c d"], "Echo"),
+        ] {
+            let mut walk = Walk::of_a_silent_server();
+            let mut steps = pages.iter().map(|page| {
+                walk.took("projects", &ids(page.trim_end_matches('*')), page.ends_with('*'), 1000).unwrap()
+            });
+            assert_eq!(steps.by_ref().map(|step| format!("{step:?}")).find(|step| step != "More").unwrap(), end);
+            assert!(steps.next().is_none(), "{pages:?}");
+        }
+        // It says that it has cut, and cannot be asked for more.
+        let mut walk = Walk::of_a_silent_server();
+        walk.took("projects", &ids("a b"), true, 1000).unwrap();
+        walk.took("projects", &ids("a b"), true, 1000).unwrap_err();
     }
 
     #[test]

@@ -30,6 +30,60 @@ async fn every_page_asks_for_the_same() {
     assert_eq!(list(&cloud).await.unwrap(), "lb0 lb1 lb2 lb3 lb4 lb5 lb6 lb7 foreign");
 }
 
+/// Keystone 27 and later give a thousand projects at most, by ID, and say so only to who asks for a page.
+#[tokio::test]
+async fn every_project_is_listed_though_keystone_cuts_in_silence() {
+    for (paged, projects) in [(true, 6), (true, 4), (true, 0), (false, 6)] {
+        let (fake, cloud) = cloud_with(0).await;
+        fake.set(|cloud| {
+            cloud.global = true;
+            cloud.projects_max = 4;
+            cloud.projects_paged = paged;
+            (0..projects).for_each(|n| cloud.project(&format!("x{n}"), &format!("name {n}")));
+        });
+        let session = cloud.session(&Scope::Project("p1".into()));
+        let found = session.all_projects().await.unwrap();
+        assert_eq!((found.rows.len(), found.server_time.is_some()), (projects + 1, true), "{paged}");
+    }
+}
+
+#[tokio::test]
+async fn a_project_that_goes_between_two_pages_begins_the_list_anew() {
+    let (fake, cloud) = cloud_with(0).await;
+    fake.set(|cloud| {
+        cloud.global = true;
+        cloud.projects_max = 2;
+        (0..3).for_each(|n| cloud.project(&format!("x{n}"), "x"));
+    });
+    let session = cloud.session(&Scope::Project("p1".into()));
+    session.roles().await.unwrap();
+    fake.fail(Fault::on("/v3/projects").with_marker().times(1).change(|cloud| {
+        cloud.projects.retain(|project| project["id"] != "x0");
+    }));
+    let found = session.all_projects().await.unwrap();
+    assert_eq!(found.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["p1", "x1", "x2"]);
+    // One that is cut by a Keystone that knows no pages is no list.
+    fake.set(|cloud| {
+        cloud.projects_paged = false;
+        cloud.projects_truncated = true;
+    });
+    assert!(matches!(session.all_projects().await, Err(Error::Cut { .. })));
+}
+
+/// One that is restarted, or a proxy that finds none behind it.
+#[tokio::test]
+async fn a_server_that_is_away_for_a_moment_is_asked_once_more() {
+    for status in [502, 503] {
+        let (fake, cloud) = cloud_with(1).await;
+        fake.fail(Fault::on("/loadbalancers").times(1).status(status));
+        assert_eq!(list(&cloud).await.unwrap(), "lb0");
+        fake.forget_calls();
+        fake.fail(Fault::on("/loadbalancers").status(status));
+        assert!(matches!(list(&cloud).await, Err(Error::Server { .. })));
+        assert_eq!(fake.count(LISTS), 2);
+    }
+}
+
 #[tokio::test]
 async fn a_page_that_is_full_and_last_costs_one_more() {
     let (fake, cloud) = cloud_with(6).await;

@@ -131,6 +131,7 @@ async fn load_balancers_listeners_and_policies_are_read() {
         default_pool_id,
         load_balancers: vec![named("loadbalancers", "web")],
         l7_policies: None,
+        restricted: false,
         updated_at: None,
     };
     let http = listener("http", Protocol::Http, 80, Some(named("pools", "web")));
@@ -243,7 +244,7 @@ async fn answer(replay: &Replay, ask: Ask) -> Answer {
     let load_balancing = replay.load_balancing().await;
     let text = |error: Error| error.to_string();
     match ask {
-        Ask::Projects => Answer::Projects(replay.cloud.projects().await.map(|projects| projects.list).map_err(text)),
+        Ask::Projects => Answer::Projects(replay.cloud.projects().await.map_err(text)),
         Ask::LoadBalancers(whose) => {
             Answer::LoadBalancers(whose, load_balancing.load_balancers(None).await.map_err(text))
         }
@@ -254,7 +255,7 @@ async fn answer(replay: &Replay, ask: Ask) -> Answer {
             let members = load_balancing.members(pool.as_str()).await.map_err(|error| NoMembers::Failed(text(error)));
             Answer::Members(whose, pool, members)
         }
-        Ask::LoadBalancer(..) => panic!("nothing has vanished"),
+        Ask::LoadBalancer(..) | Ask::Listener(..) | Ask::Pool(..) | Ask::Roles(_) => panic!("nothing has vanished"),
     }
 }
 

@@ -61,7 +61,7 @@ async fn only_the_authority_that_was_named_is_believed() {
         let result = Cloud::connect(credentials, options()).await;
         match (good, result) {
             (true, result) => drop(result.unwrap()),
-            (false, Err(Error::Tls { message })) => assert!(message.contains("certificate"), "{message}"),
+            (false, Err(Error::Tls { message, .. })) => assert!(message.contains("certificate"), "{message}"),
             (false, other) => panic!("{port} {authority}: {other:?}"),
         }
     }

@@ -34,7 +34,7 @@ impl Exit {
     }
 
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("{}", self.line());
+        crate::logging::last_line(&self.line());
         ExitCode::from(self.code())
     }
 }
@@ -45,7 +45,9 @@ pub fn run<F>(name: &str, threads: NonZeroUsize, work: F) -> ExitCode
 where
     F: Future<Output = Result<(), Exit>>,
 {
-    match try_run(name, threads, work) {
+    let ended = try_run(name, threads, work);
+    crate::logging::flush();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
     }

@@ -19,10 +19,12 @@ mod duration;
 mod exit;
 mod flags;
 mod health;
+mod lines;
 mod listen;
 mod logging;
 mod readiness;
 mod shutdown;
+mod tasks;
 
 pub use admin::serve_admin;
 pub use args::parse;
@@ -35,3 +37,4 @@ pub use listen::bind;
 pub use logging::{LogFormat, init_logging};
 pub use readiness::{Guard, Readiness};
 pub use shutdown::shutdown_token;
+pub use tasks::Tasks;

@@ -69,7 +69,7 @@ fn wrong_input_is_one_line_and_code_2() {
 
 #[test]
 fn the_first_signal_asks() {
-    for name in ["-TERM", "-INT"] {
+    for name in ["-TERM", "-INT", "-HUP"] {
         let mut child = child("obedient").spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
@@ -82,6 +82,17 @@ fn the_first_signal_asks() {
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
+}
+
+#[test]
+fn whoever_reads_the_log_may_be_gone() {
+    let mut child = child("obedient").spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    stderr.read_line(&mut String::new()).unwrap();
+    drop(stderr);
+    // It says that it was told to end, to nobody.
+    signal(&child, "-TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

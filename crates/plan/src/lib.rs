@@ -9,8 +9,11 @@
 //!   losses, as the writer counts them -------> Guard --------+
 //! ```
 
+mod app_protocol;
+mod count;
 mod difference;
 mod guard;
+mod limit;
 mod lost;
 mod observed;
 mod placement;
@@ -21,14 +24,17 @@ mod strip;
 mod valid;
 mod wanted;
 
+pub use app_protocol::AppProtocols;
+pub use count::{Count, publishable};
 pub use difference::difference;
-pub use guard::{Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord};
+pub use guard::{Fall, Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord};
+pub use limit::limited;
 pub use lost::{Lost, plan_lost};
-pub use observed::{Held, Observed, Owner};
+pub use observed::{Held, Observed, Owner, Told};
 pub use plan::{Action, Body, Plan, Removals, made_for, plan};
 pub use print::Fingerprint;
-pub use strip::{Pattern, Strip};
-pub use wanted::{EndpointsApi, Rules, UnknownEndpointsApi, Unwanted, UnwantedReason, Wanted};
+pub use strip::{Keep, Pattern, Strip};
+pub use wanted::{EndpointsApi, Rules, UnknownEndpointsApi, Unwanted, UnwantedReason, Wanted, left_out};
 
 /// Most endpoints in one slice, as Kubernetes' own controller has it.
 pub const MAX_ENDPOINTS: usize = 100;

@@ -58,12 +58,15 @@ pub(crate) fn slice_not_ready(target: &TargetKey, slice: &Slice) -> Option<Actio
     let serves = |conditions: Conditions| conditions.ready || conditions.serving;
     let family = slice.family.filter(|_| !slice.common.deleting && slice.endpoints.conditions().any(serves))?;
     let endpoints = slice.endpoints.iter().map(|endpoint| shape::slice_endpoint(&not_ready(&endpoint))).collect();
-    Some(Action::Patch(Body::Slice(objects::EndpointSlice {
-        metadata: meta(target, slice.name.clone(), &slice.common),
-        address_type: family.as_str().into(),
-        endpoints,
-        ports: shape::slice_ports(&slice.ports),
-    })))
+    patch(
+        Body::Slice(objects::EndpointSlice {
+            metadata: meta(target, slice.name.clone(), &slice.common),
+            address_type: family.as_str().into(),
+            endpoints,
+            ports: shape::slice_ports(&slice.ports),
+        }),
+        &slice.common,
+    )
 }
 
 fn packed_not_ready(target: &TargetKey, packed: &Packed) -> Option<Action> {
@@ -72,13 +75,21 @@ fn packed_not_ready(target: &TargetKey, packed: &Packed) -> Option<Action> {
         return None;
     }
     let groups = shape::group(&flat_not_ready(shape::ungroup(&packed.groups)));
-    Some(Action::Patch(Body::Endpoints(objects::Endpoints {
-        metadata: meta(target, target.name.clone(), &packed.common),
-        subsets: shape::subsets(&groups),
-    })))
+    patch(
+        Body::Endpoints(objects::Endpoints {
+            metadata: meta(target, target.name.clone(), &packed.common),
+            subsets: shape::subsets(&groups),
+        }),
+        &packed.common,
+    )
 }
 
-fn meta(target: &TargetKey, name: Arc<str>, common: &Common) -> Meta {
+/// Nothing where the API server has made of it what is there.
+pub(crate) fn patch(body: Body, observed: &Common) -> Option<Action> {
+    (!observed.satisfies(body.fingerprint())).then_some(Action::Patch(body))
+}
+
+pub(crate) fn meta(target: &TargetKey, name: Arc<str>, common: &Common) -> Meta {
     Meta {
         name,
         namespace: target.namespace.clone(),

@@ -3,15 +3,15 @@
 mod held;
 mod version;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gimbal_model::{Family, PortGroup, PortSet, SourceKey};
+use gimbal_model::{Conditions, Endpoints, Family, PortGroup, PortSet, SourceKey};
 use gimbal_objects::{self as objects, Kind, Object as _, keys};
 
 use crate::print::{self, Fingerprint};
-use crate::shape;
+use crate::{Count, shape};
 pub(crate) use held::{Common, Packed, Slice};
 use version::Graves;
 
@@ -29,23 +29,39 @@ pub struct Held<'a> {
     pub uid: &'a str,
     /// Version.
     pub resource_version: &'a str,
+    /// It came neither by the list that began last nor since.
+    pub unlisted: bool,
+}
+
+/// How it is known whether an object that is told of is newer than the one that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// By its version: it may have been on its way for longer than what came since.
+    InAnyOrder,
+    /// It was asked for when all that is held was known already, and nothing came since: it is newer, whatever its version.
+    /// A store that was put back to an older state gives versions out again.
+    Last,
 }
 
 /// The owned objects of one target. Answers to writes and events of watches may come in any order: an object replaces
-/// the one that is held only if it is not older, and what is gone does not come back with an old version.
+/// the one that is held only if it is not older, and what is gone does not come back with an old version. Versions tell
+/// that only among what came side by side; of what was known before a list began, the list is the truth.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     service: Option<held::Service>,
     slices: Vec<Slice>,
     packed: Option<Box<Packed>>,
     graves: Graves,
+    went_back: bool,
 }
 
 impl Observed {
-    /// Takes the Service; false if it is older than what is known.
-    pub fn set_service(&mut self, object: &objects::Service) -> bool {
-        let kind = objects::Service::KIND;
-        if !self.is_news(kind, &object.metadata, self.service.as_ref().map(|held| &held.common)) {
+    /// Takes the Service; false if it is older than what is known, or the very one that is held.
+    pub fn set_service(&mut self, object: &objects::Service, told: Told) -> bool {
+        let held = self.service.as_mut().map(|held| &mut held.common);
+        let news = News::of(objects::Service::KIND, "", &object.metadata, told, held, &mut self.graves);
+        self.went_back |= news == News::Older;
+        if news == News::None {
             return false;
         }
         let owner = self.owner_of(&object.metadata);
@@ -55,11 +71,13 @@ impl Observed {
         true
     }
 
-    /// Takes a slice; false if it is older than what is known.
-    pub fn set_slice(&mut self, object: &objects::EndpointSlice) -> bool {
-        let kind = objects::EndpointSlice::KIND;
-        let at = self.slice_at(&object.metadata.name);
-        if !self.is_news(kind, &object.metadata, at.ok().map(|at| &self.slices[at].common)) {
+    /// Takes a slice; as [`Observed::set_service`].
+    pub fn set_slice(&mut self, object: &objects::EndpointSlice, told: Told) -> bool {
+        let (name, at) = (&object.metadata.name, self.slice_at(&object.metadata.name));
+        let held = at.ok().map(|at| &mut self.slices[at].common);
+        let news = News::of(objects::EndpointSlice::KIND, name, &object.metadata, told, held, &mut self.graves);
+        self.went_back |= news == News::Older;
+        if news == News::None {
             return false;
         }
         let owner = self.owner_of(&object.metadata);
@@ -94,10 +112,12 @@ impl Observed {
         true
     }
 
-    /// Takes the Endpoints object; false if it is older than what is known.
-    pub fn set_endpoints(&mut self, object: &objects::Endpoints) -> bool {
-        let kind = objects::Endpoints::KIND;
-        if !self.is_news(kind, &object.metadata, self.packed.as_ref().map(|held| &held.common)) {
+    /// Takes the Endpoints object; as [`Observed::set_service`].
+    pub fn set_endpoints(&mut self, object: &objects::Endpoints, told: Told) -> bool {
+        let held = self.packed.as_mut().map(|held| &mut held.common);
+        let news = News::of(objects::Endpoints::KIND, "", &object.metadata, told, held, &mut self.graves);
+        self.went_back |= news == News::Older;
+        if news == News::None {
             return false;
         }
         let owner = self.owner_of(&object.metadata);
@@ -142,6 +162,37 @@ impl Observed {
         gone
     }
 
+    /// Whether something was taken, since this was asked last, that is older than what it replaces: the store was put back to
+    /// an older state, and whatever else is held may be of the one that is no more.
+    pub fn take_went_back(&mut self) -> bool {
+        std::mem::take(&mut self.went_back)
+    }
+
+    /// A list of a kind begins. What it shows of what is held, and was not written since, counts whatever its version.
+    pub fn list_begins(&mut self, kind: Kind) {
+        self.graves.open_all(kind);
+        if kind == objects::Service::KIND {
+            self.service.iter_mut().for_each(|held| held.common.unlisted = true);
+        } else if kind == objects::Endpoints::KIND {
+            self.packed.iter_mut().for_each(|held| held.common.unlisted = true);
+        } else {
+            self.slices.iter_mut().for_each(|held| held.common.unlisted = true);
+        }
+    }
+
+    /// The list is complete: what of a kind came neither by it nor since is gone. False if there is no such thing.
+    pub fn list_ended(&mut self, kind: Kind) -> bool {
+        let before = self.held().count();
+        if kind == objects::Service::KIND {
+            self.service.take_if(|held| held.common.unlisted);
+        } else if kind == objects::Endpoints::KIND {
+            self.packed.take_if(|held| held.common.unlisted);
+        } else {
+            self.slices.retain(|held| !held.common.unlisted);
+        }
+        self.held().count() < before
+    }
+
     /// Whether nothing is held. With no write in flight an empty one may be thrown away; before, it still knows which
     /// answers are too old.
     #[must_use]
@@ -149,10 +200,67 @@ impl Observed {
         self.service.is_none() && self.slices.is_empty() && self.packed.is_none()
     }
 
+    /// Whether the Service is there.
+    #[must_use]
+    pub fn has_service(&self) -> bool {
+        self.service.is_some()
+    }
+
     /// Distinct endpoints (family, address, ports) over the slices, or of the Endpoints object if that has more.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.slice_count().max(self.packed_count())
+    }
+
+    /// The same, and how many of them are ready.
+    #[must_use]
+    pub fn count(&self) -> Count {
+        self.count_as(|_, ready| Some(ready))
+    }
+
+    /// Those whose address is one of `wanted`, counted as [`Observed::count`] counts them. One that is not wanted as ready
+    /// counts as not ready.
+    #[must_use]
+    pub fn count_at(&self, wanted: &BTreeMap<IpAddr, bool>) -> Count {
+        self.count_as(|address, ready| wanted.get(&address).map(|wanted| ready && *wanted))
+    }
+
+    /// `as_ready`: whether an endpoint counts as ready; `None` where it does not count.
+    fn count_as(&self, as_ready: impl Fn(IpAddr, bool) -> Option<bool>) -> Count {
+        let of = |endpoints: &Endpoints| -> Vec<(IpAddr, bool)> {
+            let each = endpoints.addresses().zip(endpoints.conditions());
+            each.filter_map(|(address, conditions)| Some((address, as_ready(address, conditions.ready)?))).collect()
+        };
+        let packed = self.packed.iter().flat_map(|held| &held.groups);
+        let packed = packed.flat_map(|group: &PortGroup| of(&group.endpoints));
+        let packed = Count::of(packed.map(|(_, ready)| ready));
+        let slices = match self.slices.as_slice() {
+            [one] => Count::of(of(&one.endpoints).into_iter().map(|(_, ready)| ready)),
+            _ => {
+                let mut distinct = BTreeMap::new();
+                for slice in &self.slices {
+                    for (address, ready) in of(&slice.endpoints) {
+                        *distinct.entry((&slice.ports, address)).or_default() |= ready;
+                    }
+                }
+                Count::of(distinct.into_values())
+            }
+        };
+        slices.max(packed)
+    }
+
+    /// The conditions of an endpoint that is held as ready; of one that only an Endpoints object has, that it is.
+    pub(crate) fn ready(&self, ports: &PortSet, address: IpAddr) -> Option<Conditions> {
+        let slices = self.slices.iter().filter(|slice| slice.ports == *ports);
+        let in_slices = slices.filter_map(|slice| slice.endpoints.get(address)).map(|endpoint| endpoint.conditions);
+        if let Some(conditions) = in_slices.into_iter().find(|conditions| conditions.ready) {
+            return Some(conditions);
+        }
+        let groups = self.packed.iter().flat_map(|packed| &packed.groups);
+        let numbered = || ports.ports().iter().filter(|port| port.port.is_some());
+        let mut with_ports = groups.filter(|group| numbered().all(|port| group.ports.ports().contains(port)));
+        let ready = |group: &PortGroup| group.endpoints.get(address).is_some_and(|endpoint| endpoint.conditions.ready);
+        with_ports.any(ready).then_some(Conditions::READY)
     }
 
     /// Whose all this is, by the Service, else a slice, else the Endpoints object. `None` where label or annotation is
@@ -178,8 +286,8 @@ impl Observed {
         let slices = self.slices.iter().map(|held| (objects::EndpointSlice::KIND, Some(&*held.name), &held.common));
         let packed = self.packed.iter().map(|held| (objects::Endpoints::KIND, None, &held.common));
         service.chain(slices).chain(packed).map(|(kind, name, common)| {
-            let Common { uid, resource_version, .. } = common;
-            Held { kind, name, uid, resource_version }
+            let Common { uid, resource_version, unlisted, .. } = common;
+            Held { kind, name, uid, resource_version, unlisted: *unlisted }
         })
     }
 
@@ -237,14 +345,6 @@ impl Observed {
         service.chain(slices).chain(self.packed.iter().map(|held| &held.common))
     }
 
-    fn is_news(&self, kind: Kind, meta: &objects::Meta, held: Option<&Common>) -> bool {
-        let name = if kind == objects::EndpointSlice::KIND { &*meta.name } else { "" };
-        match held {
-            Some(held) => !version::is_older(&meta.resource_version, &held.resource_version),
-            None => !self.graves.cover(kind, name, &meta.resource_version),
-        }
-    }
-
     /// Shared with an object that is held already: most have the same.
     fn owner_of(&self, meta: &objects::Meta) -> Option<Arc<Owner>> {
         let backend = meta.labels.get(keys::BACKEND)?;
@@ -252,5 +352,49 @@ impl Observed {
         let owner = (backend.clone(), source);
         let known = self.commons().filter_map(|common| common.owner.as_ref()).take(1).find(|known| ***known == owner);
         Some(known.cloned().unwrap_or_else(|| Arc::new(owner)))
+    }
+}
+
+/// Whether an object says something new.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// It is what is held already, or older than that, or gone since.
+    None,
+    /// It is newer.
+    Newer,
+    /// It is what there is, though its version is older.
+    Older,
+}
+
+impl News {
+    fn of(
+        kind: Kind,
+        name: &str,
+        meta: &objects::Meta,
+        told: Told,
+        held: Option<&mut Common>,
+        graves: &mut Graves,
+    ) -> Self {
+        let (believed, older) = match held {
+            Some(held) => {
+                let unlisted = std::mem::take(&mut held.unlisted);
+                if *held.resource_version == *meta.resource_version && *held.uid == *meta.uid {
+                    return Self::None;
+                }
+                (unlisted, version::is_older(&meta.resource_version, &held.resource_version))
+            }
+            None => {
+                let gone = graves.cover(kind, name, &meta.resource_version);
+                if told == Told::Last {
+                    graves.open(kind, name);
+                }
+                (false, gone)
+            }
+        };
+        match (older, believed || told == Told::Last) {
+            (false, _) => Self::Newer,
+            (true, true) => Self::Older,
+            (true, false) => Self::None,
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::observed::Slice;
 use crate::print::Fingerprint;
 
 /// What becomes of the slices of one family and port set.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Placement<'a> {
     /// Slices with other content than is observed.
     pub(crate) rewrites: Vec<Rewrite<'a>>,
@@ -23,7 +23,7 @@ pub(crate) struct Placement<'a> {
 }
 
 /// A slice that changes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Rewrite<'a> {
     pub(crate) slice: &'a Slice,
     /// Sorted by address.

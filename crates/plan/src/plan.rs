@@ -1,6 +1,7 @@
 //! What must be written so that what is becomes what should be, in which order (DESIGN 2, rules 6 and 10).
 
 mod action;
+mod around;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub enum Removals {
     Allowed,
     /// Every endpoint and object that would go stays as it is; what is new or changed is written.
     Held,
+    /// The same, and endpoints that are ready stay ready.
+    HeldReady,
 }
 
 /// Digits of the fingerprint of a group in the names of its slices.
@@ -28,9 +31,10 @@ const PRINT: usize = 10;
 
 /// Compares. `taken` holds the names of slices in the target's namespace that are another's.
 ///
-/// Phases with something wanted: the Service; slices and Endpoints that gain or change something; slices that only lose,
-/// and what goes. With nothing wanted: slices and Endpoints; the Service. Actions of one phase may run side by side. Only
-/// where a Service has a cluster IP, which no update can take away, it is deleted before all else and created anew.
+/// Phases with something wanted: the Service, if it is created; slices and Endpoints that gain or change something; slices
+/// that only lose, and what goes. A Service that is there already is replaced beside the first of these: its slices need not
+/// wait for what it says. With nothing wanted: slices and Endpoints; the Service. Actions of one phase may run side by side.
+/// Only where a Service has a cluster IP, which no update can take away, it is deleted before all else and created anew.
 #[must_use]
 pub fn plan(
     target: &TargetKey,
@@ -39,14 +43,18 @@ pub fn plan(
     removals: Removals,
     taken: &BTreeSet<String>,
 ) -> Plan {
-    let held = removals == Removals::Held;
+    let held = removals != Removals::Allowed;
+    let kept_ready = wanted.filter(|_| removals == Removals::HeldReady).map(|wanted| wanted.keeping_ready(observed));
+    let wanted = kept_ready.as_ref().or(wanted);
     let mut phases: [Vec<Action>; 4] = Default::default();
     let [first, service, gain, lose] = &mut phases;
     match wanted {
         Some(wanted) => {
-            plan_service(target, wanted, observed, held, first, service);
+            let replaced = plan_service(target, wanted, observed, held, first, service);
             plan_slices(target, wanted, observed, held, taken, gain, lose);
             plan_packed(target, wanted, observed, held, gain, lose);
+            let beside = if gain.is_empty() { lose } else { gain };
+            beside.splice(..0, replaced);
         }
         None if held => {}
         None => {
@@ -67,10 +75,12 @@ fn plan_service(
     held: bool,
     first: &mut Vec<Action>,
     phase: &mut Vec<Action>,
-) {
+) -> Option<Action> {
     let body = Body::Service(wanted.service().clone());
     match observed.service() {
         None => phase.push(Action::Create(body)),
+        // Where the API server gives an address to whatever is created, that is the form that it takes.
+        Some(old) if old.common.satisfies(body.fingerprint()) => {}
         Some(old) if old.fixed_address => {
             // A Service that is being deleted must be gone before its name is free.
             if let (false, Some(delete)) = (held, delete(objects::Service::KIND, target, &target.name, &old.common)) {
@@ -78,9 +88,9 @@ fn plan_service(
                 phase.push(Action::Create(body));
             }
         }
-        Some(old) if old.common.satisfies(body.fingerprint()) => {}
-        Some(old) => phase.push(replace(body, &old.common)),
+        Some(old) => return Some(replace(body, &old.common)),
     }
+    None
 }
 
 fn plan_packed(
@@ -248,6 +258,16 @@ impl Body {
                 (Self::Endpoints(one), Self::Endpoints(other)) => one.subsets == other.subsets,
                 _ => false,
             }
+    }
+
+    /// Whether the other has the same endpoints, on the same ports: all that a patch changes.
+    #[must_use]
+    pub fn has_same_endpoints(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Slice(one), Self::Slice(other)) => one.ports == other.ports && one.endpoints == other.endpoints,
+            (Self::Endpoints(one), Self::Endpoints(other)) => shape::flatten(one).0 == shape::flatten(other).0,
+            _ => false,
+        }
     }
 
     /// Of all that we set: equal where sending one or the other makes no difference.

@@ -1,5 +1,5 @@
 //! Which labels and annotations of a source Service are left out: those that would let a backend steer the Gimbal
-//! cluster's controllers.
+//! cluster's controllers, and, where a policy says what is kept, all others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,10 +64,65 @@ impl Default for Strip {
     }
 }
 
-/// The entries that no pattern means.
-pub(crate) fn stripped(map: &BTreeMap<Arc<str>, Arc<str>>, patterns: &[Pattern]) -> BTreeMap<Arc<str>, Arc<str>> {
-    let kept = map.iter().filter(|(key, _)| !patterns.iter().any(|pattern| pattern.matches(key)));
-    kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+/// What alone is kept. `None`: everything; no pattern at all: nothing. What is stripped is left out even so.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Keep {
+    /// Of labels.
+    pub labels: Option<Vec<Pattern>>,
+    /// Of annotations.
+    pub annotations: Option<Vec<Pattern>>,
+}
+
+/// What is made of a map's entries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sieve<'a> {
+    strip: &'a [Pattern],
+    keep: Option<&'a [Pattern]>,
+}
+
+/// Keys that one sentence names.
+const NAMED: usize = 10;
+
+impl<'a> Sieve<'a> {
+    pub(crate) fn of_labels(strip: &'a Strip, keep: &'a Keep) -> Self {
+        Self { strip: &strip.labels, keep: keep.labels.as_deref() }
+    }
+
+    pub(crate) fn of_annotations(strip: &'a Strip, keep: &'a Keep) -> Self {
+        Self { strip: &strip.annotations, keep: keep.annotations.as_deref() }
+    }
+
+    fn is_stripped(&self, key: &str) -> bool {
+        self.strip.iter().any(|pattern| pattern.matches(key))
+    }
+
+    fn is_unkept(&self, key: &str) -> bool {
+        self.keep.is_some_and(|keep| !keep.iter().any(|pattern| pattern.matches(key)))
+    }
+
+    /// The entries that stay.
+    pub(crate) fn sieve(&self, map: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Arc<str>> {
+        let kept = map.iter().filter(|(key, _)| !self.is_stripped(key) && !self.is_unkept(key));
+        kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// What does not, in a sentence for each reason. `what`: "labels", as the policy calls them.
+    pub(crate) fn told(&self, what: &str, map: &BTreeMap<Arc<str>, Arc<str>>) -> Vec<String> {
+        let keys = || map.keys().map(|key| &**key);
+        let stripped: Vec<&str> = keys().filter(|key| self.is_stripped(key)).collect();
+        let unkept: Vec<&str> = keys().filter(|key| !self.is_stripped(key) && self.is_unkept(key)).collect();
+        let sentence = |keys: Vec<&str>, why: &str| {
+            let more = match keys.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let named: Vec<String> = keys.iter().take(NAMED).map(|key| crate::valid::brief(key)).collect();
+            (!keys.is_empty()).then(|| format!("{what} that are left out, {why}: {}{more}", named.join(", ")))
+        };
+        let of_strip = sentence(stripped, &format!("for strip.{what} names them"));
+        let of_keep = sentence(unkept, &format!("for keep.{what} does not name them"));
+        of_strip.into_iter().chain(of_keep).collect()
+    }
 }
 
 /// Whether a key is Kubernetes' own: its prefix is `kubernetes.io` or ends with `.kubernetes.io`.

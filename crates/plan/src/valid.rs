@@ -14,7 +14,7 @@ const ANNOTATION_BYTES: usize = 256 * 1024;
 const ZONES: usize = 8;
 
 /// As much of a text from outside as a line can bear.
-fn brief(text: &str) -> String {
+pub(crate) fn brief(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.into(),
@@ -173,7 +173,7 @@ fn is_label_value(text: &str) -> bool {
 }
 
 /// `name` or `dns.subdomain/name`.
-fn is_qualified(text: &str) -> bool {
+pub(crate) fn is_qualified(text: &str) -> bool {
     match text.split_once('/') {
         None => is_name(text),
         // Each part of a subdomain may be longer than a label; only the whole is limited.

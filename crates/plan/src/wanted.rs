@@ -13,8 +13,8 @@ use gimbal_objects::{self as objects, IntOrString, Meta, keys};
 
 use crate::lost::{flat_not_ready, not_ready};
 use crate::print::{self, Fingerprint};
-use crate::strip::{is_kubernetes, stripped};
-use crate::{Lost, Strip, shape, valid};
+use crate::strip::{Sieve, is_kubernetes};
+use crate::{AppProtocols, Keep, Lost, Observed, Strip, shape, valid};
 
 type Map = BTreeMap<Arc<str>, Arc<str>>;
 
@@ -62,6 +62,10 @@ impl FromStr for EndpointsApi {
 pub struct Rules<'a> {
     /// What is left out of labels and annotations.
     pub strip: &'a Strip,
+    /// What alone is kept of them, where that is said.
+    pub keep: &'a Keep,
+    /// Application protocols that are written otherwise.
+    pub app_protocols: &'a AppProtocols,
     /// Which addresses may be published.
     pub addresses: &'a AddressRules,
     /// Where endpoints are written.
@@ -114,13 +118,14 @@ impl Wanted {
         rules: &Rules<'_>,
     ) -> Result<Self, Unwanted> {
         valid::target(target)?;
+        let service = &*rules.app_protocols.apply(service);
         valid::header(&service.header)?;
         for group in service.groups() {
             valid::group(group)?;
         }
-        let labels = labels(backend, source, service, rules.strip);
+        let labels = labels(backend, source, service, rules);
         let origin: Map = [(keys::SOURCE.into(), source.to_string().into())].into();
-        let object = service_object(target, service, &labels, &origin, rules.strip);
+        let object = service_object(target, service, &labels, &origin, rules);
         valid::service(&object)?;
 
         let mut refused = BTreeMap::new();
@@ -134,7 +139,7 @@ impl Wanted {
         }
         let groups = by_family(allowed);
         let packed = rules.api.endpoints().then(|| (packed_meta(target, &labels, &origin, rules.api), packed(&groups)));
-        let slice_meta = (slice_labels(target, &labels), origin);
+        let slice_meta = (slice_labels(backend, target, &labels), origin);
         Ok(Self {
             refused: refused.into_iter().collect(),
             service: object,
@@ -165,6 +170,20 @@ impl Wanted {
             }
         }
         self
+    }
+
+    /// The same, but what is held as ready stays ready.
+    pub(crate) fn keeping_ready(&self, observed: &Observed) -> Self {
+        let mut kept = self.clone();
+        for ((_, ports), endpoints) in &mut kept.groups {
+            for endpoint in endpoints.iter_mut().filter(|endpoint| !endpoint.conditions.ready) {
+                endpoint.conditions = observed.ready(ports, endpoint.address).unwrap_or(endpoint.conditions);
+            }
+        }
+        if let Some((_, groups)) = &mut kept.packed {
+            *groups = packed(&kept.groups);
+        }
+        kept
     }
 
     /// Whether whatever stays is not ready.
@@ -230,10 +249,20 @@ impl Wanted {
     }
 }
 
+/// What of a Service is written otherwise than its source has it, or left out, as its backend's policy says: in sentences.
+#[must_use]
+pub fn left_out(service: &Service, rules: &Rules<'_>) -> Vec<String> {
+    let Service { header, .. } = service;
+    let mut told = Sieve::of_labels(rules.strip, rules.keep).told("labels", &header.labels);
+    told.extend(Sieve::of_annotations(rules.strip, rules.keep).told("annotations", &header.annotations));
+    told.extend(rules.app_protocols.told(service));
+    told
+}
+
 /// The labels that everything carries, without a mark. A source's own mark would give its object to us, or to another
 /// controller.
-fn labels(backend: &BackendName, source: &SourceKey, service: &Service, strip: &Strip) -> Map {
-    let mut labels = stripped(&service.header.labels, &strip.labels);
+fn labels(backend: &BackendName, source: &SourceKey, service: &Service, rules: &Rules<'_>) -> Map {
+    let mut labels = Sieve::of_labels(rules.strip, rules.keep).sieve(&service.header.labels);
     labels.remove(keys::MANAGED_BY);
     labels.remove(keys::SLICE_MANAGED_BY);
     labels.insert(keys::BACKEND.into(), backend.as_str().into());
@@ -246,11 +275,12 @@ fn service_object(
     service: &Service,
     labels: &Map,
     origin: &Map,
-    strip: &Strip,
+    rules: &Rules<'_>,
 ) -> objects::Service {
     let mut labels = labels.clone();
     labels.insert(keys::MANAGED_BY.into(), keys::MANAGER.into());
-    let mut annotations = stripped(&service.header.annotations, &strip.annotations);
+    labels.insert(keys::HEADLESS.into(), "".into());
+    let mut annotations = Sieve::of_annotations(rules.strip, rules.keep).sieve(&service.header.annotations);
     annotations.extend(origin.clone());
     let port = |port: &gimbal_model::ServicePort| objects::ServicePort {
         name: (!port.name.is_empty()).then(|| port.name.clone()),
@@ -278,11 +308,12 @@ fn meta(target: &TargetKey, labels: Map, annotations: Map) -> Meta {
     Meta { name, namespace, labels, annotations, ..Meta::default() }
 }
 
-fn slice_labels(target: &TargetKey, labels: &Map) -> Map {
+fn slice_labels(backend: &BackendName, target: &TargetKey, labels: &Map) -> Map {
     let mut labels = labels.clone();
     labels.retain(|key, _| !is_kubernetes(key));
     labels.insert(keys::SERVICE_NAME.into(), target.name.clone());
     labels.insert(keys::SLICE_MANAGED_BY.into(), keys::MANAGER.into());
+    labels.insert(keys::SOURCE_CLUSTER.into(), backend.as_str().into());
     labels.insert(keys::HEADLESS.into(), "".into());
     labels
 }
@@ -301,7 +332,7 @@ fn packed_meta(target: &TargetKey, labels: &Map, origin: &Map, api: EndpointsApi
     meta(target, labels, origin.clone())
 }
 
-fn packed(groups: &BTreeMap<(Family, PortSet), Vec<Endpoint>>) -> Vec<PortGroup> {
+pub(crate) fn packed(groups: &BTreeMap<(Family, PortSet), Vec<Endpoint>>) -> Vec<PortGroup> {
     let mut flat = shape::Flat::new();
     for ((_, ports), endpoints) in groups {
         for endpoint in endpoints {
@@ -315,7 +346,7 @@ fn packed(groups: &BTreeMap<(Family, PortSet), Vec<Endpoint>>) -> Vec<PortGroup>
     shape::group(&flat)
 }
 
-fn by_family(groups: Vec<(PortSet, Vec<Endpoint>)>) -> BTreeMap<(Family, PortSet), Vec<Endpoint>> {
+pub(crate) fn by_family(groups: Vec<(PortSet, Vec<Endpoint>)>) -> BTreeMap<(Family, PortSet), Vec<Endpoint>> {
     let mut slices = BTreeMap::new();
     for (ports, mut endpoints) in groups {
         let v6 = endpoints.split_off(endpoints.partition_point(|endpoint| endpoint.address.is_ipv4()));

@@ -22,7 +22,12 @@ impl Reconciler {
                 ));
             }
             let counted = self.targets.iter().filter(|(_, target)| target.counted_for.as_ref() == Some(&backend.name));
-            let endpoints: u64 = counted.map(|(_, target)| target.settled_endpoints as u64).sum();
+            let endpoints: u64 = counted.map(|(_, target)| target.settled.endpoints as u64).sum();
+            for (key, measured) in &backend.measured {
+                if backend.measure(key, self.settings.api) != Some(*measured) {
+                    wrong.push(format!("{}: {key} is not {measured:?}", backend.name));
+                }
+            }
             if endpoints != backend.endpoints {
                 wrong.push(format!(
                     "{}: {} endpoints are counted, {endpoints} are held",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{Guard, HoldRecord, WindowRecord};
-use gimbal_stream::WriterEnd;
+use gimbal_plan::{Count, EndpointsApi, Guard, HeldDrop, HoldRecord, Passage, Removals, WindowRecord, publishable};
+use gimbal_stream::{WriterEnd, service_len};
 
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
@@ -18,14 +18,35 @@ pub struct BackendState {
     pub window: Option<WindowRecord>,
     /// The held removal, if there is one.
     pub hold: Option<HoldRecord>,
+    /// As `window`, of losses of readiness.
+    pub ready_window: Option<WindowRecord>,
+    /// As `hold`, of losses of readiness.
+    pub ready_hold: Option<HoldRecord>,
     /// Its loss, where its policy makes something of that.
     pub loss: Option<LossRecord>,
     /// The id under which its removal was ordered.
     pub decommission: Option<String>,
 }
 
+/// What the guard holds, in a sentence; `readiness`: the one that counts ready endpoints.
+#[must_use]
+pub fn describe_hold(held: &HeldDrop, readiness: bool) -> String {
+    let HeldDrop { endpoints_removed, endpoints_before, id, .. } = held;
+    let what = if readiness { "ready endpoints" } else { "endpoints" };
+    let does = if readiness { "keeps ready or holds the removal of" } else { "holds the removal of" };
+    format!("the mass-change guard {does} {endpoints_removed} of {endpoints_before} {what} (id {id})")
+}
+
+/// How much one Service is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Measured {
+    /// Endpoints that its policy lets through.
+    pub(crate) count: Count,
+    pub(crate) bytes: u64,
+}
+
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Backend {
     /// Its name.
     pub name: BackendName,
@@ -41,6 +62,10 @@ pub struct Backend {
     pub end: WriterEnd,
     /// Its guard.
     pub guard: Guard,
+    /// The same of its ready endpoints alone, where its policy wants that.
+    pub readiness: Guard,
+    /// How much each Service is that its agent holds.
+    pub(crate) measured: BTreeMap<SourceKey, Measured>,
     /// Generation of the newest stream; 0: there was none.
     pub generation: u64,
     /// Whether that stream is open.
@@ -59,8 +84,10 @@ pub struct Backend {
     pub decommission: Option<Decommission>,
     /// Counts what was given to be kept.
     pub(crate) version: u64,
-    /// The version that removals wait for.
-    pub(crate) window_version: Option<u64>,
+    /// The last version that was kept.
+    pub(crate) kept: u64,
+    /// The versions that removals wait for, and losses of readiness.
+    pub(crate) window_versions: [Option<u64>; 2],
     /// When the figures of a hold were kept last.
     pub(crate) hold_kept: Option<Instant>,
     /// It was changed since it was last asked what it has to say.
@@ -77,12 +104,59 @@ impl Backend {
 
     /// Asks to keep what removals wait for.
     pub(crate) fn keep_window(&mut self, wall: SystemTime, outputs: &mut Vec<Output>) {
-        if let Some(record) = self.guard.record(wall) {
-            self.state.window = Some(record);
+        let records = [self.guard.record(wall), self.readiness.record(wall)];
+        let [removals, readiness] = &records;
+        self.state.window = removals.clone().or_else(|| self.state.window.take());
+        self.state.ready_window = readiness.clone().or_else(|| self.state.ready_window.take());
+        let asked = records.map(|record| record.is_some());
+        if asked.contains(&true) {
             let version = self.keep(outputs);
             // Where it was asked for before, either is as good: both let the same go.
-            self.window_version.get_or_insert(version);
+            for (asks, waits) in asked.into_iter().zip(&mut self.window_versions) {
+                *waits = waits.or(asks.then_some(version));
+            }
         }
+    }
+
+    /// The guard of its endpoints, and that of those that are ready.
+    pub(crate) fn guards(&self) -> [&Guard; 2] {
+        [&self.guard, &self.readiness]
+    }
+
+    /// A version is kept, and all before it. Returns the targets that waited for that.
+    pub(crate) fn released_by(&mut self, version: u64) -> Vec<TargetKey> {
+        let mut waited = Vec::new();
+        let guards = [&mut self.guard, &mut self.readiness];
+        for (guard, waits) in guards.into_iter().zip(&mut self.window_versions) {
+            if waits.take_if(|asked| *asked <= version).is_some() && guard.kept() {
+                waited.extend(guard.passing().cloned());
+            }
+        }
+        waited
+    }
+
+    /// Whether what a target would lose may go now, and what is to be written otherwise.
+    pub(crate) fn passage(&mut self, target: &TargetKey, now: Instant) -> (Passage, Removals) {
+        let (removals, readiness) = (self.guard.verdict(target, now), self.readiness.verdict(target, now));
+        let passage = match (removals, readiness) {
+            (Passage::Held, _) | (_, Passage::Held) => Passage::Held,
+            (Passage::Unkept, _) | (_, Passage::Unkept) => Passage::Unkept,
+            (Passage::Allowed, Passage::Allowed) => return (Passage::Allowed, Removals::Allowed),
+        };
+        let ready = readiness != Passage::Allowed;
+        (passage, if ready { Removals::HeldReady } else { Removals::Held })
+    }
+
+    /// Whether what removals wait for is not kept for so long that nothing else should go on waiting with them.
+    pub(crate) fn record_is_late(&self, now: Instant) -> bool {
+        self.guards().into_iter().any(|guard| guard.record_is_late(now))
+    }
+
+    /// Counts the endpoints of a Service that the agent holds, as the Gimbal cluster will hold them, and its bytes.
+    pub(crate) fn measure(&self, key: &SourceKey, api: EndpointsApi) -> Option<Measured> {
+        let service = self.end.service(key)?;
+        let count = publishable(service, &self.policy.addresses, api);
+        Some(Measured { count, bytes: service_len(key, service) as u64 })
     }
 
     /// Why something is wrong with it, in a sentence; empty if nothing is.
@@ -94,11 +168,10 @@ impl Backend {
                 "an agent of source {refused} was refused: this name belongs to source {held}; AdminService.ConfirmIncarnation changes that"
             );
         }
-        if let Some(held) = self.guard.held() {
-            return format!(
-                "the mass-change guard holds the removal of {} of {} endpoints (id {})",
-                held.endpoints_removed, held.endpoints_before, held.id
-            );
+        for (guard, readiness) in [(&self.guard, false), (&self.readiness, true)] {
+            if let Some(held) = guard.held() {
+                return describe_hold(&held, readiness);
+            }
         }
         if self.decommission.is_some() {
             return "it is being decommissioned".into();

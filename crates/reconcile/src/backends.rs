@@ -9,7 +9,7 @@ use crate::{Backend, probe};
 
 /// See the module. Whatever a backend has to say comes of a change of it, so each that was lent out to be changed is asked
 /// next time, and nobody who changes one has to tell.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Backends {
     all: BTreeMap<BackendName, Backend>,
     stirred: Vec<BackendName>,

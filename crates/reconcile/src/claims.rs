@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use gimbal_model::{BackendName, TargetKey, service_name};
-use gimbal_stream::{RejectReason, service_len};
+use gimbal_plan::{Count, Fall};
+use gimbal_stream::RejectReason;
 
+use crate::backend::Measured;
 use crate::quota::{Amount, Exceeded};
 use crate::target::Target;
 use crate::{Backend, Claim, Mode, Reconciler, Stage};
@@ -53,12 +55,23 @@ impl Reconciler {
     /// Decides whose the target is. Whoever's object stands keeps the name, in whatever order agents come back; without
     /// an object the first claim of a backend that may write has it.
     pub(crate) fn standing(&self, key: &TargetKey, target: &Target) -> Standing {
-        self.stand(key, target, |backend| self.is_frozen(backend))
+        self.stand(key, target, |backend| self.is_frozen(backend), self.is_held_back(key, target))
+    }
+
+    /// As [`Reconciler::standing`], if the guard held nothing: what it has to judge.
+    fn standing_unheld(&self, key: &TargetKey, target: &Target) -> Standing {
+        self.stand(key, target, |backend| self.is_frozen(backend), false)
+    }
+
+    /// Whether the guard holds what the backend that has the target's endpoints would lose of them.
+    fn is_held_back(&self, key: &TargetKey, target: &Target) -> bool {
+        let backend = target.counted_for.as_ref().and_then(|name| self.backends.get(name));
+        backend.is_some_and(|backend| backend.guards().into_iter().any(|guard| guard.holds_back(key)))
     }
 
     /// As [`Reconciler::standing`], if no backend were in quarantine.
     pub(crate) fn standing_thawed(&self, key: &TargetKey, target: &Target) -> Standing {
-        self.stand(key, target, |_| false)
+        self.stand(key, target, |_| false, self.is_held_back(key, target))
     }
 
     /// Whether a backend is in quarantine.
@@ -71,27 +84,44 @@ impl Reconciler {
         waits && self.room_for(claim).is_err()
     }
 
-    fn stand(&self, key: &TargetKey, target: &Target, frozen: impl Fn(&BackendName) -> bool) -> Standing {
+    fn stand(
+        &self,
+        key: &TargetKey,
+        target: &Target,
+        frozen: impl Fn(&BackendName) -> bool,
+        held_back: bool,
+    ) -> Standing {
         // What we decided outlives the claim: labels and annotations may have been edited since. But where nothing was
         // written, who cannot write now keeps no name from others.
-        let idle = |claim: &Claim| frozen(&claim.backend) || self.waits_for_room(claim);
-        let decided = target.owner.clone().filter(|owner| !(target.observed.is_empty() && idle(owner)));
-        let holder = decided.or_else(|| self.holder(key, target));
-        let claims = &target.claims;
-        let first = claims.iter().find(|claim| !idle(claim));
-        let first = first.or_else(|| claims.iter().find(|claim| !frozen(&claim.backend))).or_else(|| claims.first());
+        let claims = target.claims.as_slice();
+        let idle =
+            |claim: &Claim| frozen(&claim.backend) || self.waits_for_room(claim) || self.unwanted(claim, key).is_some();
         let owned = |claim: &Claim| match frozen(&claim.backend) {
             true => Standing::Frozen(claim.clone()),
             false => Standing::Owned(claim.clone()),
         };
+        let alone = |owner: &Claim| matches!(claims, [only] if only == owner);
+        let decided = target.owner.clone();
+        let decided = decided.filter(|owner| !target.observed.is_empty() || alone(owner) || !idle(owner));
+        let holder = decided.or_else(|| self.holder(key, target));
+        if let Some(holder) = holder.as_ref().filter(|holder| claims.contains(holder)) {
+            return owned(holder);
+        }
+        // Whether it can be written matters, and is asked, only where there is another to have it.
+        let first = match claims {
+            [only] => Some(only),
+            _ => claims.iter().find(|claim| !idle(claim)),
+        };
+        let first = first.or_else(|| claims.iter().find(|claim| !frozen(&claim.backend))).or_else(|| claims.first());
         match (holder, first) {
-            (Some(holder), _) if target.claims.contains(&holder) => owned(&holder),
             (Some(holder), first) => match (self.fate(&holder, key, target, frozen(&holder.backend)), first) {
                 (Fate::Freezes, _) => Standing::Frozen(holder),
                 // Its object is what kept the name.
                 (Fate::Stays(_) | Fate::Moves(_), Some(first)) if target.observed.is_empty() => owned(first),
                 (Fate::Stays(_), Some(_)) => Standing::Blocked(holder),
                 (Fate::Stays(why), None) => Standing::Kept(why),
+                // What is held stands as it is, and keeps the name.
+                (Fate::Goes(_), Some(first)) if !idle(first) && held_back => Standing::Blocked(holder),
                 (Fate::Goes(_) | Fate::Moves(_), Some(first)) if !idle(first) => owned(first),
                 // Who cannot write now gets it once it is gone.
                 (Fate::Goes(why), _) => Standing::Gone(why),
@@ -168,7 +198,9 @@ impl Reconciler {
 
     /// Whether the source said that it has this Service no more: explicitly, or by a complete snapshot without it.
     fn fate_of_absent(&self, holder: &Claim, backend: &Backend) -> Fate {
-        if backend.end.removed_explicitly(&holder.key) || backend.end.knows(&holder.key.namespace) {
+        // What could not be read is there, in whatever state.
+        let absent = backend.end.knows(&holder.key.namespace) && !backend.end.is_unreadable(&holder.key);
+        if backend.end.removed_explicitly(&holder.key) || absent {
             return Fate::Goes(Gone::Source);
         }
         Fate::Stays(if backend.connected {
@@ -194,32 +226,50 @@ impl Reconciler {
     pub(crate) fn weigh(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
         let Some(backend) = target.counted_for.clone() else { return };
-        let held = target.settled_endpoints;
-        let wanted = match self.standing(key, target) {
+        let held = target.settled;
+        let (mut moved, mut twice) = (None, Count::default());
+        let settled = |to: &TargetKey| self.targets.get(to).map_or_else(Count::default, |to| to.settled);
+        let wanted = match self.standing_unheld(key, target) {
             // What a policy takes away is the operator's decision, and no loss that the guard has to judge.
             _ if self.stage_of(target) == Stage::Drained => held,
-            Standing::Owned(claim) if self.room_for(&claim).is_ok() => self.publishable(&claim),
-            Standing::Gone(Gone::Source | Gone::Policy(_)) => 0,
+            // What another backend puts in their place is nothing to the one that loses them.
+            Standing::Owned(claim) if claim.backend != backend => Count::default(),
+            Standing::Owned(claim) => self.attainable(&claim, key, target, held),
+            Standing::Gone(Gone::Source | Gone::Policy(_)) => Count::default(),
             // It is not lost, it is elsewhere.
-            Standing::Gone(Gone::Moved(to)) => self.targets.get(&to).map_or(0, |to| to.observed.endpoint_count()),
+            Standing::Gone(Gone::Moved(to)) => {
+                twice = settled(&to);
+                moved = Some(to);
+                twice
+            }
+            Standing::Moving(_, to) => {
+                twice = settled(&to);
+                held
+            }
+            // Nothing is left to be judged; that it is gone is counted by and by.
+            Standing::Nothing => return,
             _ => held,
         };
-        let loss = held.saturating_sub(wanted) as u64;
+        let not_ready = self.stage_of(target) == Stage::NotReady;
+        let loss = |held: usize, wanted: usize| held.saturating_sub(wanted) as u64;
         if let Some(target) = self.targets.get_mut(key) {
-            target.loss = loss;
+            target.moved = moved;
         }
         if let Some(backend) = self.backends.get_mut(&backend) {
-            backend.guard.pending(key, loss, held as u64, now);
+            let twice = twice.min(held);
+            backend.guard.stands_twice(key, twice.endpoints as u64, held.endpoints as u64, now);
+            backend.guard.pending(key, loss(held.endpoints, wanted.endpoints), held.endpoints as u64, now);
+            backend.readiness.stands_twice(key, twice.ready as u64, held.ready as u64, now);
+            let ready = if not_ready { held.ready } else { wanted.ready };
+            backend.readiness.pending(key, loss(held.ready, ready), held.ready as u64, now);
         }
     }
 
     /// What a claim's Service takes of its backend's quota, and whether there is room for it.
     pub(crate) fn room_for(&self, claim: &Claim) -> Result<Amount, Exceeded> {
         let Some(backend) = self.backends.get(&claim.backend) else { return Ok(Amount::default()) };
-        let Some(service) = backend.end.service(&claim.key) else { return Ok(Amount::default()) };
-        let endpoints = self.publishable(claim) as u64;
-        let bytes = service_len(&claim.key, service) as u64;
-        let amount = Amount { services: 1, endpoints, bytes };
+        let Some(Measured { count, bytes }) = self.measured(claim) else { return Ok(Amount::default()) };
+        let amount = Amount { services: 1, endpoints: count.endpoints as u64, bytes };
         backend.usage.check(&claim.key, amount, &backend.policy.quota).map(|()| amount)
     }
 
@@ -231,43 +281,74 @@ impl Reconciler {
         }
     }
 
-    /// Endpoints of a claim that its policy lets through.
-    pub(crate) fn publishable(&self, claim: &Claim) -> usize {
-        let Some(backend) = self.backends.get(&claim.backend) else { return 0 };
-        let Some(service) = backend.end.service(&claim.key) else { return 0 };
-        service.endpoints().filter(|(_, endpoint)| backend.policy.addresses.check(endpoint.address).is_ok()).count()
+    /// Endpoints of a claim that its policy lets through, as the Gimbal cluster will hold them.
+    pub(crate) fn publishable(&self, claim: &Claim) -> Count {
+        self.measured(claim).map_or_else(Count::default, |measured| measured.count)
     }
 
-    /// Brings a backend's total up to date with what a target holds now that nothing is under way for it.
+    /// How much a claim's Service is, as it was measured when it changed.
+    fn measured(&self, claim: &Claim) -> Option<Measured> {
+        let backend = self.backends.get(&claim.backend)?;
+        backend.measured.get(&claim.key).copied().or_else(|| backend.measure(&claim.key, self.settings.api))
+    }
+
+    /// A Service that the agent holds changed, or its policy did: its endpoints are counted once, not at each look.
+    pub(crate) fn measure(&mut self, claim: &Claim) {
+        let api = self.settings.api;
+        let Some(backend) = self.backends.get_mut(&claim.backend) else { return };
+        match backend.measure(&claim.key, api) {
+            Some(measured) => backend.measured.insert(claim.key.clone(), measured),
+            None => backend.measured.remove(&claim.key),
+        };
+    }
+
+    /// Brings a backend's total up to date with what a target holds now that nothing is under way for it, and tells its
+    /// guard what is missing since.
     pub(crate) fn recount(&mut self, key: &TargetKey, now: Instant) {
-        let observing = self.has_observed();
         let Some(target) = self.targets.get(key) else { return };
-        let count = target.observed.endpoint_count();
-        let name = self.backend_of(target).filter(|name| self.backends.contains_key(name));
+        // Not who waits for the name: what is there is lost by whose it is.
+        let whose = self.whose(key, target).map(|claim| claim.backend).or_else(|| self.backend_of(target));
+        let name = whose.filter(|name| self.backends.contains_key(name));
         if target.counted_for != name {
             self.uncount(key, now);
         }
         let Some(target) = self.targets.get_mut(key) else { return };
-        let before = std::mem::replace(&mut target.settled_endpoints, count);
-        target.counted_for.clone_from(&name);
-        if let Some(backend) = name.and_then(|name| self.backends.get_mut(&name)) {
-            backend.endpoints = backend.endpoints.saturating_sub(before as u64) + count as u64;
-            backend.guard.holds(key, before as u64, count as u64);
-            // While the first lists come in, the total grows from nothing: no base to measure a loss by.
-            if observing {
-                backend.guard.observed(backend.endpoints, now);
-            }
+        target.counted_for = name;
+        let count = target.observed.count();
+        self.count(key, count, now);
+    }
+
+    /// Takes a target out of the total of the backend that it was counted for: nothing of that is there any more.
+    pub(crate) fn uncount(&mut self, key: &TargetKey, now: Instant) {
+        self.count(key, Count::default(), now);
+        if let Some(target) = self.targets.get_mut(key) {
+            target.counted_for = None;
         }
     }
 
-    /// Takes a target out of the total of the backend that it was counted for.
-    pub(crate) fn uncount(&mut self, key: &TargetKey, now: Instant) {
+    fn count(&mut self, key: &TargetKey, count: Count, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return };
+        // What a policy of loss, or an admin, takes away is no loss to be judged. Who does not lead does not know what was
+        // released.
+        let removed = target.counted_for.as_ref().is_some_and(|name| self.is_decommissioned(name));
+        let counts = self.epoch.is_some() && !removed;
+        let stage = self.stage_of(target);
+        let falls = |counts: bool| if counts { Fall::Lost } else { Fall::Forgiven };
+        let fall = falls(counts && stage != Stage::Drained);
+        let fall_of_ready = falls(counts && stage == Stage::Hold);
+        let there = target.moved.as_ref().and_then(|to| self.targets.get(to)).map(|to| to.settled);
         let Some(target) = self.targets.get_mut(key) else { return };
-        let count = std::mem::take(&mut target.settled_endpoints) as u64;
-        if let Some(backend) = target.counted_for.take().and_then(|name| self.backends.get_mut(&name)) {
-            backend.endpoints = backend.endpoints.saturating_sub(count);
-            backend.guard.pending(key, 0, 0, now);
-            backend.guard.holds(key, count, 0);
+        let before = std::mem::replace(&mut target.settled, count);
+        let moved = target.moved.take_if(|_| count == Count::default()).zip(there);
+        let Some(name) = target.counted_for.as_ref() else { return };
+        let Some(backend) = self.backends.get_mut(name) else { return };
+        backend.endpoints = backend.endpoints.saturating_sub(before.endpoints as u64) + count.endpoints as u64;
+        if let Some((to, there)) = moved.filter(|_| counts) {
+            backend.guard.moved(key, before.endpoints as u64, &to, there.endpoints as u64, now);
+            backend.readiness.moved(key, before.ready as u64, &to, there.ready as u64, now);
+        } else {
+            backend.guard.observed(key, before.endpoints as u64, count.endpoints as u64, fall, now);
+            backend.readiness.observed(key, before.ready as u64, count.ready as u64, fall_of_ready, now);
         }
     }
 }

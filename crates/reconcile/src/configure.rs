@@ -40,6 +40,7 @@ impl Reconciler {
                 backend.listed = true;
                 if backend.policy.guard != policy.guard {
                     backend.guard.configure(policy.guard, now);
+                    backend.readiness.configure(policy.guard.of_readiness(), now);
                 }
                 backend.policy = policy;
             }
@@ -53,6 +54,8 @@ impl Reconciler {
             name: name.clone(),
             end: WriterEnd::new(self.settings.limits.clone()),
             guard: Guard::new(policy.guard),
+            readiness: Guard::new(policy.guard.of_readiness()),
+            measured: BTreeMap::new(),
             policy,
             listed,
             usage: Usage::default(),
@@ -66,7 +69,8 @@ impl Reconciler {
             drained: 0,
             decommission: None,
             version: 0,
-            window_version: None,
+            kept: 0,
+            window_versions: [None; 2],
             hold_kept: None,
             stirred: false,
         };
@@ -85,6 +89,7 @@ impl Reconciler {
         let mut concerned: BTreeSet<TargetKey> = self.concerned(name).into_iter().collect();
         for key in keys {
             let claim = Claim { backend: name.clone(), key };
+            self.measure(&claim);
             concerned.extend(self.route(&claim));
         }
         self.take_stock(name);
@@ -110,6 +115,7 @@ impl Reconciler {
         backend.end = WriterEnd::new(self.settings.limits.clone());
         backend.routes.clear();
         backend.usage = Usage::default();
+        backend.measured.clear();
         let concerned = self.forget_claims(name);
         for target in concerned {
             self.weigh(&target, now);

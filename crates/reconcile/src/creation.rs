@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// One namespace that is wanted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Creation {
     failures: u32,
     problem: Option<String>,
@@ -36,8 +36,12 @@ enum Stage {
 pub(crate) type Creations = BTreeMap<Arc<str>, Creation>;
 
 impl Reconciler {
-    /// A backend may have this namespace created, and needs it.
-    pub(crate) fn ask_for_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName) {
+    /// A backend needs this namespace, and may have it created if its policy says so.
+    /// That is a change like any other, and takes its share of the backend's pace.
+    pub(crate) fn ask_for_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName, now: Instant) {
+        if !self.backends.get(backend).is_some_and(|backend| backend.policy.namespaces.create) {
+            return;
+        }
         let creation = self.creations.entry(namespace.clone()).or_insert_with(|| Creation {
             failures: 0,
             problem: None,
@@ -47,6 +51,7 @@ impl Reconciler {
             return;
         }
         creation.stage = Stage::UnderWay;
+        self.queue.spend(backend, now);
         self.outputs.push(Output::CreateNamespace { namespace: namespace.clone(), backend: backend.clone() });
     }
 
@@ -63,6 +68,11 @@ impl Reconciler {
         // Who waits for it hears of the problem.
         let namespace: Arc<str> = namespace.into();
         self.enqueue_namespace(&namespace);
+    }
+
+    /// Whether nothing is known to keep a namespace from being created.
+    pub(crate) fn is_creatable(&self, namespace: &str) -> bool {
+        self.creations.get(namespace).is_none_or(|creation| creation.problem.is_none())
     }
 
     /// Why a namespace that may be created is not there.
@@ -83,7 +93,10 @@ impl Reconciler {
             }
         }
         for namespace in due {
-            self.enqueue_namespace(&namespace);
+            // Nobody may want it any more.
+            if self.enqueue_namespace(&namespace) == 0 {
+                self.creations.remove(&namespace);
+            }
         }
     }
 }

@@ -3,62 +3,49 @@
 use std::time::Instant;
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Action, Passage, Plan, Removals, Rules, Wanted, plan};
+use gimbal_plan::{Action, Passage, Plan, Removals};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::claims::Standing;
+use crate::course::{Course, Share, reject};
 use crate::job::Closing;
+use crate::observe::Begun;
+use crate::queue::Queue;
 use crate::quota::Amount;
-use crate::target::Target;
 use crate::{Claim, Job, Reconciler, Stage, Urgency};
-
-/// How many targets one step of the comparison looks at, so that no change waits long behind it.
-const COMPARISON_STEP: usize = 200;
-
-/// What is to be done about a target.
-enum Verdict {
-    /// These writes, perhaps none.
-    Plan {
-        /// Whose it is; `None` where it goes.
-        owner: Option<Claim>,
-        plan: Plan,
-        /// The guard keeps something that would otherwise go.
-        held: bool,
-        /// Set if a part of it is left out.
-        partly: Option<Reject>,
-        /// What it takes of the owner's quota.
-        amount: Amount,
-    },
-    /// The owner cannot have it. What is there stays.
-    Rejected(Claim, Reject),
-    /// Nobody can have it now.
-    Blocked(Claim),
-    /// It waits until this claim is in another target.
-    Moving(Claim),
-    /// Its backend is in quarantine.
-    Frozen,
-    /// It stays as it is.
-    Kept,
-    /// There is nothing to do and nothing there.
-    Nothing,
-}
 
 fn quarantined(claim: &Claim) -> Reject {
     let message = "the backend is in quarantine: nothing is written for it until it is admitted".into();
     reject(claim, RejectReason::Quarantined, true, message)
 }
 
-fn reject(claim: &Claim, reason: RejectReason, retryable: bool, message: String) -> Reject {
-    Reject { key: Some(claim.key.clone()), reason, retryable, message }
-}
-
 impl Reconciler {
     /// The next writes to send, if there are any and this process may write.
     pub fn next_job(&mut self, now: Instant) -> Option<Job> {
+        self.next_of(Queue::pop, now)
+    }
+
+    /// As [`Reconciler::next_job`], but only for a fresh change of a backend of which nothing is being written.
+    pub fn next_quiet_job(&mut self, now: Instant) -> Option<Job> {
+        self.next_of(Queue::pop_quiet, now)
+    }
+
+    /// Whether fresh changes and other work have lately been about at the same time: then whatever is under way delays
+    /// somebody.
+    #[must_use]
+    pub fn is_shared(&self, now: Instant) -> bool {
+        self.queue.is_shared(now)
+    }
+
+    fn next_of(&mut self, pop: impl Fn(&mut Queue, Instant) -> Option<TargetKey>, now: Instant) -> Option<Job> {
         if self.epoch.is_none() || !self.has_observed() {
             return None;
         }
-        while let Some(key) = self.queue.pop(now) {
+        if std::mem::take(&mut self.unweighed) {
+            // The guard sees all of it before the first target is decided.
+            self.weigh_everything(now);
+        }
+        while let Some(key) = pop(&mut self.queue, now) {
             let Some(job) = self.decide(&key, now) else {
                 self.drop_if_idle(&key, now);
                 continue;
@@ -74,8 +61,7 @@ impl Reconciler {
 
     fn decide(&mut self, key: &TargetKey, now: Instant) -> Option<Job> {
         self.weigh(key, now);
-        let passage = self.passage(key, now);
-        let removals = if passage == Passage::Allowed { Removals::Allowed } else { Removals::Held };
+        let (passage, removals) = self.passage(key, now);
         if let Some(target) = self.targets.get_mut(key) {
             target.preview = None;
         }
@@ -85,133 +71,146 @@ impl Reconciler {
             return None;
         }
         let target = self.targets.get(key)?;
-        match self.verdict(key, target, removals) {
-            Verdict::Plan { owner, plan, held, partly, amount } => {
-                let left = !plan.phases.is_empty();
-                if let Some(owner) = &owner {
-                    self.give(key, owner, !left);
-                    self.charge(owner, amount, key);
-                }
-                if left {
-                    let closing = (owner.is_some() && passage == Passage::Allowed).then_some(Closing { partly });
-                    return Some(job(key, owner, plan, closing, self.relists.begun));
-                }
-                if held && passage == Passage::Unkept {
-                    self.await_record(key, now);
-                    return None;
-                }
-                self.converge(key, owner.as_ref(), held, partly, now);
-            }
-            Verdict::Rejected(owner, reject) => {
-                let nothing_there = target.observed.is_empty();
-                let others = self.is_anothers(key, target, &owner);
-                if !others {
-                    self.give(key, &owner, false);
-                }
-                self.hold_back(&owner, &reject, nothing_there, others, key);
-                self.settle(&owner, Outcome::Rejected(reject));
-                self.let_go(key);
-            }
-            Verdict::Blocked(holder) => {
-                for claim in target.claims.clone() {
-                    let taken = self.taken(key, &claim, &holder);
-                    self.settle(&claim, Outcome::Rejected(taken));
-                }
-                self.let_go(key);
-            }
-            Verdict::Frozen => self.freeze(key),
-            Verdict::Moving(claim) => {
-                self.places.entry(claim).or_default().insert(key.clone());
-                self.charge_what_stands(key);
-                self.let_go(key);
-            }
-            Verdict::Kept | Verdict::Nothing => {
-                self.charge_what_stands(key);
-                self.let_go(key);
-            }
+        let standing = self.standing(key, target);
+        let Some(course) = self.course(key, target, &standing, removals, now) else {
+            self.leave_as_it_is(key, standing, passage, now);
+            return None;
+        };
+        let left = !course.plan.is_empty();
+        let others = course.owner.as_ref().is_some_and(|owner| self.is_anothers(key, target, owner));
+        if let Some(owner) = &course.owner {
+            self.take(key, owner, &course, others, now);
+        }
+        self.tell_claims(key, course.owner.as_ref());
+        if left {
+            let whole = matches!(course.share, Share::Whole(_)) && course.again.is_none();
+            let closes = course.owner.is_some() && whole && passage == Passage::Allowed;
+            let closing = closes.then_some(Closing { partly: course.reject });
+            return Some(job(key, course.owner, course.plan, closing, self.relists.begun()));
+        }
+        if course.held && passage == Passage::Unkept {
+            self.await_record(key, now);
+            return None;
+        }
+        let rejected = others && course.is_rejected();
+        match (course.owner, course.reject, course.again) {
+            (Some(owner), Some(why), None) if rejected => self.turn_away(key, &owner, why),
+            (owner, why, Some(until)) => self.wait_for_the_refused(key, owner, why, until, now),
+            (owner, why, None) => self.converge(key, owner.as_ref(), course.held, why, now),
         }
         None
     }
 
-    /// Whether what the target would lose may go now.
-    fn passage(&mut self, key: &TargetKey, now: Instant) -> Passage {
+    /// Nothing is to be done about the target.
+    fn leave_as_it_is(&mut self, key: &TargetKey, standing: Standing, passage: Passage, now: Instant) {
+        // Nothing is under way, and nothing will be: what is there now is what there is.
+        self.recount(key, now);
+        let blocked = matches!(standing, Standing::Blocked(_));
+        match standing {
+            Standing::Frozen(_) => return self.freeze(key),
+            Standing::Moving(claim, _) => drop(self.places.entry(claim).or_default().insert(key.clone())),
+            _ => {}
+        }
+        self.tell_claims(key, None);
+        if blocked && passage == Passage::Held {
+            // Who leaves it has left once that is not held any more.
+            return self.converge(key, None, true, None, now);
+        }
+        self.charge_what_stands(key);
+        self.let_go(key);
+    }
+
+    /// What stands for another keeps its name though nobody can write in its place: who wants the name hears why not, and
+    /// who left hears nothing yet, for its object is still there.
+    fn turn_away(&mut self, key: &TargetKey, owner: &Claim, why: Reject) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        target.converged = true;
+        let leaving = target.leaving.clone();
+        for claim in leaving {
+            let why = reject(&claim, why.reason, true, why.message.clone());
+            self.settle(&claim, Outcome::Rejected(why));
+        }
+        self.settle(owner, Outcome::Rejected(why));
+    }
+
+    /// All is written that the API server takes. The rest is tried again by and by, and what could not be written takes no
+    /// room from others until then.
+    fn wait_for_the_refused(
+        &mut self,
+        key: &TargetKey,
+        owner: Option<Claim>,
+        why: Option<Reject>,
+        until: Instant,
+        now: Instant,
+    ) {
+        self.count_what_went(key, now);
+        let Some(target) = self.targets.get_mut(key) else { return };
+        target.converged = false;
+        let concerned: Vec<Claim> = owner.into_iter().chain(target.leaving.iter().cloned()).collect();
+        if target.observed.is_empty() {
+            self.set_charged(key, None);
+        } else {
+            self.charge_what_stands(key);
+        }
+        if let Some(why) = why {
+            for claim in concerned {
+                let why = reject(&claim, why.reason, true, why.message.clone());
+                self.settle(&claim, Outcome::Rejected(why));
+            }
+        }
+        if let Some(backend) = self.targets.get(key).and_then(|target| self.backend_of(target)) {
+            self.queue.push_later(key, &backend, until);
+        }
+    }
+
+    /// Whether what the target would lose may go now, and what is to be written otherwise.
+    pub(crate) fn passage(&mut self, key: &TargetKey, now: Instant) -> (Passage, Removals) {
         let name = self.targets.get(key).and_then(|target| target.counted_for.clone());
         match name.and_then(|name| self.backends.get_mut(&name)) {
-            Some(backend) => backend.guard.verdict(key, now),
-            None => Passage::Allowed,
+            Some(backend) => backend.passage(key, now),
+            None => (Passage::Allowed, Removals::Allowed),
         }
     }
 
     fn record_is_late(&self, key: &TargetKey, now: Instant) -> bool {
         let name = self.targets.get(key).and_then(|target| target.counted_for.as_ref());
-        name.and_then(|name| self.backends.get(name)).is_none_or(|backend| backend.guard.record_is_late(now))
+        name.and_then(|name| self.backends.get(name)).is_none_or(|backend| backend.record_is_late(now))
     }
 
-    fn verdict(&self, key: &TargetKey, target: &Target, removals: Removals) -> Verdict {
-        let standing = self.standing(key, target);
-        if let Some((plan, held)) = self.plan_of_lost(key, target, &standing, removals) {
-            return Verdict::Plan { owner: None, plan, held, partly: None, amount: Amount::default() };
-        }
-        let claim = match standing {
-            Standing::Owned(claim) => claim,
-            Standing::Blocked(holder) => return Verdict::Blocked(holder),
-            Standing::Moving(holder, _) => return Verdict::Moving(holder),
-            Standing::Frozen(_) => return Verdict::Frozen,
-            Standing::Kept(_) => return Verdict::Kept,
-            Standing::Nothing => return Verdict::Nothing,
-            Standing::Gone(_) => {
-                let (plan, held) = guarded(key, None, target, removals);
-                return Verdict::Plan { owner: None, plan, held, partly: None, amount: Amount::default() };
-            }
-        };
-        let Some(backend) = self.backends.get(&claim.backend) else { return Verdict::Kept };
-        let Some(service) = backend.end.service(&claim.key) else { return Verdict::Kept };
-        if !self.namespaces.contains(&key.namespace) {
-            let message = match backend.policy.namespaces.create {
-                true => self.why_missing(&key.namespace),
-                false => format!("namespace {} does not exist in the Gimbal cluster", key.namespace),
-            };
-            let reject = reject(&claim, RejectReason::NamespaceMissing, true, message);
-            return Verdict::Rejected(claim, reject);
-        }
-        let rules =
-            Rules { strip: &backend.policy.strip, addresses: &backend.policy.addresses, api: self.settings.api };
-        match Wanted::new(&claim.backend, &claim.key, key, service, &rules) {
-            Ok(wanted) => {
-                let amount = match self.room_for(&claim) {
-                    Ok(amount) => amount,
-                    Err(exceeded) => {
-                        let reject = reject(&claim, RejectReason::Quota, true, exceeded.to_string());
-                        return Verdict::Rejected(claim, reject);
-                    }
-                };
-                let partly = refused_addresses(&claim, &wanted);
-                let wanted = match self.lost_for(target, &claim.backend) {
-                    Some(lost) => wanted.lost(lost),
-                    None => wanted,
-                };
-                let (plan, held) = guarded(key, Some(&wanted), target, removals);
-                Verdict::Plan { owner: Some(claim), plan, held, partly, amount }
-            }
-            Err(unwanted) => {
-                let reject = reject(&claim, RejectReason::Invalid, false, unwanted.to_string());
-                Verdict::Rejected(claim, reject)
-            }
-        }
-    }
-
-    /// `owner` gets the target; everyone else who wants it hears so. What stands for another, or nobody, is its own once it
-    /// is written: until then it may yet be somebody else's turn.
-    pub(crate) fn give(&mut self, key: &TargetKey, owner: &Claim, written: bool) {
-        let Some(target) = self.targets.get(key) else { return };
-        let own = written || !self.is_anothers(key, target, owner);
-        let Some(target) = self.targets.get_mut(key) else { return };
-        if own {
+    /// `owner` gets the target, and its Service counts against its quota from here on. What stands for another, or nobody, is
+    /// its own once it is written: until then it may yet be somebody else's turn.
+    fn take(&mut self, key: &TargetKey, owner: &Claim, course: &Course, others: bool, now: Instant) {
+        let written = course.plan.is_empty() && !course.is_rejected();
+        if let Some(target) = self.targets.get_mut(key).filter(|_| written || !others) {
             target.owner = Some(owner.clone());
         }
-        let others: Vec<Claim> = target.claims.iter().filter(|claim| *claim != owner).cloned().collect();
+        let reason = course.reject.as_ref().map(|reject| reject.reason);
+        match course.share {
+            Share::Whole(amount) => self.charge(owner, amount, key),
+            Share::Part(endpoints) => self.hold_back(owner, reason, endpoints, others, key),
+            Share::Stands => {
+                let stands = self.targets.get(key).map_or(0, |target| target.observed.endpoint_count() as u64);
+                self.hold_back(owner, reason, stands, others, key);
+            }
+        }
+        if reason == Some(RejectReason::NamespaceMissing) {
+            self.ask_for_namespace(&key.namespace, &owner.backend, now);
+        }
+    }
+
+    /// Everyone hears who wants the target and does not get it.
+    pub(crate) fn tell_claims(&mut self, key: &TargetKey, owner: Option<&Claim>) {
+        let Some(target) = self.targets.get(key) else { return };
+        if target.claims.iter().all(|claim| Some(claim) == owner) {
+            return;
+        }
+        let holder = owner.cloned().or_else(|| self.whose(key, target));
+        let others: Vec<Claim> = target.claims.iter().filter(|claim| Some(*claim) != owner).cloned().collect();
         for claim in others {
-            let taken = self.taken(key, &claim, owner);
+            let taken = match &holder {
+                Some(holder) => self.taken(key, &claim, holder),
+                None => reject(&claim, RejectReason::NameConflict, true, format!("the name {key} is taken")),
+            };
             self.settle(&claim, Outcome::Rejected(taken));
         }
     }
@@ -243,27 +242,30 @@ impl Reconciler {
         }
     }
 
-    /// The owner's Service is not written as it is: for want of room it gets in line, and where nothing of it is there it
-    /// takes no room from others.
-    fn hold_back(&mut self, owner: &Claim, reject: &Reject, nothing_there: bool, others: bool, key: &TargetKey) {
+    /// The owner's Service is not written as it is, and `endpoints` of it count until it is: for want of room it gets in
+    /// line, and where nothing of it is there it takes no room from others.
+    fn hold_back(
+        &mut self,
+        owner: &Claim,
+        reason: Option<RejectReason>,
+        endpoints: u64,
+        others: bool,
+        key: &TargetKey,
+    ) {
         let Some(backend) = self.backends.get_mut(&owner.backend) else { return };
-        let create = reject.reason == RejectReason::NamespaceMissing && backend.policy.namespaces.create;
-        let stands = self.targets.get(key).map_or(0, |target| target.observed.endpoint_count() as u64);
-        let first_time = reject.reason == RejectReason::Quota && !backend.usage.waits(&owner.key);
-        if reject.reason == RejectReason::Quota {
+        let first_time = reason == Some(RejectReason::Quota) && !backend.usage.waits(&owner.key);
+        if reason == Some(RejectReason::Quota) {
             backend.usage.wait(&owner.key);
             // What it was to grow to before, and did not, takes no room.
-            backend.usage.stopped_at(&owner.key, stands, key);
+            backend.usage.stopped_at(&owner.key, endpoints, key);
         } else {
             backend.usage.stop_waiting(&owner.key);
         }
+        let Some(target) = self.targets.get(key) else { return };
+        let (nothing_there, rivals) = (target.observed.is_empty(), target.claims.len() > 1);
         if nothing_there {
             self.set_charged(key, None);
         }
-        if create {
-            self.ask_for_namespace(&key.namespace, &owner.backend);
-        }
-        let rivals = self.targets.get(key).is_some_and(|target| target.claims.len() > 1);
         if first_time && (others || nothing_there && rivals) {
             // Another claim may have the name meanwhile, or what is there may go.
             self.enqueue(key, &owner.backend, Urgency::Bulk);
@@ -304,9 +306,13 @@ impl Reconciler {
     ) {
         let drained = self.targets.get(key).is_some_and(|target| self.stage_of(target) == Stage::Drained);
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.failures = 0;
+        let whole = partly.as_ref().is_none_or(|reject| reject.reason == RejectReason::AddressRefused);
+        if whole {
+            target.failures = 0;
+            target.conflicts = 0;
+        }
         target.converged = true;
-        let before = target.settled_endpoints;
+        let before = target.settled.endpoints;
         if held {
             let why = match drained {
                 true => format!("{key} stays without endpoints until its backend is back"),
@@ -323,17 +329,18 @@ impl Reconciler {
             self.count_drained(key, before, drained);
             return;
         }
-        let loss = std::mem::take(&mut target.loss);
-        let counted_for = target.counted_for.clone();
-        let backend = counted_for.filter(|_| loss > 0).and_then(|name| self.backends.get_mut(&name));
-        if let Some(backend) = backend {
-            backend.guard.applied(key, loss, now);
+        if whole {
+            // Else it is tried again as soon as there is room, and may be refused as before.
+            target.refusals.clear();
         }
-        self.recount(key, now);
-        self.count_drained(key, before, drained);
+        self.count_what_went(key, now);
         if let Some(owner) = owner {
+            // What it moves away from may go only once it is whole here; else two that change places, each without room,
+            // would have each other looked at for ever.
             self.settle(owner, partly.map_or(Outcome::Applied, Outcome::Rejected));
-            self.look_at_places(owner, key, now);
+            if whole {
+                self.look_at_places(owner, key, now);
+            }
         }
         self.let_go(key);
         let left = self.targets.get_mut(key).filter(|target| target.observed.is_empty() && owner.is_none());
@@ -346,6 +353,14 @@ impl Reconciler {
         }
     }
 
+    /// Nothing is under way: counts anew what is there, which tells the guard what went.
+    fn count_what_went(&mut self, key: &TargetKey, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return };
+        let (before, drained) = (target.settled.endpoints, self.stage_of(target) == Stage::Drained);
+        self.recount(key, now);
+        self.count_drained(key, before, drained);
+    }
+
     /// Those that went away have nothing here any more.
     fn let_go(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get_mut(key) else { return };
@@ -354,62 +369,11 @@ impl Reconciler {
             self.left_place(&claim, key);
         }
     }
-
-    /// Compares a few targets that should be in the desired state, and repairs those that are not: rule 9's periodic
-    /// comparison, which must find nothing.
-    pub(crate) fn compare_some(&mut self, now: Instant) {
-        if self.epoch.is_none() || !self.has_observed() {
-            return;
-        }
-        let due = *self.comparison.next.get_or_insert(now + self.settings.comparison_interval);
-        if !self.comparison.running {
-            if now < due {
-                return;
-            }
-            self.comparison.running = true;
-            self.comparison.after = None;
-        }
-        let from = match &self.comparison.after {
-            Some(after) => std::ops::Bound::Excluded(after.clone()),
-            None => std::ops::Bound::Unbounded,
-        };
-        let step: Vec<TargetKey> = self
-            .targets
-            .range((from, std::ops::Bound::Unbounded))
-            .take(COMPARISON_STEP)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &step {
-            self.compare(key, now);
-        }
-        self.comparison.after = step.last().cloned();
-        if step.len() < COMPARISON_STEP {
-            self.comparison.running = false;
-            self.comparison.next = Some(now + self.settings.comparison_interval);
-            self.counters.comparisons += 1;
-        }
-    }
-
-    fn compare(&mut self, key: &TargetKey, now: Instant) {
-        let passage = self.passage(key, now);
-        let removals = if passage == Passage::Allowed { Removals::Allowed } else { Removals::Held };
-        let Some(target) = self.targets.get(key) else { return };
-        if !target.converged || target.failures > 0 || self.queue.contains(key) {
-            return;
-        }
-        let Verdict::Plan { plan, .. } = self.verdict(key, target, removals) else { return };
-        if !plan.phases.is_empty() {
-            self.counters.comparison_differences += 1;
-            if let Some(backend) = self.backend_of(target) {
-                self.enqueue(key, &backend, Urgency::Bulk);
-            }
-        }
-    }
 }
 
 /// The first phase of a plan, or all of a plan that only creates: whatever else happens meanwhile, nothing is lost by the
 /// later ones. `closing` stands if that is the whole plan.
-fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, closing: Option<Closing>, lists: u64) -> Job {
+fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, closing: Option<Closing>, lists: Begun) -> Job {
     let creates = plan.actions().all(|action| matches!(action, Action::Create(_)));
     let whole = creates || plan.phases.len() == 1;
     let mut phases = plan.phases.into_iter();
@@ -419,23 +383,4 @@ fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, closing: Option<Closin
         actions.extend(phases.flatten());
     }
     Job { target: key.clone(), owner, actions, first, lists, closing: closing.filter(|_| whole) }
-}
-
-/// The plan, and whether the guard keeps a part of what would be done without it.
-fn guarded(key: &TargetKey, wanted: Option<&Wanted>, target: &Target, removals: Removals) -> (Plan, bool) {
-    let made = plan(key, wanted, &target.observed, removals, &target.taken);
-    let held = removals == Removals::Held
-        && made.phases.is_empty()
-        && !plan(key, wanted, &target.observed, Removals::Allowed, &target.taken).phases.is_empty();
-    (made, held)
-}
-
-fn refused_addresses(claim: &Claim, wanted: &Wanted) -> Option<Reject> {
-    let (address, why) = wanted.refused.first()?;
-    let more = match wanted.refused.len() - 1 {
-        0 => String::new(),
-        more => format!(", and {more} more are refused"),
-    };
-    let message = format!("address {address} {why}{more}; the other endpoints are published");
-    Some(reject(claim, RejectReason::AddressRefused, false, message))
 }

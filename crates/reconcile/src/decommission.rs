@@ -8,7 +8,7 @@ use gimbal_objects::{EndpointSlice, Endpoints, Object as _, Service};
 use gimbal_stream::{Goodbye, GoodbyeReason, WriterEnd};
 
 use crate::target::Target;
-use crate::{Output, Policy, Reconciler, Urgency};
+use crate::{BackendState, Output, Policy, Reconciler, Urgency};
 
 /// What a backend has in the Gimbal cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,6 +80,11 @@ pub enum NotDecommissioned {
     /// It is under way.
     #[error("backend {0} is being decommissioned already")]
     UnderWay(BackendName),
+    /// No agent of it ever spoke to this writer.
+    #[error(
+        "this writer keeps no record of backend {0} (ConfigMap gimbal-backend-{0} in its namespace): it belongs to another writer; order it there"
+    )]
+    Unrecorded(BackendName),
 }
 
 impl Reconciler {
@@ -103,6 +108,10 @@ impl Reconciler {
         }
         if self.is_decommissioned(name) {
             return Err(NotDecommissioned::UnderWay(name.clone()));
+        }
+        // It is written with the first Hello, by the writer that the backend belongs to.
+        if self.backends.get(name).is_none_or(|backend| backend.state == BackendState::default()) {
+            return Err(NotDecommissioned::Unrecorded(name.clone()));
         }
         let inventory = self.inventory(name);
         if inventory.id(name) != id {
@@ -136,6 +145,8 @@ impl Reconciler {
         if let Some(backend) = self.backends.get_mut(name) {
             backend.end = WriterEnd::new(self.settings.limits.clone());
             backend.guard.forget();
+            backend.readiness.forget();
+            backend.measured.clear();
         }
         for target in self.forget_claims(name) {
             self.weigh(&target, now);

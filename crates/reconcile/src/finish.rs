@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Action, Body};
+use gimbal_model::TargetKey;
+use gimbal_plan::{Action, Body, Told};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::job::Closing;
@@ -13,8 +13,10 @@ use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
 /// Longest wait after the API server said that an object is not valid: that changes when somebody changes a webhook.
 const LONGEST_INVALID: Duration = Duration::from_secs(300);
-/// How long to wait for the watch to bring what a conflict was about.
-const CONFLICT_DELAY: Duration = Duration::from_secs(1);
+/// So many conflicts in a row are tried again at once with what was found: somebody else changed the object meanwhile.
+const CONFLICTS: u32 = 3;
+/// How long to wait where a create found what counts as gone, so that it does not find it over and over.
+const FOUND_DELAY: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// The writes of a job ended: `written` has one answer for each action, in order.
@@ -23,15 +25,22 @@ impl Reconciler {
         let mut retry: Option<Instant> = None;
         // Each is noticed once: now, or when the watch brought it before.
         let (mut as_sent, mut ours) = (0, 0);
-        // A list that began meanwhile may not name what was written because it is gone already, and no event will tell. If
-        // it is there, the list or the watch after it brings it.
-        let overtaken = self.relists.begun != job.lists;
+        // What is answered was asked after all that is held was known, if nothing came since.
+        let told = if self.queue.noticed(key) == 0 { Told::Last } else { Told::InAnyOrder };
         for (action, written) in job.actions.iter().zip(written) {
+            // What a list of the kind, which began meanwhile, shows or does not show was there after the write, or its
+            // watch tells of the write. The answer may even be of a store that is no more.
+            let overtaken = self.relists.began_since(job.lists, action.kind());
             let wait = match written {
-                Written::Answered(_) | Written::Found(_) if overtaken => None,
+                Written::Failed(failure) => self.failed(job, action, failure, now),
+                Written::NotSent => Some(now),
+                _ if overtaken => None,
                 Written::Answered(body) => {
-                    self.observe(&body, now);
+                    self.told(&body, told, now);
                     ours += 1;
+                    if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals.is_empty()) {
+                        target.refusals.forget(action);
+                    }
                     as_sent += usize::from(self.is_as_sent(key, action, &body) && self.holds(key, &body));
                     if let (Body::Service(_), Some(owner), Some(target)) =
                         (&body, &job.owner, self.targets.get_mut(key))
@@ -41,15 +50,17 @@ impl Reconciler {
                     None
                 }
                 Written::Found(body) => {
-                    self.observe(&body, now);
-                    None
+                    self.told(&body, told, now);
+                    (!self.holds(key, &body)).then(|| now + FOUND_DELAY)
+                }
+                Written::Conflict { there, message } => {
+                    self.told(&there, told, now);
+                    self.met_conflict(job, action, message, now)
                 }
                 Written::Gone => {
                     self.observe_gone(key, action, now);
                     None
                 }
-                Written::NotSent => Some(now),
-                Written::Failed(failure) => self.failed(job, action, failure, now),
             };
             retry = retry.max(wait);
         }
@@ -79,16 +90,21 @@ impl Reconciler {
 
     /// What was decided is written, and nothing came meanwhile: there is nothing to decide anew.
     fn close(&mut self, key: &TargetKey, owner: &Claim, closing: &Closing, now: Instant) {
-        self.give(key, owner, true);
+        if let Some(target) = self.targets.get_mut(key) {
+            target.owner = Some(owner.clone());
+        }
+        self.tell_claims(key, Some(owner));
         self.converge(key, Some(owner), false, closing.partly.clone(), now);
     }
 
     /// Whether the answer is what was sent. Rule 6: where it differs, it counts as what we wanted until either side changes.
     fn is_as_sent(&mut self, key: &TargetKey, action: &Action, answer: &Body) -> bool {
-        let (Action::Create(sent) | Action::Replace(sent)) = action else { return false };
-        if sent.is_same(answer) {
-            return true;
-        }
+        let sent = match action {
+            Action::Create(sent) | Action::Replace(sent) if sent.is_same(answer) => return true,
+            Action::Patch(sent) if sent.has_same_endpoints(answer) => return true,
+            Action::Create(sent) | Action::Replace(sent) | Action::Patch(sent) => sent,
+            Action::Delete { .. } => return false,
+        };
         let (sent_form, answer_form) = (sent.fingerprint(), answer.fingerprint());
         if sent_form == answer_form {
             return true;
@@ -102,14 +118,6 @@ impl Reconciler {
         false
     }
 
-    fn observe(&mut self, body: &Body, now: Instant) {
-        match body {
-            Body::Service(service) => self.service_is(service, now),
-            Body::Endpoints(endpoints) => self.endpoints_is(endpoints, now),
-            Body::Slice(slice) => self.slice_is(slice, now),
-        }
-    }
-
     fn observe_gone(&mut self, key: &TargetKey, action: &Action, now: Instant) {
         let (uid, version) = match action {
             Action::Delete { uid, resource_version, .. } => (uid, resource_version),
@@ -120,38 +128,48 @@ impl Reconciler {
         self.gone(action.kind(), key, action.name(), uid, version, now);
     }
 
+    /// Returns when to try again; `None`: at once, with what was found.
+    fn met_conflict(&mut self, job: &Job, action: &Action, message: String, now: Instant) -> Option<Instant> {
+        let target = self.targets.get_mut(&job.target)?;
+        target.conflicts = target.conflicts.saturating_add(1);
+        if target.conflicts < CONFLICTS {
+            return None;
+        }
+        let message = format!("the API server answers 409 time and again: {message}");
+        self.failed(job, action, WriteFailure::Api(message), now)
+    }
+
     /// Returns when to try again.
     fn failed(&mut self, job: &Job, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
         let key = &job.target;
         let target = self.targets.get_mut(key)?;
         let api = |message: &str| format!("{} {}: {message}", action.kind().kind, action.name());
-        let (reason, message, until) = match failure {
-            WriteFailure::Conflict => return Some(now + CONFLICT_DELAY),
-            WriteFailure::Throttled(after) => {
-                return Some(target.failed(now, LONGEST_DELAY, after));
-            }
+        // What is refused waits by itself, and the rest of the target goes on: `longest` says for how long at most.
+        let (reason, message, longest) = match failure {
+            WriteFailure::Throttled(after) => return Some(target.failed(now, after)),
             WriteFailure::Foreign if action.kind().kind == "EndpointSlice" => {
                 target.taken.insert(action.name().to_string());
                 return None;
             }
             WriteFailure::Foreign => {
                 let message = format!("{} {key} exists and is not ours; it is never touched", action.kind().kind);
-                (RejectReason::NameConflict, message, target.failed(now, LONGEST_DELAY, None))
+                (RejectReason::NameConflict, message, Some(LONGEST_DELAY))
             }
             WriteFailure::NamespaceMissing => {
                 let message = format!("namespace {} does not exist, or is being deleted", key.namespace);
-                (RejectReason::NamespaceMissing, message, target.failed(now, LONGEST_DELAY, None))
+                (RejectReason::NamespaceMissing, message, None)
             }
-            WriteFailure::Invalid(message) => {
-                (RejectReason::Invalid, api(&message), target.failed(now, LONGEST_INVALID, None))
-            }
-            WriteFailure::TooLarge(message) => {
-                (RejectReason::TooLarge, api(&message), target.failed(now, LONGEST_INVALID, None))
-            }
-            WriteFailure::Api(message) => {
-                (RejectReason::ApiError, api(&message), target.failed(now, LONGEST_DELAY, None))
-            }
+            WriteFailure::Invalid(message) => (RejectReason::Invalid, api(&message), Some(LONGEST_INVALID)),
+            WriteFailure::TooLarge(message) => (RejectReason::TooLarge, api(&message), Some(LONGEST_INVALID)),
+            WriteFailure::Forbidden(message) => (RejectReason::ApiError, api(&message), Some(LONGEST_DELAY)),
+            WriteFailure::Api(message) => (RejectReason::ApiError, api(&message), None),
         };
+        if let Some(longest) = longest {
+            // The look that comes next tells why, once it is clear that there is nothing to be told before that.
+            target.refusals.note(action, (reason, message), longest, now);
+            return None;
+        }
+        let until = Some(target.failed(now, None));
         // An owner that leads elsewhere by now hears of that place.
         let owner = job.owner.iter().filter(|owner| target.claims.contains(owner));
         let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
@@ -166,27 +184,7 @@ impl Reconciler {
             let reject = Reject { key, reason, retryable: true, message: message.clone() };
             self.settle(&claim, Outcome::Rejected(reject));
         }
-        Some(until)
-    }
-
-    /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
-    pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
-        // The guard tells of it at the next tick, and everything of the backend is decided anew.
-        let guard = &mut self.backends.get_mut(name)?.guard;
-        let services = guard.held_targets().count() as u64;
-        guard.approve(id).map(|_| services)
-    }
-
-    /// Lets a backend's name belong to another source. Returns the source that it belonged to.
-    ///
-    /// # Errors
-    /// When the backend is not known, in a sentence.
-    pub fn confirm_incarnation(&mut self, name: &BackendName, incarnation: &str) -> Result<Option<String>, String> {
-        let backend = self.backends.get_mut(name).ok_or_else(|| format!("backend {name} is not configured"))?;
-        let previous = backend.state.incarnation.replace(incarnation.to_owned());
-        backend.refused_incarnation = None;
-        backend.keep(&mut self.outputs);
-        Ok(previous)
+        until
     }
 
     /// When something becomes due without new input.

@@ -7,6 +7,7 @@ use gimbal_plan::{Action, Body};
 use gimbal_stream::Reject;
 
 use crate::Claim;
+use crate::observe::Begun;
 
 /// Writes for one target. Nothing else of this target is handed out until they are answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +21,7 @@ pub struct Job {
     /// So many of them go out first, side by side. The others follow if what these create [is there](Written::is_there).
     pub first: usize,
     /// Lists that had begun when it was handed out.
-    pub(crate) lists: u64,
+    pub(crate) lists: Begun,
     /// Set if nothing is left to do once all of them are answered with what was sent.
     pub(crate) closing: Option<Closing>,
 }
@@ -66,6 +67,13 @@ pub enum Written {
     Found(Body),
     /// The object is gone: deleted, or it was not there.
     Gone,
+    /// 409: the object is not the version that was named, or something else in the API server says so.
+    Conflict {
+        /// What is there, as it was read after that.
+        there: Body,
+        /// What the API server says.
+        message: String,
+    },
     /// It did not happen, as far as is known.
     Failed(WriteFailure),
     /// It was not sent, for this process no longer leads or is about to end.
@@ -83,14 +91,14 @@ impl Written {
 /// Why a write failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteFailure {
-    /// The object changed since it was observed. The watch brings the change.
-    Conflict,
     /// An object of someone else has the name.
     Foreign,
     /// The namespace does not exist, or is being deleted.
     NamespaceMissing,
     /// The API server will not take it as it is.
     Invalid(String),
+    /// The API server will not have it, as a policy or a quota of the namespace says.
+    Forbidden(String),
     /// It is too large for the API server.
     TooLarge(String),
     /// The API server asks for patience.

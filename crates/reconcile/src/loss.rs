@@ -19,8 +19,9 @@ pub struct LossPolicy {
     pub source_stale_after: Option<Duration>,
 }
 
-/// After a restart of the writer agents have so long to come back before anything new is done about their loss.
-const GRACE: Duration = Duration::from_secs(30);
+/// After the first look of a writer that begins to lead, agents have so long to come back before anything new is done about
+/// their loss: that they are away then may be the writer's own doing.
+pub const GRACE: Duration = Duration::from_secs(30);
 /// A loss is kept from this age on: a mere reconnect writes nothing.
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -85,12 +86,13 @@ struct Period {
     before: Duration,
     stage: Stage,
     record: Option<LossRecord>,
-    restored: bool,
 }
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Loss {
+    /// When this process first looked, since it leads.
+    first: Option<Instant>,
     period: Option<Period>,
     disconnected: Option<Instant>,
     stale: Option<Instant>,
@@ -104,13 +106,20 @@ impl Loss {
             before: wall.duration_since(record.since).unwrap_or_default(),
             stage: record.stage,
             record: Some(record),
-            restored: true,
         });
         Self { period, ..Self::default() }
     }
 
-    /// Takes in how things are. The stage from now on.
-    pub(crate) fn observe(&mut self, facts: Facts, policy: &LossPolicy, now: Instant, wall: SystemTime) -> Stage {
+    /// Takes in how things are. The stage from now on. `grace`: how long after the first look nothing new is done.
+    pub(crate) fn observe(
+        &mut self,
+        facts: Facts,
+        policy: &LossPolicy,
+        grace: Duration,
+        now: Instant,
+        wall: SystemTime,
+    ) -> Stage {
+        let graced = now.saturating_duration_since(*self.first.get_or_insert(now)) < grace;
         let limit = policy.source_stale_after;
         let silent = limit.is_some_and(|limit| facts.silence.is_some_and(|silence| silence >= limit));
         let heard = limit.is_none() || facts.silence.is_some();
@@ -121,11 +130,11 @@ impl Loss {
             self.period = None;
         } else if self.disconnected.or(self.stale).is_some() {
             // An agent that is back and has not told of its source ends nothing and begins nothing.
-            let fresh = Period { at: now, before: Duration::ZERO, stage: Stage::Hold, record: None, restored: false };
+            let fresh = Period { at: now, before: Duration::ZERO, stage: Stage::Hold, record: None };
             self.period.get_or_insert(fresh);
         }
         let Some(period) = &mut self.period else { return Stage::Hold };
-        period.stage = period.stage_by(policy, now);
+        period.stage = period.stage_by(policy, graced, now);
         period.note(policy, now, wall);
         period.stage
     }
@@ -171,12 +180,8 @@ impl Period {
         self.before.saturating_add(now.saturating_duration_since(self.at))
     }
 
-    fn stage_by(&self, policy: &LossPolicy, now: Instant) -> Stage {
-        let here = now.saturating_duration_since(self.at);
-        let due = |after: Option<Duration>| {
-            let after = after.filter(|after| self.age(now) >= *after);
-            after.is_some_and(|after| !self.restored || here >= after.min(GRACE))
-        };
+    fn stage_by(&self, policy: &LossPolicy, graced: bool, now: Instant) -> Stage {
+        let due = |after: Option<Duration>| !graced && after.is_some_and(|after| self.age(now) >= after);
         let by_time = match (due(policy.drain_after), due(policy.not_ready_after)) {
             (true, _) => Stage::Drained,
             (false, true) => Stage::NotReady,

@@ -14,12 +14,9 @@ impl Reconciler {
     }
 
     /// What is made of the endpoints that its owner wants there: the loss of the one before it, whose they still are, is no
-    /// concern of the owner's.
-    pub(crate) fn lost_for(&self, target: &Target, owner: &BackendName) -> Option<Lost> {
-        match &target.counted_for {
-            Some(name) if name != owner => self.backends.get(owner)?.loss.stage().lost(),
-            _ => self.lost(target),
-        }
+    /// concern of the owner's; and what is not there yet is nobody's but the owner's.
+    pub(crate) fn lost_for(&self, owner: &BackendName) -> Option<Lost> {
+        self.backends.get(owner)?.loss.stage().lost()
     }
 
     pub(crate) fn stage_of(&self, target: &Target) -> Stage {
@@ -30,7 +27,7 @@ impl Reconciler {
     /// What went because its backend is lost is told apart from what the source took away.
     pub(crate) fn count_drained(&mut self, key: &TargetKey, before: usize, drained: bool) {
         let Some(target) = self.targets.get(key).filter(|_| drained) else { return };
-        let gone = before.saturating_sub(target.settled_endpoints) as u64;
+        let gone = before.saturating_sub(target.settled.endpoints) as u64;
         if let Some(backend) = target.counted_for.as_ref().and_then(|name| self.backends.get_mut(name)) {
             backend.drained += gone;
         }
@@ -51,12 +48,14 @@ impl Reconciler {
             Standing::Owned(_) | Standing::Frozen(_) | Standing::Nothing => None,
             // The source took it away before it was lost. What the guard holds of that, a policy of loss does not release: the
             // Service stays, like any other.
-            Standing::Gone(Gone::Source) if lost == Lost::Drained || removals == Removals::Held => Some((plan(), true)),
+            Standing::Gone(Gone::Source) if lost == Lost::Drained || removals != Removals::Allowed => {
+                Some((plan(), true))
+            }
             Standing::Gone(_) => None,
             Standing::Kept(_) | Standing::Moving(..) => Some((plan(), false)),
             Standing::Blocked(_) => {
                 let plan = plan();
-                let counted = target.settled_endpoints == target.observed.endpoint_count();
+                let counted = target.settled == target.observed.count();
                 (!plan.is_empty() || !counted).then_some((plan, false))
             }
         }

@@ -1,54 +1,45 @@
 //! What the watches on the Gimbal cluster show. Only owned objects are watched; a relist is a set, and what it does
 //! not name is gone at its end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_objects::{EndpointSlice, Endpoints, Kind, Meta, Namespace, Object, Service, keys};
+use gimbal_plan::{Body, Told};
 
-use crate::{Reconciler, Urgency};
+use crate::{Output, Reconciler, Urgency};
 
 type Name = (Arc<str>, Arc<str>);
-/// Names by namespace.
-type Seen = HashMap<Arc<str>, HashSet<Arc<str>>>;
 
-/// The lists of one kind.
-#[derive(Debug, Default)]
-struct Relist {
-    begun: bool,
-    /// What came since the list that runs began, by it or as the answer to a write. Not noted of the first one, for nothing
-    /// that is held can be missing from that.
-    seen: Option<Seen>,
-    done: bool,
-}
-
-impl Relist {
-    fn begin(&mut self) {
-        self.seen = std::mem::replace(&mut self.begun, true).then(Seen::new);
-    }
-
-    fn saw(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
-        if let Some(seen) = &mut self.seen {
-            seen.entry(namespace.clone()).or_default().insert(name.clone());
-        }
-    }
-}
-
-/// The relists of every kind that is watched.
-#[derive(Debug, Default)]
+/// The lists of every kind that is watched.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Relists {
-    services: Relist,
-    slices: Relist,
-    endpoints: Relist,
-    namespaces: Relist,
-    /// Lists that began so far.
-    pub(crate) begun: u64,
+    /// How many began of each kind.
+    begun: Begun,
+    /// Which kinds have a list that began, and one that is complete, since the process started or everything was to be listed
+    /// again.
+    asked: [bool; Watched::ALL.len()],
+    done: [bool; Watched::ALL.len()],
+    /// Namespaces that came neither by the list that began last nor since.
+    unlisted: BTreeSet<Arc<str>>,
 }
 
-fn sees(seen: &Seen, namespace: &str, name: &str) -> bool {
-    seen.get(namespace).is_some_and(|names| names.contains(name))
+/// How many lists of each kind had begun at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Begun([u64; Watched::ALL.len()]);
+
+impl Relists {
+    pub(crate) fn begun(&self) -> Begun {
+        self.begun
+    }
+
+    /// Whether a list of a kind began since then.
+    pub(crate) fn began_since(&self, then: Begun, kind: Kind) -> bool {
+        let kind = Watched::of(kind) as usize;
+        self.begun.0[kind] != then.0[kind]
+    }
 }
 
 /// Whether this very version is held: the watch's echo of an answer.
@@ -73,86 +64,97 @@ pub enum Watched {
 impl Watched {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Services, Self::Slices, Self::Endpoints, Self::Namespaces];
+
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Service::KIND => Self::Services,
+            EndpointSlice::KIND => Self::Slices,
+            Endpoints::KIND => Self::Endpoints,
+            _ => Self::Namespaces,
+        }
+    }
+
+    /// `None`: namespaces, which belong to no target.
+    fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Services => Some(Service::KIND),
+            Self::Slices => Some(EndpointSlice::KIND),
+            Self::Endpoints => Some(Endpoints::KIND),
+            Self::Namespaces => None,
+        }
+    }
 }
 
 impl Reconciler {
-    /// Whether every kind has been listed once: before that nothing is decided.
+    /// Whether every kind has been listed, since the start and since the cluster's store was found to be put back to an older
+    /// state: before that nothing is decided.
     #[must_use]
     pub fn has_observed(&self) -> bool {
-        Watched::ALL.iter().all(|kind| self.relist(*kind).done)
+        self.relists.done.iter().all(|done| *done)
     }
 
-    fn relist(&self, kind: Watched) -> &Relist {
-        match kind {
-            Watched::Services => &self.relists.services,
-            Watched::Slices => &self.relists.slices,
-            Watched::Endpoints => &self.relists.endpoints,
-            Watched::Namespaces => &self.relists.namespaces,
-        }
-    }
-
-    fn relist_mut(&mut self, kind: Watched) -> &mut Relist {
-        match kind {
-            Watched::Services => &mut self.relists.services,
-            Watched::Slices => &mut self.relists.slices,
-            Watched::Endpoints => &mut self.relists.endpoints,
-            Watched::Namespaces => &mut self.relists.namespaces,
-        }
-    }
-
-    /// A list of a kind begins.
+    /// A list of a kind begins: whoever calls asks for it once this returned, so that it shows all that is known now. Of
+    /// that it is the truth, whatever versions say: the cluster's store may have been put back to an older state.
     pub fn list_begin(&mut self, kind: Watched) {
-        self.relists.begun += 1;
-        self.relist_mut(kind).begin();
+        self.relists.begun.0[kind as usize] += 1;
+        self.relists.asked[kind as usize] = true;
+        match kind.kind() {
+            Some(kind) => self.targets.all_observed(|observed| observed.list_begins(kind)),
+            None => self.relists.unlisted.clone_from(&self.namespaces),
+        }
     }
 
-    /// A list of a kind is complete: what it did not name is gone.
+    /// A list of a kind is complete: what was known when it began, and is not named by it, is gone.
     pub fn list_end(&mut self, kind: Watched, now: Instant) {
-        let relist = self.relist_mut(kind);
-        relist.done = true;
-        if let Some(seen) = relist.seen.take() {
-            match kind {
-                Watched::Namespaces => self.namespaces.retain(|name| sees(&seen, "", name)),
-                Watched::Services => self.drop_unseen(Service::KIND, &seen, now),
-                Watched::Slices => self.drop_unseen(EndpointSlice::KIND, &seen, now),
-                Watched::Endpoints => self.drop_unseen(Endpoints::KIND, &seen, now),
+        self.relists.done[kind as usize] |= self.relists.asked[kind as usize];
+        match kind.kind() {
+            Some(kind) => self.drop_unlisted(kind, now),
+            None => {
+                let gone = std::mem::take(&mut self.relists.unlisted);
+                self.namespaces.retain(|name| !gone.contains(name));
             }
         }
         if self.has_observed() {
-            for backend in self.backends.values_mut() {
-                backend.guard.observed(backend.endpoints, now);
-            }
             self.find_unlisted(now);
-            self.take_all_stock();
+            self.look_at_everything();
             self.weigh_everything(now);
-            self.enqueue_everything();
         }
     }
 
-    /// What is held of a kind and did not come since a list began is gone.
-    fn drop_unseen(&mut self, kind: Kind, seen: &Seen, now: Instant) {
-        let mut gone = Vec::new();
+    /// The store of the cluster was put back to an older state: nothing is decided until everything was listed anew. A watch
+    /// that goes on over it tells nothing of that.
+    fn list_again(&mut self) {
+        if self.has_observed() {
+            (self.relists.asked, self.relists.done) = Default::default();
+            self.outputs.push(Output::ListAgain);
+        }
+    }
+
+    fn drop_unlisted(&mut self, kind: Kind, now: Instant) {
+        let mut gone: Vec<TargetKey> = Vec::new();
         for (key, target) in self.targets.iter() {
-            for held in target.observed.held().filter(|held| held.kind == kind) {
-                let name = held.name.unwrap_or(&key.name);
-                if !sees(seen, &key.namespace, name) {
-                    gone.push((key.clone(), name.to_owned(), held.uid.to_owned(), held.resource_version.to_owned()));
+            for held in target.observed.held().filter(|held| held.kind == kind && held.unlisted) {
+                if let Some(name) = held.name {
+                    self.slices.remove(&(key.namespace.clone(), name.into()));
+                }
+                if gone.last() != Some(key) {
+                    gone.push(key.clone());
                 }
             }
         }
-        for (key, name, uid, version) in gone {
-            self.gone(kind, &key, &name, &uid, &version, now);
+        for key in gone {
+            self.look_at(&key, now, |target| target.observed.list_ended(kind));
         }
     }
 
     /// A Service with our mark is there.
     pub fn service_is(&mut self, service: &Service, now: Instant) {
-        let meta = &service.metadata;
-        self.relists.services.saw(&meta.namespace, &meta.name);
-        let key = TargetKey::new(meta.namespace.clone(), meta.name.clone());
-        self.look_at(&key, now, |target| {
-            !is_known(target, Service::KIND, None, meta) && target.observed.set_service(service)
-        });
+        self.service_told(service, Told::InAnyOrder, now);
+    }
+
+    fn service_told(&mut self, service: &Service, told: Told, now: Instant) {
+        let key = TargetKey::new(service.metadata.namespace.clone(), service.metadata.name.clone());
+        self.look_at(&key, now, |target| target.observed.set_service(service, told));
     }
 
     /// A Service with our mark is gone, or bears the mark no more.
@@ -162,12 +164,12 @@ impl Reconciler {
 
     /// See [`Reconciler::service_is`].
     pub fn endpoints_is(&mut self, endpoints: &Endpoints, now: Instant) {
-        let meta = &endpoints.metadata;
-        self.relists.endpoints.saw(&meta.namespace, &meta.name);
-        let key = TargetKey::new(meta.namespace.clone(), meta.name.clone());
-        self.look_at(&key, now, |target| {
-            !is_known(target, Endpoints::KIND, None, meta) && target.observed.set_endpoints(endpoints)
-        });
+        self.endpoints_told(endpoints, Told::InAnyOrder, now);
+    }
+
+    fn endpoints_told(&mut self, endpoints: &Endpoints, told: Told, now: Instant) {
+        let key = TargetKey::new(endpoints.metadata.namespace.clone(), endpoints.metadata.name.clone());
+        self.look_at(&key, now, |target| target.observed.set_endpoints(endpoints, told));
     }
 
     /// See [`Reconciler::service_gone`].
@@ -184,8 +186,11 @@ impl Reconciler {
     /// A slice with our mark is there. A slice that we knew stays with its target even if a hand changed the label that
     /// names it: the label is what will be repaired.
     pub fn slice_is(&mut self, slice: &EndpointSlice, now: Instant) {
+        self.slice_told(slice, Told::InAnyOrder, now);
+    }
+
+    fn slice_told(&mut self, slice: &EndpointSlice, told: Told, now: Instant) {
         let meta = &slice.metadata;
-        self.relists.slices.saw(&meta.namespace, &meta.name);
         let name: Name = (meta.namespace.clone(), meta.name.clone());
         let key = match self.slices.get(&name) {
             Some(key) => key.clone(),
@@ -199,9 +204,16 @@ impl Reconciler {
             },
         };
         self.slices.insert(name, key.clone());
-        self.look_at(&key, now, |target| {
-            !is_known(target, EndpointSlice::KIND, Some(&meta.name), meta) && target.observed.set_slice(slice)
-        });
+        self.look_at(&key, now, |target| target.observed.set_slice(slice, told));
+    }
+
+    /// An object is there, as an answer says.
+    pub(crate) fn told(&mut self, body: &Body, told: Told, now: Instant) {
+        match body {
+            Body::Service(service) => self.service_told(service, told, now),
+            Body::Endpoints(endpoints) => self.endpoints_told(endpoints, told, now),
+            Body::Slice(slice) => self.slice_told(slice, told, now),
+        }
     }
 
     /// See [`Reconciler::service_gone`].
@@ -214,6 +226,9 @@ impl Reconciler {
     /// An object is gone: by list, event, or a delete of ours.
     pub(crate) fn gone(&mut self, kind: Kind, key: &TargetKey, name: &str, uid: &str, version: &str, now: Instant) {
         if !self.targets.contains_key(key) {
+            if kind == EndpointSlice::KIND {
+                self.slices.remove(&(key.namespace.clone(), name.into()));
+            }
             return;
         }
         let mut left = true;
@@ -237,7 +252,7 @@ impl Reconciler {
     /// A namespace is there. One that is being deleted takes nothing new, so it counts as gone.
     pub fn namespace_is(&mut self, namespace: &Namespace) {
         let name = &namespace.metadata.name;
-        self.relists.namespaces.saw(&Arc::from(""), name);
+        self.relists.unlisted.remove(name);
         if namespace.metadata.deletion_timestamp.is_some() {
             self.namespaces.remove(name);
         } else if self.namespaces.insert(name.clone()) {
@@ -256,7 +271,8 @@ impl Reconciler {
         self.enqueue_namespace(&name.into());
     }
 
-    pub(crate) fn enqueue_namespace(&mut self, namespace: &Arc<str>) {
+    /// Looks again at all that is or is to be in a namespace. Tells how much that is.
+    pub(crate) fn enqueue_namespace(&mut self, namespace: &Arc<str>) -> usize {
         let from = TargetKey::new(namespace.clone(), "");
         let waiting: Vec<(TargetKey, BackendName)> = self
             .targets
@@ -264,9 +280,10 @@ impl Reconciler {
             .take_while(|(key, _)| key.namespace == *namespace)
             .filter_map(|(key, target)| Some((key.clone(), self.backend_of(target)?)))
             .collect();
-        for (target, backend) in waiting {
-            self.enqueue(&target, &backend, Urgency::Fresh);
+        for (target, backend) in &waiting {
+            self.enqueue(target, backend, Urgency::Fresh);
         }
+        waiting.len()
     }
 
     /// Applies what was observed of a target; if it was news, the target is decided anew. Tells whether it was.
@@ -280,6 +297,9 @@ impl Reconciler {
         if !apply(target) {
             self.drop_if_idle(key, now);
             return false;
+        }
+        if target.observed.take_went_back() {
+            self.list_again();
         }
         if self.has_observed() {
             self.count_what_stands(key);

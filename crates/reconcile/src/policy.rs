@@ -2,7 +2,7 @@
 
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey, service_name};
 use gimbal_objects::keys;
-use gimbal_plan::{GuardConfig, Strip};
+use gimbal_plan::{AppProtocols, EndpointsApi, GuardConfig, Keep, Rules, Strip};
 
 use crate::{LossPolicy, NamespacePolicy, NamespaceRefused};
 
@@ -15,6 +15,10 @@ pub struct Policy {
     pub addresses: AddressRules,
     /// Labels and annotations that are left out.
     pub strip: Strip,
+    /// Labels and annotations that alone are kept.
+    pub keep: Keep,
+    /// Application protocols that are renamed or dropped.
+    pub app_protocols: AppProtocols,
     /// How much it may publish.
     pub quota: Quota,
     /// Mass-change guard.
@@ -50,6 +54,13 @@ pub enum Mode {
 }
 
 impl Policy {
+    /// The part of it that shapes objects.
+    #[must_use]
+    pub fn rules(&self, api: EndpointsApi) -> Rules<'_> {
+        let Self { strip, keep, app_protocols, addresses, .. } = self;
+        Rules { strip, keep, app_protocols, addresses, api }
+    }
+
     /// The object that stands for a source Service, whose content is known if an agent said so.
     ///
     /// # Errors

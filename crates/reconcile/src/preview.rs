@@ -1,7 +1,7 @@
 //! What would be written for a backend in quarantine if it were admitted now.
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Action, Plan, Removals, Rules, Wanted, difference, plan};
+use gimbal_plan::{Action, Plan, Removals, Wanted, difference, plan};
 
 use crate::Reconciler;
 use crate::claims::Standing;
@@ -86,8 +86,7 @@ impl Reconciler {
         let Some(backend) = self.backends.get(&claim.backend) else { return nothing };
         let Some(service) = backend.end.service(&claim.key) else { return nothing };
         let there = self.namespaces.contains(&key.namespace) || backend.policy.namespaces.create;
-        let rules =
-            Rules { strip: &backend.policy.strip, addresses: &backend.policy.addresses, api: self.settings.api };
+        let rules = backend.policy.rules(self.settings.api);
         match Wanted::new(&claim.backend, &claim.key, key, service, &rules) {
             Ok(wanted) if there => plan(key, Some(&wanted), &target.observed, Removals::Allowed, &target.taken),
             _ => nothing,

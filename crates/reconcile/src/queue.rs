@@ -7,11 +7,13 @@ use std::time::Instant;
 use gimbal_model::{BackendName, TargetKey};
 
 use crate::bucket::Bucket;
+use crate::crowd::Crowd;
 
 /// How urgent a target is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Urgency {
     /// A resync, a comparison, a sweep.
+    #[default]
     Bulk,
     /// A change that somebody made just now.
     Fresh,
@@ -21,7 +23,7 @@ pub enum Urgency {
 const BULK_SHARE: u32 = 8;
 
 /// A lane of one urgency: backends take turns, each with its own first-in-first-out line.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Lane {
     /// Backends with a line, but for those that rest.
     turns: VecDeque<BackendName>,
@@ -44,13 +46,22 @@ impl Lane {
     fn pop(
         &mut self,
         now: Instant,
+        may_go: impl Fn(&BackendName) -> bool,
         mut rests_until: impl FnMut(&BackendName) -> Option<Instant>,
         mut meant: impl FnMut(&TargetKey, &BackendName) -> bool,
-    ) -> Option<TargetKey> {
+    ) -> Option<(TargetKey, BackendName)> {
         while self.resting.first().is_some_and(|(until, _)| *until <= now) {
             self.turns.extend(self.resting.pop_first().map(|(_, backend)| backend));
         }
-        while let Some(backend) = self.turns.pop_front() {
+        let mut passed_over = Vec::new();
+        let mut popped = None;
+        while popped.is_none()
+            && let Some(backend) = self.turns.pop_front()
+        {
+            if !may_go(&backend) {
+                passed_over.push(backend);
+                continue;
+            }
             if let Some(until) = rests_until(&backend) {
                 self.resting.insert((until, backend));
                 continue;
@@ -66,13 +77,19 @@ impl Lane {
             if line.is_empty() {
                 self.lines.remove(&backend);
             } else {
-                self.turns.push_back(backend);
+                self.turns.push_back(backend.clone());
             }
-            if found.is_some() {
-                return found;
-            }
+            popped = found.map(|target| (target, backend));
         }
-        None
+        for backend in passed_over.into_iter().rev() {
+            self.turns.push_front(backend);
+        }
+        popped
+    }
+
+    /// Whether anything is lined up, or of `backend` only.
+    fn has_others(&self, backend: &BackendName) -> bool {
+        self.lines.len() > usize::from(self.lines.contains_key(backend))
     }
 
     /// Ends a rest before its time.
@@ -91,7 +108,7 @@ struct Waiting {
 }
 
 /// The queue. Memory is bounded by the number of targets.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Queue {
     fresh: Lane,
     bulk: Lane,
@@ -100,19 +117,28 @@ pub struct Queue {
     /// Targets that are being written, and what came for them meanwhile.
     in_flight: BTreeMap<TargetKey, Flight>,
     fresh_in_a_row: u32,
+    /// Who else waits for the API server.
+    crowd: Crowd,
+    /// In whose turn a target was handed out last, how urgent it was, and when.
+    turn: Option<(BackendName, Urgency, Instant)>,
     /// Of backends that have a limit on changes a second.
     paces: BTreeMap<BackendName, Bucket>,
 }
 
 /// What came for a target that is being written.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Flight {
+    /// In whose turn it was handed out.
+    backend: Option<BackendName>,
+    /// How urgent it was.
+    urgency: Urgency,
     next: Option<Waiting>,
     noticed: usize,
 }
 
 impl Queue {
-    /// Lines a target up. Its backend and the higher urgency count; a delay ends.
+    /// Lines a target up. The higher urgency counts; a delay ends. What is in line already stays where it is, whoever asks
+    /// again, so that lines do not grow with what happens.
     pub fn push(&mut self, target: &TargetKey, backend: &BackendName, urgency: Urgency) {
         if let Some(Flight { next, .. }) = self.in_flight.get_mut(target) {
             let urgency = next.as_ref().map_or(urgency, |n| n.urgency.max(urgency));
@@ -120,7 +146,7 @@ impl Queue {
             return;
         }
         if let Some(waiting) = self.waiting.get(target) {
-            if waiting.until.is_none() && waiting.urgency >= urgency && waiting.backend == *backend {
+            if waiting.until.is_none() && waiting.urgency >= urgency {
                 return;
             }
             if let Some(until) = waiting.until {
@@ -130,9 +156,13 @@ impl Queue {
         self.line_up(target, Waiting { backend: backend.clone(), urgency, until: None });
     }
 
-    /// Lets a target wait until `until`, unless it is in line already.
+    /// Lets a target wait until `until`, unless it is in line already. It is as urgent then as it was when it was handed out.
     pub fn push_later(&mut self, target: &TargetKey, backend: &BackendName, until: Instant) {
-        let later = Waiting { backend: backend.clone(), urgency: Urgency::Bulk, until: Some(until) };
+        let urgency = self.in_flight.get(target).map_or(Urgency::Bulk, |flight| flight.urgency);
+        self.put_off(target, Waiting { backend: backend.clone(), urgency, until: Some(until) }, until);
+    }
+
+    fn put_off(&mut self, target: &TargetKey, later: Waiting, until: Instant) {
         if let Some(Flight { next, .. }) = self.in_flight.get_mut(target) {
             next.get_or_insert(later);
             return;
@@ -166,6 +196,25 @@ impl Queue {
 
     /// Takes the next target out of the queue.
     pub fn pop(&mut self, now: Instant) -> Option<TargetKey> {
+        self.end_delays(now);
+        let bulk_first = self.fresh_in_a_row >= BULK_SHARE;
+        let order = if bulk_first { [Urgency::Bulk, Urgency::Fresh] } else { [Urgency::Fresh, Urgency::Bulk] };
+        order.into_iter().find_map(|urgency| self.pop_from(urgency, false, now))
+    }
+
+    /// Takes the next fresh target of a backend of which nothing is being written.
+    pub fn pop_quiet(&mut self, now: Instant) -> Option<TargetKey> {
+        self.end_delays(now);
+        self.pop_from(Urgency::Fresh, true, now)
+    }
+
+    /// Whether fresh changes and other work have lately been about at the same time: of several backends, or beside bulk.
+    #[must_use]
+    pub fn is_shared(&self, now: Instant) -> bool {
+        self.crowd.is_shared(now)
+    }
+
+    fn end_delays(&mut self, now: Instant) {
         while let Some((until, target)) = self.delayed.first().cloned().filter(|(until, _)| *until <= now) {
             self.delayed.remove(&(until, target.clone()));
             if let Some(mut waiting) = self.waiting.remove(&target) {
@@ -173,26 +222,25 @@ impl Queue {
                 self.line_up(&target, waiting);
             }
         }
-        let bulk_first = self.fresh_in_a_row >= BULK_SHARE;
-        let order = if bulk_first { [Urgency::Bulk, Urgency::Fresh] } else { [Urgency::Fresh, Urgency::Bulk] };
-        for urgency in order {
-            let waiting = &self.waiting;
-            let meant = |target: &TargetKey, backend: &BackendName| {
-                waiting.get(target).is_some_and(|w| w.until.is_none() && w.urgency == urgency && w.backend == *backend)
-            };
-            let lane = match urgency {
-                Urgency::Fresh => &mut self.fresh,
-                Urgency::Bulk => &mut self.bulk,
-            };
-            let paces = &mut self.paces;
-            let rests_until = |backend: &BackendName| paces.get_mut(backend).and_then(|pace| pace.rests_until(now));
-            if let Some(target) = lane.pop(now, rests_until, meant) {
-                self.waiting.remove(&target);
-                self.fresh_in_a_row = if urgency == Urgency::Fresh { self.fresh_in_a_row + 1 } else { 0 };
-                return Some(target);
-            }
-        }
-        None
+    }
+
+    fn pop_from(&mut self, urgency: Urgency, quiet_only: bool, now: Instant) -> Option<TargetKey> {
+        let waiting = &self.waiting;
+        let meant = |target: &TargetKey, backend: &BackendName| {
+            waiting.get(target).is_some_and(|w| w.until.is_none() && w.urgency == urgency && w.backend == *backend)
+        };
+        let lane = match urgency {
+            Urgency::Fresh => &mut self.fresh,
+            Urgency::Bulk => &mut self.bulk,
+        };
+        let (paces, crowd) = (&mut self.paces, &self.crowd);
+        let may_go = |backend: &BackendName| !quiet_only || crowd.is_quiet(backend);
+        let rests_until = |backend: &BackendName| paces.get_mut(backend).and_then(|pace| pace.rests_until(now));
+        let (target, backend) = lane.pop(now, may_go, rests_until, meant)?;
+        self.waiting.remove(&target);
+        self.fresh_in_a_row = if urgency == Urgency::Fresh { self.fresh_in_a_row + 1 } else { 0 };
+        self.turn = Some((backend, urgency, now));
+        Some(target)
     }
 
     /// Limits how many targets of a backend are handed out for a write each second; `None`: any number.
@@ -213,9 +261,20 @@ impl Queue {
         }
     }
 
-    /// Marks a target as being written: until [`Queue::done`] it is not handed out again.
+    /// Marks the target that was handed out last as being written: until [`Queue::done`] it is not handed out again.
     pub fn start(&mut self, target: TargetKey) {
-        self.in_flight.insert(target, Flight::default());
+        let turn = self.turn.take();
+        let urgency = turn.as_ref().map_or(Urgency::Bulk, |(_, urgency, _)| *urgency);
+        let backend = turn.map(|(backend, urgency, now)| {
+            let beside =
+                self.crowd.has_others(&backend) || self.fresh.has_others(&backend) || !self.bulk.lines.is_empty();
+            if urgency == Urgency::Fresh && beside {
+                self.crowd.met(now);
+            }
+            self.crowd.start(&backend);
+            backend
+        });
+        self.in_flight.insert(target, Flight { backend, urgency, ..Flight::default() });
     }
 
     /// Something was observed of a target. Tells whether it is being written: then it may be what is written, and who
@@ -233,10 +292,14 @@ impl Queue {
 
     /// Ends [`Queue::start`]; what came meanwhile lines up now. Tells whether something did.
     pub fn done(&mut self, target: &TargetKey) -> bool {
-        match self.in_flight.remove(target).and_then(|flight| flight.next) {
+        let flight = self.in_flight.remove(target);
+        if let Some(backend) = flight.as_ref().and_then(|flight| flight.backend.as_ref()) {
+            self.crowd.done(backend);
+        }
+        match flight.and_then(|flight| flight.next) {
             Some(next) => {
                 match next.until {
-                    Some(until) => self.push_later(target, &next.backend, until),
+                    Some(until) => self.put_off(target, next, until),
                     None => self.push(target, &next.backend, next.urgency),
                 }
                 true
@@ -278,155 +341,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    fn backend(name: &str) -> BackendName {
-        BackendName::parse(name).unwrap()
-    }
-
-    fn target(name: &str) -> TargetKey {
-        TargetKey::new("ns", name)
-    }
-
-    fn drain(queue: &mut Queue, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.pop(now)).map(|t| t.name.to_string()).collect()
-    }
-
-    #[test]
-    fn backends_take_turns() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        for n in ["a1", "a2", "a3"] {
-            queue.push(&target(n), &backend("a"), Urgency::Fresh);
-        }
-        queue.push(&target("b1"), &backend("b"), Urgency::Fresh);
-        assert_eq!(drain(&mut queue, now), ["a1", "b1", "a2", "a3"]);
-    }
-
-    #[test]
-    fn fresh_passes_bulk_and_bulk_is_not_starved() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(&target("bulk"), &backend("a"), Urgency::Bulk);
-        for n in 0..20 {
-            queue.push(&target(&format!("fresh{n}")), &backend("a"), Urgency::Fresh);
-        }
-        let order = drain(&mut queue, now);
-        assert_eq!(order.iter().position(|n| n == "bulk"), Some(BULK_SHARE as usize));
-        assert_eq!(order.len(), 21);
-    }
-
-    #[test]
-    fn a_target_waits_once_and_its_urgency_rises() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(&target("x"), &backend("a"), Urgency::Bulk);
-        queue.push(&target("y"), &backend("a"), Urgency::Bulk);
-        queue.push(&target("y"), &backend("a"), Urgency::Fresh);
-        queue.push(&target("y"), &backend("a"), Urgency::Bulk);
-        assert_eq!(queue.len(), 2);
-        assert_eq!(drain(&mut queue, now), ["y", "x"]);
-        assert_eq!(queue.len(), 0);
-    }
-
-    #[test]
-    fn what_comes_during_a_write_waits_for_its_end() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(&target("x"), &backend("a"), Urgency::Fresh);
-        let x = queue.pop(now).unwrap();
-        queue.start(x.clone());
-        queue.push(&x, &backend("a"), Urgency::Fresh);
-        queue.push_later(&x, &backend("a"), now + Duration::from_secs(9));
-        assert_eq!(queue.pop(now), None);
-        assert!(queue.done(&x));
-        assert_eq!(queue.pop(now), Some(x));
-    }
-
-    #[test]
-    fn a_delay_ends_by_time_or_by_a_change() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let soon = now + Duration::from_secs(1);
-        queue.push_later(&target("x"), &backend("a"), soon);
-        assert_eq!(queue.pop(now), None);
-        assert_eq!(queue.next_deadline(), Some(soon));
-        assert_eq!(queue.pop(soon), Some(target("x")));
-        queue.push_later(&target("x"), &backend("a"), soon);
-        queue.push(&target("x"), &backend("a"), Urgency::Fresh);
-        assert_eq!(queue.pop(now), Some(target("x")));
-        assert_eq!((queue.pop(soon), queue.next_deadline()), (None, None));
-    }
-
-    #[test]
-    fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.set_pace(&backend("a"), Some(2));
-        for n in 0..4 {
-            queue.push(&target(&format!("a{n}")), &backend("a"), Urgency::Fresh);
-            queue.push(&target(&format!("b{n}")), &backend("b"), Urgency::Bulk);
-        }
-        let write = |queue: &mut Queue, now| {
-            let mut order = Vec::new();
-            while let Some(target) = queue.pop(now) {
-                queue.spend(&backend(&target.name[..1]), now);
-                order.push(target.name.to_string());
-            }
-            order
-        };
-        assert_eq!(write(&mut queue, now), ["a0", "a1", "b0", "b1", "b2", "b3"]);
-        assert_eq!(queue.len(), 2);
-        let next = queue.next_deadline().unwrap();
-        assert_eq!(next, now + Duration::from_millis(500));
-        // Whatever comes meanwhile, each target waits once.
-        queue.push(&target("a2"), &backend("a"), Urgency::Fresh);
-        assert_eq!(write(&mut queue, next - Duration::from_millis(1)), [""; 0]);
-        assert_eq!(write(&mut queue, next), ["a2"]);
-        queue.set_pace(&backend("a"), None);
-        assert_eq!(write(&mut queue, next), ["a3"]);
-        assert_eq!(queue.next_deadline(), None);
-    }
-
-    /// Backend `a` floods, all `slots` are taken by it, and `b` has one change: how many writes end until it starts.
-    fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u64>) -> usize {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.set_pace(&backend("a"), changes_per_second);
-        for n in 0..10_000 {
-            queue.push(&target(&format!("a{n}")), &backend("a"), urgency);
-        }
-        let start = |queue: &mut Queue| {
-            let started = queue.pop(now)?;
-            queue.spend(&backend(&started.name[..1]), now);
-            queue.start(started.clone());
-            Some(started)
-        };
-        let mut under_way: VecDeque<TargetKey> = std::iter::from_fn(|| start(&mut queue)).take(slots).collect();
-        queue.push(&target("b"), &backend("b"), Urgency::Fresh);
-        for ended in 0..1000 {
-            // A slot may be free already, where `a` has to rest.
-            while under_way.len() < slots
-                && let Some(started) = start(&mut queue)
-            {
-                if &*started.name == "b" {
-                    return ended;
-                }
-                under_way.push_back(started);
-            }
-            let Some(done) = under_way.pop_front() else { break };
-            queue.done(&done);
-            // Whatever is written of the flood changes again meanwhile.
-            queue.push(&done, &backend("a"), urgency);
-        }
-        usize::MAX
-    }
-
-    #[test]
-    fn one_change_beside_a_flood_waits_for_two_writes_at_most_however_many_are_under_way() {
-        for slots in [1, 2, 8, 64] {
-            // Its turn comes after one of the flood, and bulk's once in a while.
-            assert!(writes_before_b(slots, Urgency::Fresh, None) <= 2, "{slots} slots, fresh");
-            assert!(writes_before_b(slots, Urgency::Bulk, None) <= 2, "{slots} slots, bulk");
-            // A backend that may not go on leaves its turn and its slots to the others.
-            let changes_per_second = Some(slots as u64);
-            assert_eq!(writes_before_b(slots, Urgency::Fresh, changes_per_second), 1, "{slots} a second, and slots");
-            assert_eq!(writes_before_b(slots + 5, Urgency::Fresh, changes_per_second), 0, "{slots} a second");
-        }
-    }
-}
+mod tests;

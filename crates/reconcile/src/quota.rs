@@ -86,6 +86,16 @@ impl Usage {
         self.total
     }
 
+    /// How many endpoints a Service may have that is to grow no more: what it had, and what of it `stands` beside that and has
+    /// room.
+    #[must_use]
+    pub fn without_growth(&self, key: &SourceKey, stands: u64, quota: &Quota) -> u64 {
+        let counted = self.counted.get(key).map(|counted| largest(counted).endpoints).unwrap_or_default();
+        let others = self.total.endpoints.saturating_sub(counted);
+        let room = quota.endpoints.map_or(u64::MAX, |limit| limit.saturating_sub(others));
+        counted.max(stands.min(room))
+    }
+
     /// Services that wait for room.
     #[must_use]
     pub fn waiting(&self) -> usize {

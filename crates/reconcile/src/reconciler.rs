@@ -14,7 +14,7 @@ use crate::observe::Relists;
 use crate::queue::Queue;
 use crate::target::Target;
 use crate::targets::Targets;
-use crate::{Backend, BackendState, Claim, Loss, Stage, Urgency, Usage};
+use crate::{Backend, BackendState, Claim, GRACE, Loss, Stage, Urgency, Usage};
 
 /// What does not change while the writer runs.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Settings {
 }
 
 /// What the edge has to do.
+// A few wait at a time, and each is taken apart at once: the largest may be large.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Send a message on a stream, if that stream is still there.
@@ -60,6 +62,8 @@ pub enum Output {
         /// Whose.
         backend: BackendName,
     },
+    /// Begin every watch on the Gimbal cluster anew, with a list: its store was put back to an older state.
+    ListAgain,
     /// Tell that another thing is made of a backend's loss from now on.
     Loss {
         /// Whose.
@@ -110,9 +114,11 @@ pub struct Counters {
 }
 
 /// See the crate.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reconciler {
     pub(crate) settings: Settings,
+    /// How long agents have to come back before anything new is made of their loss.
+    pub(crate) grace: Duration,
     pub(crate) backends: Backends,
     pub(crate) targets: Targets,
     /// Which target a slice belongs to, by namespace and name.
@@ -130,13 +136,15 @@ pub struct Reconciler {
     pub(crate) wall: SystemTime,
     /// Set while this process leads.
     pub(crate) epoch: Option<u64>,
+    /// Everything is to be weighed before the next target is decided.
+    pub(crate) unweighed: bool,
     pub(crate) comparison: Comparison,
     pub(crate) outputs: Vec<Output>,
     pub(crate) counters: Counters,
 }
 
 /// Where the running comparison stands.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Comparison {
     pub(crate) next: Option<Instant>,
     pub(crate) after: Option<TargetKey>,
@@ -149,6 +157,7 @@ impl Reconciler {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
+            grace: GRACE,
             backends: Backends::default(),
             targets: Targets::default(),
             slices: HashMap::new(),
@@ -160,15 +169,23 @@ impl Reconciler {
             generation: 0,
             wall: SystemTime::UNIX_EPOCH,
             epoch: None,
+            unweighed: false,
             comparison: Comparison::default(),
             outputs: Vec::new(),
             counters: Counters::default(),
         }
     }
 
+    /// Gives agents another time than [`GRACE`] to come back to a writer that begins to lead.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
     /// Whether this process may write, and in which epoch. On a gain everything is looked at again. On a loss every stream
     /// ends, and what the agents said is forgotten: another leader hears what they say from now on, and to come back with
-    /// what was true before would undo what it did.
+    /// what was true before would undo what it did. What was kept of the backends is forgotten too: it is to be restored after
+    /// the loss and before the gain.
     pub fn lead(&mut self, epoch: Option<u64>) {
         if epoch == self.epoch {
             return;
@@ -181,8 +198,17 @@ impl Reconciler {
         if let Some(epoch) = epoch {
             // Generations of a later leader are larger than those of an earlier one.
             self.generation = self.generation.max(epoch << 32);
-            self.enqueue_everything();
+            self.unweighed = self.has_observed();
+            self.look_at_everything();
         }
+    }
+
+    /// Counts what stands, before anyone asks for room beside it, and looks at all of it again.
+    pub(crate) fn look_at_everything(&mut self) {
+        if self.has_observed() {
+            self.take_all_stock();
+        }
+        self.enqueue_everything();
     }
 
     fn forget_desired(&mut self) {
@@ -191,11 +217,13 @@ impl Reconciler {
             backend.routes.clear();
             backend.usage = Usage::default();
             backend.guard.forget();
+            backend.readiness.forget();
+            backend.measured.clear();
             // Whoever leads next reads what is kept.
             backend.state = BackendState::default();
             backend.loss = Loss::default();
             backend.decommission = None;
-            backend.window_version = None;
+            backend.window_versions = [None; 2];
         }
         self.places.clear();
         self.creations.clear();
@@ -203,7 +231,9 @@ impl Reconciler {
             target.claims.clear();
             target.leaving.clear();
             target.owner = None;
-            target.loss = 0;
+            target.moved = None;
+            target.charged = None;
+            target.refusals.clear();
         });
     }
 

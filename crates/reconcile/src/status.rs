@@ -204,6 +204,12 @@ impl Reconciler {
         if let Some(reject) = status.as_ref().and_then(|status| status.reject.as_ref()) {
             reasons.push(format!("rejected ({}): {}", reject.reason.as_str(), reject.message));
         }
+        if let Some((service, backend)) = status
+            .as_ref()
+            .and_then(|status| Some((status.service.as_deref()?, self.backends.get(&status.claim.backend)?)))
+        {
+            reasons.extend(gimbal_plan::left_out(service, &backend.policy.rules(self.settings.api)));
+        }
         if target.failures > 0 {
             reasons.push(format!("{} tries in a row failed; it is tried again", target.failures));
         }

@@ -1,8 +1,10 @@
 //! What agents say, and what it makes desired.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::Guard;
 use gimbal_stream::{
     AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
@@ -56,7 +58,14 @@ impl Reconciler {
             );
             return refuse(GoodbyeReason::Protocol, message);
         }
-        if !hello.source_incarnation.is_empty() {
+        if hello.source_incarnation.is_empty() {
+            if hello.held.is_some() {
+                let message = format!(
+                    "the agent of backend {name} offers data and does not say of which source; it must say that in its Hello"
+                );
+                return refuse(GoodbyeReason::Incarnation, message);
+            }
+        } else {
             match &backend.state.incarnation {
                 Some(known) if *known != hello.source_incarnation => {
                     let message = format!(
@@ -153,6 +162,7 @@ impl Reconciler {
     fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key: key.clone() };
         let before = self.backends.get(name).and_then(|backend| backend.routes.get(key).cloned());
+        self.measure(&claim);
         let target = self.route(&claim);
         // Its header may lead it elsewhere, and what it leaves is decided anew too.
         let left = before.filter(|before| Some(before) != target.as_ref());
@@ -164,6 +174,7 @@ impl Reconciler {
 
     fn removed(&mut self, name: &BackendName, key: SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key };
+        self.measure(&claim);
         let targets = self.leave(&claim);
         if targets.is_empty() {
             self.left(&claim);
@@ -185,8 +196,6 @@ impl Reconciler {
     /// A complete snapshot proves absence: whatever the Gimbal cluster holds of this backend in its scope, and the
     /// snapshot does not, goes. The end of the stream knows of what it held itself; here is what only we observe.
     fn scope_complete(&mut self, name: &BackendName, scope: &Scope, seq: u64, begun: Instant, now: Instant) {
-        let Some(backend) = self.backends.get_mut(name) else { return };
-        let released = backend.guard.snapshot_complete(begun, now);
         let orphans: Vec<(TargetKey, Claim)> = self
             .targets
             .of(name.as_str())
@@ -205,17 +214,40 @@ impl Reconciler {
             self.enqueue(&target, name, Urgency::Bulk);
         }
         self.look_at_moves(name, now);
-        if released {
+        if self.release_covered(name, scope, begun, now) {
             self.enqueue_backend(name);
         }
     }
 
-    /// Looks at everything of a backend again.
+    /// All that the snapshot says has been told. What the guard holds and the snapshot covers may go, if it is old enough.
+    fn release_covered(&mut self, name: &BackendName, scope: &Scope, begun: Instant, now: Instant) -> bool {
+        if !self.has_observed() {
+            return false;
+        }
+        let Some(backend) = self.backends.get(name) else { return false };
+        let held = backend.guards().into_iter().flat_map(Guard::held_targets);
+        let covered: BTreeSet<TargetKey> = held
+            .filter(|key| {
+                let claim = self.targets.get(key).and_then(|target| self.whose(key, target));
+                claim.is_some_and(|claim| scope.contains(&claim.key.namespace))
+            })
+            .cloned()
+            .collect();
+        let Some(backend) = self.backends.get_mut(name) else { return false };
+        let all = backend.end.is_complete();
+        let covers = |key: &TargetKey| covered.contains(key);
+        let released = backend.guard.snapshot_complete(begun, all, covers, now);
+        backend.readiness.snapshot_complete(begun, all, covers, now) || released
+    }
+
+    /// Looks at everything of a backend again, and at what is there of it in line for another.
     pub(crate) fn enqueue_backend(&mut self, name: &BackendName) {
         let theirs: Vec<TargetKey> = self
             .targets
             .of(name.as_str())
-            .filter(|(_, target)| self.backend_of(target).as_ref() == Some(name))
+            .filter(|(_, target)| {
+                self.backend_of(target).as_ref() == Some(name) || target.counted_for.as_ref() == Some(name)
+            })
             .map(|(key, _)| key.clone())
             .collect();
         for target in theirs {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use gimbal_model::{BackendName, SourceKey};
-use gimbal_plan::Observed;
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::{Count, Observed};
 
+use crate::refusals::Refusals;
 use crate::targets::Filed;
 
 /// A source Service that wants a target.
@@ -35,8 +36,11 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// Longest wait after failures that may pass any moment.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
+/// However long the API server, or a proxy before it, asks for: an error of theirs must not stop a target for a day.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
     /// What the Gimbal cluster holds.
     pub(crate) observed: Observed,
@@ -48,19 +52,23 @@ pub(crate) struct Target {
     pub(crate) leaving: Vec<Claim>,
     /// Slice names that a foreign object has.
     pub(crate) taken: BTreeSet<String>,
+    /// Writes that were refused, and are not to be sent again yet.
+    pub(crate) refusals: Refusals,
     /// Failures in a row.
     pub(crate) failures: u32,
+    /// Writes that met 409 since it was as wanted last.
+    pub(crate) conflicts: u32,
     /// Nothing differed when it was last looked at, and nothing changed since.
     pub(crate) converged: bool,
-    /// Endpoints when it last converged or was first observed: what the guard counts losses against.
-    pub(crate) settled_endpoints: usize,
-    /// Endpoints that it would lose, as the guard was last told.
-    pub(crate) loss: u64,
+    /// Endpoints when nothing was under way for it last: what the guard counts losses against.
+    pub(crate) settled: Count,
+    /// The target that it moves to, and that has what goes here.
+    pub(crate) moved: Option<TargetKey>,
     /// The claim that counts here against its backend's quota.
     pub(crate) charged: Option<crate::Claim>,
     /// What would be written if its backend were not in quarantine.
     pub(crate) preview: Option<crate::Tally>,
-    /// Whose total `settled_endpoints` is in.
+    /// Whose total `settled` is in.
     pub(crate) counted_for: Option<BackendName>,
     /// See there.
     pub(crate) filed: Filed,
@@ -91,10 +99,29 @@ impl Target {
         self.claims.is_empty() && self.leaving.is_empty() && self.observed.is_empty()
     }
 
-    /// Notes a failure; returns when to try again.
-    pub(crate) fn failed(&mut self, now: Instant, longest: Duration, at_least: Option<Duration>) -> Instant {
-        let delay = FIRST_DELAY.saturating_mul(1 << self.failures.min(12)).min(longest);
+    /// Notes a failure that may pass any moment; returns when to try again: not before `at_least`, within reason.
+    pub(crate) fn failed(&mut self, now: Instant, at_least: Option<Duration>) -> Instant {
+        let delay = delay(self.failures, LONGEST_DELAY);
         self.failures += 1;
-        now + delay.max(at_least.unwrap_or_default())
+        now + delay.max(at_least.unwrap_or_default().min(LONGEST_ASKED))
+    }
+}
+
+/// How long to wait after one more failure than `before`.
+pub(crate) fn delay(before: u32, longest: Duration) -> Duration {
+    FIRST_DELAY.saturating_mul(1 << before.min(12)).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_eternity_gets_five_minutes() {
+        let (mut target, now) = (Target::default(), Instant::now());
+        for asked in [Duration::from_secs(24 * 3600), Duration::from_secs(u64::MAX), Duration::MAX] {
+            assert_eq!(target.failed(now, Some(asked)), now + LONGEST_ASKED, "{asked:?}");
+        }
+        assert_eq!(target.failed(now, Some(Duration::from_secs(2))), now + Duration::from_secs(2));
     }
 }

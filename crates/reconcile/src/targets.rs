@@ -6,13 +6,14 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use gimbal_model::TargetKey;
+use gimbal_plan::Observed;
 
 use crate::probe;
 use crate::target::Target;
 
 /// See the module. Which backends a target concerns follows from the target alone, and is read off it when the next one is
 /// lent out to be changed: nobody who changes a target has to tell, and at most one is not filed as it is.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Targets {
     all: BTreeMap<TargetKey, Target>,
     /// By a backend's name, as claims and labels have it.
@@ -31,7 +32,7 @@ struct File {
 }
 
 /// Under which names a target is filed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Filed {
     under: Box<[Arc<str>]>,
     /// The position in `under` of the backend that it is pending for.
@@ -72,6 +73,11 @@ impl Targets {
         for key in keys {
             self.get_mut(&key).into_iter().for_each(&mut change);
         }
+    }
+
+    /// Changes what is known of what every target holds, but not what that is: nothing is to be filed anew.
+    pub(crate) fn all_observed(&mut self, change: impl FnMut(&mut Observed)) {
+        self.all.values_mut().map(|target| &mut target.observed).for_each(change);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&TargetKey, &Target)> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::GuardEvent;
+use gimbal_plan::{GuardEvent, HoldRecord};
 
 use crate::{BackendState, Facts, Loss, Output, Policy, Reconciler, Urgency};
 
@@ -17,8 +17,13 @@ impl Reconciler {
         if !self.backends.contains_key(name) {
             self.put_backend(name, Policy::default(), false, now);
         }
+        let targets = &self.targets;
         if let Some(backend) = self.backends.get_mut(name) {
-            backend.guard.restore(state.window.as_ref(), state.hold.as_ref(), now, wall);
+            let counted = |key: &TargetKey| targets.get(key).filter(|target| target.counted_for.as_ref() == Some(name));
+            let has = |key: &TargetKey| counted(key).map_or(0, |target| target.settled.endpoints as u64);
+            backend.guard.restore(state.window.as_ref(), state.hold.as_ref(), has, now, wall);
+            let ready = |key: &TargetKey| counted(key).map_or(0, |target| target.settled.ready as u64);
+            backend.readiness.restore(state.ready_window.as_ref(), state.ready_hold.as_ref(), ready, now, wall);
             backend.loss = Loss::restore(state.loss, now, wall);
             backend.decommission = state.decommission.as_ref().map(|_| crate::Decommission::Running { look: now });
             backend.state = state;
@@ -32,7 +37,8 @@ impl Reconciler {
         for name in names {
             let Some(backend) = self.backends.get_mut(&name) else { continue };
             let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
-            let events = backend.guard.tick(now);
+            let mut events = backend.guard.tick(now);
+            events.extend(backend.readiness.tick(now));
             let mut decide_anew = false;
             for event in events {
                 match &event {
@@ -60,6 +66,7 @@ impl Reconciler {
 
     /// Brings the loss of a backend up to date. True if everything of it is to be decided anew.
     fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
+        let grace = self.grace;
         let Some(backend) = self.backends.get_mut(name) else { return false };
         if !backend.listed || backend.decommission.is_some() {
             // What nobody configures any more stays as it is.
@@ -68,7 +75,7 @@ impl Reconciler {
         }
         let before = backend.loss.stage();
         let facts = Facts { connected: backend.connected, silence: backend.end.silence(now) };
-        let stage = backend.loss.observe(facts, &backend.policy.on_loss, now, self.wall);
+        let stage = backend.loss.observe(facts, &backend.policy.on_loss, grace, now, self.wall);
         if stage == before {
             return false;
         }
@@ -81,20 +88,29 @@ impl Reconciler {
     fn keep_news(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.backends.get_mut(name) else { return };
         let mut news = false;
+        // What happens to another writer's backend is kept by that writer.
+        if backend.listed {
+            backend.guard.note(now);
+            backend.readiness.note(now);
+        }
         let loss = backend.loss.record();
         if backend.state.loss != loss {
             backend.state.loss = loss;
             news = true;
         }
-        let hold = backend.guard.hold_record(now, self.wall);
-        let figures =
-            |hold: &Option<gimbal_plan::HoldRecord>| hold.as_ref().map(|hold| (hold.id.clone(), hold.endpoints));
-        let same_id = hold.as_ref().map(|hold| &hold.id) == backend.state.hold.as_ref().map(|hold| &hold.id);
         let due = backend.hold_kept.is_none_or(|kept| now.saturating_duration_since(kept) >= HOLD_GROWS);
-        if figures(&hold) != figures(&backend.state.hold) && (!same_id || due) {
-            backend.state.hold = hold;
-            backend.hold_kept = Some(now);
-            news = true;
+        let holds = [
+            (backend.guard.hold_record(now, self.wall), &mut backend.state.hold),
+            (backend.readiness.hold_record(now, self.wall), &mut backend.state.ready_hold),
+        ];
+        for (hold, kept) in holds {
+            let figures = |hold: &Option<HoldRecord>| hold.as_ref().map(|hold| (hold.id.clone(), hold.endpoints));
+            let same_id = hold.as_ref().map(|hold| &hold.id) == kept.as_ref().map(|hold| &hold.id);
+            if figures(&hold) != figures(kept) && (!same_id || due) {
+                *kept = hold;
+                backend.hold_kept = Some(now);
+                news = true;
+            }
         }
         if news {
             backend.keep(&mut self.outputs);
@@ -104,11 +120,9 @@ impl Reconciler {
     /// A state that [`Output::Keep`] gave is kept, and all that were given before it.
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.backends.get_mut(name) else { return };
-        if backend.window_version.take_if(|asked| *asked <= version).is_some() && backend.guard.kept() {
-            let waiting: Vec<TargetKey> = backend.guard.passing().cloned().collect();
-            for target in waiting {
-                self.enqueue(&target, name, Urgency::Fresh);
-            }
+        backend.kept = backend.kept.max(version);
+        for target in backend.released_by(version) {
+            self.enqueue(&target, name, Urgency::Fresh);
         }
         self.begin_decommission(name, version, now);
     }

@@ -156,6 +156,8 @@ pub enum Frame {
     SnapshotChunk {
         /// In order; a Service may go on in the next chunk. `Err` is a piece that could not be read.
         pieces: Vec<Result<Piece, Unreadable>>,
+        /// Sum of the digests of the Services whose last piece is among them; `None` from agents that do not tell it.
+        digest: Option<Digest>,
     },
     /// The frozen view is complete.
     SnapshotEnd {
@@ -178,6 +180,8 @@ pub struct Unreadable {
     pub key: Option<SourceKey>,
     /// What was wrong with it, in words.
     pub reason: String,
+    /// It is a piece of a Service, and another one follows.
+    pub more: bool,
 }
 
 /// A Service, or a part of one that does not fit in a frame.

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use crate::Scope;
 
+/// Most namespaces that a [bounded](NamespaceSet::bound) set lists.
+pub(crate) const MOST: usize = 1 << 14;
+
 /// Starts empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceSet {
@@ -45,6 +48,16 @@ impl NamespaceSet {
 
     pub(crate) fn remove(&mut self, scope: &Scope) {
         self.put(scope, false);
+    }
+
+    /// Names that an agent makes up must not cost memory without end: with too many, nothing belongs to it any more. Whether
+    /// that was so.
+    pub(crate) fn bound(&mut self) -> bool {
+        let over = self.listed.len() > MOST;
+        if over {
+            *self = Self::default();
+        }
+        over
     }
 
     fn put(&mut self, scope: &Scope, member: bool) {

@@ -22,7 +22,7 @@ pub fn estimated_len(data: &Data) -> usize {
     let content = match &data.frame {
         Frame::SnapshotBegin { scope } => scope_len(scope),
         Frame::SnapshotEnd { .. } => 0,
-        Frame::SnapshotChunk { pieces } => pieces.iter().map(|piece| readable(piece, piece_len)).sum(),
+        Frame::SnapshotChunk { pieces, .. } => pieces.iter().map(|piece| readable(piece, piece_len)).sum(),
         Frame::Delta { changes, .. } => changes.iter().map(|change| readable(change, change_len)).sum(),
     };
     FRAME + content

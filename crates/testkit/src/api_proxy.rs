@@ -16,8 +16,12 @@ use tokio::task::JoinHandle;
 
 use crate::{TestCluster, UserAccess};
 
+mod trouble;
+
+pub use trouble::{Calls, Trouble};
+
 /// Passes everything on, as plain HTTP on a port of its own. Writes of Services, EndpointSlices and Endpoints meet what the
-/// test says; a lease's do not.
+/// test says, a lease's do not; in [`ApiProxy::trouble`] every call may.
 pub struct ApiProxy {
     kubeconfig: PathBuf,
     shared: Arc<Shared>,
@@ -28,6 +32,7 @@ struct Shared {
     url: String,
     client: reqwest::Client,
     mood: Mutex<Mood>,
+    troubles: trouble::Troubles,
     refused: AtomicUsize,
     waiting: AtomicUsize,
     most_waiting: AtomicUsize,
@@ -65,6 +70,7 @@ impl ApiProxy {
             url: cluster.url().to_owned(),
             client: cluster.admin().client(),
             mood: Mutex::new(Mood::Well),
+            troubles: trouble::Troubles::default(),
             refused: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             most_waiting: AtomicUsize::new(0),
@@ -98,8 +104,14 @@ impl ApiProxy {
         self.be(Mood::Slow { workers: Arc::new(Semaphore::new(workers)), service });
     }
 
+    /// From now on calls of these kinds meet this.
+    pub fn trouble(&self, calls: &[Calls], trouble: Trouble) {
+        self.shared.troubles.begin(calls, trouble);
+    }
+
     /// From now on all is well.
     pub fn recover(&self) {
+        self.shared.troubles.end();
         self.be(Mood::Well);
     }
 
@@ -170,6 +182,9 @@ fn is_publication(request: &Request) -> bool {
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    if let Some(answer) = shared.troubles.meet(Calls::of(&request)).await {
+        return answer;
+    }
     if is_publication(&request) {
         match shared.mood() {
             Mood::Well => {}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::Process;
+use crate::{Pki, Process};
 
 mod api;
 mod audit;
@@ -146,6 +146,26 @@ impl TestCluster {
     /// It does not run.
     pub fn resume(&self) -> anyhow::Result<()> {
         self.servers().apiserver.as_ref().context("the API server does not run")?.signal("CONT")
+    }
+
+    /// The authority of the API server's certificate, and of clients': the common name is the user's.
+    #[must_use]
+    pub fn authority(&self) -> &Pki {
+        &self.layout.authority
+    }
+
+    /// The authority that comes after; clients' certificates of it are accepted already.
+    #[must_use]
+    pub fn next_authority(&self) -> &Pki {
+        &self.layout.next_authority
+    }
+
+    /// Has the API server show a certificate of the next authority, within a minute.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn serve_by_next_authority(&self) -> anyhow::Result<()> {
+        self.layout.serve_by_next_authority()
     }
 
     /// Makes a namespace, unless it is there.

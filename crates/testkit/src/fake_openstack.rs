@@ -1,6 +1,7 @@
 //! A scripted Keystone and load balancing API, only for what the real ones cannot be made to do: throttling, pages that
 //! are late, repeated or cut off, markers that vanish, a role that is lost between two calls. All else is tested against
-//! the real services.
+//! the real services, and what they refuse it refuses: a token of an application credential has no other scope, and
+//! Keystone's list of all projects is cut without a word.
 //!
 //! ```no_run
 //! # use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
@@ -154,7 +155,12 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
         Some(Deed::Cut) => return cut(),
         Some(Deed::Change(change)) => change(&mut lock(&shared.cloud)),
     }
-    let answer = lock(&shared.cloud).answer(&asked);
+    let (answer, dated) = {
+        let mut cloud = lock(&shared.cloud);
+        (cloud.answer(&asked), cloud.dated)
+    };
+    // The server adds the header only where there is none, so that one that says nothing stands for none.
+    let answer = if dated { answer } else { answer.with_header("date", "") };
     answer.into_response()
 }
 

@@ -23,6 +23,7 @@
 //! A stack takes some 400 MB and four seconds: a test binary shares one where it can.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -75,6 +76,14 @@ pub enum Service {
     NeutronLbaas,
 }
 
+/// Says that a test proves nothing on this machine. Not by `eprintln!`, which the test harness keeps to itself when a test
+/// passes.
+pub fn skipped(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    // Where nobody listens there is nobody to tell.
+    drop(writeln!(std::io::stderr().lock(), "SKIPPED {test}: {why}"));
+}
+
 impl Service {
     const ALL: [Self; 4] = [Self::Keystone, Self::Octavia, Self::Neutron, Self::NeutronLbaas];
 
@@ -100,6 +109,10 @@ pub struct Options {
     pub token_cache: Option<Duration>,
     /// The most rows of a page of Octavia's lists.
     pub page_max: u32,
+    /// The most rows that Keystone reads of a list (`max_db_limit`).
+    pub keystone_max: u32,
+    /// How many processes of Octavia's API there are behind its address.
+    pub octavia_workers: u32,
     /// How long each change of a load balancer stays PENDING.
     pub settle_delay: Duration,
     /// Whether Neutron runs, and Octavia makes VIPs in it: real subnets and ports, but 2 load balancers a second instead of 29.
@@ -116,6 +129,8 @@ impl Default for Options {
             token_ttl: Duration::from_secs(3600),
             token_cache: None,
             page_max: 1000,
+            keystone_max: 1000,
+            octavia_workers: 1,
             settle_delay: Duration::ZERO,
             neutron: false,
             scale: None,

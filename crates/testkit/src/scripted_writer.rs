@@ -10,7 +10,9 @@ use gimbal_link::{
     AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, Services, Status, Viewer, pb,
 };
 use gimbal_model::{EndpointChange, Service, SourceKey};
-use gimbal_stream::{AgentMessage, Credit, Frame, Need, PieceChange, Scope, Welcome, WriterMessage};
+use gimbal_stream::{
+    AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, PieceChange, Scope, Welcome, WriterMessage,
+};
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -45,6 +47,7 @@ pub enum Said {
 
 #[derive(Default)]
 struct State {
+    leads: bool,
     said: Vec<Said>,
     held: BTreeMap<SourceKey, Service>,
     incarnations: BTreeSet<String>,
@@ -66,9 +69,33 @@ impl ScriptedWriter {
     /// # Panics
     /// When there is none.
     pub async fn start() -> Self {
+        Self::serve(true).await
+    }
+
+    /// One that says that another leads, until [`Self::lead`].
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn standby() -> Self {
+        Self::serve(false).await
+    }
+
+    /// Takes agents in from now on, or no more: then those that are here are sent away.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    pub fn lead(&self, leads: bool) {
+        self.state.lock().unwrap().leads = leads;
+        if !leads {
+            // Nobody may be here.
+            self.says.send(not_leader()).ok();
+        }
+    }
+
+    async fn serve(leads: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(State { leads, ..State::default() }));
         let (says, _) = broadcast::channel(64);
         let stop = CancellationToken::new();
         let discovery = Script { state: state.clone(), says: says.clone() };
@@ -191,6 +218,9 @@ impl State {
                 self.said.push(Said::Hello(hello.held.map(|held| held.count)));
                 self.incarnations.insert(hello.source_incarnation);
                 self.streams += 1;
+                if !self.leads {
+                    return vec![not_leader()];
+                }
                 let need = if hello.held.is_some() { Need::All } else { Need::Nothing };
                 return vec![WriterMessage::Welcome(Welcome {
                     protocol: 1,
@@ -219,7 +249,7 @@ impl State {
                 *snapshot = Snapshot { scope: Some(scope), keys: BTreeSet::new() };
                 self.said.push(Said::Begin);
             }
-            Frame::SnapshotChunk { pieces } => {
+            Frame::SnapshotChunk { pieces, .. } => {
                 let mut names = Vec::new();
                 for piece in pieces {
                     let piece = piece.unwrap();
@@ -263,6 +293,11 @@ impl State {
             }
         }
     }
+}
+
+fn not_leader() -> WriterMessage {
+    let message = "this writer does not lead".to_owned();
+    WriterMessage::Goodbye(Goodbye { reason: GoodbyeReason::NotLeader, message, retry_after: None })
 }
 
 /// Shows nothing.

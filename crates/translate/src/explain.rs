@@ -30,6 +30,9 @@ impl KubernetesIndex {
         if held.bad_ports > 0 {
             reasons.push(format!("{} of its ports cannot be represented and are left out", held.bad_ports));
         }
+        if held.affinity {
+            reasons.push(Skip::SessionAffinity.sentence().into());
+        }
         if let Some(entry) = entry {
             reasons.extend(self.endpoint_reasons(key, entry));
         }
@@ -54,7 +57,7 @@ impl KubernetesIndex {
         }
         for held in &entry.parts {
             if let Some(skip) = held.part.skip {
-                reasons.push(format!("{what} {} is left out: {}", held.name, reason_of_part(skip)));
+                reasons.push(format!("{what} {} is left out: {}", held.name, skip.sentence()));
             }
             if held.part.bad_addresses > 0 {
                 let count = held.part.bad_addresses;
@@ -63,12 +66,5 @@ impl KubernetesIndex {
             }
         }
         reasons
-    }
-}
-
-fn reason_of_part(skip: Skip) -> &'static str {
-    match skip {
-        Skip::Unsupported => "its address type (FQDN) or one of its ports cannot be represented (Unsupported)",
-        other => other.sentence(),
     }
 }

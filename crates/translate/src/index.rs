@@ -45,6 +45,8 @@ pub(crate) struct Held {
     pub(crate) epoch: u32,
     pub(crate) header: Result<Arc<Header>, Skip>,
     pub(crate) bad_ports: u64,
+    /// It has a session affinity, which is not carried.
+    pub(crate) affinity: bool,
 }
 
 #[derive(Debug)]
@@ -74,22 +76,23 @@ impl KubernetesIndex {
     /// A Service is there, or changed. One that is being deleted counts until it is gone.
     pub fn apply_service(&mut self, service: objects::Service) {
         let key = self.key(&service.metadata);
-        let (header, bad_ports) = match self.selection.against_service(&service) {
-            Some(skip) => (Err(skip), 0),
+        let (header, bad_ports, affinity) = match self.selection.against_service(&service) {
+            Some(skip) => (Err(skip), 0, false),
             None => {
+                let affinity = service.spec.session_affinity.as_deref().is_some_and(|affinity| affinity != "None");
                 let (header, bad_ports) = header(service, &mut self.pools);
-                (Ok(Arc::new(header)), bad_ports)
+                (Ok(Arc::new(header)), bad_ports, affinity)
             }
         };
         let epoch = self.services.epoch();
         if let Some(held) = self.entries.get_mut(&key).and_then(|entry| entry.service.as_mut())
             && held.header == header
-            && held.bad_ports == bad_ports
+            && (held.bad_ports, held.affinity) == (bad_ports, affinity)
         {
             held.epoch = epoch;
             return;
         }
-        let new = Held { epoch, header, bad_ports };
+        let new = Held { epoch, header, bad_ports, affinity };
         new.tally(|skip, count| self.tally.add(skip, count));
         let old = self.entries.entry(key.clone()).or_default().service.replace(new);
         if let Some(old) = old {
@@ -264,6 +267,7 @@ impl Entry {
 impl Held {
     fn tally(&self, mut count: impl FnMut(Skip, u64)) {
         count(Skip::BadPort, self.bad_ports);
+        count(Skip::SessionAffinity, self.affinity.into());
         if let Err(skip) = self.header {
             count(skip, 1);
         }

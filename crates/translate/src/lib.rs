@@ -18,8 +18,10 @@ mod part;
 mod pool;
 mod relist;
 mod selection;
+mod selector;
 mod skip;
 
 pub use index::KubernetesIndex;
-pub use selection::{Flavour, Selection};
+pub use selection::{Export, Flavour, Selection};
+pub use selector::{InvalidSelector, LabelSelector};
 pub use skip::Skip;

@@ -34,6 +34,7 @@ impl Part {
         let family = match &*slice.address_type {
             "IPv4" => Family::V4,
             "IPv6" => Family::V6,
+            "FQDN" => return Self::skipped(Skip::Fqdn),
             _ => return Self::skipped(Skip::Unsupported),
         };
         let Some(ports) = slice.ports.into_iter().map(|from| slice_port(from, pools)).collect() else {

@@ -3,7 +3,7 @@
 use gimbal_model::NamespacePattern;
 use gimbal_objects::{Service, keys};
 
-use crate::Skip;
+use crate::{LabelSelector, Skip};
 
 /// Where endpoints are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +15,16 @@ pub enum Flavour {
     Endpoints,
 }
 
+/// Which Services are offered where their annotation does not decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Export {
+    /// All but those whose annotation `gimbal.projectcontour.io/export` is `"false"`.
+    #[default]
+    OptOut,
+    /// Only those whose annotation is `"true"`.
+    OptIn,
+}
+
 /// Which part of the source is offered, and how its endpoints are read.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
@@ -22,6 +32,10 @@ pub struct Selection {
     pub namespaces: Vec<NamespacePattern>,
     /// Namespaces left out; outranks `namespaces`.
     pub exclude: Vec<NamespacePattern>,
+    /// What a Service's labels have to be.
+    pub services: LabelSelector,
+    /// What a Service's annotation has to be.
+    pub export: Export,
     /// Where endpoints are read from.
     pub flavour: Flavour,
 }
@@ -53,8 +67,19 @@ impl Selection {
             Some(Skip::Mirror)
         } else if service.spec.type_.as_deref() == Some("ExternalName") {
             Some(Skip::ExternalName)
+        } else if !self.services.matches(&meta.labels) {
+            Some(Skip::LabelsNotSelected)
         } else {
-            None
+            self.against_annotation(meta.annotations.get(keys::EXPORT).map(|value| &**value))
+        }
+    }
+
+    /// A value that is neither `"true"` nor `"false"` decides nothing.
+    fn against_annotation(&self, value: Option<&str>) -> Option<Skip> {
+        match (self.export, value) {
+            (_, Some("false")) => Some(Skip::OptedOut),
+            (Export::OptIn, Some("true")) | (Export::OptOut, _) => None,
+            (Export::OptIn, _) => Some(Skip::NotOptedIn),
         }
     }
 }

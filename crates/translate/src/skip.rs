@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Why a Service, a slice or an endpoint is not offered.
+/// Why a Service, or a part of one, is not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     /// A Service in `kube-system`.
@@ -17,14 +17,24 @@ pub enum Skip {
     ExternalName,
     /// A Service that carries our backend label. A cluster mirrored back would loop.
     Mirror,
+    /// A Service whose labels the selector does not match.
+    LabelsNotSelected,
+    /// A Service whose owner wants it left out.
+    OptedOut,
+    /// A Service that would have to be annotated to be offered.
+    NotOptedIn,
     /// A slice, or Endpoints, that carries our backend label.
     MirrorSlice,
-    /// A slice of an address type other than `IPv4` and `IPv6`, or with a port that cannot be represented.
+    /// A slice of host names: no address policy can judge them.
+    Fqdn,
+    /// A slice of another address type, or with a port that cannot be represented.
     Unsupported,
     /// An endpoint without an address that can be read.
     BadAddress,
     /// A port of a Service that cannot be represented.
     BadPort,
+    /// The session affinity of a Service that is offered without it.
+    SessionAffinity,
 }
 
 impl Skip {
@@ -38,14 +48,19 @@ impl Skip {
             Self::ApiServer => "ApiServer",
             Self::ExternalName => "ExternalName",
             Self::Mirror => "Mirror",
+            Self::LabelsNotSelected => "LabelsNotSelected",
+            Self::OptedOut => "OptedOut",
+            Self::NotOptedIn => "NotOptedIn",
             Self::MirrorSlice => "MirrorSlice",
+            Self::Fqdn => "Fqdn",
             Self::Unsupported => "Unsupported",
             Self::BadAddress => "BadAddress",
             Self::BadPort => "BadPort",
+            Self::SessionAffinity => "SessionAffinity",
         }
     }
 
-    /// Why a Service is not offered, as a sentence's end.
+    /// Why it is left out, as a sentence's end.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::KubeSystem => "namespace kube-system is never offered",
@@ -54,10 +69,15 @@ impl Skip {
             Self::ApiServer => "it is the source's own API server",
             Self::ExternalName => "it is of type ExternalName, which has no endpoints",
             Self::Mirror => "it carries the label gimbal.projectcontour.io/backend: it is itself a mirror",
-            Self::MirrorSlice => "carries the label gimbal.projectcontour.io/backend: it is itself a mirror",
-            Self::Unsupported => "cannot be represented",
-            Self::BadAddress => "has no address that can be read",
-            Self::BadPort => "has a port that cannot be represented",
+            Self::LabelsNotSelected => "its labels are not those of --service-selector",
+            Self::OptedOut => "its annotation gimbal.projectcontour.io/export is \"false\"",
+            Self::NotOptedIn => "it has no annotation gimbal.projectcontour.io/export: \"true\" (--export opt-in)",
+            Self::MirrorSlice => "it carries the label gimbal.projectcontour.io/backend: it is itself a mirror",
+            Self::Fqdn => "its addresses are host names (FQDN), which no address policy can judge",
+            Self::Unsupported => "its address type or one of its ports cannot be represented (Unsupported)",
+            Self::BadAddress => "it has no address that can be read",
+            Self::BadPort => "it has a port that cannot be represented",
+            Self::SessionAffinity => "sessionAffinity is not carried: whoever routes to it decides on affinity",
         }
     }
 }

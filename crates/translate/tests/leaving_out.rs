@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use common::{
     addresses, at, endpoints_from, key, list_nothing, listed, only, service, service_from, slice, slice_from,
 };
-use gimbal_translate::{Flavour, KubernetesIndex, Selection, Skip};
+use gimbal_translate::{Export, Flavour, KubernetesIndex, Selection, Skip};
 use serde_json::{Value, json};
 
 fn patterns(texts: &[&str]) -> Vec<gimbal_model::NamespacePattern> {
@@ -20,7 +20,7 @@ fn services_that_are_not_offered() {
     let selection = || Selection {
         namespaces: patterns(&["team-*", "default", "kube-system"]),
         exclude: patterns(&["*-test"]),
-        flavour: Flavour::Slices,
+        ..Selection::default()
     };
     let plain = json!({"ports": [{"port": 80}]});
     let external = json!({"type": "ExternalName", "externalName": "example.com"});
@@ -68,10 +68,101 @@ fn a_label_that_comes_and_goes() {
     assert!(index.skipped().is_empty());
 }
 
+/// By labels, and by what its owner says.
+#[test]
+fn services_that_are_not_selected() {
+    let by_label = || Selection { services: "app in (web, api), !internal".parse().unwrap(), ..Selection::default() };
+    let opt_in = || Selection { export: Export::OptIn, ..Selection::default() };
+    let labelled = |labels: Value| json!({"labels": labels});
+    let annotated = |value: &str| json!({"annotations": {"gimbal.projectcontour.io/export": value}});
+    let unlabelled = "its labels are not those of --service-selector";
+    let out = "its annotation gimbal.projectcontour.io/export is \"false\"";
+    let not_in = "it has no annotation gimbal.projectcontour.io/export: \"true\" (--export opt-in)";
+    for (selection, metadata, left_out) in [
+        (by_label(), labelled(json!({"app": "web"})), None),
+        (by_label(), labelled(json!({"app": "db"})), Some((Skip::LabelsNotSelected, unlabelled))),
+        (by_label(), labelled(json!({"app": "api", "internal": ""})), Some((Skip::LabelsNotSelected, unlabelled))),
+        (by_label(), labelled(json!({})), Some((Skip::LabelsNotSelected, unlabelled))),
+        (Selection::default(), labelled(json!({})), None),
+        (Selection::default(), annotated("true"), None),
+        (Selection::default(), annotated("no"), None),
+        (Selection::default(), annotated("false"), Some((Skip::OptedOut, out))),
+        (opt_in(), annotated("true"), None),
+        (opt_in(), annotated("false"), Some((Skip::OptedOut, out))),
+        (opt_in(), annotated("yes"), Some((Skip::NotOptedIn, not_in))),
+        (opt_in(), labelled(json!({})), Some((Skip::NotOptedIn, not_in))),
+    ] {
+        let mut index = KubernetesIndex::new(selection);
+        list_nothing(&mut index);
+        let mut service = json!({
+            "metadata": {"namespace": "a", "name": "web"}, "spec": {"ports": [{"port": 80}]},
+        });
+        for (field, value) in metadata.as_object().unwrap() {
+            service["metadata"][field] = value.clone();
+        }
+        index.apply_service(service_from(service));
+        assert_eq!(only(&mut index).is_none(), left_out.is_some(), "{metadata}");
+        let skips: BTreeMap<_, _> = left_out.iter().map(|(skip, _)| (*skip, 1)).collect();
+        assert_eq!(index.skipped(), &skips, "{metadata}");
+        let told = index.explain(&key("a/web"));
+        match left_out {
+            Some((_, sentence)) => assert_eq!(told, [format!("Service a/web is not offered: {sentence}")]),
+            None => assert!(!told[0].contains("not offered"), "{told:?}"),
+        }
+    }
+}
+
+/// A Service that stops matching is gone by name, not by absence.
+#[test]
+fn a_service_that_stops_matching_is_removed_and_one_that_matches_again_is_back_with_its_endpoints() {
+    let selection = Selection { services: "app=web".parse().unwrap(), ..Selection::default() };
+    let mut index = KubernetesIndex::new(selection);
+    list_nothing(&mut index);
+    let with = |app: &str, export: &str| {
+        service_from(json!({
+            "metadata": {"namespace": "a", "name": "web", "labels": {"app": app},
+                "annotations": {"gimbal.projectcontour.io/export": export}},
+            "spec": {"ports": [{"port": 80}]},
+        }))
+    };
+    index.apply_slice(slice("a", "s", "web", json!([at("10.0.0.1")])));
+    for (app, export, offered) in [
+        ("web", "true", true),
+        ("api", "true", false),
+        ("web", "true", true),
+        ("web", "false", false),
+        ("web", "", true),
+    ] {
+        index.apply_service(with(app, export));
+        let service = only(&mut index);
+        assert_eq!(service.map(|service| service.endpoint_count()), offered.then_some(1), "{app} {export}");
+    }
+    assert!(index.skipped().is_empty());
+}
+
+#[test]
+fn what_a_service_has_and_is_not_carried_is_told() {
+    let mut index = listed(Flavour::Slices);
+    let affine = |affinity: &str| {
+        service_from(json!({
+            "metadata": {"namespace": "a", "name": "web"},
+            "spec": {"ports": [{"port": 80}], "sessionAffinity": affinity},
+        }))
+    };
+    index.apply_service(affine("ClientIP"));
+    assert!(only(&mut index).is_some());
+    assert_eq!(index.skipped(), &BTreeMap::from([(Skip::SessionAffinity, 1)]));
+    let told = "sessionAffinity is not carried: whoever routes to it decides on affinity";
+    assert_eq!(index.explain(&key("a/web"))[0], told);
+    index.apply_service(affine("None"));
+    assert!(index.skipped().is_empty());
+    assert!(!index.explain(&key("a/web")).contains(&told.to_owned()));
+}
+
 #[test]
 fn slices_that_are_left_out() {
     for (change, skip) in [
-        (json!({"addressType": "FQDN"}), Skip::Unsupported),
+        (json!({"addressType": "FQDN"}), Skip::Fqdn),
         (json!({"addressType": ""}), Skip::Unsupported),
         (json!({"ports": [{"port": 80, "protocol": "QUIC"}]}), Skip::Unsupported),
         (json!({"ports": [{"port": 70000}]}), Skip::Unsupported),

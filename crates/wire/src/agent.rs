@@ -106,8 +106,9 @@ fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
 fn encode_data(data: Data) -> pb::Data {
     let frame = match data.frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(pb::SnapshotBegin { scope: Some((&scope).into()) }),
-        Frame::SnapshotChunk { pieces } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
+        Frame::SnapshotChunk { pieces, digest } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
             services: pieces.into_iter().flatten().map(encode::piece).collect(),
+            digest: digest.map(|digest| digest.to_bytes().to_vec()),
         }),
         Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(pb::SnapshotEnd { summary: Some(summary.into()) }),
         Frame::Delta { changes, oldest_age } => PbFrame::Delta(pb::Delta {
@@ -124,6 +125,7 @@ fn parse_data(data: pb::Data) -> Parsed<Data> {
         PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse::scope(begin.scope)? },
         PbFrame::SnapshotChunk(chunk) => Frame::SnapshotChunk {
             pieces: chunk.services.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
+            digest: chunk.digest.map(|digest| parse::digest(&digest)).transpose()?,
         },
         PbFrame::SnapshotEnd(end) => {
             let summary = end.summary.ok_or(WireError::Missing("summary"))?;

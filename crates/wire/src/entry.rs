@@ -18,7 +18,7 @@ pub(crate) fn piece(piece: pb::ServicePiece, intern: &mut Interner) -> Result<Pi
     let key = entry_key(key, intern)?;
     match piece_parts(header, groups, intern) {
         Ok((header, endpoints)) => Ok(Piece { key, header, endpoints, more }),
-        Err(error) => Err(unreadable(Some(key), &error)),
+        Err(error) => Err(Unreadable { more, ..unreadable(Some(key), &error) }),
     }
 }
 
@@ -56,7 +56,7 @@ fn parse_change(key: &SourceKey, change: Option<Change>, intern: &mut Interner) 
 }
 
 fn unreadable(key: Option<SourceKey>, error: &WireError) -> Unreadable {
-    Unreadable { key, reason: error.to_string() }
+    Unreadable { key, reason: error.to_string(), more: false }
 }
 
 fn entry_key(key: Option<pb::ServiceKey>, intern: &mut Interner) -> Result<SourceKey, Unreadable> {

@@ -122,9 +122,13 @@ pub(crate) fn protocol(value: i32) -> Parsed<Protocol> {
 }
 
 pub(crate) fn summary(summary: &pb::Summary) -> Parsed<Summary> {
-    match <[u8; 16]>::try_from(summary.digest.as_slice()) {
-        Ok(digest) => Ok(Summary { count: summary.count, digest: Digest::from_bytes(digest) }),
-        Err(_) => invalid("digest", format!("has {} bytes, not 16", summary.digest.len())),
+    Ok(Summary { count: summary.count, digest: digest(&summary.digest)? })
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> Parsed<Digest> {
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(digest) => Ok(Digest::from_bytes(digest)),
+        Err(_) => invalid("digest", format!("has {} bytes, not 16", bytes.len())),
     }
 }
 

@@ -31,8 +31,12 @@ fn key() -> impl Strategy<Value = SourceKey> {
     (name(), name()).prop_map(|(namespace, name)| SourceKey { namespace, name })
 }
 
+fn digest() -> impl Strategy<Value = Digest> {
+    any::<[u8; 16]>().prop_map(Digest::from_bytes)
+}
+
 fn summary() -> impl Strategy<Value = Summary> {
-    (any::<u64>(), any::<[u8; 16]>()).prop_map(|(count, digest)| Summary { count, digest: Digest::from_bytes(digest) })
+    (any::<u64>(), digest()).prop_map(|(count, digest)| Summary { count, digest })
 }
 
 fn millis(most: u64) -> impl Strategy<Value = Duration> {
@@ -109,7 +113,8 @@ fn change() -> impl Strategy<Value = PieceChange> {
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         scope().prop_map(|scope| Frame::SnapshotBegin { scope }),
-        vec(piece().prop_map(Ok), 0..4).prop_map(|pieces| Frame::SnapshotChunk { pieces }),
+        (vec(piece().prop_map(Ok), 0..4), option::of(digest()))
+            .prop_map(|(pieces, digest)| Frame::SnapshotChunk { pieces, digest }),
         summary().prop_map(|summary| Frame::SnapshotEnd { summary }),
         (vec(change().prop_map(Ok), 0..4), millis(u32::MAX.into()))
             .prop_map(|(changes, oldest_age)| Frame::Delta { changes, oldest_age }),
@@ -247,7 +252,9 @@ fn survive(bytes: &[u8]) {
 fn has_unreadable(message: &AgentMessage) -> bool {
     match message {
         AgentMessage::Unreadable { .. } => true,
-        AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces }, .. }) => pieces.iter().any(Result::is_err),
+        AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces, .. }, .. }) => {
+            pieces.iter().any(Result::is_err)
+        }
         AgentMessage::Data(Data { frame: Frame::Delta { changes, .. }, .. }) => changes.iter().any(Result::is_err),
         _ => false,
     }
@@ -260,7 +267,7 @@ fn equal_headers_are_equal_bytes() {
         let header = Header { labels: labels.clone(), ..Default::default() };
         let piece =
             Piece { key: SourceKey::new("a", "b"), header: Some(Arc::new(header)), endpoints: Vec::new(), more: false };
-        AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotChunk { pieces: vec![Ok(piece)] } })
+        AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None } })
     };
     assert_eq!(pb::SyncRequest::from(message()).encode_to_vec(), pb::SyncRequest::from(message()).encode_to_vec());
 }

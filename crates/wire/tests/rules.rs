@@ -39,9 +39,9 @@ fn chunk(adjust: impl FnOnce(&mut pb::ServicePiece)) -> Unreadable {
     let mut bad = good();
     bad.key = Some(key("a", "bad"));
     adjust(&mut bad);
-    let chunk = pb::SnapshotChunk { services: vec![good(), bad, good()] };
+    let chunk = pb::SnapshotChunk { services: vec![good(), bad, good()], digest: None };
     let message = agent_message(request(pb::data::Frame::SnapshotChunk(chunk)));
-    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { mut pieces }, .. }) = message else {
+    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { mut pieces, .. }, .. }) = message else {
         panic!("{message:?}")
     };
     assert!(pieces.len() == 3 && pieces[0].is_ok() && pieces[2].is_ok(), "the others of the frame stand");
@@ -148,12 +148,35 @@ fn a_bad_key_is_nobodys() {
     }
 }
 
+/// What cannot be read still says whether more of it follows, and the chunk what it adds.
+#[test]
+fn a_chunk_tells_what_ends_in_it_beside_what_cannot_be_read() {
+    let read = |digest: Option<Vec<u8>>| {
+        let bad = pb::ServicePiece {
+            header: Some(pb::Header { ports: vec![pb::ServicePort::default()], ..Default::default() }),
+            more: true,
+            ..good()
+        };
+        agent_message(request(pb::data::Frame::SnapshotChunk(pb::SnapshotChunk { services: vec![bad], digest })))
+    };
+    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces, digest }, .. }) = read(Some(vec![7; 16]))
+    else {
+        panic!()
+    };
+    assert!(pieces[0].as_ref().is_err_and(|unreadable| unreadable.more && unreadable.key.is_some()));
+    assert_eq!(digest, Some(gimbal_model::Digest::from_bytes([7; 16])));
+    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { digest, .. }, .. }) = read(None) else { panic!() };
+    assert_eq!(digest, None, "an older agent");
+    assert!(matches!(read(Some(vec![7; 15])), AgentMessage::Unreadable { .. }));
+}
+
 #[test]
 fn limits_are_inclusive() {
     let message = agent_message(request(pb::data::Frame::SnapshotChunk(pb::SnapshotChunk {
         services: vec![pb::ServicePiece { key: Some(key(&"x".repeat(253), &"y".repeat(253))), ..good() }],
+        digest: None,
     })));
-    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces }, .. }) = message else { panic!() };
+    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces, .. }, .. }) = message else { panic!() };
     assert!(pieces[0].is_ok());
 }
 
@@ -288,6 +311,7 @@ fn neighbours_with_equal_ports_share_a_group() {
                 .collect();
             piece
         }],
+        digest: None,
     })));
     let Some(Message::Data(data)) = pb::SyncRequest::from(message).message else { panic!() };
     let Some(pb::data::Frame::SnapshotChunk(chunk)) = data.frame else { panic!() };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser};
 use gimbal_agent::AgentArgs;
 use gimbal_model::NamespacePattern;
+use gimbal_translate::{Export, Flavour, LabelSelector, Selection};
 
 /// Offers the Services of a Kubernetes cluster to a Gimbal writer. Reads its source, and changes nothing anywhere; see --write-events
 /// for the one exception.
@@ -22,12 +23,32 @@ pub struct Args {
     /// Namespaces not to offer; outranks --namespaces
     #[arg(long, env = "GIMBAL_EXCLUDE_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
     pub(crate) exclude_namespaces: Vec<NamespacePattern>,
+    /// Services to offer, by their labels, as in kubectl -l: app=web, tier in (a,b), !internal [default: all]
+    #[arg(long, env = "GIMBAL_SERVICE_SELECTOR", value_name = "SELECTOR")]
+    pub(crate) service_selector: Option<LabelSelector>,
+    /// Whether a Service is offered unless its annotation gimbal.projectcontour.io/export is "false", or only where it is "true"
+    #[arg(
+        long,
+        env = "GIMBAL_EXPORT",
+        value_name = "opt-out|opt-in",
+        value_enum,
+        default_value = "opt-out",
+        hide_possible_values = true
+    )]
+    pub(crate) export: ExportMode,
     /// Tell the owners of Services that the writer rejects, by Events on the source's Services (kubectl describe shows them).
     /// Needs the rights of gimbal-kubernetes-discoverer-events [default: nothing is written]
     #[arg(long, env = "GIMBAL_WRITE_EVENTS", action = ArgAction::SetTrue)]
     pub(crate) write_events: bool,
     #[command(flatten)]
     old: OldFlags,
+}
+
+/// Who decides what is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ExportMode {
+    OptOut,
+    OptIn,
 }
 
 /// What the original Gimbal's discoverer took, so that its manifests start ours.
@@ -60,6 +81,20 @@ impl Args {
     #[must_use]
     pub fn worker_threads(&self) -> std::num::NonZeroUsize {
         self.agent.worker_threads
+    }
+
+    /// What is to be offered.
+    pub(crate) fn selection(&self) -> Selection {
+        Selection {
+            namespaces: self.namespaces.clone(),
+            exclude: self.exclude_namespaces.clone(),
+            services: self.service_selector.clone().unwrap_or_default(),
+            export: match self.export {
+                ExportMode::OptOut => Export::OptOut,
+                ExportMode::OptIn => Export::OptIn,
+            },
+            flavour: Flavour::Slices,
+        }
     }
 
     /// Checks the flags that only this discoverer has. The error is one line that names the flag.
@@ -130,7 +165,14 @@ mod tests {
 
     #[test]
     fn what_clap_refuses_names_the_flag() {
-        for flags in [["--namespaces", "A"], ["--listen", "x"], ["--log-format", "xml"], ["--backend-name", "B"]] {
+        for flags in [
+            ["--service-selector", "a in b"],
+            ["--export", "always"],
+            ["--namespaces", "A"],
+            ["--listen", "x"],
+            ["--log-format", "xml"],
+            ["--backend-name", "B"],
+        ] {
             let error = args(&flags).unwrap_err().to_string();
             assert!(error.contains(flags[0]), "{error}");
         }

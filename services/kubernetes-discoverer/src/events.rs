@@ -1,8 +1,8 @@
 //! Rejections as Kubernetes Events on the Services of the source, where `--write-events` asks for it: the only thing that a
 //! discoverer writes anywhere.
 //!
-//! The task that owns the source owns the notes, and gives one at a time to a task beside it, so that an API server which is
-//! slow or refuses holds up neither the source nor the stream.
+//! Notes are written one at a time, beside all else that the source's task waits for, so that an API server which is slow or
+//! refuses holds up neither the source nor the stream.
 
 mod form;
 mod metrics;
@@ -10,6 +10,8 @@ mod notes;
 
 use std::time::{Duration, Instant};
 
+use futures::future::pending;
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use gimbal_kube_io::{ApiError, Cluster};
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_objects::{Event, Service};
@@ -31,25 +33,26 @@ pub(crate) type Written = Result<Outcome, (Outcome, ApiError)>;
 pub(crate) struct Events {
     notes: Notes,
     jobs: mpsc::Sender<(SourceKey, Note)>,
-    written: mpsc::Receiver<Written>,
+    written: BoxStream<'static, Written>,
     metrics: EventMetrics,
     /// Trouble was told of, and not yet its end.
     troubled: bool,
 }
 
 impl Events {
-    /// To be called within a tokio runtime.
     pub(crate) fn start(cluster: &Cluster, backend: BackendName, metrics: EventMetrics) -> Self {
         let (jobs, todo) = mpsc::channel(1);
-        let (done, written) = mpsc::channel(1);
-        // Ends by itself when this is gone.
-        tokio::spawn(write_all(cluster.clone().with_timeout(TIMEOUT), backend, todo, done));
+        let written = write_all(cluster.clone().with_timeout(TIMEOUT), backend, todo).boxed();
         Self { notes: Notes::default(), jobs, written, metrics, troubled: false }
     }
 
     /// What became of the note that is being written. No answer is lost when this is dropped.
-    pub(crate) async fn written(&mut self) -> Option<Written> {
-        self.written.recv().await
+    pub(crate) async fn written(&mut self) -> Written {
+        match self.written.next().await {
+            Some(written) => written,
+            // It ends with the sender of its jobs, which is held here.
+            None => pending().await,
+        }
     }
 
     /// Takes what [`Events::written`] gave.
@@ -103,7 +106,7 @@ impl Events {
         if let Some(job) = self.notes.next(now) {
             // Who writes takes one at a time and has none now.
             if let Err(error) = self.jobs.try_send(job) {
-                tracing::error!(%error, "the task that writes Events ended");
+                tracing::error!(%error, "an Event was given up before it was begun");
                 self.notes.finished(Outcome::Failed, now);
             }
         }
@@ -116,13 +119,14 @@ impl Events {
     }
 }
 
-async fn write_all(
+/// Writes what it is given, one after the other. Nothing happens while the stream is not polled.
+fn write_all(
     cluster: Cluster,
     backend: BackendName,
-    mut todo: mpsc::Receiver<(SourceKey, Note)>,
-    done: mpsc::Sender<Written>,
-) {
-    while let Some((key, note)) = todo.recv().await {
+    todo: mpsc::Receiver<(SourceKey, Note)>,
+) -> impl Stream<Item = Written> + Send {
+    stream::unfold((cluster, backend, todo), |(cluster, backend, mut todo)| async move {
+        let (key, note) = todo.recv().await?;
         let written = match write(&cluster, &backend, &key, &note).await {
             Ok(()) => Ok(Outcome::Written),
             // The Service, its namespace, or an Event that was just there.
@@ -130,10 +134,8 @@ async fn write_all(
             Err(error @ ApiError::Forbidden { .. }) => Err((Outcome::Denied, error)),
             Err(error) => Err((Outcome::Failed, error)),
         };
-        if done.send(written).await.is_err() {
-            return;
-        }
-    }
+        Some((written, (cluster, backend, todo)))
+    })
 }
 
 /// Writes a note. The Service is read first: `kubectl describe` asks for the Events of its UID, which is not kept for every

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use futures::{Stream, stream};
 use gimbal_agent::Backoff;
 use gimbal_kube_io::{ApiError, Cluster};
 use gimbal_objects::Namespace;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// How often the source's identity is looked at without a cause.
 const CHECK: Duration = Duration::from_secs(60);
+/// Limit of the first pause after a failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// What was found out about the source's identity.
 #[derive(Debug)]
@@ -20,33 +23,78 @@ pub(crate) struct Found {
     pub(crate) asked: u64,
 }
 
-/// Looks at once, whenever `asked` changes, and once a minute, until nobody asks any more.
-pub(crate) async fn identify(cluster: Cluster, mut asked: watch::Receiver<u64>, found: mpsc::Sender<Found>) {
-    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
-    loop {
-        let number = *asked.borrow_and_update();
-        let incarnation = look(&cluster).await;
-        let failed = incarnation.is_err();
-        if found.send(Found { incarnation, asked: number }).await.is_err() {
-            return;
+/// Looks at once, whenever `asked` changes, and once a minute, until nobody asks any more. Nothing happens while the stream
+/// is not polled, and nothing is lost.
+pub(crate) fn identify(cluster: Cluster, asked: watch::Receiver<u64>) -> impl Stream<Item = Found> + Send {
+    let finder = Finder {
+        cluster,
+        asked,
+        refused: Backoff::new(FIRST_PAUSE, Duration::from_secs(15)),
+        // As the watches: a source that comes back is to be found at once.
+        away: Backoff::new(FIRST_PAUSE, Duration::from_secs(1)),
+        wait: Wait::Nothing,
+    };
+    stream::unfold(finder, |mut finder| async move {
+        if !finder.wait().await {
+            return None;
         }
-        if failed {
-            sleep(backoff.pause()).await;
-            continue;
-        }
-        backoff.reset();
-        // A time-out is the minute passing; an error is the owner gone.
-        if let Ok(Err(_)) = timeout(CHECK, asked.changed()).await {
-            return;
-        }
-    }
+        let found = finder.find().await;
+        Some((found, finder))
+    })
 }
 
-async fn look(cluster: &Cluster) -> Result<String, ApiError> {
-    let namespace: Namespace = cluster.get("", "kube-system").await?;
-    let uid = namespace.metadata.uid.to_string();
-    if uid.is_empty() {
-        return Err(ApiError::Undecodable { message: "namespace kube-system has no uid".into() });
+struct Finder {
+    cluster: Cluster,
+    asked: watch::Receiver<u64>,
+    refused: Backoff,
+    away: Backoff,
+    wait: Wait,
+}
+
+/// What the next look waits for, but for a question.
+enum Wait {
+    Nothing,
+    /// A failure is over.
+    Pause(Duration),
+    Minute,
+}
+
+impl Finder {
+    /// False: nobody asks any more.
+    async fn wait(&mut self) -> bool {
+        match self.wait {
+            Wait::Nothing => true,
+            Wait::Pause(pause) => tokio::select! {
+                () = self.cluster.pause(pause) => true,
+                // It is asked when a whole list has come: the source answers.
+                asked = self.asked.changed() => asked.is_ok(),
+            },
+            // A time-out is the minute passing.
+            Wait::Minute => !matches!(timeout(CHECK, self.asked.changed()).await, Ok(Err(_))),
+        }
     }
-    Ok(uid)
+
+    async fn find(&mut self) -> Found {
+        let asked = *self.asked.borrow_and_update();
+        let incarnation = self.look().await;
+        self.wait = match &incarnation {
+            Err(error) if error.nobody_answered() => Wait::Pause(self.away.pause()),
+            Err(_) => Wait::Pause(self.refused.pause()),
+            Ok(_) => {
+                self.refused.reset();
+                self.away.reset();
+                Wait::Minute
+            }
+        };
+        Found { incarnation, asked }
+    }
+
+    async fn look(&self) -> Result<String, ApiError> {
+        let namespace: Namespace = self.cluster.get("", "kube-system").await?;
+        let uid = namespace.metadata.uid.to_string();
+        if uid.is_empty() {
+            return Err(ApiError::Undecodable { message: "namespace kube-system has no uid".into() });
+        }
+        Ok(uid)
+    }
 }

@@ -18,7 +18,6 @@ mod source;
 use gimbal_agent::{Discoverer, Program, Setup, Source};
 use gimbal_kube_io::{Access, Cluster};
 use gimbal_operate::Exit;
-use gimbal_translate::{Flavour, Selection};
 
 pub use crate::args::Args;
 use crate::events::{EventMetrics, Events};
@@ -33,6 +32,7 @@ const PROGRAM: Program = Program { name: "gimbal-kubernetes-discoverer", version
 pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     args.check().map_err(Exit::Usage)?;
     let warnings = args.warnings();
+    let selection = args.selection();
     let backend = args.agent.backend_name.clone();
     let mut setup = Setup::new(args.agent, PROGRAM)?;
     for warning in warnings {
@@ -41,8 +41,6 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     let access = args.kubeconfig.map_or(Access::Default, Access::Kubeconfig);
     let cluster = Cluster::connect(&access, &PROGRAM.to_string())
         .map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))?;
-    let selection =
-        Selection { namespaces: args.namespaces, exclude: args.exclude_namespaces, flavour: Flavour::Slices };
     let events = args.write_events.then(|| Events::start(&cluster, backend, EventMetrics::register(setup.registry())));
     let source = Kubernetes::new(cluster, selection, setup.source_metrics(), events);
     setup.discover(source).await

@@ -37,6 +37,12 @@ pub(crate) enum SourceEvent {
 pub(crate) enum Notice {
     Failed(Watched, ApiError),
     Relisted(Watched),
+    /// The source's store was put back from one version to an older one.
+    WentBack {
+        kind: Watched,
+        seen: String,
+        listed: String,
+    },
 }
 
 /// A source.
@@ -52,6 +58,11 @@ pub(crate) struct Session {
     /// The number of the last question for the incarnation.
     asked: u64,
     slices_missing: bool,
+    /// Slices were read where Endpoints are, for want of slices.
+    slices_found: bool,
+    /// What the last failure of each kind said: for who runs this discoverer, and nobody else. It may hold what a credential plug-in
+    /// printed.
+    said: [Option<String>; 2],
 }
 
 impl Session {
@@ -66,6 +77,8 @@ impl Session {
             unproven: Vec::new(),
             asked: 0,
             slices_missing: false,
+            slices_found: false,
+            said: [None, None],
         }
     }
 
@@ -83,10 +96,16 @@ impl Session {
             SourceEvent::Service(event) => {
                 self.take(Watched::Services, event, Index::apply_service, Index::delete_service, now)
             }
+            SourceEvent::Slice(event) if self.flavour == Flavour::Endpoints => {
+                self.slices_found |= !matches!(event, WatchEvent::Failed(_));
+                None
+            }
             SourceEvent::Slice(event) => {
                 // Before anything was listed this is the whole API that is not there, not a right or a server.
                 let missing = matches!(event, WatchEvent::Failed(ApiError::NotFound { .. }));
-                self.slices_missing = missing && self.slices.age(now).is_none();
+                if !matches!(event, WatchEvent::ListBegin) {
+                    self.slices_missing = missing && self.slices.age(now).is_none();
+                }
                 self.take(Watched::Slices, event, Index::apply_slice, Index::delete_slice, now)
             }
             SourceEvent::Endpoints(event) => {
@@ -103,7 +122,8 @@ impl Session {
         delete: fn(&mut KubernetesIndex, &str, &str),
         now: Instant,
     ) -> Option<Notice> {
-        if !matches!(event, WatchEvent::Failed(_)) {
+        // That a list begins is told before anything is asked.
+        if !matches!(event, WatchEvent::Failed(_) | WatchEvent::ListBegin) {
             self.health_mut(kind).heard(now);
         }
         match event {
@@ -116,6 +136,7 @@ impl Session {
                 }
             }
             WatchEvent::Listed(page) => page.into_iter().for_each(|object| apply(&mut self.index, object)),
+            WatchEvent::WentBack { seen, listed } => return Some(Notice::WentBack { kind, seen, listed }),
             WatchEvent::ListDone => {
                 if self.incarnation.is_some() {
                     self.asked += 1;
@@ -130,7 +151,8 @@ impl Session {
             WatchEvent::Applied(object) => apply(&mut self.index, object),
             WatchEvent::Deleted(object) => delete(&mut self.index, &object.meta().namespace, &object.meta().name),
             WatchEvent::Failed(error) => {
-                self.health_mut(kind).failed(weight(&error), error.to_string(), now);
+                self.said[kind as usize] = Some(error.to_string());
+                self.health_mut(kind).failed(weight(&error), words(&error), now);
                 return Some(Notice::Failed(kind, error));
             }
         }
@@ -210,6 +232,11 @@ impl Session {
         self.flavour == Flavour::Slices && self.slices_missing && self.services.age(now).is_some()
     }
 
+    /// The cluster has `EndpointSlices` after all: it was updated, or its API server had not come up wholly.
+    pub(crate) fn has_slices_after_all(&self) -> bool {
+        self.slices_found
+    }
+
     /// How many times the incarnation was asked for. A watch on it wakes whoever finds it out.
     pub(crate) fn asked(&self) -> u64 {
         self.asked
@@ -243,8 +270,11 @@ impl Known for Session {
     }
 
     fn trouble(&self) -> Option<String> {
-        let trouble: Vec<_> =
-            self.kinds().filter_map(|(name, health)| Some(format!("{name}: {}", health.trouble()?))).collect();
+        let trouble = |((name, health), said): ((&str, &KindHealth), &Option<String>)| {
+            let trouble = health.trouble()?;
+            Some(format!("{name}: {}", said.as_deref().unwrap_or(trouble)))
+        };
+        let trouble: Vec<_> = self.kinds().zip(&self.said).filter_map(trouble).collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
@@ -254,6 +284,23 @@ impl Known for Session {
 
     fn explain(&self, key: &SourceKey) -> Vec<String> {
         self.index.explain(key)
+    }
+}
+
+/// A failure in words of our own: the writer is told why a part of the source is unknown, and is not to be told what a
+/// server or a credential plug-in says to us.
+fn words(error: &ApiError) -> &'static str {
+    match error {
+        ApiError::Forbidden { .. } => "forbidden: the discoverer has no right to list and watch them",
+        ApiError::Unauthorized { .. } => "unauthorized: the discoverer's credentials are not accepted",
+        ApiError::NotFound { .. } => "not found: the source does not have them",
+        ApiError::Throttled { .. } => "throttled: the source's API server is busy",
+        ApiError::Gone { .. } => "gone: the source has forgotten what changed, and is listed anew",
+        ApiError::Server { .. } => "server error: the source's API server fails",
+        ApiError::Timeout { .. } => "timed out: the source's API server does not answer",
+        ApiError::Transport { .. } => "cannot reach the source's API server",
+        ApiError::Undecodable { .. } => "cannot read what the source's API server answers",
+        _ => "refused by the source's API server",
     }
 }
 

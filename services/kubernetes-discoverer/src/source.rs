@@ -9,7 +9,7 @@ use gimbal_kube_io::{ApiError, Cluster, WatchScope, watch};
 use gimbal_model::SourceKey;
 use gimbal_stream::Reject;
 use gimbal_translate::{Flavour, Selection};
-use tokio::sync::{mpsc, watch as value};
+use tokio::sync::watch as value;
 
 use crate::events::{Events, Written};
 use crate::identity::{Found, identify};
@@ -22,7 +22,7 @@ pub(crate) struct Kubernetes {
     session: Session,
     watches: BoxStream<'static, SourceEvent>,
     asked: value::Sender<u64>,
-    found: mpsc::Receiver<Found>,
+    found: BoxStream<'static, Found>,
     metrics: SourceMetrics,
     events: Option<Events>,
 }
@@ -39,9 +39,7 @@ impl Kubernetes {
     /// `events`: where the owners of Services are told what the writer thinks of them.
     pub(crate) fn new(cluster: Cluster, selection: Selection, metrics: SourceMetrics, events: Option<Events>) -> Self {
         let (asked, questions) = value::channel(0);
-        let (finder, found) = mpsc::channel(1);
-        // Ends by itself when the source, and with it `asked` and `found`, is gone.
-        tokio::spawn(identify(cluster.clone(), questions, finder));
+        let found = identify(cluster.clone(), questions).boxed();
         let session = Session::new(selection.clone());
         let watches = watches(&cluster, selection.flavour);
         Self { cluster, selection, session, watches, asked, found, metrics, events }
@@ -54,15 +52,29 @@ impl Kubernetes {
                 tracing::debug!(kind, %error, "the source failed");
                 self.metrics.failed(kind, reason(&error));
             }
+            Some(Notice::WentBack { kind, seen, listed }) => {
+                let kind = self.session.name(kind);
+                tracing::warn!(
+                    kind,
+                    seen,
+                    listed,
+                    "the source's store went back to an older state: all of it is read anew"
+                );
+            }
             Some(Notice::Relisted(kind)) => self.metrics.listed(self.session.name(kind)),
             None => {}
         }
-        if !self.session.lacks_slices(now) {
+        let flavour = if self.session.lacks_slices(now) {
+            tracing::info!("the source has no EndpointSlices: reading Endpoints instead, until it has");
+            Flavour::Endpoints
+        } else if self.session.has_slices_after_all() {
+            tracing::info!("the source has EndpointSlices now: reading them instead of Endpoints");
+            Flavour::Slices
+        } else {
             return Taken::Told;
-        }
-        tracing::info!("the source has no EndpointSlices: reading Endpoints instead");
+        };
         let incarnation = self.session.incarnation().map(ToOwned::to_owned);
-        self.start_over(Flavour::Endpoints, incarnation);
+        self.start_over(flavour, incarnation);
         Taken::StartedOver
     }
 
@@ -116,9 +128,8 @@ impl Source for Kubernetes {
     async fn event(&mut self) -> Event {
         tokio::select! {
             Some(event) = self.watches.next() => Event::Watched(event),
-            Some(found) = self.found.recv() => Event::Found(found),
-            Some(written) = written(&mut self.events) => Event::Written(written),
-            else => std::future::pending().await,
+            Some(found) = self.found.next() => Event::Found(found),
+            written = written(&mut self.events) => Event::Written(written),
         }
     }
 
@@ -167,8 +178,11 @@ impl Source for Kubernetes {
     }
 }
 
-async fn written(events: &mut Option<Events>) -> Option<Written> {
-    events.as_mut()?.written().await
+async fn written(events: &mut Option<Events>) -> Written {
+    match events {
+        Some(events) => events.written().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Everything that is watched, for ever.
@@ -178,7 +192,10 @@ fn watches(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, SourceEven
     match flavour {
         Flavour::Slices => stream::select(services, watch(cluster.clone(), all()).map(SourceEvent::Slice)).boxed(),
         Flavour::Endpoints => {
-            stream::select(services, watch(cluster.clone(), all()).map(SourceEvent::Endpoints)).boxed()
+            let endpoints = watch(cluster.clone(), all()).map(SourceEvent::Endpoints);
+            // Asked for again and again, for they may come: a cluster is updated, and an API server starts piece by piece.
+            let slices = watch(cluster.clone(), all()).map(SourceEvent::Slice);
+            stream::select(stream::select(services, endpoints), slices).boxed()
         }
     }
 }

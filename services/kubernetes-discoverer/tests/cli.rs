@@ -22,7 +22,10 @@ fn wrong_input() {
         (vec!["--gimbal-kubecfg-file", "x"], vec!["--gimbal-kubecfg-file", "holds no credentials"]),
         (vec!["--listen", "0.0.0.0:1"], vec!["--listen 0.0.0.0:1"]),
         (vec!["--writer", "http://10.0.0.1:1"], vec!["--writer http://10.0.0.1:1", "loopback"]),
+        (vec!["--writer", "http://127.0.0.1:1,w"], vec!["--writer w: ", "https://host:port"]),
         (vec!["--namespaces", "A"], vec!["--namespaces", "lower-case"]),
+        (vec!["--service-selector", "app in web"], vec!["--service-selector", "no label key"]),
+        (vec!["--export", "sometimes"], vec!["--export", "opt-in"]),
         ([&tls[..], &["--writer", "https://w:1"]].concat(), vec!["--tls-cert", broken, "no certificate"]),
         (vec!["--nonsense"], vec!["--nonsense"]),
     ] {

@@ -61,6 +61,20 @@ pub struct Args {
         value_delimiter = ','
     )]
     pub projects: Vec<ProjectPattern>,
+    /// Projects not to offer, by name or ID, although --projects matches them
+    #[arg(long, env = "GIMBAL_EXCLUDE_PROJECTS", value_name = "PATTERN,...", value_delimiter = ',')]
+    pub exclude_projects: Vec<ProjectPattern>,
+    /// How lists are asked for; with 'bulk' a token that is not shown to see all projects is trouble, whatever it shows
+    #[arg(long, env = "GIMBAL_MODE", value_enum, default_value_t = ModeWanted::Auto)]
+    pub mode: ModeWanted,
+    /// How long a project stands that has left the list of projects in per-project mode: nobody can tell there whether it
+    /// was deleted
+    #[arg(long, env = "GIMBAL_PROJECT_HOLD", value_name = "DURATION", default_value = "10m")]
+    pub project_hold: HumanDuration,
+    /// How long a project must be missing in neutron-lbaas's lists before that is believed; no less than the cloud's
+    /// services remember what a token may do (token_cache_time)
+    #[arg(long, env = "GIMBAL_SECOND_LOOK", value_name = "DURATION", default_value = "5m")]
+    pub second_look: HumanDuration,
     /// What Services are named by; the original Gimbal named them by the load balancer's ID
     #[arg(long, env = "GIMBAL_SERVICE_NAME", value_enum, default_value_t = Naming::NameAndId)]
     pub service_name: Naming,
@@ -69,6 +83,17 @@ pub struct Args {
     pub l7_pools: bool,
     #[command(flatten)]
     old: OldFlags,
+}
+
+/// How lists are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeWanted {
+    /// As the token is found to see.
+    Auto,
+    /// With one token for all projects, or not at all.
+    Bulk,
+    /// With a token for each project, whatever it may see.
+    PerProject,
 }
 
 /// What a Service is named by.
@@ -158,6 +183,10 @@ impl Args {
             l7_pools: self.l7_pools,
             sweep: Some(self.sweep.0).filter(|sweep| *sweep > Duration::ZERO),
             projects_for: self.projects_interval.0,
+            exclude: self.exclude_projects.clone(),
+            project_hold: self.project_hold.0,
+            second_look: Some(self.second_look.0),
+            by_role: false,
         }
     }
 }
@@ -185,6 +214,9 @@ mod tests {
     fn options_follow_the_flags() {
         let options = args(&["--service-name", "id", "--l7-pools", "--sweep", "0s"]).unwrap().options();
         assert_eq!((options.service_name, options.l7_pools, options.sweep), (ServiceName::Id, true, None));
+        let options = args(&["--exclude-projects", "a,b", "--project-hold", "7s"]).unwrap().options();
+        assert_eq!((options.exclude.len(), options.project_hold), (2, Duration::from_secs(7)));
+        assert_eq!(args(&["--mode", "per-project"]).unwrap().mode, ModeWanted::PerProject);
         let options = args(&[]).unwrap().options();
         assert_eq!((options.service_name, options.l7_pools), (ServiceName::NameAndId, false));
         assert_eq!(options.sweep, Some(Duration::from_secs(300)));
@@ -205,6 +237,8 @@ mod tests {
             vec!["--concurrency", "0"],
             vec!["--service-name", "name"],
             vec!["--projects", "a,,b"],
+            vec!["--exclude-projects", ""],
+            vec!["--mode", "both"],
             vec!["--credentials", "d", "--os-cloud", "c"],
         ] {
             let error = args(&flags).unwrap_err().to_string();

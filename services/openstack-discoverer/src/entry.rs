@@ -1,18 +1,28 @@
 //! How a cloud is entered: credentials, and whether one token sees everything. Decided once, since what a token may see
 //! must not change what an empty list means.
 
-use gimbal_load_balancing::Mode;
-use gimbal_openstack::{Cloud, CredentialsError, Error, Options, Scope, Session};
+use std::collections::BTreeSet;
+
+use gimbal_load_balancing::rows::{LoadBalancer, Project};
+use gimbal_load_balancing::{List, Mode};
+use gimbal_openstack::{
+    Cloud, Credentials, CredentialsError, Dialect, Error, LoadBalancing, Options, Place, Scope, Session,
+};
 
 use crate::access::Access;
+use crate::args::ModeWanted;
 
-/// How lists are asked for.
+/// How lists are asked for. Everything here stays as it was decided: what says otherwise later is trouble.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) mode: Mode,
     /// Of the token for everyone's objects, and for the projects.
     pub(crate) scope: Scope,
     pub(crate) projects: ProjectsFrom,
+    /// Who serves load balancing, and where.
+    pub(crate) place: Place,
+    /// The roles that the token had: with fewer it shows less, without an error.
+    pub(crate) roles: BTreeSet<String>,
 }
 
 /// Where the list of projects comes from. It stays the same: another one would look like projects that come and go.
@@ -30,6 +40,7 @@ pub(crate) enum ProjectsFrom {
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
     pub(crate) cloud: Cloud,
+    pub(crate) credentials: Credentials,
     pub(crate) terms: Terms,
     /// With a token of the terms' scope.
     pub(crate) session: Session,
@@ -46,25 +57,52 @@ pub(crate) enum Wish {
     As(Terms),
 }
 
+/// What every entry needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    pub(crate) access: Access,
+    pub(crate) options: Options,
+    pub(crate) mode: ModeWanted,
+    /// Which cloud it has to be.
+    pub(crate) incarnation: String,
+}
+
 /// Why a cloud was not entered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum EntryError {
     #[error("{0}")]
     Credentials(#[from] CredentialsError),
     #[error("{0}")]
     Cloud(#[from] Error),
+    #[error("{error}")]
+    Refused { error: Error, credentials: Box<Credentials> },
+    #[error("invalid credentials: Keystone has refused them, and they are the same still; shown to it again later")]
+    StillRefused,
     #[error("the credentials name another cloud now ({now}) than at the start ({before}): start again for that one")]
     Moved { before: String, now: String },
+    #[error("load balancing is served elsewhere now, by the catalog: start again if it has moved for good")]
+    Elsewhere,
+    #[error(
+        "nothing shows that the token sees the load balancers of all projects, as --mode bulk demands: a role is missing, \
+         or no other project has a load balancer yet"
+    )]
+    NotBulk,
+    #[error("neutron-lbaas is read with a token of a project, not of the system: configure a project")]
+    SystemOfNeutron,
 }
 
 impl EntryError {
-    /// Whether it is the credentials' fault, so that trying again is of no use.
+    /// Whether it is wrong from the start, so that trying again is of no use.
     pub(crate) fn is_wrong_input(&self) -> bool {
-        matches!(self, Self::Credentials(_) | Self::Cloud(Error::InvalidCredentials { .. }))
+        match self {
+            Self::Credentials(_) | Self::Refused { .. } | Self::SystemOfNeutron => true,
+            Self::Cloud(error) => matches!(error, Error::Region { .. } | Error::Tls { unknown_authority: true, .. }),
+            Self::StillRefused | Self::Moved { .. } | Self::Elsewhere | Self::NotBulk => false,
+        }
     }
 }
 
-/// Which cloud this is: Keystone's URL and the region (DESIGN 4).
+/// Which cloud this is: Keystone's URL and the region.
 pub(crate) fn incarnation(cloud: &Cloud) -> String {
     match cloud.region() {
         Some(region) => format!("{} {region}", cloud.keystone_url()),
@@ -72,28 +110,38 @@ pub(crate) fn incarnation(cloud: &Cloud) -> String {
     }
 }
 
-/// Reads the credentials, and shows them to Keystone unless the terms are known already.
-pub(crate) async fn enter(access: Access, options: Options, wish: Wish, expected: String) -> Result<Way, EntryError> {
-    let cloud = Cloud::new(access.read()?, options)?;
+/// Reads the credentials, and shows them to Keystone unless the terms are known already. Those that it has `refused` lately
+/// are not shown again: that would lock the account, also for the person who repairs it.
+pub(crate) async fn enter(door: Door, wish: Wish, refused: Option<Credentials>) -> Result<Way, EntryError> {
+    let credentials = door.access.read()?;
+    if refused.is_some_and(|refused| refused.show_the_same_as(&credentials)) {
+        return Err(EntryError::StillRefused);
+    }
+    let cloud = Cloud::new(credentials.clone(), door.options)?;
     let now = incarnation(&cloud);
-    if now != expected {
-        return Err(EntryError::Moved { before: expected, now });
+    if now != door.incarnation {
+        return Err(EntryError::Moved { before: door.incarnation, now });
     }
     let terms = match wish {
         Wish::As(terms) => terms,
-        Wish::Decide(scope) => decide(&cloud, scope).await?,
+        Wish::Decide(scope) => match decide(&cloud, door.mode, scope).await {
+            Err(EntryError::Cloud(error @ Error::InvalidCredentials { .. })) => {
+                return Err(EntryError::Refused { error, credentials: Box::new(credentials) });
+            }
+            terms => terms?,
+        },
     };
     let session = cloud.session(&terms.scope);
     let projects = match &terms.projects {
         ProjectsFrom::All(scope) => cloud.session(scope),
         ProjectsFrom::Roles | ProjectsFrom::Token => session.clone(),
     };
-    Ok(Way { cloud, terms, session, projects })
+    Ok(Way { cloud, credentials, terms, session, projects })
 }
 
-/// A list with a foreign project in it proves that the token sees all (research/openstack-direction.md 2.1). Nothing proves
-/// that it does not, so lists of single projects are looked at as well, later (see [`crate::fetch`]).
-async fn decide(cloud: &Cloud, scope: Option<Scope>) -> Result<Terms, Error> {
+/// A list with a foreign project in it proves that the token sees all. Nothing proves that it does not, so lists of single
+/// projects are looked at as well, later (see [`crate::fetch`]).
+async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Result<Terms, EntryError> {
     let bound = cloud.scope() == Some(&Scope::Bound);
     let scope = match scope.or_else(|| cloud.scope().cloned()) {
         Some(scope) => scope,
@@ -101,32 +149,80 @@ async fn decide(cloud: &Cloud, scope: Option<Scope>) -> Result<Terms, Error> {
     };
     let session = cloud.session(&scope);
     let own = session.project().await?;
+    let roles = session.roles().await?;
     let load_balancing = session.load_balancing().await?;
-    let sees_all = match load_balancing.load_balancers(None).await {
-        // A token that is scoped to the system has no project of its own.
-        Ok(list) => own.is_none_or(|own| list.rows.iter().any(|row| row.project != own.id)),
-        Err(Error::Forbidden { message }) => {
-            tracing::info!(message, "this token may list no load balancers by itself");
-            false
-        }
-        Err(error) => return Err(error),
-    };
+    let place = load_balancing.place().clone();
+    if own.is_none() && place.dialect() == Dialect::NeutronLbaas {
+        return Err(EntryError::SystemOfNeutron);
+    }
+    let sees_all = wanted != ModeWanted::PerProject && sees_all(&load_balancing, own).await?;
+    if wanted == ModeWanted::Bulk && !sees_all {
+        return Err(EntryError::NotBulk);
+    }
     let projects = match (sees_all, bound) {
         (true, _) => from_all(cloud, &scope, bound).await?,
         (false, true) => ProjectsFrom::Token,
         (false, false) => ProjectsFrom::Roles,
     };
     // Only now, so that a cloud that cannot be entered is not said to serve it with every attempt.
-    tracing::info!(api = ?load_balancing.dialect(), "this cloud serves load balancing");
+    let version = load_balancing.version().await;
+    let version = version.ok().flatten().map(|(major, minor)| format!("v{major}.{minor}"));
+    tracing::info!(api = ?place.dialect(), version, %place, "this cloud serves load balancing");
+    if place.is_plaintext() && cloud.keystone_url().starts_with("https:") {
+        tracing::warn!(%place, "Keystone is asked over TLS, and its catalog sends tokens on without: correct the catalog");
+    }
     let mode = if sees_all { Mode::Bulk } else { Mode::PerProject };
-    Ok(Terms { mode, scope, projects })
+    Ok(Terms { mode, scope, projects, place, roles })
 }
 
 async fn first_project(cloud: &Cloud) -> Result<Scope, Error> {
     let projects = cloud.projects().await?;
-    let first = projects.list.rows.iter().map(|project| &project.id).min();
+    let first = projects.rows.iter().map(|project| &project.id).min();
     let none = || Error::Forbidden { message: "the user has a role on no project".to_owned() };
     first.map(|id| Scope::Project(id.to_string())).ok_or_else(none)
+}
+
+async fn sees_all(load_balancing: &LoadBalancing, own: Option<Project>) -> Result<bool, Error> {
+    let list = match load_balancing.load_balancers(None).await {
+        Ok(list) => list,
+        Err(Error::Forbidden { message }) => {
+            tracing::info!(text = message, "this token may list no load balancers by itself");
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    // A token that is scoped to the system has no project of its own.
+    let Some(own) = own else { return Ok(true) };
+    let foreign: Vec<&LoadBalancer> = list.rows.iter().filter(|row| row.project != own.id).collect();
+    if foreign.is_empty() {
+        return Ok(false);
+    }
+    shows_what_belongs_to(load_balancing, &foreign).await?;
+    Ok(true)
+}
+
+/// Policies are made for each kind of object. Whoever sees everyone's load balancers and nobody's pools would see them all
+/// without endpoints.
+async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadBalancer]) -> Result<(), Error> {
+    let ids: BTreeSet<_> = foreign.iter().map(|row| &row.id).collect();
+    let listed = |owners: &[gimbal_load_balancing::Id]| owners.iter().any(|id| ids.contains(id));
+    let missing = |kind: &str| Error::Forbidden {
+        message: format!(
+            "the list of load balancers shows those of other projects, and the list of {kind} shows none of theirs: \
+             a policy of the cloud keeps them from this user"
+        ),
+    };
+    let (listeners, pools) = tokio::join!(load_balancing.listeners(None), load_balancing.pools(None));
+    let (listeners, pools): (List<_>, List<_>) = (listeners?, pools?);
+    if foreign.iter().any(|row| !row.listeners.is_empty())
+        && !listeners.rows.iter().any(|row| listed(&row.load_balancers))
+    {
+        return Err(missing("listeners"));
+    }
+    if foreign.iter().any(|row| !row.pools.is_empty()) && !pools.rows.iter().any(|row| listed(&row.load_balancers)) {
+        return Err(missing("pools"));
+    }
+    Ok(())
 }
 
 /// A role that sees all load balancers need not see all projects. A reader of the system does.
@@ -135,7 +231,7 @@ async fn from_all(cloud: &Cloud, scope: &Scope, bound: bool) -> Result<ProjectsF
     for scope in [scope.clone()].into_iter().chain(system) {
         match cloud.session(&scope).all_projects().await {
             Ok(_) => return Ok(ProjectsFrom::All(scope)),
-            Err(Error::Forbidden { message }) => tracing::debug!(message, ?scope, "may not list all projects"),
+            Err(Error::Forbidden { message }) => tracing::debug!(text = message, ?scope, "may not list all projects"),
             Err(error) => return Err(error),
         }
     }

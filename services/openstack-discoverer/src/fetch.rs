@@ -27,6 +27,9 @@ pub(crate) fn kind(ask: &Ask) -> &'static str {
         Ask::Pools(_) => "pools",
         Ask::L7Policies(_) => "l7policies",
         Ask::Members(..) => "members",
+        Ask::Listener(..) => "listeners",
+        Ask::Pool(..) => "pools",
+        Ask::Roles(_) => "roles",
     }
 }
 
@@ -52,24 +55,24 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
     let answer = match ask {
         Ask::Projects => Answer::Projects(projects(&way).await.map_err(|error| failures.note(error))),
         Ask::LoadBalancers(whose) => {
-            let list = async { session.load_balancing().await?.load_balancers(None).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.load_balancers(None).await }.await;
             sees_all = list.as_ref().ok().and_then(|list| foreign(&whose, list));
             Answer::LoadBalancers(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::Listeners(whose) => {
-            let list = async { session.load_balancing().await?.listeners(None).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.listeners(None).await }.await;
             Answer::Listeners(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::Pools(whose) => {
-            let list = async { session.load_balancing().await?.pools(None).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.pools(None).await }.await;
             Answer::Pools(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::L7Policies(whose) => {
-            let list = async { session.load_balancing().await?.l7_policies(None).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.l7_policies(None).await }.await;
             Answer::L7Policies(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::Members(whose, pool) => {
-            let list = async { session.load_balancing().await?.members(pool.as_str()).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.members(pool.as_str()).await }.await;
             let list = list.map_err(|error| match error {
                 Error::NotFound { .. } => NoMembers::PoolGone,
                 error => NoMembers::Failed(failures.note(error)),
@@ -77,7 +80,8 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
             Answer::Members(whose, pool, list)
         }
         Ask::LoadBalancer(whose, id) => {
-            let lookup = async { session.load_balancing().await?.load_balancer(id.as_str()).await }.await;
+            let lookup =
+                async { session.load_balancing_at(&way.terms.place).await?.load_balancer(id.as_str()).await }.await;
             let existence = lookup.map(|lookup| match lookup {
                 Lookup::Found(_) => Existence::Found,
                 Lookup::Gone => Existence::Gone,
@@ -85,23 +89,29 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
             });
             Answer::LoadBalancer(whose, id, existence.map_err(|error| failures.note(error)))
         }
+        Ask::Listener(whose, id) => {
+            let there = async { session.load_balancing_at(&way.terms.place).await?.listener(id.as_str()).await }.await;
+            Answer::Listener(whose, id, there.map_err(|error| failures.note(error)))
+        }
+        Ask::Pool(whose, id) => {
+            let there = async { session.load_balancing_at(&way.terms.place).await?.pool(id.as_str()).await }.await;
+            Answer::Pool(whose, id, there.map_err(|error| failures.note(error)))
+        }
+        Ask::Roles(whose) => {
+            let now = session.roles_now().await.map_err(|error| failures.note(error));
+            Answer::Roles(whose, now.map(|now| way.terms.roles.difference(&now).cloned().collect()))
+        }
     };
     let Failures { last, invalid_credentials } = failures;
     Fetched { answer, failure: last, invalid_credentials, sees_all }
 }
 
-/// A list that Keystone cut off is no list.
 async fn projects(way: &Way) -> Result<List<Project>, Error> {
-    let projects = match &way.terms.projects {
-        ProjectsFrom::All(_) => way.projects.all_projects().await?,
-        ProjectsFrom::Roles => way.cloud.projects().await?,
-        ProjectsFrom::Token => return Ok(List::from(Vec::from_iter(way.session.project().await?))),
-    };
-    if projects.truncated {
-        let message = "Keystone cut the list of projects off (list_limit): raise the limit".to_owned();
-        return Err(Error::Undecodable { message });
+    match &way.terms.projects {
+        ProjectsFrom::All(_) => way.projects.all_projects().await,
+        ProjectsFrom::Roles => way.cloud.projects().await,
+        ProjectsFrom::Token => Ok(List::from(Vec::from_iter(way.session.project().await?))),
     }
-    Ok(projects.list)
 }
 
 /// The scope of a token for one project that shows objects of another one.

@@ -23,7 +23,7 @@ mod source;
 use gimbal_agent::{Discoverer, Program, Setup, Source};
 use gimbal_operate::Exit;
 
-pub use crate::args::{Args, Naming};
+pub use crate::args::{Args, ModeWanted, Naming};
 use crate::metrics::Metrics;
 use crate::source::{CloudSource, Pace};
 

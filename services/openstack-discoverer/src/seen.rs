@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gimbal_agent::{Changed, Known, Standing};
 use gimbal_load_balancing::{Answer, Ask, Cloud, Mode, Options, Outcome};
 use gimbal_model::SourceKey;
 use gimbal_stream::{Freshness, Scope};
 
+use gimbal_openstack::Dialect;
+
+use crate::entry::{ProjectsFrom, Terms};
 use crate::fetch::kind;
 
 /// The kinds whose freshness is told.
@@ -23,10 +26,26 @@ pub(crate) struct Seen {
     heard: BTreeMap<&'static str, Instant>,
     poll: Poll,
     standing: Standing,
+    /// What could not be seen in the last polls; all of the cloud without a name.
+    failing: BTreeMap<Option<Arc<str>>, Failing>,
+    /// Whether anything was seen since the mode was entered.
+    was_seen: bool,
+    /// Namespaces that were seen whole since then.
+    known: BTreeSet<Arc<str>>,
+    /// A part that was seen is called unknown when it could not be seen in two polls, and for two of these.
+    interval: Duration,
+    whole: bool,
     trouble: Option<String>,
     /// What went wrong in the last poll.
     troubles: BTreeSet<String>,
     changed: Changed,
+}
+
+/// Since when, and for how many polls.
+#[derive(Debug, Clone, Copy)]
+struct Failing {
+    since: Instant,
+    polls: u32,
 }
 
 /// How it goes with the kinds in the poll that runs.
@@ -71,8 +90,8 @@ impl PollResult {
 }
 
 impl Seen {
-    /// `incarnation`: Keystone's URL and the region.
-    pub(crate) fn new(incarnation: String, options: Options) -> Self {
+    /// `incarnation`: Keystone's URL and the region. `interval`: from one poll to the next.
+    pub(crate) fn new(incarnation: String, options: Options, interval: Duration) -> Self {
         Self {
             incarnation,
             cloud: Cloud::new(Mode::PerProject, options.clone()),
@@ -80,6 +99,11 @@ impl Seen {
             heard: BTreeMap::new(),
             poll: Poll::default(),
             standing: Standing::Nothing,
+            failing: BTreeMap::new(),
+            was_seen: false,
+            known: BTreeSet::new(),
+            interval,
+            whole: true,
             trouble: None,
             troubles: BTreeSet::new(),
             changed: Vec::new(),
@@ -87,8 +111,23 @@ impl Seen {
     }
 
     /// From now on, or again, lists are asked for in this way. What was seen in another way does not count any more.
-    pub(crate) fn enter(&mut self, mode: Mode) {
-        self.cloud = Cloud::new(mode, self.options.clone());
+    pub(crate) fn enter(&mut self, mode: Mode, terms: &Terms) {
+        let doubted = terms.place.dialect() == Dialect::NeutronLbaas;
+        let options = Options {
+            by_role: terms.projects == ProjectsFrom::Roles,
+            // Neutron says 404 also of what this user may not see.
+            second_look: self.options.second_look.filter(|_| doubted),
+            ..self.options.clone()
+        };
+        self.begin_anew(Cloud::new(mode, options));
+    }
+
+    fn begin_anew(&mut self, cloud: Cloud) {
+        self.cloud = cloud;
+        self.failing.clear();
+        self.was_seen = false;
+        self.known.clear();
+        self.whole = true;
         self.poll = Poll::default();
         self.standing = Standing::Nothing;
         self.changed.clear();
@@ -134,14 +173,50 @@ impl Seen {
         let troubles: BTreeSet<String> = outcome.troubles.iter().map(ToString::to_string).collect();
         let new_troubles = troubles.difference(&self.troubles).cloned().collect();
         self.troubles = troubles;
-        self.standing = standing(&outcome);
+        self.standing = self.patient(&outcome, now);
+        self.whole = outcome.unlisted.is_none();
         self.trouble = trouble(&outcome);
-        let result = match (&outcome.unknown, outcome.unknown_namespaces.is_empty()) {
-            (Some(_), _) => PollResult::Failed,
-            (None, false) => PollResult::Partial,
-            (None, true) => PollResult::Complete,
+        let result = match &outcome.unknown {
+            Some(_) => PollResult::Failed,
+            None if outcome.is_complete() => PollResult::Complete,
+            None => PollResult::Partial,
         };
         Summary { result, new_troubles, needed: outcome.members_needed, swept: outcome.members_swept }
+    }
+
+    /// One poll that fails is no news of a cloud that was seen before: nothing is removed by it, and what was told stands.
+    fn patient(&mut self, outcome: &Outcome, now: Instant) -> Standing {
+        let all = outcome.unknown.iter().map(|reason| (None, reason));
+        let parts = outcome.unknown_namespaces.iter().map(|(namespace, reason)| (Some(namespace.clone()), reason));
+        let mut before = std::mem::take(&mut self.failing);
+        let mut told = Outcome::default();
+        for (part, reason) in all.chain(parts) {
+            let mut failing = before.remove(&part).unwrap_or(Failing { since: now, polls: 0 });
+            failing.polls += 1;
+            let lasts = failing.polls > 1 && now.saturating_duration_since(failing.since) >= self.interval * 2;
+            self.failing.insert(part.clone(), failing);
+            match part {
+                None if lasts || !self.was_seen => told.unknown = Some(reason.clone()),
+                Some(namespace) if lasts || !self.known.contains(&namespace) => {
+                    told.unknown_namespaces.insert(namespace, reason.clone());
+                }
+                _ => {}
+            }
+        }
+        if outcome.unknown.is_some() {
+            // It showed nothing of single namespaces either.
+            self.failing.append(&mut before);
+        }
+        if outcome.unknown.is_none() {
+            let namespaces =
+                self.cloud.namespaces().filter(|namespace| !outcome.unknown_namespaces.contains_key(*namespace));
+            self.known.extend(namespaces.cloned());
+            self.was_seen = true;
+        } else if told.unknown.is_none() {
+            // What a failed poll says of single namespaces is nothing new either.
+            return self.standing.clone();
+        }
+        standing(&told)
     }
 
     /// A kind is fresh when every list of it came. Where no members were asked for, the pools said that none had changed.
@@ -183,7 +258,9 @@ fn trouble(outcome: &Outcome) -> Option<String> {
     if let Some(reason) = &outcome.unknown {
         return Some(reason.clone());
     }
-    let (namespace, reason) = outcome.unknown_namespaces.first_key_value()?;
+    let Some((namespace, reason)) = outcome.unknown_namespaces.first_key_value() else {
+        return outcome.unlisted.clone();
+    };
     Some(match outcome.unknown_namespaces.len() - 1 {
         0 => format!("namespace {namespace} is not known: {reason}"),
         others => format!("namespace {namespace} and {others} more are not known: {reason}"),
@@ -201,6 +278,10 @@ impl Known for Seen {
 
     fn standing(&self) -> Standing {
         self.standing.clone()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.whole
     }
 
     fn freshness(&self, now: Instant) -> Vec<Freshness> {

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use gimbal_agent::{Backoff, Changed, Source, Taken};
 use gimbal_load_balancing::{Answer, Ask, Id, Mode, Whose};
-use gimbal_openstack::{Cloud, Error, Options, Session};
+use gimbal_openstack::{Cloud, Credentials, Error, Options, Session};
 use gimbal_operate::Exit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use crate::Args;
 use crate::access::Access;
-use crate::entry::{EntryError, Terms, Way, Wish, enter, incarnation};
+use crate::args::ModeWanted;
+use crate::entry::{Door, EntryError, ProjectsFrom, Terms, Way, Wish, enter, incarnation};
 use crate::fetch::{Fetched, fetch, kind};
 use crate::metrics::Metrics;
 use crate::seen::{PollResult, Seen};
@@ -22,6 +23,10 @@ use crate::seen::{PollResult, Seen};
 const FIRST_ENTRY: Duration = Duration::from_secs(10);
 /// Pauses between attempts to enter a cloud.
 const ENTRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// After this time credentials that Keystone refused are shown to it again, and later after twice as long each time.
+const REFUSED_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1800));
+/// How many troubles of one poll are told one by one.
+const TOLD: usize = 10;
 
 /// When and how much is asked.
 #[derive(Debug, Clone, Copy)]
@@ -50,11 +55,14 @@ impl Pace {
 /// An OpenStack cloud that is polled.
 pub(crate) struct CloudSource {
     seen: Seen,
-    access: Access,
-    options: Options,
+    door: Door,
     pace: Pace,
-    incarnation: String,
     way: Option<Way>,
+    /// Credentials that Keystone refused when they were shown last.
+    refused: Option<Refused>,
+    /// A token of one project showed more, and that was looked into without another mode as its end.
+    looked_into: bool,
+    undated: bool,
     /// Each keeps the token of its project.
     sessions: HashMap<Id, Session>,
     tasks: JoinSet<Event>,
@@ -63,6 +71,23 @@ pub(crate) struct CloudSource {
     due: Instant,
     entry_pauses: Backoff,
     metrics: Metrics,
+}
+
+/// Credentials that are no good, as far as Keystone said.
+#[derive(Debug)]
+struct Refused {
+    credentials: Credentials,
+    until: Instant,
+    pause: Duration,
+}
+
+impl Refused {
+    /// `before`: what was refused before, if it was.
+    fn again(credentials: Credentials, before: Option<Self>, now: Instant) -> Self {
+        let same = before.filter(|before| before.credentials.show_the_same_as(&credentials));
+        let pause = same.map_or(REFUSED_FOR.0, |before| (before.pause * 2).min(REFUSED_FOR.1));
+        Self { credentials, until: now + pause, pause }
+    }
 }
 
 /// What goes on.
@@ -116,12 +141,13 @@ impl CloudSource {
         let cloud = Cloud::new(credentials, options.clone()).map_err(|error| wrong(&error))?;
         let incarnation = incarnation(&cloud);
         Ok(Self {
-            seen: Seen::new(incarnation.clone(), args.options()),
-            access,
-            options,
+            seen: Seen::new(incarnation.clone(), args.options(), pace.interval),
+            door: Door { access, options, mode: args.mode, incarnation },
             pace,
-            incarnation,
             way: None,
+            refused: None,
+            looked_into: false,
+            undated: false,
             sessions: HashMap::new(),
             tasks: JoinSet::new(),
             stage: Stage::Resting(Next::Enter(Wish::Decide(None))),
@@ -136,16 +162,18 @@ impl CloudSource {
     /// # Errors
     /// [`Exit::Usage`] when Keystone says that they are invalid.
     pub(crate) async fn first_entry(&mut self) -> Result<(), Exit> {
-        let entry = enter(self.access.clone(), self.options.clone(), Wish::Decide(None), self.incarnation.clone());
+        let entry = enter(self.door.clone(), Wish::Decide(None), None);
         match timeout(FIRST_ENTRY, entry).await {
-            Ok(Err(error)) if error.is_wrong_input() => Err(Exit::Usage(format!("{}: {error}", self.access.flag()))),
+            Ok(Err(error)) if error.is_wrong_input() => {
+                Err(Exit::Usage(format!("{}: {error}", self.door.access.flag())))
+            }
             Ok(entered) => {
                 self.entered(entered.map(Box::new), Instant::now());
                 Ok(())
             }
             Err(_) => {
                 tracing::warn!(
-                    keystone = self.incarnation,
+                    keystone = self.door.incarnation,
                     "the cloud does not answer yet; asking again until it does"
                 );
                 Ok(())
@@ -176,7 +204,8 @@ impl CloudSource {
     }
 
     fn start_entering(&mut self, wish: Wish, now: Instant) {
-        let entry = enter(self.access.clone(), self.options.clone(), wish, self.incarnation.clone());
+        let refused = self.refused.as_ref().filter(|refused| now < refused.until);
+        let entry = enter(self.door.clone(), wish, refused.map(|refused| refused.credentials.clone()));
         self.tasks.spawn(async move { Event::Entered(entry.await.map(Box::new)) });
         self.stage = Stage::Entering;
         self.due = now + self.pace.timeout;
@@ -184,10 +213,14 @@ impl CloudSource {
 
     /// The way into the cloud is open, or not.
     fn entered(&mut self, entered: Result<Box<Way>, EntryError>, now: Instant) -> Taken {
-        let way = match entered {
+        let stays = |way: &Way| self.way.as_ref().is_none_or(|before| before.terms.place == way.terms.place);
+        let way = match entered.and_then(|way| if stays(&way) { Ok(way) } else { Err(EntryError::Elsewhere) }) {
             Ok(way) => *way,
             Err(error) => {
                 self.seen.not_entered(error.to_string());
+                if let EntryError::Refused { credentials, .. } = error {
+                    self.refused = Some(Refused::again(*credentials, self.refused.take(), now));
+                }
                 // In doubt the terms stay: what a token may see must not change what an empty list means.
                 let wish = self.way.as_ref().map_or(Wish::Decide(None), |way| Wish::As(way.terms.clone()));
                 let pause = self.entry_pauses.pause();
@@ -195,7 +228,6 @@ impl CloudSource {
                 return Taken::Told;
             }
         };
-        self.entry_pauses.reset();
         let before = self.way.as_ref().map(|way| way.terms.mode);
         let mode = way.terms.mode;
         self.metrics.client_replaced();
@@ -205,7 +237,7 @@ impl CloudSource {
         if another {
             say(&way.terms);
             self.metrics.entered(mode);
-            self.seen.enter(mode);
+            self.seen.enter(mode, &way.terms);
         }
         self.way = Some(way);
         self.begin(now);
@@ -226,6 +258,8 @@ impl CloudSource {
         while self.tasks.len() < self.pace.concurrency {
             let Some(ask) = self.seen.next_ask() else { return };
             let session = match whose(&ask) {
+                // A token of an application credential is good for its project, and no other can be made from it.
+                Some(Whose::Project(_)) if way.terms.projects == ProjectsFrom::Token => way.session.clone(),
                 Some(Whose::Project(id)) => {
                     let new = || way.cloud.session(&gimbal_openstack::Scope::Project(id.to_string()));
                     self.sessions.entry(id.clone()).or_insert_with(new).clone()
@@ -244,20 +278,34 @@ impl CloudSource {
             Some(outcome) => self.metrics.source.failed(kind, outcome.as_str()),
             None => self.metrics.source.listed(kind),
         }
+        if !self.undated && matches!(&answer, Answer::LoadBalancers(_, Ok(list)) if list.server_time.is_none()) {
+            self.undated = true;
+            tracing::warn!("answers come without a Date, as from a proxy that strips it: what changed is read twice");
+        }
         if let Answer::Projects(Ok(list)) = &answer {
             self.metrics.projects(list.rows.len());
             self.sessions.retain(|id, _| list.rows.iter().any(|project| project.id == *id));
         }
         let Stage::Polling(polling) = &mut self.stage else { return };
+        let mut over = false;
         if let Some(way) = self.way.as_ref().filter(|_| invalid_credentials) {
-            // They may have been replaced where they came from.
+            // They may have been replaced where they came from. Until then no other question may show them.
             polling.next = Next::Enter(Wish::As(way.terms.clone()));
-        } else if sees_all.is_some() && matches!(polling.next, Next::Poll) {
+            self.refused = Some(Refused::again(way.credentials.clone(), self.refused.take(), now));
+            over = true;
+        } else if sees_all.is_some() && self.door.mode == ModeWanted::Auto && matches!(polling.next, Next::Poll) {
             polling.next = Next::Enter(Wish::Decide(sees_all));
+            // Each project's list would show everything. If looking into it changed nothing before, the lists are read all
+            // the same.
+            over = !self.looked_into;
         }
         self.seen.answer(answer, failure.is_some(), now);
-        self.ask();
-        if self.seen.is_done()
+        if over {
+            self.tasks = JoinSet::new();
+        } else {
+            self.ask();
+        }
+        if (over || self.seen.is_done())
             && let Stage::Polling(polling) = std::mem::replace(&mut self.stage, Stage::Resting(Next::Poll))
         {
             self.finish(polling, now);
@@ -266,8 +314,14 @@ impl CloudSource {
 
     fn finish(&mut self, polling: Polling, now: Instant) {
         let summary = self.seen.finish(now);
-        for trouble in &summary.new_troubles {
+        for trouble in summary.new_troubles.iter().take(TOLD) {
             tracing::warn!("{trouble}");
+        }
+        if let Some(more) = summary.new_troubles.len().checked_sub(TOLD).filter(|more| *more > 0) {
+            tracing::warn!(more, "and more troubles like these; Explain tells those of a Service");
+        }
+        if summary.result == PollResult::Complete {
+            self.refused = None;
         }
         let took = now.saturating_duration_since(polling.began);
         if let Some(way) = &self.way {
@@ -277,10 +331,14 @@ impl CloudSource {
             self.metrics.polled(&summary, took, made);
             tracing::debug!(calls = made, ?took, result = summary.result.as_str(), "a poll has ended");
         }
-        let pause = match (&polling.next, summary.result) {
+        let pause = match &polling.next {
             // What one token sees is to be offered from the first poll on, not an interval later.
-            (Next::Enter(Wish::Decide(_)), PollResult::Complete | PollResult::Partial) => Duration::ZERO,
-            _ => self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10),
+            Next::Enter(Wish::Decide(_)) if !std::mem::replace(&mut self.looked_into, true) => Duration::ZERO,
+            Next::Enter(Wish::Decide(_)) => self.pace.interval + self.entry_pauses.pause(),
+            _ => {
+                self.entry_pauses.reset();
+                self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10)
+            }
         };
         self.rest(pause, polling.next, now);
     }
@@ -305,7 +363,10 @@ fn whose(ask: &Ask) -> Option<&Whose> {
         | Ask::Pools(whose)
         | Ask::L7Policies(whose)
         | Ask::Members(whose, _)
-        | Ask::LoadBalancer(whose, _) => Some(whose),
+        | Ask::LoadBalancer(whose, _)
+        | Ask::Listener(whose, _)
+        | Ask::Pool(whose, _)
+        | Ask::Roles(whose) => Some(whose),
     }
 }
 

@@ -1,16 +1,18 @@
 //! Sends the writes of a job to the API server. Carries and converts; decides nothing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use gimbal_kube_io::{ApiError, Cluster};
+use gimbal_link::Quiet;
 use gimbal_model::BackendName;
 use gimbal_objects::{EndpointSlice, Endpoints, Meta, Namespace, Object, Service, keys};
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{Job, WriteFailure, Written};
 use tokio::sync::watch;
 
-use crate::lease::Leadership;
+use crate::lease::{Leadership, Moment};
 use crate::metrics::Metrics;
 use crate::pace::{Answer, Sign};
 use crate::pause::Pause;
@@ -18,7 +20,8 @@ use crate::pause::Pause;
 /// Everything a write needs. Cheap to clone.
 #[derive(Clone)]
 pub struct Writes {
-    /// Own connections: a burst of writes must not stand before a watch or the lease.
+    /// Own connections: a burst of writes must not stand before a watch or the lease. To withhold writes that are not
+    /// permitted any more when a connection is there.
     pub cluster: Cluster,
     /// No write is sent after its deadline.
     pub leadership: watch::Receiver<Leadership>,
@@ -26,6 +29,8 @@ pub struct Writes {
     pub pause: Pause,
     /// Counts and times.
     pub metrics: Metrics,
+    /// Failures by kind and code that the log holds already: an outage fails every write.
+    pub failures: Arc<Quiet<(&'static str, &'static str)>>,
 }
 
 /// How a write ended, and what that tells of the API server, if it was sent.
@@ -59,9 +64,15 @@ impl Writes {
         futures::stream::iter(writes).buffered(side_by_side).collect().await
     }
 
+    /// Whether a write may be sent now.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.leadership.borrow().may_write(Moment::now())
+    }
+
     async fn write(&self, action: &Action) -> Sent {
         let sent = Instant::now();
-        if !self.leadership.borrow().may_write(sent) || self.pause.until(sent).is_some() {
+        if !self.may_write() || self.pause.until(sent).is_some() {
             return Sent { written: Written::NotSent, answer: None };
         }
         let (verb, result) = match action {
@@ -73,6 +84,9 @@ impl Writes {
                 ("delete", deleted.map(|()| Written::Gone))
             }
         };
+        if matches!(result, Err(ApiError::Withheld)) {
+            return Sent { written: Written::NotSent, answer: None };
+        }
         let (kind, took) = (action.kind().kind, sent.elapsed());
         self.metrics.written(verb, kind, result.as_ref().err().map_or("ok", code), took);
         let sign = result.as_ref().err().map_or(Sign::Answered, |error| self.sign(error));
@@ -83,9 +97,26 @@ impl Writes {
                 tracing::debug!(kind, name = %action.name(), %error, "the object was gone already");
                 Written::Gone
             }
-            Err(error) => Written::Failed(failure(error)),
+            Err(ApiError::Conflict { message }) => self.after_conflict(action, message).await,
+            Err(error) => {
+                let failure = failure(&error);
+                if matches!(failure, WriteFailure::Api(_) | WriteFailure::Forbidden(_)) {
+                    self.log(kind, action.name(), &error);
+                }
+                Written::Failed(failure)
+            }
         };
         Sent { written, answer: Some(Answer { sent, took, sign }) }
+    }
+
+    /// Here, and nowhere else, is told in the API server's own words what went wrong. Agents hear less: see
+    /// [`ApiError::told`].
+    fn log(&self, kind: &'static str, name: &str, error: &ApiError) {
+        if let Some(untold) = self.failures.tell((kind, code(error)), Instant::now()) {
+            tracing::warn!(kind, name, %error, untold, "a write failed");
+        } else {
+            tracing::debug!(kind, name, %error, "a write failed");
+        }
     }
 
     /// What an error tells of the API server. One that asks for patience gets it from here on.
@@ -108,7 +139,7 @@ impl Writes {
     /// # Errors
     /// Why it could not be created, in words.
     pub async fn create_namespace(&self, name: &str, backend: &BackendName) -> Result<(), String> {
-        if !self.leadership.borrow().may_write(Instant::now()) {
+        if !self.may_write() {
             return Err("this writer does not lead".into());
         }
         if self.pause.until(Instant::now()).is_some() {
@@ -126,7 +157,10 @@ impl Writes {
         match result {
             Ok(_) => Ok(()),
             Err(ApiError::AlreadyExists { .. }) => Err("it exists, and is being deleted or not seen yet".into()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => {
+                tracing::warn!(namespace = name, %backend, %error, "cannot create a namespace; it is tried again");
+                Err(error.told().to_owned())
+            }
         }
     }
 
@@ -149,15 +183,42 @@ impl Writes {
             Ok(answer) => Ok(Written::Answered(body(answer))),
             Err(ApiError::AlreadyExists { .. }) => {
                 let meta = object.meta();
-                let there: T = self.cluster.get(&meta.namespace, &meta.name).await?;
-                if bears(there.meta(), mark) {
-                    Ok(Written::Found(body(there)))
-                } else {
-                    Ok(Written::Failed(WriteFailure::Foreign))
-                }
+                let there = self.find(&meta.namespace, &meta.name, mark, body).await?;
+                Ok(there.map_or(Written::Failed(WriteFailure::Foreign), Written::Found))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A write met another version than it named, or so the API server says: what is there now is looked up, for the watch
+    /// may never tell of it.
+    async fn after_conflict(&self, action: &Action, message: String) -> Written {
+        let (kind, namespace, name) = (action.kind(), action.namespace(), action.name());
+        let there = match kind {
+            Service::KIND => self.find(namespace, name, keys::MANAGED_BY, Body::Service).await,
+            Endpoints::KIND => self.find(namespace, name, keys::MANAGED_BY, Body::Endpoints).await,
+            _ => self.find(namespace, name, keys::SLICE_MANAGED_BY, Body::Slice).await,
+        };
+        match there {
+            Ok(Some(there)) => Written::Conflict { there, message },
+            // It is not ours any more; a create of the name will find out whose it is.
+            Ok(None) if !matches!(action, Action::Create(_)) => Written::Gone,
+            Err(ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => Written::Gone,
+            Ok(None) | Err(ApiError::NotFound { .. }) => Written::Failed(WriteFailure::Api(message)),
+            Err(error) => Written::Failed(failure(&error)),
+        }
+    }
+
+    /// The object of a name, if it bears our mark.
+    async fn find<T: Object>(
+        &self,
+        namespace: &str,
+        name: &str,
+        mark: &str,
+        body: fn(T) -> Body,
+    ) -> Result<Option<Body>, ApiError> {
+        let there: T = self.cluster.get(namespace, name).await?;
+        Ok(bears(there.meta(), mark).then(|| body(there)))
     }
 
     async fn replace(&self, body: &Body) -> Result<Written, ApiError> {
@@ -183,19 +244,20 @@ fn bears(meta: &Meta, mark: &str) -> bool {
     meta.labels.get(mark).is_some_and(|manager| **manager == *keys::MANAGER)
 }
 
-fn failure(error: ApiError) -> WriteFailure {
+fn failure(error: &ApiError) -> WriteFailure {
     match error {
         error if error.namespace_missing() => WriteFailure::NamespaceMissing,
         ApiError::NamespaceTerminating { .. } => WriteFailure::NamespaceMissing,
-        ApiError::Conflict { .. } => WriteFailure::Conflict,
-        ApiError::Throttled { retry_after, .. } => WriteFailure::Throttled(retry_after),
-        ApiError::Invalid { message } => WriteFailure::Invalid(message),
-        ApiError::TooLarge { message } => WriteFailure::TooLarge(message),
-        error => WriteFailure::Api(error.to_string()),
+        ApiError::Throttled { retry_after, .. } => WriteFailure::Throttled(*retry_after),
+        ApiError::Invalid { message } => WriteFailure::Invalid(message.clone()),
+        ApiError::TooLarge { message } => WriteFailure::TooLarge(message.clone()),
+        ApiError::Forbidden { .. } => WriteFailure::Forbidden(error.told().to_owned()),
+        error => WriteFailure::Api(error.told().to_owned()),
     }
 }
 
-fn code(error: &ApiError) -> &'static str {
+/// For metrics.
+pub(crate) fn code(error: &ApiError) -> &'static str {
     match error {
         ApiError::NotFound { .. } => "not_found",
         ApiError::AlreadyExists { .. } => "already_exists",
@@ -216,3 +278,32 @@ fn code(error: &ApiError) -> &'static str {
 
 /// How long one write may take. An answer that takes longer tells nothing any more.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a credential plug-in printed, its environment, and where the API server is, are no business of any backend's.
+    #[test]
+    fn agents_hear_no_word_of_anybody_else() {
+        let message =
+            || "https://user:hunter2@10.0.0.1:6443: auth exec command 'T=\"hunter2\" plugin' failed".to_owned();
+        for error in [
+            ApiError::Transport { message: message() },
+            ApiError::Timeout { message: message() },
+            ApiError::Server { message: message(), retry_after: None },
+            ApiError::Unauthorized { message: message() },
+            ApiError::Forbidden { message: message() },
+            ApiError::Undecodable { message: message() },
+        ] {
+            let (WriteFailure::Api(told) | WriteFailure::Forbidden(told)) = failure(&error) else {
+                panic!("{error:?}")
+            };
+            assert!(!["hunter2", "://", "10.0.0.1"].iter().any(|word| told.contains(word)), "{told}");
+        }
+        // What is wrong with an object of its own is for the backend to hear in full.
+        let verdict = "Service \"web\" is invalid: spec.ports[0].name: too long";
+        let refused = failure(&ApiError::Invalid { message: verdict.into() });
+        assert_eq!(refused, WriteFailure::Invalid(verdict.into()));
+    }
+}

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use gimbal_kube_io::Access;
+use gimbal_operate::Exit;
 use gimbal_plan::EndpointsApi;
 
+use crate::lease::Times;
 use crate::pace::PaceSettings;
 
 /// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's credentials.
@@ -60,6 +62,13 @@ pub struct Args {
     /// Whether several writers agree on one by a Lease.
     #[arg(long, env = "GIMBAL_LEADER_ELECTION", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub leader_election: bool,
+    /// How long the Lease lasts without a renewal, in whole seconds: so long a leader that died is missed. Its holder writes
+    /// for two thirds of it, and renews it after one; 3s suits an API server that answers within two seconds.
+    #[arg(long, env = "GIMBAL_LEASE_DURATION", value_name = "DURATION", default_value = "3s")]
+    pub lease_duration: gimbal_operate::HumanDuration,
+    /// How long agents have to come back to a writer that begins to lead before anything new follows from their absence (onLoss).
+    #[arg(long, env = "GIMBAL_LOSS_GRACE", value_name = "DURATION", default_value = "30s")]
+    pub loss_grace: gimbal_operate::HumanDuration,
     /// How often everything is compared, though no comparison should ever find anything.
     #[arg(long, env = "GIMBAL_COMPARISON_INTERVAL", value_name = "DURATION", default_value = "5m")]
     pub comparison_interval: gimbal_operate::HumanDuration,
@@ -94,6 +103,18 @@ impl Args {
             fanout: self.write_fanout,
             watchers: self.watchers,
         }
+    }
+
+    /// How long the Lease lasts, and what follows from that.
+    ///
+    /// # Errors
+    /// A duration that no Lease can have.
+    pub fn lease_times(&self) -> Result<Times, Exit> {
+        let duration: std::time::Duration = self.lease_duration.into();
+        if (Times::SHORTEST..=Times::LONGEST).contains(&duration) && duration.subsec_nanos() == 0 {
+            return Ok(Times::new(duration));
+        }
+        Err(Exit::Usage(format!("--lease-duration {}: whole seconds from 2s to 1h", self.lease_duration)))
     }
 
     /// The namespace for the Lease and for what is kept.

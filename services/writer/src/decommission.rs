@@ -3,47 +3,13 @@
 use std::time::{Duration, Instant};
 
 use gimbal_model::BackendName;
-use gimbal_reconcile::{Backend, Decommission, Inventory, Mode, NotDecommissioned, Reconciler, Stage};
+use gimbal_reconcile::{Backend, Inventory, Mode, NotDecommissioned, Reconciler, Stage};
 use gimbal_wire::pb;
 use tonic::Status;
 
-use crate::mailbox::Handle;
-
-/// How often it is looked whether an order is kept, and how long a caller waits for that.
-const LOOK: Duration = Duration::from_millis(50);
-const KEPT_WITHIN: Duration = Duration::from_secs(10);
-
-/// Tells what a removal would be, or orders it; then the answer comes when the order outlives a restart. `any`: there is no
-/// configuration, and a backend is known from its first Hello on.
-pub(crate) async fn decommission(
-    owner: &Handle,
-    any: bool,
-    name: BackendName,
-    request: pb::DecommissionRequest,
-) -> Result<pb::DecommissionResponse, Status> {
-    let ended = |error: crate::mailbox::Ended| Status::unavailable(error.to_string());
-    let backend = name.clone();
-    let answer = owner.ask(move |state| answer(state, any, &backend, &request)).await.map_err(ended)??;
-    let deadline = Instant::now() + KEPT_WITHIN;
-    let mut look = tokio::time::interval(LOOK);
-    loop {
-        let backend = name.clone();
-        let kept = move |state: &mut Reconciler| {
-            let order = state.backends().get(&backend).and_then(|backend| backend.decommission);
-            !matches!(order, Some(Decommission::Ordered { .. }))
-        };
-        if owner.ask(kept).await.map_err(ended)? {
-            return Ok(answer);
-        }
-        if Instant::now() >= deadline {
-            let message = "the order is taken, but cannot be kept yet: a restart of the writer would forget it; ListBackends shows how far it is";
-            return Err(Status::deadline_exceeded(message));
-        }
-        look.tick().await;
-    }
-}
-
-fn answer(
+/// Tells what a removal would be, or orders it. `any`: there is no configuration, and a backend is known from its first
+/// Hello on.
+pub(crate) fn answer(
     state: &mut Reconciler,
     any: bool,
     name: &BackendName,
@@ -52,7 +18,7 @@ fn answer(
     if let Some(refused) = state.backends().get(name).and_then(|backend| refusal(backend, any)) {
         return Err(Status::failed_precondition(refused));
     }
-    if !state.is_leading() || !state.has_observed() {
+    if !state.has_observed() {
         return Err(Status::unavailable(NotDecommissioned::NotReady.to_string()));
     }
     let inventory = if request.dry_run {
@@ -60,9 +26,9 @@ fn answer(
     } else {
         state.decommission(name, &request.id, Instant::now()).map_err(|error| match error {
             NotDecommissioned::NotReady => Status::unavailable(error.to_string()),
-            NotDecommissioned::OtherFigures { .. } | NotDecommissioned::UnderWay(_) => {
-                Status::failed_precondition(error.to_string())
-            }
+            NotDecommissioned::OtherFigures { .. }
+            | NotDecommissioned::UnderWay(_)
+            | NotDecommissioned::Unrecorded(_) => Status::failed_precondition(error.to_string()),
         })?
     };
     let id = inventory.id(name);

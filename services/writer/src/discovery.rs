@@ -2,10 +2,10 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::{Fuse, FusedFuture as _, FutureExt as _};
-use gimbal_link::{AgentMessages, Discovery, LinkError, Peer};
+use gimbal_link::{AgentMessages, Discovery, LinkError, Peer, Quiet};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
 use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
@@ -40,6 +40,8 @@ pub struct Streams {
     pub metrics: Metrics,
     /// The end of the process.
     pub shutdown: CancellationToken,
+    /// Refusals by peer and reason that the log holds already.
+    pub refusals: Quiet<(String, GoodbyeReason)>,
 }
 
 #[tonic::async_trait]
@@ -104,7 +106,7 @@ impl Discovery for Streams {
         };
         if let Some(goodbye) = farewell {
             self.metrics.dismissed(backend.as_str(), goodbye.reason);
-            tracing::info!(%backend, generation, reason = ?goodbye.reason, message = goodbye.message, "goodbye");
+            tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
             // First, so that nothing more of it counts; an agent that does not read is not waited for.
             self.owner.closed(&backend, generation).await;
             if tokio::time::timeout(GOODBYE, say(&peer, &outgoing, goodbye)).await.is_err() {
@@ -170,7 +172,11 @@ impl Streams {
 
     async fn refuse(&self, peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
         self.metrics.refused(goodbye.reason);
-        tracing::warn!(%peer, reason = ?goodbye.reason, message = goodbye.message, "stream refused");
+        // That this one does not lead is no news of any peer: one line a minute for all of them.
+        let whose = if goodbye.reason == GoodbyeReason::NotLeader { "" } else { peer.key() };
+        if let Some(untold) = self.refusals.tell((whose.to_owned(), goodbye.reason), Instant::now()) {
+            tracing::warn!(%peer, reason = ?goodbye.reason, text = goodbye.message, untold, "stream refused");
+        }
         say(peer, outgoing, goodbye).await;
     }
 }
@@ -214,7 +220,8 @@ mod tests {
     ) -> Open {
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
         let metrics = Metrics::register(&mut Registry::default());
-        let streams = Streams { config, owner: handle.clone(), metrics, shutdown: CancellationToken::new() };
+        let shutdown = CancellationToken::new();
+        let streams = Streams { config, owner: handle.clone(), metrics, shutdown, refusals: Quiet::default() };
         let says = tokio_stream::iter(std::iter::once(hello(backend)).chain(says)).map(Ok);
         let says = Box::pin(says.chain(tokio_stream::pending()));
         let (outgoing, agent) = mpsc::channel(1);
@@ -257,7 +264,8 @@ mod tests {
     #[tokio::test]
     async fn snapshots_of_everybody_come_in_turns_and_nothing_else_waits_for_them() {
         let (handle, mut mail, _) = Handle::new();
-        let chunk = |seq| AgentMessage::Data(Data { seq, frame: Frame::SnapshotChunk { pieces: Vec::new() } });
+        let chunk =
+            |seq| AgentMessage::Data(Data { seq, frame: Frame::SnapshotChunk { pieces: Vec::new(), digest: None } });
         let names: Vec<String> = (0..2 * BULK).map(|n| format!("b{n:02}")).collect();
         let (mut streams, mut held) = (Vec::new(), Vec::new());
         for name in &names {

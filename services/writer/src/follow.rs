@@ -31,14 +31,14 @@ struct Follower {
 
 /// Tells a reader until it is gone.
 pub(crate) async fn follow(owner: Handle, selection: Selection, events: mpsc::Sender<pb::WatchResponse>) {
-    let touched = owner.touched();
+    let touched = owner.touched(selection.only_backend());
     let mut follower = Follower { owner, selection, events, touched, changed: BTreeSet::new() };
     loop {
         let Err(stop) = follower.run().await;
         match stop {
             Stop::Over => return,
             Stop::Missed => {
-                follower.touched = follower.owner.touched();
+                follower.touched = follower.owner.touched(follower.selection.only_backend());
                 follower.changed.clear();
                 let restarted = pb::WatchResponse { event: Some(Event::Restarted(Restarted {})) };
                 if follower.events.send(restarted).await.is_err() {

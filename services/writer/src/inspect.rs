@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use gimbal_link::{Admin, Inspection, Part, Peer, Place, Viewer};
+use gimbal_link::{Inspection, Part, Peer, Place, Viewer};
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
 use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, State, Tally};
@@ -17,9 +17,12 @@ use tonic::Status;
 use crate::config::{Config, Identity};
 use crate::decommission;
 use crate::follow::follow;
+use crate::lease::Leadership;
 use crate::listing::{Selection, status};
 use crate::mailbox::{Ended, Handle};
 
+/// What is wrong with a backend in the eyes of a writer that hears no agent.
+const STANDBY: &str = "this writer does not lead and hears no agent; ask the one that leads";
 /// Events that may wait for a reader of Watch.
 const WATCH_QUEUE: usize = 256;
 
@@ -29,9 +32,13 @@ pub struct Answers {
     pub config: watch::Receiver<Arc<Config>>,
     /// Who knows.
     pub owner: Handle,
+    /// What this writer is called in the Lease.
+    pub identity: String,
+    /// Who decides.
+    pub leadership: watch::Receiver<Leadership>,
 }
 
-fn ended(error: Ended) -> Status {
+pub(crate) fn ended(error: Ended) -> Status {
     Status::unavailable(error.to_string())
 }
 
@@ -47,16 +54,24 @@ impl Inspection for Answers {
         }
     }
 
+    fn writer(&self) -> Option<pb::WriterStanding> {
+        Some(match &*self.leadership.borrow() {
+            Leadership::Leader { .. } => pb::WriterStanding { leading: true, leader: self.identity.clone() },
+            Leadership::Follower { holder } => pb::WriterStanding { leading: false, leader: holder.clone() },
+        })
+    }
+
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         let viewer = viewer.clone();
         let question = move |state: &mut Reconciler| {
-            let now = Instant::now();
+            let (now, leading) = (Instant::now(), state.is_leading());
             let pending = state.pending_by_backend();
             let seen = state.backends().values().filter(|backend| viewer.sees(backend.name.as_str()));
             seen.map(|backend| pb::Backend {
                 policy: Some(policy(state, backend)),
                 loss: Some(decommission::loss(backend, now)),
                 decommission: decommission::progress(state, backend),
+                trouble: if leading { backend.trouble() } else { STANDBY.to_owned() },
                 ..describe(backend, pending.get(&backend.name).copied().unwrap_or_default(), now)
             })
             .collect()
@@ -113,45 +128,6 @@ impl Inspection for Answers {
     }
 }
 
-#[tonic::async_trait]
-impl Admin for Answers {
-    fn is_admin(&self, peer: &Peer) -> bool {
-        self.config.borrow().identify(peer).is_admin()
-    }
-
-    async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status> {
-        let backend = parse(&request.backend)?;
-        let id = request.id.clone();
-        match self.owner.ask(move |state| state.approve(&backend, &id)).await.map_err(ended)? {
-            Some(services_released) => Ok(pb::ApproveResponse { services_released }),
-            None => Err(Status::not_found(format!("backend {} holds no change {:?}", request.backend, request.id))),
-        }
-    }
-
-    async fn decommission(&self, request: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status> {
-        let (backend, any) = (parse(&request.backend)?, self.config.borrow().admits_any());
-        decommission::decommission(&self.owner, any, backend, request).await
-    }
-
-    async fn confirm_incarnation(
-        &self,
-        request: pb::ConfirmIncarnationRequest,
-    ) -> Result<pb::ConfirmIncarnationResponse, Status> {
-        let backend = parse(&request.backend)?;
-        if request.source_incarnation.is_empty() {
-            return Err(Status::invalid_argument("source_incarnation is empty"));
-        }
-        let confirmed =
-            self.owner.ask(move |state| state.confirm_incarnation(&backend, &request.source_incarnation)).await;
-        let previous = confirmed.map_err(ended)?.map_err(Status::not_found)?;
-        Ok(pb::ConfirmIncarnationResponse { previous: previous.unwrap_or_default() })
-    }
-}
-
-fn parse(backend: &str) -> Result<BackendName, Status> {
-    BackendName::parse(backend).map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
 fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> pb::Backend {
     let end = &backend.end;
     let hello = end.hello().cloned().unwrap_or_default();
@@ -160,19 +136,19 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
         .iter()
         .map(|(scope, reason)| pb::UnknownScope { scope: Some((&scope).into()), reason: reason.to_owned() })
         .collect();
-    let held_changes = backend
-        .guard
-        .held()
-        .map(|held| pb::HeldChange {
-            id: held.id.clone(),
-            endpoints_removed: held.endpoints_removed,
-            endpoints_before: held.endpoints_before,
-            services: held.targets as u64,
-            message: backend.trouble(),
-            held_ms: backend.guard.held_for(now).map(millis).unwrap_or_default(),
-        })
-        .into_iter()
-        .collect();
+    let held_changes =
+        [(&backend.guard, false), (&backend.readiness, true)].into_iter().filter_map(|(guard, readiness)| {
+            guard.held().map(|held| pb::HeldChange {
+                endpoints_removed: held.endpoints_removed,
+                endpoints_before: held.endpoints_before,
+                services: held.targets as u64,
+                message: gimbal_reconcile::describe_hold(&held, readiness),
+                held_ms: guard.held_for(now).map(millis).unwrap_or_default(),
+                id: held.id,
+                readiness,
+            })
+        });
+    let held_changes = held_changes.collect();
     pb::Backend {
         name: backend.name.to_string(),
         connected: backend.connected,
@@ -189,7 +165,6 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
         rejected: end.rejects().len() as u64,
         unknown,
         held_changes,
-        trouble: backend.trouble(),
         ..pb::Backend::default()
     }
 }

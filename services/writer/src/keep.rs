@@ -3,94 +3,95 @@
 //! reconnect.
 
 mod form;
+mod task;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use gimbal_kube_io::{ApiError, Cluster, WatchScope};
 use gimbal_model::BackendName;
 use gimbal_objects::{ConfigMap, Meta, Object as _, keys};
+use gimbal_operate::Exit;
 use gimbal_reconcile::BackendState;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 
 use crate::lease::Leadership;
+use task::{Request, Task};
 
 const PREFIX: &str = "gimbal-backend-";
-/// Wait after a failed write.
-const RETRY: Duration = Duration::from_secs(1);
-/// How long the last writes may take when the process ends.
-const LAST: Duration = Duration::from_secs(1);
 
 /// What becomes of one backend's `ConfigMap`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // Nearly all are the large one.
 enum Change {
     Keep(u64, BackendState),
     Forget,
 }
 
-/// Reads and writes what is kept.
+/// What the keeper tells.
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    /// The API server has accepted this version of a backend's state, and so all before it.
+    Kept(BackendName, u64),
+    /// What was kept of every backend when this epoch began.
+    Read(u64, Vec<(BackendName, BackendState)>),
+}
+
+/// The way to the task that reads and writes what is kept. The task ends when this is dropped, after what was to be kept, a
+/// second later at most.
 pub struct Keeper {
-    cluster: Cluster,
-    namespace: Arc<str>,
-    changes: mpsc::UnboundedSender<(BackendName, Change)>,
-    kept: mpsc::UnboundedReceiver<(BackendName, u64)>,
-    task: JoinHandle<()>,
+    requests: mpsc::UnboundedSender<Request>,
+    told: mpsc::UnboundedReceiver<Told>,
 }
 
 impl Keeper {
-    /// Starts the task that writes, as long as this process leads.
-    #[must_use]
-    pub fn start(cluster: Cluster, namespace: &str, leadership: watch::Receiver<Leadership>) -> Self {
-        let (changes, receiver) = mpsc::unbounded_channel();
-        let (told, kept) = mpsc::unbounded_channel();
-        let namespace: Arc<str> = namespace.into();
-        let task = Task { cluster: cluster.clone(), namespace: namespace.clone(), leadership, told };
-        Self { cluster, namespace, changes, kept, task: tokio::spawn(task.run(receiver)) }
+    /// The keeper and its task, which works as long as this process leads. The cluster should withhold writes that are not
+    /// permitted any more.
+    pub fn new(
+        cluster: Cluster,
+        namespace: &str,
+        leadership: watch::Receiver<Leadership>,
+    ) -> (Self, impl Future<Output = Result<(), Exit>> + Send + 'static) {
+        let (requests, receiver) = mpsc::unbounded_channel();
+        let (tell, told) = mpsc::unbounded_channel();
+        let store = Store { cluster, namespace: namespace.into() };
+        (Self { requests, told }, Task::new(store, leadership, tell).run(receiver))
     }
 
-    /// What is kept of every backend.
-    ///
-    /// # Errors
-    /// Those of the API server.
-    pub async fn read(&self) -> Result<Vec<(BackendName, BackendState)>, ApiError> {
-        let scope = WatchScope {
-            namespace: Some(self.namespace.to_string()),
-            label_selector: Some(format!("{}={}", keys::MANAGED_BY, keys::MANAGER)),
-        };
-        let maps: Vec<ConfigMap> = self.cluster.list(&scope).await?;
-        Ok(maps.iter().filter_map(parse).collect())
+    /// Asks what was kept of every backend before this epoch; tried until it works or the epoch ends.
+    pub fn read(&self, epoch: u64) {
+        self.request(Request::Read(epoch));
     }
 
-    /// Keeps a state. Written by and by; of several for one backend the newest counts. See [`Keeper::kept`].
-    pub fn keep(&self, backend: BackendName, version: u64, state: BackendState) {
-        self.change(backend, Change::Keep(version, state));
+    /// Keeps a state that was decided in this epoch. Written by and by; of several for one backend the newest counts.
+    pub fn keep(&self, epoch: u64, backend: BackendName, version: u64, state: BackendState) {
+        self.request(Request::Change(epoch, backend, Change::Keep(version, state)));
     }
 
     /// Keeps nothing of a backend any more.
-    pub fn forget(&self, backend: BackendName) {
-        self.change(backend, Change::Forget);
+    pub fn forget(&self, epoch: u64, backend: BackendName) {
+        self.request(Request::Change(epoch, backend, Change::Forget));
     }
 
-    fn change(&self, backend: BackendName, change: Change) {
-        if self.changes.send((backend, change)).is_err() {
+    fn request(&self, request: Request) {
+        if self.requests.send(request).is_err() {
             tracing::error!("the task that keeps the state of backends ended");
         }
     }
 
-    /// The next state that the API server has accepted, by its version. `None` when the task ended.
-    pub async fn kept(&mut self) -> Option<(BackendName, u64)> {
-        self.kept.recv().await
+    /// What the task tells next. `None` when it ended.
+    pub async fn told(&mut self) -> Option<Told> {
+        self.told.recv().await
     }
+}
 
-    /// Ends after what was to be kept, within a second.
-    pub async fn finish(self) {
-        drop(self.changes);
-        if tokio::time::timeout(LAST, self.task).await.is_err() {
-            tracing::warn!("the last states of backends could not be kept in time");
-        }
-    }
+/// Where it is kept. Cheap to clone.
+#[derive(Clone)]
+struct Store {
+    cluster: Cluster,
+    namespace: Arc<str>,
 }
 
 fn parse(map: &ConfigMap) -> Option<(BackendName, BackendState)> {
@@ -102,42 +103,23 @@ fn parse(map: &ConfigMap) -> Option<(BackendName, BackendState)> {
     Some((backend, state))
 }
 
-struct Task {
-    cluster: Cluster,
-    namespace: Arc<str>,
-    leadership: watch::Receiver<Leadership>,
-    told: mpsc::UnboundedSender<(BackendName, u64)>,
+fn is_labelled(there: &ConfigMap, as_wanted: &ConfigMap) -> bool {
+    let labels = &there.metadata.labels;
+    as_wanted.metadata.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-impl Task {
-    async fn run(self, mut changes: mpsc::UnboundedReceiver<(BackendName, Change)>) {
-        let mut waiting: BTreeMap<BackendName, Change> = BTreeMap::new();
-        loop {
-            if waiting.is_empty() {
-                let Some((backend, change)) = changes.recv().await else { return };
-                waiting.insert(backend, change);
-            }
-            while let Ok((backend, change)) = changes.try_recv() {
-                waiting.insert(backend, change);
-            }
-            let Some((backend, change)) = waiting.pop_first() else { continue };
-            if !self.leadership.borrow().may_write(Instant::now()) {
-                // Whoever leads now keeps what it finds; this would be older.
-                continue;
-            }
-            if let Err(error) = self.write(&backend, &change).await {
-                tracing::warn!(%backend, %error, "cannot keep the state of a backend; it is retried, and removals that count wait for it");
-                waiting.entry(backend).or_insert(change);
-                tokio::time::sleep(RETRY).await;
-            } else if let Change::Keep(version, _) = change
-                && self.told.send((backend, version)).is_err()
-            {
-                // The process ends; what is left is still written.
-                tracing::debug!("nobody waits for what is kept");
-            }
-        }
+impl Store {
+    async fn read(&self) -> Result<Vec<(BackendName, BackendState)>, ApiError> {
+        let scope = WatchScope {
+            namespace: Some(self.namespace.to_string()),
+            label_selector: Some(format!("{}={}", keys::MANAGED_BY, keys::MANAGER)),
+        };
+        let maps: Vec<ConfigMap> = self.cluster.list(&scope).await?;
+        Ok(maps.iter().filter_map(parse).collect())
     }
 
+    /// The version that is replaced was read while this process led, or the write is withheld: a leader that comes after
+    /// has not written it yet.
     async fn write(&self, backend: &BackendName, change: &Change) -> Result<(), ApiError> {
         let map = self.render(backend, change);
         let there = match self.cluster.get::<ConfigMap>(&map.metadata.namespace, &map.metadata.name).await {
@@ -148,7 +130,8 @@ impl Task {
         match (there, change) {
             (None, Change::Forget) => Ok(()),
             (None, Change::Keep(..)) => self.cluster.create(&map).await.map(drop),
-            (Some(there), Change::Keep(..)) if there.data == map.data => Ok(()),
+            // Its labels count too: without them the next leader does not find it.
+            (Some(there), Change::Keep(..)) if there.data == map.data && is_labelled(&there, &map) => Ok(()),
             (Some(there), Change::Keep(..)) => {
                 let Meta { uid, resource_version, .. } = there.metadata;
                 let metadata = Meta { uid, resource_version, ..map.metadata };

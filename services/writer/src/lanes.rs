@@ -7,7 +7,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::apply::{Sent, Writes};
 use crate::metrics::Metrics;
-use crate::pace::{Pace, Wait};
+use crate::pace::{Pace, Room, Wait};
 
 /// Writes of one job that are under way side by side: a Service of many slices must not take every lane for itself.
 const SIDE_BY_SIDE: usize = 8;
@@ -46,12 +46,23 @@ impl Lanes {
 
     /// Starts what may start now.
     pub fn start_jobs(&mut self, state: &mut Reconciler, now: Instant) {
+        if !self.writes.may_write() {
+            // What waits, waits: a lease that is late may come back.
+            return;
+        }
         let stopped = loop {
-            let room = match self.pace.room(self.under_way, self.writes.pause.until(now), now) {
-                Ok(room) => room,
+            let room = self.pace.room(self.under_way, state.is_shared(now), self.writes.pause.until(now), now);
+            let (room, job, otherwise) = match room {
+                Ok(Room::Anybody(room)) => (room, state.next_job(now), None),
+                Ok(Room::Quiet(room)) => (room, state.next_quiet_job(now), Some(Wait::Shared)),
                 Err(wait) => break Some(wait),
             };
-            let Some(mut job) = state.next_job(now) else { break None };
+            let Some(mut job) = job else {
+                if otherwise.is_none() {
+                    self.pace.idle();
+                }
+                break otherwise;
+            };
             // What is left out is decided anew after the rest: a job is only ever the first part of what is to be done.
             job.truncate(self.pace.pay(&job.actions));
             let (first, rest) = job.stages();
@@ -81,15 +92,8 @@ impl Lanes {
     }
 
     /// Takes in how a job ended.
-    pub fn finished(&mut self, done: Result<Done, JoinError>, state: &mut Reconciler, now: Instant) {
-        let Done { job, width, sent } = match done {
-            Ok(done) => done,
-            // A write task that panicked leaves its target in flight for ever: better to start anew.
-            Err(error) => {
-                tracing::error!(%error, "a write task failed; the process restarts");
-                std::process::exit(1);
-            }
-        };
+    pub fn finished(&mut self, done: Done, state: &mut Reconciler, now: Instant) {
+        let Done { job, width, sent } = done;
         self.under_way -= width;
         let mut written = Vec::with_capacity(sent.len());
         for sent in sent {
@@ -109,7 +113,7 @@ impl Lanes {
 
     /// Brings the metrics up to date.
     pub fn show(&self) {
-        self.metrics.show_limit(self.pace.limit());
+        self.metrics.show_limit(self.pace.limit(), self.pace.bend());
     }
 
     /// Jobs that run.

@@ -6,8 +6,10 @@
 //!                        +-> owner (Reconciler) -+-> keep  -> ConfigMaps
 //!  API server -> watches +                       +-> discovery -> agents
 //!  people ----> inspect -+         ^ lease
+//!               admin
 //! ```
 
+mod admin;
 mod apply;
 mod args;
 pub mod config;
@@ -24,7 +26,9 @@ mod metrics;
 mod owner;
 mod pace;
 mod pause;
+mod ready;
 mod run;
+mod supervise;
 mod watches;
 
 pub use args::Args;

@@ -23,6 +23,14 @@ impl Selection {
         self.wants_backend(&claim.backend) && (self.namespace.is_empty() || *claim.key.namespace == *self.namespace)
     }
 
+    /// The backend that it is about, if it is one only.
+    pub(crate) fn only_backend(&self) -> Option<BackendName> {
+        match &self.viewer {
+            Viewer::Backend(own) => Some(own.clone()),
+            Viewer::All => BackendName::parse(&self.backend).ok(),
+        }
+    }
+
     fn wants_backend(&self, name: &BackendName) -> bool {
         self.viewer.sees(name.as_str()) && (self.backend.is_empty() || name.as_str() == self.backend)
     }

@@ -1,6 +1,7 @@
 //! The way to the owner: messages of agents, questions of people.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Policy, Reconciler};
@@ -47,7 +48,36 @@ pub(crate) enum Mail {
 pub struct Handle {
     mail: mpsc::Sender<Mail>,
     bulk: Arc<Semaphore>,
-    touched: broadcast::Sender<Claim>,
+    touched: Touched,
+}
+
+/// Where changes of status are told to those who watch. Who watches one backend is woken by its changes only: others' are as
+/// many as others make.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Touched(Arc<Mutex<BTreeMap<Option<BackendName>, broadcast::Sender<Claim>>>>);
+
+impl Touched {
+    fn readers(&self) -> MutexGuard<'_, BTreeMap<Option<BackendName>, broadcast::Sender<Claim>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells those who watch the backend, and those who watch all of them.
+    pub(crate) fn tell(&self, claim: Claim) {
+        let mut readers = self.readers();
+        for whose in [Some(claim.backend.clone()), None] {
+            // A failure means that the last reader left.
+            if readers.get(&whose).is_some_and(|reader| reader.send(claim.clone()).is_err()) {
+                readers.remove(&whose);
+            }
+        }
+    }
+
+    /// Changes of one backend, or of all, from now on.
+    fn subscribe(&self, backend: Option<BackendName>) -> broadcast::Receiver<Claim> {
+        let mut readers = self.readers();
+        readers.retain(|_, reader| reader.receiver_count() > 0);
+        readers.entry(backend).or_insert_with(|| broadcast::channel(TOUCHED).0).subscribe()
+    }
 }
 
 /// The owner is gone: the process ends.
@@ -57,9 +87,9 @@ pub struct Ended;
 
 impl Handle {
     /// A handle, and the owner's end of it.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Mail>, broadcast::Sender<Claim>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Mail>, Touched) {
         let (sender, mail) = mpsc::channel(MAILBOX);
-        let (touched, _) = broadcast::channel(TOUCHED);
+        let touched = Touched::default();
         let bulk = Arc::new(Semaphore::new(BULK));
         (Self { mail: sender, bulk, touched: touched.clone() }, mail, touched)
     }
@@ -130,9 +160,33 @@ impl Handle {
         answer.await.map_err(|_| Ended)
     }
 
-    /// Source Services whose status may have changed, from now on.
+    /// Source Services of one backend, or of all, whose status may have changed, from now on.
     #[must_use]
-    pub fn touched(&self) -> broadcast::Receiver<Claim> {
-        self.touched.subscribe()
+    pub fn touched(&self, backend: Option<BackendName>) -> broadcast::Receiver<Claim> {
+        self.touched.subscribe(backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_model::SourceKey;
+
+    use super::*;
+
+    #[test]
+    fn who_watches_one_backend_is_woken_by_no_other() {
+        let name = |backend: &str| BackendName::parse(backend).unwrap();
+        let claim = |backend: &str| Claim { backend: name(backend), key: SourceKey::new("team1", "web") };
+        let (handle, _mail, touched) = Handle::new();
+        let (mut one, mut all) = (handle.touched(Some(name("a"))), handle.touched(None));
+        for backend in ["a", "b", "b", "b"] {
+            touched.tell(claim(backend));
+        }
+        assert_eq!(one.try_recv().unwrap(), claim("a"));
+        assert!(one.try_recv().is_err(), "nothing of b");
+        assert_eq!(std::iter::from_fn(|| all.try_recv().ok()).count(), 4);
+        drop((one, all));
+        touched.tell(claim("a"));
+        assert!(touched.readers().is_empty(), "nobody reads, nothing is kept");
     }
 }

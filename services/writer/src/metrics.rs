@@ -3,24 +3,33 @@
 mod loss;
 mod pace;
 mod policy;
+mod series;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gimbal_link::{Problem, Refusal};
+use gimbal_plan::Guard;
+use gimbal_reconcile::{Backend, Counters, Reconciler};
 use gimbal_stream::GoodbyeReason;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use loss::LossMetrics;
 use pace::PaceMetrics;
 use policy::PolicyMetrics;
+use series::{Counts, Events, OfBackend, Seconds};
 
-use crate::pace::{Limit, Wait};
+use crate::pace::{Bend, Limit, Wait};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -40,10 +49,10 @@ struct RejectLabels {
     reason: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct SourceLabels {
     backend: String,
-    kind: String,
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,6 +66,34 @@ struct ReasonLabels {
     reason: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerbLabels {
+    verb: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WatchLabels {
+    kind: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HolderLabels {
+    holder: String,
+}
+
+impl OfBackend for BackendLabels {
+    fn backend(&self) -> &str {
+        &self.backend
+    }
+}
+
+impl OfBackend for GoodbyeLabels {
+    fn backend(&self) -> &str {
+        &self.backend
+    }
+}
+
 /// Handles to every metric. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Inner>);
@@ -64,27 +101,26 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     writes: Family<WriteLabels, Counter>,
-    write_seconds: Histogram,
-    propagation_seconds: Family<BackendLabels, Histogram>,
-    connected: Family<BackendLabels, Gauge>,
-    complete: Family<BackendLabels, Gauge>,
-    services: Family<BackendLabels, Gauge>,
-    endpoints: Family<BackendLabels, Gauge>,
-    held_endpoints: Family<BackendLabels, Gauge>,
-    rejected: Family<RejectLabels, Gauge>,
-    source_age: Family<SourceLabels, Gauge<f64, std::sync::atomic::AtomicU64>>,
+    write_seconds: Family<VerbLabels, Histogram>,
+    propagation_seconds: Events<BackendLabels, Histogram>,
+    connected: Counts<BackendLabels>,
+    complete: Counts<BackendLabels>,
+    services: Counts<BackendLabels>,
+    endpoints: Counts<BackendLabels>,
+    held_endpoints: Counts<BackendLabels>,
+    rejected: Counts<RejectLabels>,
+    source_age: Seconds<SourceLabels>,
     pending: Gauge,
+    oldest_pending: Gauge<f64, AtomicU64>,
     in_flight: Gauge,
     leading: Gauge,
-    comparison_differences: Gauge,
-    comparisons: Gauge,
-    accepted_forms: Gauge,
-    unreadable: Gauge,
+    lease_holder: Counts<HolderLabels>,
+    happened: Happened,
     refused_streams: Family<ReasonLabels, Counter>,
-    goodbyes: Family<GoodbyeLabels, Counter>,
-    broken_streams: Family<BackendLabels, Counter>,
-    resyncs: Family<BackendLabels, Counter>,
-    watch_failures: Family<ReasonLabels, Counter>,
+    goodbyes: Events<GoodbyeLabels, Counter>,
+    broken_streams: Events<BackendLabels, Counter>,
+    resyncs: Events<BackendLabels, Counter>,
+    watch_failures: Family<WatchLabels, Counter>,
     handshake_failures: Family<ReasonLabels, Counter>,
     probes: Counter,
     policy: PolicyMetrics,
@@ -95,29 +131,28 @@ struct Inner {
 impl Metrics {
     /// Registers everything.
     pub fn register(registry: &mut Registry) -> Self {
-        let latency = || Histogram::new(exponential_buckets(0.001, 2.0, 16));
+        let latency: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 16));
         let inner = Inner {
             writes: Family::default(),
-            write_seconds: latency(),
-            propagation_seconds: Family::new_with_constructor(latency),
-            connected: Family::default(),
-            complete: Family::default(),
-            services: Family::default(),
-            endpoints: Family::default(),
-            held_endpoints: Family::default(),
-            rejected: Family::default(),
-            source_age: Family::default(),
+            write_seconds: Family::new_with_constructor(latency),
+            propagation_seconds: Events::of(Family::new_with_constructor(latency)),
+            connected: Counts::default(),
+            complete: Counts::default(),
+            services: Counts::default(),
+            endpoints: Counts::default(),
+            held_endpoints: Counts::default(),
+            rejected: Counts::default(),
+            source_age: Seconds::default(),
             pending: Gauge::default(),
+            oldest_pending: Gauge::default(),
             in_flight: Gauge::default(),
             leading: Gauge::default(),
-            comparison_differences: Gauge::default(),
-            comparisons: Gauge::default(),
-            accepted_forms: Gauge::default(),
-            unreadable: Gauge::default(),
+            lease_holder: Counts::default(),
+            happened: Happened::register(registry.sub_registry_with_prefix("gimbal_writer")),
             refused_streams: Family::default(),
-            goodbyes: Family::default(),
-            broken_streams: Family::default(),
-            resyncs: Family::default(),
+            goodbyes: Events::default(),
+            broken_streams: Events::default(),
+            resyncs: Events::default(),
             watch_failures: Family::default(),
             handshake_failures: Family::default(),
             probes: Counter::default(),
@@ -132,39 +167,43 @@ impl Metrics {
             "propagation",
             "From the source telling its agent of a change to the API server accepting it",
             Unit::Seconds,
-            inner.propagation_seconds.clone(),
+            inner.propagation_seconds.family(),
         );
-        r.register("backend_connected", "Whether an agent of the backend is connected", inner.connected.clone());
-        r.register("backend_complete", "Whether a complete snapshot of the backend was seen", inner.complete.clone());
-        r.register("backend_services", "Services that the backend offers", inner.services.clone());
-        r.register("backend_endpoints", "Endpoints of the backend in the Gimbal cluster", inner.endpoints.clone());
-        r.register("backend_held_endpoints", "Endpoints whose removal the guard holds", inner.held_endpoints.clone());
-        r.register("backend_rejected", "Services of the backend that are rejected, by reason", inner.rejected.clone());
+        r.register("backend_connected", "Whether an agent of the backend is connected", inner.connected.family());
+        r.register("backend_complete", "Whether a complete snapshot of the backend was seen", inner.complete.family());
+        r.register("backend_services", "Services that the backend offers", inner.services.family());
+        r.register("backend_endpoints", "Endpoints of the backend in the Gimbal cluster", inner.endpoints.family());
+        r.register(
+            "backend_held_endpoints",
+            "Endpoints whose removal, or loss of readiness, the guard holds",
+            inner.held_endpoints.family(),
+        );
+        r.register("backend_rejected", "Services of the backend that are rejected, by reason", inner.rejected.family());
         r.register_with_unit(
             "backend_source_age",
             "Time since the source last said anything about a kind",
             Unit::Seconds,
-            inner.source_age.clone(),
+            inner.source_age.family(),
         );
         r.register("pending", "Targets that wait to be written", inner.pending.clone());
         r.register("in_flight", "Targets that are being written", inner.in_flight.clone());
         r.register("leading", "Whether this process leads", inner.leading.clone());
         r.register(
-            "comparison_differences",
-            "Targets that a full comparison found to differ without a reason to; must stay 0",
-            inner.comparison_differences.clone(),
+            "lease_holder",
+            "1 for the writer that leads, as far as this one knows",
+            inner.lease_holder.family(),
         );
-        r.register("comparisons", "Full comparisons that ended", inner.comparisons.clone());
-        r.register(
-            "accepted_forms",
-            "Objects that the API server stored otherwise than sent",
-            inner.accepted_forms.clone(),
+        r.register_with_unit(
+            "oldest_pending",
+            "Age of the oldest change that an agent told and that is neither written, nor rejected, nor held; 0: none waits",
+            Unit::Seconds,
+            inner.oldest_pending.clone(),
         );
-        r.register("unreadable", "Entries or frames of agents that could not be read", inner.unreadable.clone());
+        r.register("build", "Version of this program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         r.register("refused_streams", "Streams of agents that were refused, by reason", inner.refused_streams.clone());
-        r.register("goodbyes", "Streams of agents that the writer ended, by reason", inner.goodbyes.clone());
-        r.register("broken_streams", "Streams of agents that ended in an error", inner.broken_streams.clone());
-        r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.clone());
+        r.register("goodbyes", "Streams of agents that the writer ended, by reason", inner.goodbyes.family());
+        r.register("broken_streams", "Streams of agents that ended in an error", inner.broken_streams.family());
+        r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.family());
         r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
         r.register("handshake_failures", "TLS handshakes that failed, by reason", inner.handshake_failures.clone());
         r.register("probes", "Connections that closed before they said anything", inner.probes.clone());
@@ -174,18 +213,29 @@ impl Metrics {
     /// A write was answered.
     pub fn written(&self, verb: &'static str, kind: &'static str, code: &'static str, took: Duration) {
         self.0.writes.get_or_create_owned(&WriteLabels { verb, kind, code }).inc();
-        self.0.write_seconds.observe(took.as_secs_f64());
+        self.0.write_seconds.get_or_create_owned(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 
     /// A change of a backend was applied so long after its source told of it.
     pub fn propagated(&self, backend: &str, took: Duration) {
         let labels = BackendLabels { backend: backend.to_owned() };
-        self.0.propagation_seconds.get_or_create_owned(&labels).observe(took.as_secs_f64());
+        self.0.propagation_seconds.of_labels(labels).observe(took.as_secs_f64());
     }
 
     /// A watch failed.
-    pub fn watch_failed(&self, kind: &str) {
-        self.0.watch_failures.get_or_create_owned(&ReasonLabels { reason: kind.to_owned() }).inc();
+    pub fn watch_failed(&self, kind: &'static str, reason: &'static str) {
+        self.0.watch_failures.get_or_create_owned(&WatchLabels { kind, reason }).inc();
+    }
+
+    /// Who leads, as far as is known; empty: nobody.
+    pub fn led_by(&self, holder: &str) {
+        let holder = (!holder.is_empty()).then(|| (HolderLabels { holder: holder.to_owned() }, 1));
+        self.0.lease_holder.show(holder);
+    }
+
+    /// The age of the oldest change that waits.
+    pub fn oldest_pending(&self, age: Duration) {
+        self.0.oldest_pending.set(age.as_secs_f64());
     }
 
     /// A stream was refused.
@@ -196,17 +246,17 @@ impl Metrics {
     /// The writer ended a stream of a backend.
     pub fn dismissed(&self, backend: &str, reason: GoodbyeReason) {
         let labels = GoodbyeLabels { backend: backend.to_owned(), reason: format!("{reason:?}") };
-        self.0.goodbyes.get_or_create_owned(&labels).inc();
+        self.0.goodbyes.of_labels(labels).inc();
     }
 
     /// A stream of a backend ended in an error: its connection broke, or a message was too large.
     pub fn broke(&self, backend: &str) {
-        self.0.broken_streams.get_or_create_owned(&BackendLabels { backend: backend.to_owned() }).inc();
+        self.0.broken_streams.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
     /// A backend's agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be confirmed.
     pub fn resync(&self, backend: &str) {
-        self.0.resyncs.get_or_create_owned(&BackendLabels { backend: backend.to_owned() }).inc();
+        self.0.resyncs.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
     /// A connection was refused.
@@ -236,8 +286,8 @@ impl Metrics {
     }
 
     /// Shows how many writes may go side by side now.
-    pub fn show_limit(&self, limit: &Limit) {
-        self.0.pace.show(limit);
+    pub fn show_limit(&self, limit: &Limit, bend: &Bend) {
+        self.0.pace.show(limit, bend);
     }
 
     /// Another thing is made of a backend's loss from now on.
@@ -255,40 +305,110 @@ impl Metrics {
         self.0.policy.namespace_created(good);
     }
 
-    /// Shows the state as it is now.
-    pub fn show(&self, reconciler: &gimbal_reconcile::Reconciler) {
+    /// Shows the state as it is now. What is known of backends is a leader's: a standby hears no agent, and its zeros would
+    /// stand beside the leader's figures.
+    pub fn show(&self, reconciler: &Reconciler) {
         let inner = &self.0;
-        inner.policy.show(reconciler);
-        inner.loss.show(reconciler);
-        let counters = reconciler.counters();
         inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.in_flight.set(signed(reconciler.in_flight()));
         inner.leading.set(i64::from(reconciler.is_leading()));
-        inner.comparison_differences.set(signed(counters.comparison_differences));
-        inner.comparisons.set(signed(counters.comparisons));
-        inner.accepted_forms.set(signed(counters.accepted_forms));
-        inner.unreadable.set(signed(counters.unreadable));
-        inner.rejected.clear();
-        // Kinds are an agent's words: what it says no more must not stay.
-        inner.source_age.clear();
-        for (name, backend) in reconciler.backends() {
-            let labels = BackendLabels { backend: name.to_string() };
-            inner.connected.get_or_create_owned(&labels).set(i64::from(backend.connected));
-            inner.complete.get_or_create_owned(&labels).set(i64::from(backend.end.is_complete()));
-            inner.services.get_or_create_owned(&labels).set(signed(backend.end.tree().count()));
-            inner.endpoints.get_or_create_owned(&labels).set(signed(backend.endpoints));
-            let held = backend.guard.held().map_or(0, |held| held.endpoints_removed);
-            inner.held_endpoints.get_or_create_owned(&labels).set(signed(held));
-            for (reason, count) in backend.end.reject_counts() {
-                let labels = RejectLabels { backend: name.to_string(), reason: reason.as_str() };
-                inner.rejected.get_or_create_owned(&labels).set(signed(*count));
-            }
-            for source in backend.end.freshness() {
-                if let Some(age) = source.age {
-                    let labels = SourceLabels { backend: name.to_string(), kind: source.kind.clone() };
-                    inner.source_age.get_or_create_owned(&labels).set(age.as_secs_f64());
-                }
-            }
+        inner.happened.show(reconciler.counters());
+        let known = reconciler.backends();
+        let is_known = |backend: &str| known.contains_key(backend);
+        inner.propagation_seconds.keep(is_known);
+        inner.goodbyes.keep(is_known);
+        inner.broken_streams.keep(is_known);
+        inner.resyncs.keep(is_known);
+        let led: Vec<&Backend> = known.values().filter(|_| reconciler.is_leading()).collect();
+        inner.policy.show(reconciler, &led);
+        inner.loss.show(&led, is_known);
+        let each = |value: fn(&Backend) -> i64| led.iter().map(move |backend| (labels(backend), value(backend)));
+        inner.services.show(each(|backend| signed(backend.end.tree().count())));
+        inner.endpoints.show(each(|backend| signed(backend.endpoints)));
+        let held = |backend: &Backend| {
+            let holds = [&backend.guard, &backend.readiness].into_iter().filter_map(Guard::held);
+            signed(holds.map(|held| held.endpoints_removed).max().unwrap_or_default())
+        };
+        inner.held_endpoints.show(each(held));
+        // Nobody waits for the agent of a backend that the configuration does not name.
+        let listed = || led.iter().filter(|backend| backend.listed);
+        inner.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.connected))));
+        inner.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end.is_complete()))));
+        inner.rejected.show(led.iter().flat_map(|backend| rejects(backend)));
+        inner.source_age.show(listed().flat_map(|backend| ages(backend)));
+    }
+}
+
+fn labels(backend: &Backend) -> BackendLabels {
+    BackendLabels { backend: backend.name.to_string() }
+}
+
+fn rejects(backend: &Backend) -> impl Iterator<Item = (RejectLabels, i64)> {
+    let name = backend.name.to_string();
+    backend
+        .end
+        .reject_counts()
+        .iter()
+        .map(move |(reason, count)| (RejectLabels { backend: name.clone(), reason: reason.as_str() }, signed(*count)))
+}
+
+/// Kinds of objects that our agents tell of. An agent that calls them otherwise makes no series of its own.
+const KINDS: [&str; 8] =
+    ["services", "endpointslices", "endpoints", "projects", "loadbalancers", "listeners", "pools", "members"];
+
+/// The age of each kind; of all that have no place in [`KINDS`] the oldest.
+fn ages(backend: &Backend) -> BTreeMap<SourceLabels, f64> {
+    let mut ages = BTreeMap::new();
+    for source in backend.end.freshness() {
+        let Some(age) = source.age else { continue };
+        let kind = KINDS.into_iter().find(|kind| *kind == source.kind).unwrap_or("other");
+        let oldest = ages.entry(SourceLabels { backend: backend.name.to_string(), kind }).or_insert(0.0_f64);
+        *oldest = oldest.max(age.as_secs_f64());
+    }
+    ages
+}
+
+/// What happened since the process started. Each figure has two names: the first ones were registered as gauges, and stay for
+/// those who ask for them.
+#[derive(Debug)]
+struct Happened(Vec<(Gauge, Counter, Count)>);
+
+/// Which of the figures.
+type Count = fn(&Counters) -> u64;
+
+impl Happened {
+    fn register(registry: &mut Registry) -> Self {
+        let all: [(&str, &str, &str, Count); 4] = [
+            (
+                "comparison_differences",
+                "differences_found",
+                "Targets that a full comparison found to differ without a reason to; must stay 0",
+                |counters| counters.comparison_differences,
+            ),
+            ("comparisons", "comparisons_ended", "Full comparisons that ended", |counters| counters.comparisons),
+            (
+                "accepted_forms",
+                "forms_accepted",
+                "Objects that the API server stored otherwise than sent",
+                |counters| counters.accepted_forms,
+            ),
+            ("unreadable", "entries_unreadable", "Entries or frames of agents that could not be read", |counters| {
+                counters.unreadable
+            }),
+        ];
+        let register = |(old, new, help, value): (&str, &str, &str, Count)| {
+            let (gauge, counter) = (Gauge::default(), Counter::default());
+            registry.register(old, format!("As gimbal_writer_{new}_total, which is a counter"), gauge.clone());
+            registry.register(new, help, counter.clone());
+            (gauge, counter, value)
+        };
+        Self(all.into_iter().map(register).collect())
+    }
+
+    fn show(&self, counters: &Counters) {
+        for (gauge, counter, value) in &self.0 {
+            gauge.set(signed(value(counters)));
+            counter.inner().store(value(counters), Ordering::Relaxed);
         }
     }
 }

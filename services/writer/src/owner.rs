@@ -1,24 +1,28 @@
 //! The task that owns the [`Reconciler`]: everything that happens comes in by its mailbox, everything that is decided
 //! goes out from here. Nobody else touches the state.
 
+mod leading;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::BackendName;
+use gimbal_operate::Exit;
 use gimbal_plan::GuardEvent;
-use gimbal_reconcile::{Claim, Output, Reconciler, Stage};
+use gimbal_reconcile::{Output, Reconciler, Stage};
 use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Writes;
 use crate::keep::Keeper;
-use crate::lanes::Lanes;
+use crate::lanes::{Done, Lanes};
 use crate::lease::Leadership;
-use crate::mailbox::{Handle, Mail};
+use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
-use crate::watches::ClusterEvent;
+use crate::watches::{Again, ClusterEvent};
 
 /// Inputs taken in one turn before decisions are made.
 const TURN: usize = 512;
@@ -28,8 +32,6 @@ const TICK: Duration = Duration::from_millis(100);
 const SHOW: Duration = Duration::from_secs(1);
 /// Messages that may wait for an agent. One that reads slower than this is told goodbye and resumes by digest.
 pub const STREAM_QUEUE: usize = 4096;
-/// How often what is kept is asked for while it cannot be read.
-const KEEPER_RETRY: Duration = Duration::from_secs(1);
 /// How long writes under way may take to end when the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -46,8 +48,12 @@ pub struct Parts {
     pub state: Reconciler,
     /// What the watches see.
     pub events: mpsc::Receiver<ClusterEvent>,
-    /// Whether this process may write.
+    /// To begin them anew.
+    pub again: Again,
+    /// Whether this process leads.
     pub leadership: watch::Receiver<Leadership>,
+    /// Whether it could do a leader's work, if it is one.
+    pub able: watch::Sender<bool>,
     /// The way of writes to the API server.
     pub lanes: Lanes,
     /// Where the state of backends is kept.
@@ -62,15 +68,21 @@ pub struct Parts {
 pub struct Owner {
     parts: Parts,
     mail: mpsc::Receiver<Mail>,
-    touched: broadcast::Sender<Claim>,
+    touched: Touched,
     /// The way back here, for what is asked of the API server beside the jobs.
     handle: Handle,
     /// By generation: while a newer stream takes over, there are two of a backend.
     streams: HashMap<u64, Stream>,
     shown: Option<Instant>,
     leading: Option<u64>,
-    /// Set while what is kept cannot be read: when to try again.
-    retry_keeper: Option<Instant>,
+    /// The epoch that began last, and when: what is kept is asked for.
+    begun: Option<(u64, Instant)>,
+    /// The Gimbal cluster has been seen whole since the start.
+    observed: bool,
+    /// What goes on beside.
+    errands: JoinSet<()>,
+    /// A task that was part of this one failed: it cannot go on.
+    failed: Option<JoinError>,
 }
 
 impl Owner {
@@ -79,36 +91,69 @@ impl Owner {
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
         let (streams, same) = (HashMap::new(), handle.clone());
-        (Self { parts, mail, touched, handle, streams, shown: None, leading: None, retry_keeper: None }, same)
+        let (leading, begun, errands, failed) = (None, None, JoinSet::new(), None);
+        (
+            Self {
+                parts,
+                mail,
+                touched,
+                handle,
+                streams,
+                shown: None,
+                leading,
+                begun,
+                observed: false,
+                errands,
+                failed,
+            },
+            same,
+        )
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
-    pub async fn run(mut self, shutdown: CancellationToken) {
+    ///
+    /// # Errors
+    /// When a task that it started panicked: a write whose end nobody hears of would be under way for ever.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Exit> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let wake = self.wake_at();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(done) = self.parts.lanes.next() => self.parts.lanes.finished(done, &mut self.parts.state, Instant::now()),
+                Some(done) = self.parts.lanes.next() => self.finished(done),
+                Some(done) = self.errands.join_next() => self.failed = done.err(),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
-                Some((backend, version)) = self.parts.keeper.kept() => self.parts.state.kept(&backend, version, Instant::now()),
+                Some(told) = self.parts.keeper.told() => self.told(told),
+                // An error means that it never changes.
+                Ok(()) = self.parts.leadership.changed() => self.follow_leadership(Instant::now()),
                 () = sleep_until(wake) => {}
-                _ = tick.tick() => self.tick().await,
+                _ = tick.tick() => self.tick(),
             }
             self.take_more();
+            if let Some(error) = self.failed.take() {
+                return Err(Exit::Failure(format!("a task of the owner failed: {error}")));
+            }
             self.parts.lanes.start_jobs(&mut self.parts.state, Instant::now());
             self.send();
         }
         self.end().await;
+        Ok(())
+    }
+
+    fn finished(&mut self, done: Result<Done, JoinError>) {
+        match done {
+            Ok(done) => self.parts.lanes.finished(done, &mut self.parts.state, Instant::now()),
+            Err(error) => self.failed = Some(error),
+        }
     }
 
     /// Takes what else is there, so that decisions are made on all of it.
     fn take_more(&mut self) {
         for _ in 0..TURN {
             if let Some(done) = self.parts.lanes.try_next() {
-                self.parts.lanes.finished(done, &mut self.parts.state, Instant::now());
+                self.finished(done);
             } else if let Ok(event) = self.parts.events.try_recv() {
                 self.observe(event);
             } else if let Ok(mail) = self.mail.try_recv() {
@@ -143,8 +188,8 @@ impl Owner {
                     stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
                 }
                 if let AgentMessage::Goodbye(goodbye) = &message {
-                    let (reason, message) = (goodbye.reason, &goodbye.message);
-                    tracing::info!(%backend, generation, ?reason, message, "the agent says goodbye");
+                    let (reason, text) = (goodbye.reason, &goodbye.message);
+                    tracing::info!(%backend, generation, ?reason, text, "the agent says goodbye");
                 }
                 self.parts.state.receive(&backend, generation, message, now);
                 drop(turns);
@@ -172,44 +217,19 @@ impl Owner {
         }
     }
 
-    async fn tick(&mut self) {
+    fn tick(&mut self) {
         self.parts.health.beat();
         let now = Instant::now();
-        self.follow_leadership(now).await;
+        self.follow_leadership(now);
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
             self.parts.metrics.show(&self.parts.state);
+            let oldest = self.streams.values().filter_map(|stream| stream.told.front());
+            let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
+            self.parts.metrics.oldest_pending(age.unwrap_or_default());
             self.parts.lanes.show();
         }
-    }
-
-    /// A new leader first reads what was kept by the one before.
-    async fn follow_leadership(&mut self, now: Instant) {
-        let epoch = self.parts.leadership.borrow().epoch(now);
-        if epoch == self.leading || self.retry_keeper.is_some_and(|at| now < at) {
-            return;
-        }
-        if epoch.is_some() {
-            match self.parts.keeper.read().await {
-                Ok(kept) => {
-                    for (backend, state) in kept {
-                        self.parts.state.restore(&backend, state, now, SystemTime::now());
-                    }
-                }
-                Err(error) => {
-                    // Once for each outage; it is tried until it works.
-                    if self.retry_keeper.replace(now + KEEPER_RETRY).is_none() {
-                        tracing::warn!(%error, "cannot read what is kept of the backends; nothing is written until it can be read");
-                    }
-                    return;
-                }
-            }
-        }
-        self.retry_keeper = None;
-        tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
-        self.leading = epoch;
-        self.parts.state.lead(epoch);
     }
 
     fn send(&mut self) {
@@ -220,10 +240,21 @@ impl Owner {
                     // Dropping the sender ends the stream after what is queued.
                     self.streams.remove(&generation);
                 }
-                Output::Keep { backend, version, state } => self.parts.keeper.keep(backend, version, state),
+                Output::ListAgain => {
+                    tracing::warn!(
+                        "the Gimbal cluster's store was put back to an older state: everything is listed again"
+                    );
+                    self.parts.again.list();
+                }
+                Output::Keep { backend, version, state } => match self.leading {
+                    Some(epoch) => self.parts.keeper.keep(epoch, backend, version, state),
+                    None => tracing::debug!(%backend, "who does not lead keeps nothing"),
+                },
                 Output::Forget { backend } => {
                     tracing::warn!(%backend, "the backend is decommissioned: nothing of it is left");
-                    self.parts.keeper.forget(backend);
+                    if let Some(epoch) = self.leading {
+                        self.parts.keeper.forget(epoch, backend);
+                    }
                 }
                 Output::Loss { backend, stage, lost_for } => {
                     let seconds = lost_for.as_secs();
@@ -245,7 +276,7 @@ impl Owner {
                     tell(&backend, &event);
                 }
                 Output::CreateNamespace { namespace, backend } => {
-                    tokio::spawn(create_namespace(
+                    self.errands.spawn(create_namespace(
                         self.parts.lanes.writes().clone(),
                         self.handle.clone(),
                         namespace,
@@ -253,8 +284,7 @@ impl Owner {
                     ));
                 }
                 Output::Touched(claim) => {
-                    // An error means that nobody watches.
-                    self.touched.send(claim).ok();
+                    self.touched.tell(claim);
                 }
             }
         }
@@ -271,7 +301,7 @@ impl Owner {
             }
             WriterMessage::Reject(reject) => {
                 let key = reject.key.as_ref().map(ToString::to_string);
-                tracing::warn!(%backend, key, reason = reject.reason.as_str(), message = reject.message, "rejected");
+                tracing::warn!(%backend, key, reason = reject.reason.as_str(), text = reject.message, "rejected");
             }
             WriterMessage::Resolved(key) => tracing::info!(%backend, %key, "resolved"),
             WriterMessage::Resync { reason, .. } => {
@@ -280,7 +310,7 @@ impl Owner {
             }
             WriterMessage::Goodbye(goodbye) => {
                 self.parts.metrics.dismissed(backend.as_str(), goodbye.reason);
-                tracing::info!(%backend, generation, reason = ?goodbye.reason, message = goodbye.message, "goodbye");
+                tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
             }
             WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}
         }
@@ -304,7 +334,7 @@ impl Owner {
         if tokio::time::timeout(LAST_WRITES, waiting).await.is_err() {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }
-        self.parts.keeper.finish().await;
+        // With its keeper's end of the way, which ends after what was to be kept.
     }
 }
 
@@ -326,7 +356,8 @@ async fn create_namespace(writes: Writes, owner: Handle, namespace: Arc<str>, ba
     let answer = writes.create_namespace(&namespace, &backend).await;
     match &answer {
         Ok(()) => tracing::info!(%backend, %namespace, "created a namespace, as the backend's policy says"),
-        Err(error) => tracing::warn!(%backend, %namespace, error, "cannot create a namespace; it is tried again"),
+        // Whoever tried has told why.
+        Err(reason) => tracing::debug!(%backend, %namespace, reason, "a namespace was not created"),
     }
     // When the process ends, nobody waits for the answer.
     owner.ask(move |state| state.namespace_created(&namespace, answer, Instant::now())).await.ok();

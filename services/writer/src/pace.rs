@@ -1,6 +1,7 @@
 //! How fast we write: side by side as much as the API server takes, fewer when it is in pain, and never more a second
 //! than we were told. Pure: time is a parameter.
 
+mod bend;
 mod budget;
 mod limit;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_plan::Action;
 
+pub use bend::Bend;
 use budget::Budget;
 pub use limit::{Answer, Limit, Sign};
 
@@ -41,6 +43,8 @@ pub enum Wait {
     Fanout,
     /// As many are under way as may be.
     Concurrency,
+    /// As many are under way as are of use while several backends share the API server.
+    Shared,
 }
 
 impl Wait {
@@ -52,14 +56,28 @@ impl Wait {
             Self::Qps => "write_qps",
             Self::Fanout => "write_fanout",
             Self::Concurrency => "concurrency",
+            Self::Shared => "shared",
         }
     }
+}
+
+/// What may be started now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// So many writes of anybody.
+    Anybody(usize),
+    /// So many writes of a fresh change of a backend of which nothing is under way: what others have to write waits until
+    /// less is under way, and this does not.
+    Quiet(usize),
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Pace {
     limit: Limit,
+    bend: Bend,
+    /// Whoever comes next waits for what is under way: no more than is of use.
+    shared: bool,
     writes: Option<Budget>,
     fanout: Option<Budget>,
     watchers: u32,
@@ -71,17 +89,30 @@ impl Pace {
     pub fn new(settings: &PaceSettings) -> Self {
         Self {
             limit: Limit::new(settings.concurrency, settings.latency_target),
+            bend: Bend::new(settings.concurrency),
+            shared: false,
             writes: Budget::new(settings.qps.into()),
             fanout: Budget::new(settings.fanout),
             watchers: settings.watchers,
         }
     }
 
-    /// How many more writes may go side by side with the `under_way` ones; never 0.
+    /// How many more writes may go side by side with the `under_way` ones; never 0. `shared`: fresh changes and other work
+    /// are about at the same time.
     ///
     /// # Errors
     /// What stands in the way of any.
-    pub fn room(&mut self, under_way: usize, paused_until: Option<Instant>, now: Instant) -> Result<usize, Wait> {
+    pub fn room(
+        &mut self,
+        under_way: usize,
+        shared: bool,
+        paused_until: Option<Instant>,
+        now: Instant,
+    ) -> Result<Room, Wait> {
+        if shared != self.shared {
+            self.shared = shared;
+            self.bend.idle();
+        }
         if paused_until.is_some_and(|until| now < until) {
             return Err(Wait::Pause);
         }
@@ -89,7 +120,16 @@ impl Pace {
             budget.refill(now);
         }
         self.affordable()?;
-        self.limit.now().checked_sub(under_way).filter(|room| *room > 0).ok_or(Wait::Concurrency)
+        let room = |most: usize| most.checked_sub(under_way).filter(|room| *room > 0);
+        let most = self.limit.now();
+        let anybody = if shared { most.min(self.bend.now()) } else { most };
+        let anybody = room(anybody).map(Room::Anybody);
+        anybody.or_else(|| room(most).map(Room::Quiet)).ok_or(Wait::Concurrency)
+    }
+
+    /// There was room, and nothing to write.
+    pub fn idle(&mut self) {
+        self.bend.idle();
     }
 
     /// Pays for the first of these writes, which are to start now, and for as many more as the budgets allow. Returns how
@@ -122,6 +162,15 @@ impl Pace {
     /// A write was answered, or its time ran out.
     pub fn answered(&mut self, answer: &Answer) {
         self.limit.answered(answer);
+        if self.shared && answer.sign == Sign::Answered {
+            self.bend.answered(answer.sent + answer.took);
+        }
+    }
+
+    /// How many of anybody's may go side by side while several share the API server.
+    #[must_use]
+    pub fn bend(&self) -> &Bend {
+        &self.bend
     }
 
     /// How many may go side by side, and why.

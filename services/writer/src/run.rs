@@ -5,12 +5,16 @@ use std::time::{Duration, Instant};
 
 use gimbal_kube_io::Cluster;
 use gimbal_link::{
-    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, TlsFiles, plaintext_allowed, serve,
+    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, Serving, TlsFiles, plaintext_allowed, serve,
 };
-use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, bind, init_logging, serve_admin, shutdown_token};
+use gimbal_operate::{
+    CertificateMetrics, Exit, Health, Readiness, Tasks, bind, init_logging, serve_admin, shutdown_token,
+};
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_stream::{Credit, WriterLimits};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::apply::{WRITE_TIMEOUT, Writes};
 use crate::args::Args;
@@ -19,12 +23,14 @@ use crate::discovery::Streams;
 use crate::inspect::Answers;
 use crate::keep::Keeper;
 use crate::lanes::Lanes;
-use crate::lease::{self, Leadership};
+use crate::lease::{self, Candidate, Leadership, Moment, Work};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
 use crate::pace::Pace;
 use crate::pause::Pause;
+use crate::ready::{Report, UNREACHABLE};
+use crate::supervise::supervise;
 use crate::watches;
 
 /// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy, and, when the API server
@@ -42,19 +48,19 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 /// What was wrong with the flags, the files or the ports.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
+    let times = args.lease_times()?;
     let (config, file) = configuration(&args)?;
     tell_doubts(&config);
     let current = Arc::new(Current::new(config));
     let tls = tls(&args)?;
-    let connect = || Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()));
-    // Each has its own connections: a burst of writes must not stand before a watch or the lease.
-    let (watching, writing) = (connect()?, connect()?.with_timeout(WRITE_TIMEOUT));
-    let (leasing, keeping) = (connect()?, connect()?);
+    let watching = Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()))?;
     let listener = bind("--listen", args.listen).await?;
     let admin_listener = bind("--admin-listen", args.admin_listen).await?;
 
     let shutdown = shutdown_token()?;
-    let (readiness, health) = (Readiness::new(), Health::new(HEALTH));
+    let mut tasks = Tasks::new(shutdown.clone());
+    let (readiness, health, reach) = (Readiness::new(), Health::new(HEALTH), Health::new(UNREACHABLE));
+    let observing = readiness.block("the watches on the Gimbal cluster");
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let tls = tls.map(|(credentials, reloader)| {
@@ -63,76 +69,134 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         let show = move |files: &Reloaded| {
             certificate.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
         };
-        tokio::spawn(reloader.run(show, shutdown.clone()));
+        let reloading = reloader.run(show, shutdown.clone());
+        // A file system that hangs must not keep the process from ending.
+        tasks.spawn("the look at the TLS files", until(shutdown.clone(), reloading));
         credentials
     });
-    let admin = tokio::spawn(serve_admin(
-        admin_listener,
-        Arc::new(registry),
-        readiness.clone(),
-        health.clone(),
-        shutdown.clone(),
-    ));
+    let registry = Arc::new(registry);
+    let admin = serve_admin(admin_listener, registry, readiness.clone(), health.clone(), shutdown.clone());
+    tasks.spawn("the admin server", admin);
 
     // The lease is given back last, when nothing can be written any more.
-    let release = tokio_util::sync::CancellationToken::new();
+    let release = CancellationToken::new();
     let namespace = args.own_namespace();
+    let address = listener.local_addr();
+    let address = address.map_err(|error| Exit::Failure(format!("--listen {}: {error}", args.listen)))?;
+    let identity = lease::identity(&address);
+    let (able, is_able) = watch::channel(true);
     let (leadership, lease) = if args.leader_election {
-        let identity = lease::identity(&args.listen);
-        lease::start(leasing, &namespace, &identity, release.clone())
+        let work_goes = health.clone();
+        let candidate = Candidate {
+            cluster: watching.apart(),
+            namespace: namespace.clone(),
+            identity: identity.clone(),
+            times,
+            work: Box::new(move || match (work_goes.is_alive(), *is_able.borrow()) {
+                (false, _) => Work::Hangs,
+                (true, false) => Work::Cannot,
+                (true, true) => Work::Goes,
+            }),
+        };
+        let (leadership, task) = candidate.start(release.clone());
+        (leadership, Some(task))
     } else {
-        Leadership::unopposed()
+        (Leadership::unopposed(), None)
     };
 
     let mut state = Reconciler::new(Settings {
         api: args.endpoints_api,
         limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
         comparison_interval: args.comparison_interval.into(),
-    });
+    })
+    .with_grace(args.loss_grace.into());
     state.configure(current.config().borrow().policies(), Instant::now());
-    let (events, watch_tasks) = watches::start(&watching, &metrics);
+    // Each has its own connections: a burst of writes must not stand before a watch or the lease. What changes anything
+    // leaves under the lease only, however long it takes to connect.
+    let (events, again, mut watch_tasks) = watches::start(&watching, &metrics, &reach);
+    tasks.spawn("a watch on the Gimbal cluster", {
+        let shutdown = shutdown.clone();
+        async move {
+            tokio::select! {
+                // The watches end with the owner, who listens to them no more.
+                biased;
+                () = shutdown.cancelled() => Ok(()),
+                ended = watch_tasks.join_next() => Err(Exit::Failure(format!("a watch on the Gimbal cluster ended: {ended:?}"))),
+            }
+        }
+    });
+    let leads = leadership.clone();
+    let permitted = watching.apart().only_while(move || leads.borrow().may_write(Moment::now()));
     let (pause, pace) = (Pause::default(), Pace::new(&args.pace()));
-    let writes = Writes { cluster: writing, leadership: leadership.clone(), pause, metrics: metrics.clone() };
+    let writes = Writes {
+        cluster: permitted.clone().with_timeout(WRITE_TIMEOUT),
+        leadership: leadership.clone(),
+        pause,
+        metrics: metrics.clone(),
+        failures: Arc::default(),
+    };
     let lanes = Lanes::new(writes, pace, metrics.clone());
-    let keeper = Keeper::start(keeping, &namespace, leadership.clone());
-    let observing = readiness.block("the watches on the Gimbal cluster");
-    let (owner, handle) =
-        Owner::new(Parts { state, events, leadership, lanes, keeper, metrics: metrics.clone(), health });
-    let owner = tokio::spawn(owner.run(shutdown.clone()));
-    tokio::spawn(report_ready(handle.clone(), observing, shutdown.clone()));
+    let (keeper, keeping) = Keeper::new(permitted.apart(), &namespace, leadership.clone());
+    tasks.spawn("the keeper of what outlives the process", keeping);
+    let (owner, handle) = Owner::new(Parts {
+        state,
+        events,
+        again,
+        leadership: leadership.clone(),
+        able,
+        lanes,
+        keeper,
+        metrics: metrics.clone(),
+        health,
+    });
+    tasks.spawn("the owner", owner.run(shutdown.clone()));
+    let calls = watching.clone();
+    let report = Report {
+        owner: handle.clone(),
+        readiness,
+        reach,
+        failing: Box::new(move || calls.failing_for()),
+        leadership: leadership.clone(),
+        identity: identity.clone(),
+        metrics: metrics.clone(),
+    };
+    let (serving, served_now) = watch::channel(Serving { ready: false, leading: false });
+    let ready = report.run(observing, serving, shutdown.clone());
+    tasks.spawn("the look at readiness", async {
+        ready.await;
+        Ok(())
+    });
     if let Some(file) = file {
         let following = follow(file, handle.clone(), current.clone(), metrics.clone());
-        tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
+        tasks.spawn("the look at the configuration", until(shutdown.clone(), following));
     }
 
-    let answers = Arc::new(Answers { config: current.config(), owner: handle.clone() });
+    let answers =
+        Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
     let services = Services {
         discovery: Some(Arc::new(Streams {
             config: current.config(),
             owner: handle,
             metrics: metrics.clone(),
             shutdown: shutdown.clone(),
+            refusals: gimbal_link::Quiet::default(),
         })),
         inspection: answers.clone(),
         admin: Some(answers),
     };
     let denied = Some(current.denied());
     let on_refusal: OnRefusal = Arc::new(move |refusal| metrics.connection_refused(refusal));
-    let options = ServeOptions { tls, denied, on_refusal: Some(on_refusal) };
+    let options = ServeOptions { tls, denied, on_refusal: Some(on_refusal), serving: Some(served_now) };
     tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer runs");
-    let served = serve(listener, services, options, shutdown.clone()).await;
+    let serving = serve(listener, services, options, shutdown.clone());
+    tasks.spawn("the server", async { serving.await.map_err(|error| Exit::Failure(error.to_string())) });
+    supervise(tasks, shutdown, lease.map(|task| (task, release))).await
+}
 
-    // Whatever ended the server ends the rest.
-    shutdown.cancel();
-    let owned = owner.await;
-    release.cancel();
-    if let Some(lease) = lease {
-        lease.await.map_err(|error| Exit::Failure(format!("the lease's task failed: {error}")))?;
-    }
-    drop(watch_tasks);
-    admin.await.map_err(|error| Exit::Failure(format!("the admin server's task failed: {error}")))??;
-    owned.map_err(|error| Exit::Failure(format!("the owner's task failed: {error}")))?;
-    served.map_err(|error| Exit::Failure(error.to_string()))
+/// Runs until it ends or `shutdown`.
+async fn until(shutdown: CancellationToken, work: impl Future<Output = ()>) -> Result<(), Exit> {
+    shutdown.run_until_cancelled(work).await;
+    Ok(())
 }
 
 fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
@@ -140,7 +204,7 @@ fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
         Some(path) => {
             let text = config::text(path).map_err(|error| Exit::Usage(error.to_string()))?;
             let config = Config::parse(path, &text).map_err(|error| Exit::Usage(error.to_string()))?;
-            Ok((config, Some(Followed::new(path.clone(), text))))
+            Ok((config, Some(Followed::new(path.clone(), &text))))
         }
         None if args.plaintext => Ok((Config::first_look(), None)),
         None => {
@@ -166,7 +230,8 @@ async fn follow(mut file: Followed, owner: Handle, current: Arc<Current>, metric
                 let backends = policies.len();
                 // The state goes first: an agent of a new backend that is let in finds its backend known.
                 if owner.ask(move |state| state.configure(policies, Instant::now())).await.is_err() {
-                    return;
+                    // The process ends.
+                    return std::future::pending().await;
                 }
                 current.replace(config);
                 metrics.config_read(true);
@@ -195,21 +260,4 @@ fn tls(args: &Args) -> Result<Option<(Credentials, Reloader)>, Exit> {
         (_, true) => Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into())),
         (Err(missing), false) => Err(Exit::Usage(missing)),
     }
-}
-
-/// Ready is who has seen the Gimbal cluster, whether it leads or not: a follower takes over at once.
-async fn report_ready(owner: Handle, observing: gimbal_operate::Guard, shutdown: tokio_util::sync::CancellationToken) {
-    let mut poll = tokio::time::interval(Duration::from_millis(50));
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = poll.tick() => match owner.ask(|state| state.has_observed()).await {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(_) => return,
-            },
-        }
-    }
-    observing.done();
-    tracing::info!("the Gimbal cluster is observed");
 }

@@ -1,15 +1,18 @@
 //! The watches on the Gimbal cluster, each a task that hands what it sees to the owner.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
 use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
+use gimbal_operate::Health;
 use gimbal_reconcile::{Reconciler, Watched};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch as value};
 use tokio::task::JoinSet;
 
+use crate::apply::code;
 use crate::metrics::Metrics;
 
 /// Events that may wait for the owner.
@@ -83,40 +86,95 @@ impl Told for Namespace {
 }
 
 /// Starts every watch. The tasks end when the receiver is dropped.
-pub fn start(cluster: &Cluster, metrics: &Metrics) -> (mpsc::Receiver<ClusterEvent>, JoinSet<()>) {
+/// `reach` is beaten by whatever the API server says.
+pub fn start(
+    cluster: &Cluster,
+    metrics: &Metrics,
+    reach: &Health,
+) -> (mpsc::Receiver<ClusterEvent>, Again, JoinSet<()>) {
     let (events, receiver) = mpsc::channel(QUEUE);
+    let (asks, again) = value::channel(());
     let pages = Arc::new(Semaphore::new(PAGES));
     let mut tasks = JoinSet::new();
-    let way = Way { events, pages };
+    let way = Way { events, again, pages, reach: reach.clone() };
     tasks.spawn(follow::<Service>(cluster.clone(), way.clone(), metrics.clone()));
     tasks.spawn(follow::<EndpointSlice>(cluster.clone(), way.clone(), metrics.clone()));
     tasks.spawn(follow::<Endpoints>(cluster.clone(), way.clone(), metrics.clone()));
     tasks.spawn(follow::<Namespace>(cluster.clone(), way, metrics.clone()));
-    (receiver, tasks)
+    (receiver, Again(asks), tasks)
+}
+
+/// Begins every watch anew.
+pub struct Again(value::Sender<()>);
+
+impl Again {
+    /// Lists every kind.
+    pub fn list(&self) {
+        self.0.send_replace(());
+    }
 }
 
 /// The way to the owner.
 #[derive(Clone)]
 struct Way {
     events: mpsc::Sender<ClusterEvent>,
+    /// Every watch is to begin anew.
+    again: value::Receiver<()>,
     /// Turns of pages that wait for the owner.
     pages: Arc<Semaphore>,
+    reach: Health,
 }
 
 async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
     let selector = T::MARK.map(|mark| format!("{mark}={}", keys::MANAGER));
     let scope = WatchScope { namespace: None, label_selector: selector };
-    let mut watching = std::pin::pin!(watch::<T>(cluster, scope));
+    let mut watching = watch::<T>(cluster.clone(), scope.clone());
+    let mut again = way.again.clone();
     let mut failing = false;
-    while let Some(event) = watching.next().await {
+    loop {
+        let event = tokio::select! {
+            event = watching.next() => event,
+            asked = again.changed() => {
+                if asked.is_err() {
+                    return;
+                }
+                watching = watch::<T>(cluster.clone(), scope.clone());
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
+        if !matches!(event, WatchEvent::Failed(_)) {
+            way.reach.beat();
+        }
         let apply: Telling = match event {
-            WatchEvent::ListBegin => Box::new(|state, _| state.list_begin(T::WATCHED)),
+            WatchEvent::ListBegin => {
+                // The list is asked for once the owner knows of it: it is newer than all that the owner knew by then.
+                let (taken, mut begun) = mpsc::channel::<Infallible>(1);
+                let telling: Telling = Box::new(move |state, _| {
+                    state.list_begin(T::WATCHED);
+                    drop(taken);
+                });
+                if way.events.send(ClusterEvent(telling)).await.is_err() {
+                    return;
+                }
+                begun.recv().await;
+                continue;
+            }
             WatchEvent::Listed(page) => {
                 let Ok(turn) = way.pages.clone().acquire_owned().await else { return };
                 Box::new(move |state, now| {
                     page.into_iter().for_each(|object| object.is(state, now));
                     drop(turn);
                 })
+            }
+            WatchEvent::WentBack { seen, listed } => {
+                tracing::warn!(
+                    kind = T::KIND.plural,
+                    seen,
+                    listed,
+                    "the Gimbal cluster's store went back to an older state: all of it is compared anew"
+                );
+                continue;
             }
             WatchEvent::ListDone => Box::new(|state, now| state.list_end(T::WATCHED, now)),
             WatchEvent::Applied(object) => Box::new(move |state, now| object.is(state, now)),
@@ -128,7 +186,7 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
                 continue;
             }
             WatchEvent::Failed(error) => {
-                metrics.watch_failed(T::KIND.plural);
+                metrics.watch_failed(T::KIND.plural, code(&error));
                 // Once for each outage: it is retried until it works, and the metric counts.
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(kind = T::KIND.plural, %error, "the watch on the Gimbal cluster failed; it is retried");

@@ -1,12 +1,13 @@
 //! A bare relay: the least that can stand between two clusters. It follows the source's slices and puts the copy of each one
-//! that changed, whatever stands there; no identity, no policy, no order, no memory of what it wrote.
+//! that changed, whatever stands there; no identity, no policy, no order, no memory of what it wrote. It has the watches that
+//! we have, so that both API servers tell both sides as much: of what they are told beyond the slices it makes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_kube_io::{ApiError, Cluster, WatchEvent, WatchScope, watch};
-use gimbal_objects::{EndpointSlice, Meta, keys};
+use gimbal_objects::{EndpointSlice, Meta, Service, keys};
 use tokio::sync::Mutex;
 
 use crate::change::OTHER;
@@ -55,14 +56,19 @@ pub async fn run(
     gimbal: &Cluster,
     copies: &HashMap<Arc<str>, EndpointSlice>,
 ) -> anyhow::Result<()> {
-    let scope = WatchScope { namespace: Some(namespace.to_owned()), label_selector: None };
-    let events = watch::<EndpointSlice>(source.clone(), scope).filter_map(|event| {
+    // As our discoverer's: of all namespaces, whatever is left out of them.
+    let events = watch::<EndpointSlice>(source.clone(), WatchScope::default()).filter_map(|event| {
         std::future::ready(match event {
-            WatchEvent::Applied(slice) => Some(Ok(slice)),
+            WatchEvent::Applied(slice) if &*slice.metadata.namespace == namespace => Some(Ok(slice)),
             WatchEvent::Failed(error) => Some(Err(error)),
             _ => None,
         })
     });
+    // As our writer's: of what bears the mark, which is the relay's own here.
+    let own = WatchScope { namespace: None, label_selector: Some(format!("{}={OTHER}", keys::SLICE_MANAGED_BY)) };
+    let services = watch::<Service>(source.clone(), WatchScope::default()).map(drop);
+    let echo = watch::<EndpointSlice>(gimbal.clone(), own).map(drop);
+    let heard = stream::select(services, echo).for_each(|()| std::future::ready(()));
     // Of two puts of one slice the older could win.
     let turns: HashMap<_, _> = copies.keys().map(|name| (name, Mutex::new(()))).collect();
     let turns = &turns;
@@ -74,5 +80,8 @@ pub async fn run(
         gimbal.replace(&copy).await?;
         Ok::<_, ApiError>(())
     };
-    Ok(events.try_for_each_concurrent(WORKERS, put).await?)
+    tokio::select! {
+        relayed = events.try_for_each_concurrent(WORKERS, put) => Ok(relayed?),
+        () = heard => anyhow::bail!("a watch of the relay ended"),
+    }
 }

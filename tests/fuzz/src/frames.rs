@@ -64,7 +64,7 @@ fn survives_the_wire(message: &AgentMessage) {
         AgentMessage::Unreadable { .. } => false,
         AgentMessage::Data(data) => match &data.frame {
             gimbal_stream::Frame::Delta { changes, .. } => changes.iter().all(Result::is_ok),
-            gimbal_stream::Frame::SnapshotChunk { pieces } => pieces.iter().all(Result::is_ok),
+            gimbal_stream::Frame::SnapshotChunk { pieces, .. } => pieces.iter().all(Result::is_ok),
             _ => true,
         },
         _ => true,

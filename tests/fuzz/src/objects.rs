@@ -7,7 +7,7 @@ use crate::cut::{cut, join};
 
 pub(crate) fn run(data: &[u8]) {
     for flavour in [Flavour::Slices, Flavour::Endpoints] {
-        let mut index = KubernetesIndex::new(Selection { namespaces: Vec::new(), exclude: Vec::new(), flavour });
+        let mut index = KubernetesIndex::new(Selection { flavour, ..Selection::default() });
         index.begin_services();
         index.begin_slices();
         for object in cut(data) {

@@ -137,7 +137,7 @@ impl World {
     fn note(&mut self, message: &AgentMessage) {
         let AgentMessage::Data(Data { frame, .. }) = message else { return };
         match frame {
-            Frame::SnapshotChunk { pieces } => {
+            Frame::SnapshotChunk { pieces, .. } => {
                 self.named.extend(pieces.iter().flatten().map(|piece| piece.key.clone()))
             }
             Frame::Delta { changes, .. } => self.named.extend(changes.iter().flatten().map(|change| match change {

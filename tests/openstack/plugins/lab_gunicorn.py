@@ -1,4 +1,4 @@
-"""gunicorn's configuration: one worker that never outlives the master.
+"""gunicorn's configuration: workers that never outlive the master, one unless LAB_WORKERS says otherwise.
 
 The master is killed when a test ends, and a worker that lingered would answer where a test says "Keystone is down".
 """
@@ -9,7 +9,7 @@ import signal
 
 PR_SET_PDEATHSIG = 1
 
-workers = 1
+workers = int(os.environ.get("LAB_WORKERS", "1"))
 threads = 4
 worker_class = "gthread"
 timeout = 120

@@ -9,9 +9,9 @@ use crate::link::{Link, Packet};
 use crate::sources;
 use crate::world::{Event, World};
 
-/// Longest and shortest limit of the pause before a dial, as the agent's frame has them.
-const FIRST_PAUSE: u64 = 100;
-const LONGEST_PAUSE: u64 = 15_000;
+/// Shortest and longest limit of the pause before a dial, as the agent's frame has them where nobody refuses it.
+const FIRST_PAUSE: u64 = 20;
+const LONGEST_PAUSE: u64 = 1_000;
 /// How long a dial into nowhere takes.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// When all dial that dial at once.

@@ -48,6 +48,8 @@ pub(crate) struct Api {
     pub(crate) slow_until: Duration,
     pub(crate) throttled_until: Duration,
     pub(crate) lossy_until: Duration,
+    /// A writer may not know yet that the store was put back.
+    pub(crate) doubtful_until: Duration,
 }
 
 impl World {
@@ -94,7 +96,8 @@ impl World {
             _ => Luck::Good,
         };
         let leads = self.is_newest(request.epoch) && self.writers[request.writer].life == request.life;
-        let in_time = leads && self.waits_for(request.writer, request.job, request.action);
+        let in_time =
+            leads && self.api.doubtful_until <= now && self.waits_for(request.writer, request.job, request.action);
         if let Err(fault) = judge_write(&self.api.server, &request.what, in_time) {
             self.fail(fault);
         }

@@ -15,17 +15,19 @@ type Map = BTreeMap<String, String>;
 
 /// What stands for one source Service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Mirror {
-    labels: Map,
-    annotations: Map,
+pub struct Mirror {
+    /// Its labels.
+    pub labels: Map,
+    /// Its annotations.
+    pub annotations: Map,
     /// Name and number.
-    ports: Vec<(String, i32)>,
+    pub ports: Vec<(String, i32)>,
     /// Address and ports of each endpoint, and whether it is ready.
-    endpoints: BTreeMap<String, bool>,
+    pub endpoints: BTreeMap<String, bool>,
 }
 
 /// By namespace and name.
-pub(crate) type Content = BTreeMap<(String, String), Mirror>;
+pub type Content = BTreeMap<(String, String), Mirror>;
 
 pub(crate) fn hash(content: &Content) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -52,7 +54,7 @@ pub(crate) fn difference(found: &Content, expected: &Content) -> Option<String> 
 ///
 /// # Errors
 /// A slice without its Service, or an endpoint in two slices.
-pub(crate) fn read(server: &Server) -> Result<Content, String> {
+pub fn read(server: &Server) -> Result<Content, String> {
     let mut content = Content::new();
     let text = |map: &BTreeMap<std::sync::Arc<str>, std::sync::Arc<str>>| {
         map.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect::<Map>()
@@ -111,6 +113,7 @@ pub(crate) fn expected(from: &Sources) -> Content {
                 (keys::BACKEND.to_owned(), sources::name(backend).to_string()),
                 (keys::SERVICE.to_owned(), label_value(&key.name)),
                 (keys::MANAGED_BY.to_owned(), keys::MANAGER.to_owned()),
+                (keys::HEADLESS.to_owned(), String::new()),
             ];
             let annotations = [("note".to_owned(), "kept".to_owned()), (keys::SOURCE.to_owned(), key.to_string())];
             let ports = sources::ports(service, offer.port);

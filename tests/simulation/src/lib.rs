@@ -12,7 +12,7 @@
 mod agenda;
 mod agents;
 mod api;
-mod content;
+pub mod content;
 mod lease;
 mod link;
 mod plan;
@@ -28,6 +28,7 @@ mod writer;
 
 pub use plan::{Ending, Plan, Report, Trouble, estimated};
 pub use said::Said;
+pub use witness::judge_write;
 use world::{Phase, World};
 
 /// Runs a plan to its end.

@@ -35,11 +35,13 @@ pub enum Trouble {
     Compaction,
     /// Somebody edits a Service of ours in the Gimbal cluster.
     HandEdit,
+    /// The store of the Gimbal cluster is put back to what it was a while ago: versions are given out again.
+    Restoration,
 }
 
 impl Trouble {
     /// Every trouble.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Partition,
         Self::CutSnapshot,
         Self::Lag,
@@ -53,6 +55,7 @@ impl Trouble {
         Self::StalledWatch,
         Self::Compaction,
         Self::HandEdit,
+        Self::Restoration,
     ];
 
     /// How long until the next of its kind, on average; those of an agent come to each of them so often. `None`: it has
@@ -65,6 +68,7 @@ impl Trouble {
             Self::AgentRestart => each(150),
             Self::SourceOutage | Self::HandEdit => each(200),
             Self::WriterRestart => Duration::from_secs(50),
+            Self::Restoration => Duration::from_secs(70),
             Self::WriterCutOff | Self::SlowServer => Duration::from_secs(60),
             Self::Throttling | Self::LostWrites => Duration::from_secs(40),
             Self::StalledWatch | Self::Compaction => Duration::from_secs(30),
@@ -156,6 +160,8 @@ pub struct Report {
     pub writes: u64,
     /// Objects that somebody edited by hand.
     pub hand_edits: u64,
+    /// Times that the API server's store was put back.
+    pub restorations: u64,
     /// Requests that were refused, met another version, got lost or were answered 429.
     pub failed_writes: u64,
     /// Requests of a writer that did not lead any more when they arrived, and still changed something.

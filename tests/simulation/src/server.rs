@@ -33,7 +33,7 @@ pub enum Luck {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Server {
     /// What it holds, whosever it is.
     pub objects: BTreeMap<Id, Body>,
@@ -41,8 +41,26 @@ pub struct Server {
     pub namespaces: BTreeSet<String>,
     /// What its watches have yet to tell.
     pub events: VecDeque<Event>,
+    /// What its watches never tell.
+    pub unheard: VecDeque<Event>,
     /// Writes that changed something.
     pub writes: usize,
+    /// An admission policy: kinds, and the value of the label `label` that no object of that kind may be written with.
+    pub refuses: BTreeSet<(&'static str, String)>,
+    /// A quota that is used up: of these kinds nothing is created.
+    pub full: BTreeSet<&'static str>,
+    version: u64,
+    /// Objects that were ever made: a UID never comes back.
+    made: u64,
+    /// Watches that went on over a restoration tell nothing up to this version, for they were there before.
+    deaf: u64,
+}
+
+/// What the server held at a moment.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    objects: BTreeMap<Id, Body>,
+    namespaces: BTreeSet<String>,
     version: u64,
 }
 
@@ -74,17 +92,55 @@ impl Server {
         self.version.to_string().into()
     }
 
+    /// What it holds now.
+    #[must_use]
+    pub fn back_up(&self) -> Backup {
+        Backup { objects: self.objects.clone(), namespaces: self.namespaces.clone(), version: self.version }
+    }
+
+    /// Its store is put back to what it was: versions are given out again. Watches that go on where they were hear of nothing
+    /// until the versions that they saw are behind; the others list.
+    pub fn restore(&mut self, backup: &Backup, watches_go_on: bool) {
+        if watches_go_on {
+            self.deaf = self.deaf.max(self.version);
+        }
+        let Backup { objects, namespaces, version } = backup.clone();
+        (self.objects, self.namespaces, self.version) = (objects, namespaces, version);
+        self.events.clear();
+    }
+
+    /// Its watches begin anew, with a list.
+    pub fn listed(&mut self) {
+        self.events.clear();
+        self.unheard.clear();
+        self.deaf = 0;
+    }
+
+    /// Whether its watches went on over a restoration: what they missed is told by no event.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.deaf > 0
+    }
+
+    fn tell(&mut self, event: Event) {
+        match self.version > self.deaf {
+            true => self.events.push_back(event),
+            false => self.unheard.push_back(event),
+        }
+    }
+
     /// Stores an object, whoever sends it, and tells the watch.
     pub fn put(&mut self, mut body: Body) -> Body {
         let id = id(body.kind(), body.meta());
         let old = self.objects.get(&id).cloned();
         let version = self.next_version();
+        self.made += u64::from(old.is_none());
         let meta = meta_mut(&mut body);
-        meta.uid = old.as_ref().map_or_else(|| format!("uid-{version}").into(), |old| old.meta().uid.clone());
+        meta.uid = old.as_ref().map_or_else(|| format!("uid-{}", self.made).into(), |old| old.meta().uid.clone());
         meta.resource_version = version;
         match (old.as_ref().is_some_and(is_marked), is_marked(&body)) {
-            (_, true) => self.events.push_back(Event::Is(body.clone())),
-            (true, false) => self.events.push_back(Event::Gone(body.clone())),
+            (_, true) => self.tell(Event::Is(body.clone())),
+            (true, false) => self.tell(Event::Gone(body.clone())),
             (false, false) => {}
         }
         self.objects.insert(id, body.clone());
@@ -96,7 +152,7 @@ impl Server {
         let Some(mut body) = self.objects.remove(id) else { return };
         meta_mut(&mut body).resource_version = self.next_version();
         if is_marked(&body) {
-            self.events.push_back(Event::Gone(body));
+            self.tell(Event::Gone(body));
         }
     }
 
@@ -111,7 +167,16 @@ impl Server {
                 self.remove(&id);
             }
         }
-        self.events.push_back(Event::Namespace(name.to_owned(), there));
+        self.version += 1;
+        self.tell(Event::Namespace(name.to_owned(), there));
+    }
+
+    /// Becomes what it was, with the versions that it had then. Its watches hear nothing of that.
+    pub fn put_back(&mut self, older: &Self) {
+        self.objects.clone_from(&older.objects);
+        self.namespaces.clone_from(&older.namespaces);
+        self.version = older.version;
+        self.events.clear();
     }
 
     /// Takes a write of the writer.
@@ -140,11 +205,19 @@ impl Server {
                         self.remove(&id);
                         Written::Gone
                     }
-                    Some(_) => Written::Failed(WriteFailure::Conflict),
+                    Some(there) => conflict(there),
                 }
             }
         };
         if luck == Luck::AnswerLost { Written::Failed(WriteFailure::Api("no answer".into())) } else { written }
+    }
+
+    fn admit(&self, body: &Body) -> Result<(), WriteFailure> {
+        let label = body.meta().labels.get("label").map(ToString::to_string).unwrap_or_default();
+        match self.refuses.contains(&(body.kind().kind, label)) {
+            true => Err(WriteFailure::Invalid("an admission policy denies the label".into())),
+            false => Ok(()),
+        }
     }
 
     fn create(&mut self, body: &Body) -> Written {
@@ -154,10 +227,16 @@ impl Server {
         match self.objects.get(&id(body.kind(), body.meta())) {
             Some(there) if is_marked(there) => Written::Found(there.clone()),
             Some(_) => Written::Failed(WriteFailure::Foreign),
-            None => {
-                self.writes += 1;
-                Written::Answered(self.put(body.clone()))
+            None if self.full.contains(body.kind().kind) => {
+                Written::Failed(WriteFailure::Forbidden("the quota of the namespace is used up".into()))
             }
+            None => match self.admit(body) {
+                Err(refused) => Written::Failed(refused),
+                Ok(()) => {
+                    self.writes += 1;
+                    Written::Answered(self.put(body.clone()))
+                }
+            },
         }
     }
 
@@ -168,10 +247,13 @@ impl Server {
                 if there.meta().uid == body.meta().uid
                     && there.meta().resource_version == body.meta().resource_version =>
             {
+                if let Err(refused) = self.admit(body) {
+                    return Written::Failed(refused);
+                }
                 self.writes += 1;
                 Written::Answered(self.put(body.clone()))
             }
-            Some(_) => Written::Failed(WriteFailure::Conflict),
+            Some(there) => conflict(there),
         }
     }
 
@@ -179,5 +261,13 @@ impl Server {
     #[must_use]
     pub fn namespace(name: &str) -> Namespace {
         Namespace { metadata: Meta { name: name.into(), ..Meta::default() } }
+    }
+}
+
+/// What whoever sent the write tells of it, once it has looked what is there: what bears no mark is not ours any more.
+fn conflict(there: &Body) -> Written {
+    match is_marked(there) {
+        true => Written::Conflict { there: there.clone(), message: "another version".into() },
+        false => Written::Gone,
     }
 }

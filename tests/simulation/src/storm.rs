@@ -5,7 +5,7 @@ use std::time::Duration;
 use gimbal_reconcile::{Reconciler, Watched};
 use gimbal_stream::{AgentMessage, Data, Frame, StreamState};
 
-use crate::server::meta_mut;
+use crate::server::{Backup, meta_mut};
 use crate::world::{Event, Phase, World};
 use crate::{Ending, Trouble, content, sources};
 
@@ -15,6 +15,8 @@ const CHANGE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_secs(5);
 /// How long nothing is written when it is: longer than a hold of the guard, and a comparison of everything.
 const QUIET: Duration = Duration::from_secs(150);
+/// How long a watch may be silent.
+const SILENCE: Duration = Duration::from_secs(90);
 /// No phase takes longer.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -105,6 +107,11 @@ impl World {
                 }
             }
             Trouble::HandEdit => self.edit_by_hand(),
+            Trouble::Restoration => {
+                let (backup, later) = (self.api.server.back_up(), self.random.millis(500, 30_000));
+                let watches_go_on = self.random.percent(30);
+                self.agenda.after(later, Event::Restore(Box::new(backup), watches_go_on));
+            }
             Trouble::Compaction if self.writers[writer].state.is_some() => self.relist(writer, kind),
             Trouble::Compaction => {}
         }
@@ -132,6 +139,33 @@ impl World {
         }
     }
 
+    /// What the API server holds is what it held when it was backed up. Watches that were away for less than what they notice
+    /// go on, and hear nothing.
+    pub(crate) fn restore(&mut self, backup: &Backup, watches_go_on: bool) {
+        self.api.server.restore(backup, watches_go_on);
+        self.witness.restored(&self.api.server);
+        self.report.restorations += 1;
+        self.api.doubtful_until = self.agenda.now() + SILENCE + LOOK;
+        self.active();
+        if watches_go_on {
+            self.agenda.after(SILENCE, Event::ListAgain);
+        } else {
+            self.list_again();
+        }
+    }
+
+    /// Every watch begins anew.
+    pub(crate) fn list_again(&mut self) {
+        self.api.server.listed();
+        for writer in 0..self.writers.len() {
+            for kind in Watched::ALL {
+                if self.writers[writer].state.is_some() {
+                    self.relist(writer, kind);
+                }
+            }
+        }
+    }
+
     fn edit_by_hand(&mut self) {
         let nth = self.random.below(self.api.server.objects.len().max(1));
         let Some(mut body) = self.api.server.objects.values().nth(nth).cloned() else { return };
@@ -148,6 +182,9 @@ impl World {
         for agent in &mut self.agents {
             agent.cut_until = now;
             agent.lag = (0, 0, now);
+        }
+        if self.api.server.is_deaf() {
+            self.list_again();
         }
         for writer in 0..self.writers.len() {
             self.writers[writer].cut_until = now;

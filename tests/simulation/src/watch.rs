@@ -26,6 +26,8 @@ pub(crate) enum Seen {
 /// The watch of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
+    /// The writer knows that a list begins; what it knew until then is older than the list.
+    pub(crate) asked: bool,
     /// It hears of what happens from here on.
     follows: bool,
     queue: VecDeque<(Duration, Seen)>,
@@ -75,7 +77,14 @@ impl World {
     pub(crate) fn relist(&mut self, writer: usize, kind: Watched) {
         self.writers[writer].watches.insert(kind, Watch::default());
         self.post(writer, Mail::Saw(kind, Seen::ListBegins));
+    }
+
+    /// The writer takes in that a list begins: now it is asked for.
+    pub(crate) fn ask_list(&mut self, writer: usize, kind: Watched) {
         let (read, life) = (self.random.millis(5, 800), self.writers[writer].life);
+        if let Some(watch) = self.writers[writer].watches.get_mut(&kind) {
+            watch.asked = true;
+        }
         self.agenda.after(read, Event::List { writer, life, kind });
     }
 
@@ -85,7 +94,7 @@ impl World {
         let cut = self.writers[writer].cut_until;
         let Some(watch) = self.writers[writer].watches.get_mut(&kind) else { return };
         // Another list may have been asked for meanwhile.
-        if watch.follows {
+        if watch.follows || !watch.asked {
             return;
         }
         if cut > now {
@@ -143,6 +152,11 @@ impl World {
 
     /// Everybody who watches hears of what happened in the API server.
     pub(crate) fn tell_watches(&mut self) {
+        while let Some(event) = self.api.server.unheard.pop_front() {
+            if let Err(fault) = self.witness.look(&event) {
+                self.fail(fault);
+            }
+        }
         while let Some(event) = self.api.server.events.pop_front() {
             if let Err(fault) = self.witness.look(&event) {
                 self.fail(fault);

@@ -9,11 +9,11 @@ use gimbal_model::TargetKey;
 use gimbal_objects::keys;
 use gimbal_plan::{Action, Body};
 
-use crate::server::{Event, Server, id};
+use crate::server::{Event, Server, id, is_marked};
 use crate::sources::{self, Sources};
 
 /// What the Gimbal cluster holds for a target.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Held {
     service: bool,
     slices: BTreeMap<Arc<str>, Vec<IpAddr>>,
@@ -57,6 +57,11 @@ impl Witness {
 
     /// Something happened to what has our mark.
     pub(crate) fn look(&mut self, event: &Event) -> Result<(), String> {
+        self.note(event).map_or(Ok(()), |target| self.judge(&target))
+    }
+
+    /// Notes what is held now, and says of which target.
+    fn note(&mut self, event: &Event) -> Option<TargetKey> {
         let target = match event {
             Event::Is(Body::Service(service)) => {
                 let target = TargetKey::new(service.metadata.namespace.clone(), service.metadata.name.clone());
@@ -81,9 +86,29 @@ impl Witness {
                 }
                 target
             }
-            _ => return Ok(()),
+            _ => return None,
         };
-        self.judge(&target)
+        Some(target)
+    }
+
+    /// The API server holds what it held before. What it lost by that, no write of ours took. Where it held something else just
+    /// now, a removal that was decided then meets an object that is there again, and nobody can tell.
+    pub(crate) fn restored(&mut self, server: &Server) {
+        let before = std::mem::take(&mut self.held);
+        for body in server.objects.values().filter(|body| is_marked(body)) {
+            self.note(&Event::Is(body.clone()));
+        }
+        let mut lasting = std::mem::take(&mut self.lasting);
+        lasting.retain(|target, lasting| {
+            let Some(held) = self.held.get(target).filter(|held| held.service) else { return false };
+            if before.get(target) != Some(held) {
+                return false;
+            }
+            let there: BTreeSet<&IpAddr> = held.slices.values().flatten().collect();
+            lasting.hosts.retain(|_, address| there.contains(address));
+            true
+        });
+        self.lasting = lasting;
     }
 
     fn judge(&self, target: &TargetKey) -> Result<(), String> {
@@ -103,7 +128,10 @@ impl Witness {
 }
 
 /// Looks at a write before the API server takes it. `in_time`: whoever sent it still leads and waits for the answer.
-pub(crate) fn judge_write(server: &Server, action: &Action, in_time: bool) -> Result<(), String> {
+///
+/// # Errors
+/// What is wrong with it.
+pub fn judge_write(server: &Server, action: &Action, in_time: bool) -> Result<(), String> {
     match action {
         Action::Replace(body) => {
             let there = server.objects.get(&id(body.kind(), body.meta()));

@@ -13,6 +13,7 @@ use crate::agents::Agent;
 use crate::api::{Api, Keep, Request};
 use crate::link::{Link, Packet};
 use crate::random::Random;
+use crate::server::Backup;
 use crate::sources::Sources;
 use crate::witness::Witness;
 use crate::writer::{Mail, Writer};
@@ -73,6 +74,10 @@ pub(crate) enum Event {
     Answer(Request, Box<Written>),
     GiveUp(Request),
     Keep(Box<Keep>),
+    /// The API server's store is put back, and the watches go on or not.
+    Restore(Box<Backup>, bool),
+    /// All watches begin anew: they have been silent for long, or a writer wants it.
+    ListAgain,
     Kept {
         writer: usize,
         life: u32,
@@ -271,6 +276,10 @@ impl World {
                 self.answer(request.writer, request.job, request.action, late);
             }
             Event::Keep(keep) => self.take_keep(*keep),
+            Event::Restore(backup, watches_go_on) if self.phase == Phase::Storm => {
+                self.restore(&backup, watches_go_on);
+            }
+            Event::ListAgain => self.list_again(),
             Event::Kept { writer, life, backend, version } if self.lives(writer, life) => {
                 self.post(writer, Mail::Kept(backend, version));
             }

@@ -200,7 +200,12 @@ impl World {
                 }
                 self.close_writers_end(link);
             }
-            Mail::Saw(kind, seen) => seen.tell(kind, state, now),
+            Mail::Saw(kind, seen) => {
+                if matches!(seen, Seen::ListBegins) {
+                    self.ask_list(writer, kind);
+                }
+                seen.tell(kind, state, now);
+            }
             Mail::Done(job) => {
                 let Some(Running { job, answers }) = self.writers[writer].running.remove(&job) else { return };
                 let written = answers.into_iter().map(|answer| answer.unwrap_or(Written::NotSent)).collect();
@@ -305,6 +310,7 @@ impl World {
                 let looks = self.random.millis(20_000, 100_000);
                 self.agenda.after(looks, Event::Approve { writer, life, backend, id: held.id });
             }
+            Output::ListAgain => self.agenda.after(Duration::ZERO, Event::ListAgain),
             Output::Forget { backend } => self.fail(format!("{backend} was forgotten though nobody ordered that")),
             Output::Accepted { target, .. } => {
                 self.fail(format!("{target} was accepted in another form than was sent"))

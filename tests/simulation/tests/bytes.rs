@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_model::{
-    AddressRules, BackendName, Conditions, Endpoint, EndpointChange, EndpointPort, Header, PortSet, Protocol, Service,
-    ServicePort, SourceKey, TargetKey,
+    BackendName, Conditions, Endpoint, EndpointChange, EndpointPort, Header, PortSet, Protocol, Service, ServicePort,
+    SourceKey, TargetKey,
 };
-use gimbal_plan::{Body, EndpointsApi, Observed, Removals, Rules, Strip, Wanted, plan};
+use gimbal_plan::{Body, EndpointsApi, Observed, Removals, Wanted, plan};
 use gimbal_stream::{AgentMessage, Data, Frame, Freshness, Piece, PieceChange};
 use gimbal_wire::{encoded_len, pb};
 
@@ -42,8 +42,8 @@ fn on_the_wire(message: AgentMessage) -> usize {
 
 #[test]
 fn what_is_written() {
-    let (strip, addresses) = (Strip::default(), AddressRules::default());
-    let rules = Rules { strip: &strip, addresses: &addresses, api: EndpointsApi::EndpointSlices };
+    let policy = gimbal_reconcile::Policy::default();
+    let rules = policy.rules(EndpointsApi::EndpointSlices);
     let (backend, target) =
         (BackendName::parse("node02").unwrap(), TargetKey::new("team-payments", "node02-checkout-service"));
     let wanted = Wanted::new(&backend, &key(), &target, &service(), &rules).unwrap();
@@ -76,7 +76,7 @@ fn what_travels() {
     let delta = data(Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::from_millis(20) });
     let endpoints = service().endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
     let piece = Piece { key: key(), header: Some(service().header), endpoints, more: false };
-    let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)] });
+    let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None });
     let kind = |kind: &str| Freshness { kind: kind.into(), age: Some(Duration::from_millis(1500)) };
     let sources = vec![kind("services"), kind("endpointslices")];
     let heartbeat = on_the_wire(AgentMessage::Heartbeat { sources, backlog: 0 });

@@ -1,7 +1,7 @@
 //! Partitions, restarts, slow servers: from any seed it ends in the same state, and from one seed in the same way.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-use gimbal_simulation::{Plan, Report, run};
+use gimbal_simulation::{Plan, Report, Trouble, run};
 
 fn run_well(plan: &Plan) -> Report {
     run(plan).unwrap_or_else(|fault| panic!("seed {} with {} backends: {fault}", plan.seed, plan.backends))
@@ -14,6 +14,7 @@ fn any_seed_ends_in_the_same_state() {
         assert_eq!(report.content, reports[0].content);
         assert!(report.leaders > 2 && report.failed_writes > 0 && report.holds > 0, "that was no storm: {report:?}");
     }
+    assert!(reports.iter().map(|report| report.restorations).sum::<u64>() > 20, "the store was hardly ever put back");
     assert!(reports.iter().any(|report| report.trace != reports[0].trace), "every seed is the same storm");
 }
 
@@ -25,6 +26,9 @@ fn one_seed_ends_in_the_same_way() {
 
 #[test]
 fn a_thousand_backends_end_as_their_sources_are() {
-    let report = run_well(&Plan::new(1, 1000));
+    let mut plan = Plan::new(1, 1000);
+    // The storms above have it; here each restoration would have a thousand backends written anew.
+    plan.troubles.retain(|trouble| *trouble != Trouble::Restoration);
+    let report = run_well(&plan);
     assert!(report.lives > 1000 && report.changes > 5000, "{report:?}");
 }

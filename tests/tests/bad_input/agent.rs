@@ -133,7 +133,7 @@ impl Agent {
     pub async fn snapshot(&mut self, services: &[(SourceKey, Service)], summary: Summary) {
         self.frame(Frame::SnapshotBegin { scope: Scope::All }).await;
         let pieces = services.iter().map(|(key, service)| Ok(piece(key, service))).collect();
-        self.frame(Frame::SnapshotChunk { pieces }).await;
+        self.frame(Frame::SnapshotChunk { pieces, digest: None }).await;
         self.frame(Frame::SnapshotEnd { summary }).await;
     }
 

@@ -170,6 +170,8 @@ async fn however_much_it_says_it_has_its_quota_and_others_their_turn() {
     siege.expect_metric("backend_rejected", "Quota", 10.0).await;
     agent.delta(services.iter().skip(1).map(|key| PieceChange::Remove(key.clone())).collect()).await;
     siege.eventually("one Service stands", async || siege.attackers().await.len() == 1).await;
+    // The writer has heard that the others are gone: until then they count.
+    siege.expect_metric("backend_quota_used", "backend=\"hostile\",measure=\"endpoints\"", 1.0).await;
     let addresses: Vec<String> = (0..100).map(|n| format!("10.2.0.{n}")).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
     let (many, heavy) = (key("team1", "many"), key("own-1", "heavy"));

@@ -58,6 +58,7 @@ impl Siege {
         let writer = scene.writer(&config, &["--comparison-interval", "1s"]).await.unwrap();
         let honest = scene.discoverer("hostile-b", &scene.source, writer.port, &[]).unwrap();
         honest.ready().await.unwrap();
+        expect_metric(honest.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
         for (namespace, name) in [("team1", "hostile-b-web"), ("theirs", "hostile-b-api")] {
             Mirror::expect_count(&scene.gimbal, namespace, name, 3).await.unwrap();
         }
@@ -112,6 +113,7 @@ impl Siege {
     pub async fn restart_honest(&mut self) {
         self.honest = self.scene.discoverer("hostile-b", &self.scene.source, self.writer.port, &[]).unwrap();
         self.honest.ready().await.unwrap();
+        expect_metric(self.honest.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
         self.streams = metric(self.honest.admin_port, "gimbal_discoverer_streams_total", "").await.unwrap();
     }
 

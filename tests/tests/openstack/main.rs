@@ -7,6 +7,7 @@
 mod changes;
 mod projects;
 mod quiet;
+mod roles;
 mod stage;
 mod trouble;
 

@@ -12,7 +12,8 @@ use serde_json::Value;
 pub const BACKENDS: [&str; 2] = ["osp1", "osp2"];
 /// Long enough to see that something that must not happen does not: several polls.
 pub const A_WHILE: Duration = Duration::from_secs(3);
-const OFTEN: [&str; 6] = ["--poll-interval", "500ms", "--sweep", "1s", "--projects-interval", "1s"];
+const OFTEN: [&str; 8] =
+    ["--poll-interval", "500ms", "--sweep", "1s", "--projects-interval", "1s", "--project-hold", "1s"];
 
 pub struct Stage {
     pub scene: Scene,

@@ -87,7 +87,9 @@ impl<T: Object> Objects<T> {
             WatchEvent::Listed(objects) => self.0.extend(objects.into_iter().map(|object| (key(&object), object))),
             WatchEvent::Applied(object) => drop(self.0.insert(key(&object), object)),
             WatchEvent::Deleted(object) => drop(self.0.remove(&key(&object))),
-            WatchEvent::ListDone | WatchEvent::Alive | WatchEvent::Failed(_) => return false,
+            WatchEvent::WentBack { .. } | WatchEvent::ListDone | WatchEvent::Alive | WatchEvent::Failed(_) => {
+                return false;
+            }
         }
         true
     }

@@ -1,4 +1,5 @@
 //! A cloud whose polls a test makes up, and a discoverer around it.
+#![allow(dead_code)] // Each test file uses its share.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -14,12 +14,16 @@ use crate::page::{Page, unreadable_object};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Where nobody answers, asking again costs nobody anything, and whoever comes back is to be found at once.
+const LONGEST_AWAY: Duration = Duration::from_secs(1);
 /// An outage longer than this ends in a new list: whoever has called the source unknown by then gets whole evidence.
 const RESUMABLE: Duration = Duration::from_secs(10);
 
 /// What to ask the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ask {
+    /// Nothing yet: that a list begins is to be told first.
+    Begin,
     /// A page of a list; the first one without a token.
     List(Option<String>),
     /// What happened since this version.
@@ -30,8 +34,8 @@ pub(crate) enum Ask {
 enum State {
     /// A list is to begin.
     Start,
-    /// Some pages of a list are in.
-    Pages { next: String, unreadable: Option<ApiError> },
+    /// A list has begun; with a token, some pages of it are in.
+    Pages { next: Option<String>, unreadable: Option<ApiError> },
     /// Everything up to this version is told.
     At { version: String },
 }
@@ -40,8 +44,12 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Machine {
     state: State,
-    /// Failures in a row.
+    /// Failures in a row to reach the server.
+    away: u32,
+    /// Failures in a row of a server that answers. What it was asked in vain while it was away does not count against it.
     failures: u32,
+    /// The last version seen before the list that runs.
+    seen: Option<String>,
 }
 
 /// An event as almost all are.
@@ -63,38 +71,50 @@ struct Event<'a> {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        Self { state: State::Start, failures: 0 }
+        Self { state: State::Start, away: 0, failures: 0, seen: None }
     }
 
     pub(crate) fn ask(&self) -> Ask {
         match &self.state {
-            State::Start => Ask::List(None),
-            State::Pages { next, .. } => Ask::List(Some(next.clone())),
+            State::Start => Ask::Begin,
+            State::Pages { next, .. } => Ask::List(next.clone()),
             State::At { version } => Ask::Watch(version.clone()),
         }
     }
 
+    /// A list begins.
+    pub(crate) fn begin<T: Object>(&mut self) -> WatchEvent<T> {
+        self.lose_place();
+        self.state = State::Pages { next: None, unreadable: None };
+        WatchEvent::ListBegin
+    }
+
     /// Takes a page. An error: the list is through, but one of its objects could not be read, so it proves nothing.
     pub(crate) fn page<T: Object>(&mut self, page: Page<T>) -> (Vec<WatchEvent<T>>, Result<(), ApiError>) {
-        let mut events = vec![WatchEvent::Alive];
+        let mut events = vec![WatchEvent::Alive, WatchEvent::Listed(page.items)];
         let before = match std::mem::replace(&mut self.state, State::Start) {
             State::Pages { unreadable, .. } => unreadable,
-            State::Start | State::At { .. } => {
-                events.push(WatchEvent::ListBegin);
-                None
-            }
+            State::Start | State::At { .. } => None,
         };
-        events.push(WatchEvent::Listed(page.items));
         let unreadable = before.or(page.unreadable);
         match (page.next, unreadable) {
-            (Some(next), unreadable) => self.state = State::Pages { next, unreadable },
+            (Some(next), unreadable) => self.state = State::Pages { next: Some(next), unreadable },
             (None, Some(error)) => return (events, Err(error)),
             (None, None) => {
+                let seen = self.seen.take().filter(|seen| is_older(&page.version, seen));
+                events.extend(seen.map(|seen| WatchEvent::WentBack { seen, listed: page.version.clone() }));
                 self.state = State::At { version: page.version };
                 events.push(WatchEvent::ListDone);
             }
         }
         (events, Ok(()))
+    }
+
+    /// Only a list puts right what is lost.
+    fn lose_place(&mut self) {
+        if let State::At { version } = std::mem::replace(&mut self.state, State::Start) {
+            self.seen = Some(version);
+        }
     }
 
     /// Takes a line of a watch. An error: nothing more is to be read from this watch.
@@ -107,7 +127,7 @@ impl Machine {
             }
             // What the line told is lost, or the server lost its place: only a list puts that right.
             Err(error) => {
-                self.state = State::Start;
+                self.lose_place();
                 Err(error)
             }
         }
@@ -115,11 +135,14 @@ impl Machine {
 
     /// The server does what is asked of it.
     pub(crate) fn thrives(&mut self) {
+        self.away = 0;
         self.failures = 0;
     }
 
-    /// Takes a failure after an outage of this length so far; returns the longest time to wait.
-    pub(crate) fn failed(&mut self, error: &ApiError, outage: Duration) -> Duration {
+    /// Takes a failure, of a watch that was open or of a question, after an outage of this length so far; returns the
+    /// longest time to wait.
+    pub(crate) fn failed(&mut self, error: &ApiError, watching: bool, outage: Duration) -> Duration {
+        let begun = matches!(self.state, State::Pages { next: None, .. });
         let lost = match error {
             ApiError::Gone { .. } | ApiError::Undecodable { .. } => true,
             // Rights or a whole API come and go: what happened meanwhile may never be told.
@@ -127,15 +150,27 @@ impl Machine {
             | ApiError::Unauthorized { .. }
             | ApiError::NotFound { .. }
             | ApiError::Invalid { .. } => true,
+            // A watch from a version that the server has yet to come to is accepted, and tells nothing: so it is after the
+            // store was put back to an older state.
+            ApiError::Timeout { .. } if watching => true,
+            // The server was away, not this connection alone: nothing says that it comes back with the same store.
+            _ if error.nobody_answered() && !watching && self.away > 0 => true,
             _ => outage >= RESUMABLE,
         };
-        if lost {
-            self.state = State::Start;
+        if lost || begun {
+            self.lose_place();
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
-        self.failures = self.failures.saturating_add(1);
+        let (failures, longest) =
+            if error.nobody_answered() { (&mut self.away, LONGEST_AWAY) } else { (&mut self.failures, LONGEST_PAUSE) };
+        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(16)).min(longest);
+        *failures = failures.saturating_add(1);
         pause.max(error.retry_after().unwrap_or_default().min(2 * LONGEST_PAUSE))
     }
+}
+
+/// Whether `version` is surely older than `than`; one that is no number may be anything.
+fn is_older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u128>(), than.parse::<u128>()), (Ok(version), Ok(than)) if version < than)
 }
 
 fn read<T: Object>(line: &[u8]) -> Result<(String, WatchEvent<T>), ApiError> {
@@ -196,8 +231,14 @@ mod tests {
 
     fn at(version: &str) -> Machine {
         let mut machine = Machine::new();
+        begin(&mut machine);
         machine.page(page(version, None)).1.unwrap();
         machine
+    }
+
+    fn begin(machine: &mut Machine) {
+        assert_eq!(machine.ask(), Ask::Begin);
+        assert_eq!(machine.begin::<Service>(), WatchEvent::ListBegin);
     }
 
     fn bad() -> ApiError {
@@ -207,9 +248,10 @@ mod tests {
     #[test]
     fn pages_then_watch() {
         let mut machine = Machine::new();
+        begin(&mut machine);
         assert_eq!(machine.ask(), Ask::List(None));
         let (events, through) = machine.page(page("5", Some("more")));
-        assert_eq!(events, [WatchEvent::Alive, WatchEvent::ListBegin, WatchEvent::Listed(vec![])]);
+        assert_eq!(events, [WatchEvent::Alive, WatchEvent::Listed(vec![])]);
         assert!(through.is_ok());
         assert_eq!(machine.ask(), Ask::List(Some("more".into())));
         let (events, _) = machine.page(page("5", None));
@@ -220,11 +262,12 @@ mod tests {
     #[test]
     fn a_list_with_an_unreadable_object_is_never_done() {
         let mut machine = Machine::new();
+        begin(&mut machine);
         machine.page(Page { unreadable: Some(bad()), ..page("5", Some("more")) }).1.unwrap();
         let (events, through) = machine.page(page("5", None));
         assert!(!events.contains(&WatchEvent::ListDone));
         assert_eq!(through, Err(bad()));
-        assert_eq!(machine.ask(), Ask::List(None));
+        assert_eq!(machine.ask(), Ask::Begin);
     }
 
     #[test]
@@ -257,18 +300,64 @@ mod tests {
             let mut machine = at("5");
             let error = machine.line::<Service>(line.as_bytes()).unwrap_err();
             assert!(error.to_string().starts_with(expected), "{error}");
-            assert_eq!(machine.ask(), Ask::List(None), "{line}");
+            assert_eq!(machine.ask(), Ask::Begin, "{line}");
         }
+    }
+
+    fn cut() -> ApiError {
+        ApiError::Transport { message: "x".into() }
+    }
+
+    fn busy() -> ApiError {
+        ApiError::Server { message: "x".into(), retry_after: None }
     }
 
     #[test]
     fn a_short_outage_resumes_and_a_long_one_lists() {
-        let cut = ApiError::Transport { message: "x".into() };
         let mut machine = at("5");
-        machine.failed(&cut, Duration::from_secs(9));
+        machine.failed(&cut(), true, Duration::ZERO);
         assert_eq!(machine.ask(), Ask::Watch("5".into()));
-        machine.failed(&cut, Duration::from_secs(10));
-        assert_eq!(machine.ask(), Ask::List(None));
+        machine.failed(&busy(), false, Duration::from_secs(9));
+        assert_eq!(machine.ask(), Ask::Watch("5".into()));
+        machine.failed(&busy(), false, Duration::from_secs(10));
+        assert_eq!(machine.ask(), Ask::Begin);
+    }
+
+    /// A server that cannot be reached may come back with another store.
+    #[test]
+    fn a_server_that_was_away_lists() {
+        let mut machine = at("5");
+        machine.failed(&cut(), false, Duration::ZERO);
+        assert_eq!(machine.ask(), Ask::Watch("5".into()), "a connection that was closed while nobody used it");
+        machine.failed(&cut(), false, Duration::ZERO);
+        assert_eq!(machine.ask(), Ask::Begin);
+    }
+
+    /// The server accepts a watch from a version of the future, and tells nothing.
+    #[test]
+    fn a_watch_that_was_silent_lists() {
+        let mut machine = at("5");
+        machine.failed(&ApiError::Timeout { message: "silent".into() }, true, Duration::ZERO);
+        assert_eq!(machine.ask(), Ask::Begin);
+    }
+
+    #[test]
+    fn a_store_that_went_back_is_told() {
+        let mut machine = at("50");
+        machine.line::<Service>(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"70"}}}"#).unwrap();
+        machine.failed(&bad(), true, Duration::ZERO);
+        begin(&mut machine);
+        // A list that fails takes nothing away from what was seen.
+        machine.failed(&busy(), false, Duration::ZERO);
+        begin(&mut machine);
+        machine.page(page("60", Some("more"))).1.unwrap();
+        let (events, _) = machine.page(page("60", None));
+        let told = WatchEvent::WentBack { seen: "70".into(), listed: "60".into() };
+        assert_eq!(events, [WatchEvent::Alive, WatchEvent::Listed(vec![]), told, WatchEvent::ListDone]);
+        machine.failed(&bad(), true, Duration::ZERO);
+        begin(&mut machine);
+        let (events, _) = machine.page(page("60", None));
+        assert_eq!(events, [WatchEvent::Alive, WatchEvent::Listed(vec![]), WatchEvent::ListDone], "nothing happened");
     }
 
     #[test]
@@ -282,34 +371,41 @@ mod tests {
             bad(),
         ] {
             let mut machine = at("5");
-            machine.failed(&error, Duration::ZERO);
-            assert_eq!(machine.ask(), Ask::List(None), "{error:?}");
+            machine.failed(&error, true, Duration::ZERO);
+            assert_eq!(machine.ask(), Ask::Begin, "{error:?}");
         }
     }
 
     #[test]
     fn a_page_is_asked_again_unless_it_is_too_old() {
         let mut machine = Machine::new();
+        begin(&mut machine);
         machine.page(page("5", Some("more"))).1.unwrap();
-        machine.failed(&ApiError::Server { message: "x".into(), retry_after: None }, Duration::ZERO);
+        machine.failed(&busy(), false, Duration::ZERO);
         assert_eq!(machine.ask(), Ask::List(Some("more".into())));
-        machine.failed(&ApiError::Gone { message: "x".into() }, Duration::ZERO);
-        assert_eq!(machine.ask(), Ask::List(None));
-        let (events, _) = machine.page(page("6", None));
-        assert!(events.contains(&WatchEvent::ListBegin), "a list that starts over says so");
+        machine.failed(&ApiError::Gone { message: "x".into() }, false, Duration::ZERO);
+        begin(&mut machine);
+        machine.failed(&busy(), false, Duration::ZERO);
+        // A list that starts over says so: what was known before it is asked for is more by now.
+        begin(&mut machine);
     }
 
     #[test]
     fn pauses() {
         let mut machine = Machine::new();
-        let cut = ApiError::Transport { message: "x".into() };
-        let pauses: Vec<_> = (0..10).map(|_| machine.failed(&cut, Duration::ZERO).as_millis()).collect();
-        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        let mut ten = |error: ApiError| {
+            (0..10).map(|_| machine.failed(&error, false, Duration::ZERO).as_millis()).collect::<Vec<_>>()
+        };
+        assert_eq!(ten(cut()), [200, 400, 800, 1000, 1000, 1000, 1000, 1000, 1000, 1000]);
+        // A server that is just back refuses for a moment: it is asked again as soon as any other.
+        assert_eq!(ten(busy()), [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        assert_eq!(ten(cut())[0], 1000, "one that comes and goes is not asked more often for it");
         machine.thrives();
-        assert_eq!(machine.failed(&cut, Duration::ZERO), FIRST_PAUSE);
+        assert_eq!(machine.failed(&cut(), false, Duration::ZERO), FIRST_PAUSE);
+        assert_eq!(machine.failed(&busy(), false, Duration::ZERO), FIRST_PAUSE);
         let busy =
             |seconds| ApiError::Throttled { message: "x".into(), retry_after: Some(Duration::from_secs(seconds)) };
-        assert_eq!(machine.failed(&busy(7), Duration::ZERO), Duration::from_secs(7));
-        assert_eq!(machine.failed(&busy(100_000), Duration::ZERO), Duration::from_secs(60));
+        assert_eq!(machine.failed(&busy(7), false, Duration::ZERO), Duration::from_secs(7));
+        assert_eq!(machine.failed(&busy(100_000), false, Duration::ZERO), Duration::from_secs(60));
     }
 }

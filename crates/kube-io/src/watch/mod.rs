@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use gimbal_objects::Object;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use self::lines::{Lines, TooLong};
 use self::machine::{Ask, Machine};
@@ -40,14 +40,25 @@ pub struct WatchScope {
 /// `ListBegin` without a `ListDone` before it starts the set over. An object that cannot be decoded is told as
 /// `Failed(Undecodable)` and its list never comes to `ListDone`, for then it would count as gone; the list is repeated.
 ///
+/// `ListBegin` is told before the server is asked, and the stream does nothing while it is not polled: whatever was known
+/// of the server when `ListBegin` was taken, the list shows what became of it, or what was put back in its place.
+///
 /// After a failure the watch goes on where it was, with nothing lost. It starts with a list instead after a failure to be
-/// let in (401, 403, 404), after 410, after something undecodable, and after ten seconds of failures.
+/// let in (401, 403, 404), after 410, after something undecodable, after ten seconds of failures, and where the server's
+/// store may be another one: after silence, and when the server itself could not be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent<T> {
     /// A list begins.
     ListBegin,
     /// A page of it.
     Listed(Vec<T>),
+    /// The list is of an older version than what was seen before: the server's store was put back to an older state.
+    WentBack {
+        /// What was seen.
+        seen: String,
+        /// The version of the list.
+        listed: String,
+    },
     /// The list is complete.
     ListDone,
     /// The object is there, in this form.
@@ -106,7 +117,7 @@ impl<T: Object> Follower<T> {
                 return event;
             }
             if let Some(pause) = self.pause.take() {
-                sleep(pause).await;
+                self.cluster.pause(pause).await;
             }
             if let Err(error) = self.step().await {
                 self.fail(error);
@@ -125,6 +136,10 @@ impl<T: Object> Follower<T> {
             return self.read().await;
         }
         match self.machine.ask() {
+            Ask::Begin => {
+                self.told.push_back(self.machine.begin());
+                Ok(())
+            }
             Ask::List(next) => {
                 let page = self.cluster.page(&self.scope, &mut self.size, next.as_deref()).await?;
                 self.failing = None;
@@ -166,11 +181,12 @@ impl<T: Object> Follower<T> {
     }
 
     fn fail(&mut self, error: ApiError) {
-        if self.open.take().is_some_and(|open| open.since.elapsed() >= THRIVING) {
+        let open = self.open.take();
+        if open.as_ref().is_some_and(|open| open.since.elapsed() >= THRIVING) {
             self.machine.thrives();
         }
         let outage = self.failing.get_or_insert_with(Instant::now).elapsed();
-        let longest = self.machine.failed(&error, outage);
+        let longest = self.machine.failed(&error, open.is_some(), outage);
         // Between half and the whole of it, so that many watches do not come back at once.
         let half = longest / 2;
         let spread = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);

@@ -102,6 +102,7 @@ fn short(event: WatchEvent<Service>) -> String {
     match event {
         WatchEvent::ListBegin => "begin".into(),
         WatchEvent::Listed(list) => format!("[{}]", names(&list)),
+        WatchEvent::WentBack { seen, listed } => format!("{seen}->{listed}"),
         WatchEvent::ListDone => "done".into(),
         WatchEvent::Applied(object) => format!("+{}", names(&[object])),
         WatchEvent::Deleted(object) => format!("-{}", names(&[object])),
@@ -130,7 +131,7 @@ async fn pages_then_events_then_a_bookmark() {
     let (mut pieces, watching) = open();
     let peer = Peer::new(vec![list("5", &["a"], "x"), list("5", &["c"], ""), watching]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 7).await, "alive begin [a] alive [c] done alive");
+    assert_eq!(next(&mut events, 7).await, "begin alive [a] alive [c] done alive");
     let (half, rest) = ADDED.split_at(30);
     write(&mut pieces, half).await;
     write(&mut pieces, format!("{rest}\n")).await;
@@ -146,7 +147,7 @@ async fn a_clean_end_goes_on_at_once_from_the_bookmark() {
     let (_second, two) = open();
     let peer = Peer::new(vec![list("5", &[], ""), one, two]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 5).await, "alive begin [] done alive");
+    assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
     tokio::time::advance(Duration::from_secs(2)).await;
     write(&mut first, "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n").await;
     drop(first);
@@ -160,7 +161,7 @@ async fn watches_that_end_at_once_are_spaced_out() {
     let ended = || open().1;
     let peer = Peer::new(vec![list("5", &[], ""), ended(), ended(), ended()]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 10).await, "alive begin [] done alive Transport alive Transport alive Transport");
+    assert_eq!(next(&mut events, 10).await, "begin alive [] done alive Transport alive Transport alive Transport");
     assert!(peer.seconds_between(2, 3) >= 0.2, "{}", peer.seconds_between(2, 3));
 }
 
@@ -169,9 +170,9 @@ async fn gone_on_the_watch_lists_again() {
     let (mut pieces, watching) = open();
     let peer = Peer::new(vec![list("5", &[], ""), gone(), list("7", &[], ""), watching, list("8", &[], "")]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 10).await, "alive begin [] done Gone alive begin [] done alive");
+    assert_eq!(next(&mut events, 10).await, "begin alive [] done Gone begin alive [] done alive");
     write(&mut pieces, "{\"type\":\"ERROR\",\"object\":{\"code\":410,\"reason\":\"Expired\"}}\n").await;
-    assert_eq!(next(&mut events, 5).await, "Gone alive begin [] done");
+    assert_eq!(next(&mut events, 5).await, "Gone begin alive [] done");
     assert_eq!(peer.asked(), ["list", "watch 5", "list", "watch 7", "list"]);
 }
 
@@ -179,7 +180,7 @@ async fn gone_on_the_watch_lists_again() {
 async fn gone_on_a_page_starts_the_list_over() {
     let peer = Peer::new(vec![list("5", &["a"], "x"), gone(), list("7", &["a"], "")]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 8).await, "alive begin [a] Gone alive begin [a] done");
+    assert_eq!(next(&mut events, 8).await, "begin alive [a] Gone begin alive [a] done");
     assert_eq!(peer.asked(), ["list", "list x", "list"]);
 }
 
@@ -188,7 +189,7 @@ async fn forbidden_is_never_empty_and_is_asked_again() {
     let forbidden = || answer(403, r#"{"reason":"Forbidden","message":"no","code":403}"#);
     let peer = Peer::new(vec![forbidden(), forbidden(), list("5", &["a"], "")]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 6).await, "Forbidden Forbidden alive begin [a] done");
+    assert_eq!(next(&mut events, 8).await, "begin Forbidden begin Forbidden begin alive [a] done");
     assert!(peer.seconds_between(0, 1) >= 0.1 && peer.seconds_between(1, 2) >= 0.2);
 }
 
@@ -198,7 +199,7 @@ async fn a_cut_in_the_middle_of_a_line_loses_nothing() {
     let (mut second, two) = open();
     let peer = Peer::new(vec![list("5", &[], ""), one, two]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 5).await, "alive begin [] done alive");
+    assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
     tokio::time::advance(Duration::from_secs(2)).await;
     write(&mut first, &ADDED[..30]).await;
     drop(first);
@@ -214,23 +215,37 @@ async fn a_broken_connection_goes_on_where_it_was() {
     let (_second, two) = open();
     let peer = Peer::new(vec![list("5", &[], ""), one, two]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 5).await, "alive begin [] done alive");
+    assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
     write(&mut first, format!("{ADDED}\n")).await;
     first.abort(std::io::ErrorKind::ConnectionReset.into());
     assert_eq!(next(&mut events, 3).await, "+b Transport alive");
     assert_eq!(peer.asked(), ["list", "watch 5", "watch 6"]);
 }
 
+/// After a restoration a watch from a version of the future is accepted and deaf: only a list tells that the store went back.
 #[tokio::test(start_paused = true)]
-async fn a_silent_connection_is_given_up() {
+async fn a_silent_watch_is_given_up_for_a_list() {
     let (_first, one) = open();
     let (_second, two) = open();
-    let peer = Peer::new(vec![list("5", &[], ""), one, two]);
+    let peer = Peer::new(vec![list("5", &[], ""), one, list("3", &["a"], ""), two]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 7).await, "alive begin [] done alive Timeout alive");
+    assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
+    assert_eq!(next(&mut events, 7).await, "Timeout begin alive [a] 5->3 done alive");
     let waited = peer.seconds_between(1, 2);
     assert!((90.0..91.0).contains(&waited), "{waited}");
-    assert_eq!(peer.asked(), ["list", "watch 5", "watch 5"]);
+    assert_eq!(peer.asked(), ["list", "watch 5", "list", "watch 3"]);
+}
+
+/// What is known when `ListBegin` is taken is older than the list.
+#[tokio::test(start_paused = true)]
+async fn a_list_is_asked_for_once_its_begin_is_taken() {
+    let peer = Peer::new(vec![list("5", &[], "")]);
+    let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
+    assert_eq!(next(&mut events, 1).await, "begin");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(peer.asked(), [""; 0]);
+    assert_eq!(next(&mut events, 1).await, "alive");
+    assert_eq!(peer.asked(), ["list"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +253,7 @@ async fn a_server_that_never_answers_times_out() {
     let peer = Peer::new(vec![]);
     let cluster = peer.cluster().with_timeout(Duration::from_secs(3));
     let mut events = watch::<Service>(cluster, WatchScope::default());
-    assert_eq!(next(&mut events, 2).await, "Timeout Timeout");
+    assert_eq!(next(&mut events, 4).await, "begin Timeout begin Timeout");
     assert!((3.1..3.2).contains(&peer.seconds_between(0, 1)), "{}", peer.seconds_between(0, 1));
 }
 
@@ -247,9 +262,9 @@ async fn an_undecodable_event_lists_again() {
     let (mut pieces, watching) = open();
     let peer = Peer::new(vec![list("5", &[], ""), watching, list("9", &["b"], "")]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 5).await, "alive begin [] done alive");
+    assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
     write(&mut pieces, ADDED.replace("\"b\"", "1") + "\n" + ADDED + "\n").await;
-    assert_eq!(next(&mut events, 5).await, "Undecodable alive begin [b] done");
+    assert_eq!(next(&mut events, 5).await, "Undecodable begin alive [b] done");
     assert_eq!(peer.asked(), ["list", "watch 5", "list"]);
 }
 
@@ -261,7 +276,7 @@ async fn an_undecodable_object_keeps_its_list_from_being_done() {
     );
     let peer = Peer::new(vec![bad, list("6", &["a", "b"], "")]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 8).await, "alive begin [a] Undecodable alive begin [a,b] done");
+    assert_eq!(next(&mut events, 8).await, "begin alive [a] Undecodable begin alive [a,b] done");
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,12 +288,38 @@ async fn after_a_long_outage_a_list_gives_whole_evidence() {
     script.push(list("9", &[], ""));
     let peer = Peer::new(script);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
-    assert_eq!(next(&mut events, 5).await, "alive begin [] done alive");
+    assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
     first.abort(std::io::ErrorKind::ConnectionReset.into());
     assert_eq!(
         next(&mut events, 9).await,
         ["Transport"].into_iter().chain(["Server"; 8]).collect::<Vec<_>>().join(" ")
     );
-    assert_eq!(next(&mut events, 4).await, "alive begin [] done");
+    assert_eq!(next(&mut events, 4).await, "begin alive [] done");
     assert!(peer.asked().iter().filter(|asked| *asked == "watch 5").count() > 3, "{:?}", peer.asked());
+}
+
+/// An outage of 20 s: whoever finds the server first wakes the others, and nobody is a second late.
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_all_watches_are_back_at_once() {
+    for seed in 0..20 {
+        let begun = Instant::now();
+        // Spread what the watches draw, for the clock alone is ours.
+        let away = Duration::from_secs(20) + Duration::from_millis(37 * seed);
+        let service = tower::service_fn(move |_: Request<Full<Bytes>>| async move {
+            if begun.elapsed() < away {
+                return Err::<Response<_>, BoxError>("connection refused".into());
+            }
+            Ok(list("7", &["a"], "").map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        });
+        let cluster = Cluster::new(Pool::new(service), "http://peer", "test");
+        let listed = async || {
+            let mut events = watch::<Service>(cluster.clone(), WatchScope::default());
+            while !matches!(events.next().await, Some(WatchEvent::ListDone)) {}
+            begun.elapsed() - away
+        };
+        let (first, second, third) = tokio::join!(listed(), listed(), listed());
+        let (earliest, latest) = (first.min(second).min(third), first.max(second).max(third));
+        assert!(latest < Duration::from_secs(1), "{latest:?} late");
+        assert_eq!(earliest, latest, "one woke the others");
+    }
 }

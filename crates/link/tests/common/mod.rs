@@ -229,6 +229,7 @@ impl Server {
             tls,
             denied: Some(denied),
             on_refusal: Some(Arc::new(move |refusal: &Refusal| refused_in.send(refusal.clone()).unwrap())),
+            serving: None,
         };
         let task = tokio::spawn(serve(listener, services, options, shutdown.clone()));
         Self { address, streams, refused, deny, shutdown, task }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::ask::{Ask, Existence, NoMembers, Whose};
 use super::outcome::Trouble;
 use super::poll::Poll;
-use super::scope::Scope;
+use super::scope::{Scope, Stage};
 use crate::lists::Table;
 use crate::members::{Read, Reading};
 use crate::rows::{L7Policy, Listener, LoadBalancer, Member, Pool};
@@ -54,13 +54,17 @@ impl Scope {
         let of = lists.listeners.iter().filter_map(|listener| {
             // With a row that could not be read, the list is asked for again.
             let policies = listener.l7_policies.clone().filter(|policies| whole && !policies.is_empty())?;
-            Some((listener.id.clone(), (policies, Reading { seen: listener.updated_at, at })))
+            let before = self.policies_of.get(&listener.id).map(|(_, reading)| reading);
+            Some((listener.id.clone(), (policies, Reading::new(listener.updated_at, at, before))))
         });
         self.run.policies_of = Some(of.collect());
     }
 
     /// One load balancer of a project that has vanished from the list was asked for.
     pub(super) fn existence(&mut self, id: &Id, existence: Result<Existence, String>, poll: &mut Poll) {
+        if self.run.stage == Stage::Proving {
+            return self.proof(id.clone(), existence);
+        }
         self.run.waiting -= 1;
         let Some(project) = self.standings.get(id).map(|standing| standing.project.clone()) else { return };
         let forbidden = existence == Ok(Existence::Forbidden);
@@ -74,10 +78,36 @@ impl Scope {
         if forbidden {
             // The other lists are as little to be believed: they show what is left of the role.
             self.run.failed.get_or_insert_with(|| trouble.to_string());
-            self.run.waiting -= poll.forget(|ask| matches!(ask, Ask::LoadBalancer(..)));
+            self.run.waiting -= poll.forget(|ask| matches!(ask, Ask::LoadBalancer(..) | Ask::Roles(_)));
         }
         self.run.unseen.insert(project, trouble.to_string());
         poll.outcome.troubles.push(trouble);
+    }
+
+    /// What the token may do now. With less than before, a project that has vanished is hidden, and who knows what else.
+    pub(super) fn roles(&mut self, missing: Result<Vec<String>, String>, poll: &mut Poll) {
+        self.run.waiting -= 1;
+        let trouble = match missing {
+            Ok(roles) if roles.is_empty() => return,
+            Ok(roles) => {
+                let trouble = Trouble::RoleLost { roles };
+                self.run.failed.get_or_insert_with(|| trouble.to_string());
+                trouble
+            }
+            Err(reason) => {
+                let trouble = Trouble::RolesUnknown { reason };
+                let vanished = self.run.vanished.iter();
+                self.run.unseen.extend(vanished.map(|project| (project.clone(), trouble.to_string())));
+                trouble
+            }
+        };
+        poll.outcome.troubles.push(trouble);
+    }
+
+    /// Something that lists name and do not have was asked for by itself.
+    pub(super) fn proof(&mut self, id: Id, existence: Result<Existence, String>) {
+        self.run.waiting -= 1;
+        self.run.proofs.insert(id, existence);
     }
 
     pub(super) fn members(
@@ -102,6 +132,7 @@ impl Scope {
             }
             Err(NoMembers::Failed(reason)) => reason,
         };
+        self.run.unread.insert(pool.clone());
         poll.outcome.troubles.push(Trouble::Members { pool, reason });
     }
 }

@@ -29,6 +29,12 @@ pub enum Ask {
     Members(Whose, Id),
     /// Whether one load balancer exists: tells a deletion from a role that was lost.
     LoadBalancer(Whose, Id),
+    /// Whether one listener exists, which lists of two polls name and do not have.
+    Listener(Whose, Id),
+    /// The same for a pool.
+    Pool(Whose, Id),
+    /// Whether the token still has the roles that it had when the mode was decided.
+    Roles(Whose),
 }
 
 /// What an [`Ask`] came to. A list is whole or an error; the error's text is for people.
@@ -48,6 +54,12 @@ pub enum Answer {
     Members(Whose, Id, Result<List<Member>, NoMembers>),
     /// To [`Ask::LoadBalancer`].
     LoadBalancer(Whose, Id, Result<Existence, String>),
+    /// To [`Ask::Listener`].
+    Listener(Whose, Id, Result<Existence, String>),
+    /// To [`Ask::Pool`].
+    Pool(Whose, Id, Result<Existence, String>),
+    /// To [`Ask::Roles`]: the names of those that are missing now.
+    Roles(Whose, Result<Vec<String>, String>),
 }
 
 impl Answer {
@@ -62,6 +74,9 @@ impl Answer {
             Self::L7Policies(whose, _) => Ask::L7Policies(whose.clone()),
             Self::Members(whose, pool, _) => Ask::Members(whose.clone(), pool.clone()),
             Self::LoadBalancer(whose, id, _) => Ask::LoadBalancer(whose.clone(), id.clone()),
+            Self::Listener(whose, id, _) => Ask::Listener(whose.clone(), id.clone()),
+            Self::Pool(whose, id, _) => Ask::Pool(whose.clone(), id.clone()),
+            Self::Roles(whose, _) => Ask::Roles(whose.clone()),
         }
     }
 }
@@ -75,7 +90,7 @@ pub enum NoMembers {
     Failed(String),
 }
 
-/// What one load balancer's GET says.
+/// What the GET of one object says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existence {
     /// 200.

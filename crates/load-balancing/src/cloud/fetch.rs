@@ -12,6 +12,9 @@ use crate::Id;
 use crate::lists::Lists;
 use crate::rows::Pool;
 
+/// How many load balancers of a project that has vanished are asked for.
+const WITNESSES: usize = 3;
+
 impl Scope {
     /// A project whose last load balancer is gone from everyone's list was emptied, or hidden (DESIGN 3.3).
     pub(super) fn check(&mut self, around: Around<'_>, poll: &mut Poll) {
@@ -19,13 +22,19 @@ impl Scope {
         let before = poll.asks.len();
         if self.whose == Whose::Everyones {
             let listed: BTreeSet<&Id> = lists.load_balancers.listed().map(|row| &row.project).collect();
-            let mut vanished: BTreeMap<&Id, &Id> = BTreeMap::new();
+            let mut vanished: BTreeMap<&Id, Vec<&Id>> = BTreeMap::new();
             for (id, standing) in self.standings.iter().filter(|(_, standing)| !standing.services.is_empty()) {
                 if !listed.contains(&standing.project) {
-                    vanished.entry(&standing.project).or_insert(id);
+                    vanished.entry(&standing.project).or_default().push(id);
                 }
             }
-            poll.asks.extend(vanished.values().map(|id| Ask::LoadBalancer(self.whose.clone(), (*id).clone())));
+            // One may really be deleted in the minute in which the role goes, so it does not answer for the others.
+            let asked = vanished.values().flat_map(|balancers| balancers.iter().take(WITNESSES));
+            poll.asks.extend(asked.map(|id| Ask::LoadBalancer(self.whose.clone(), (*id).clone())));
+            if !vanished.is_empty() {
+                poll.asks.push_back(Ask::Roles(self.whose.clone()));
+            }
+            self.run.vanished = vanished.into_keys().cloned().collect();
         }
         if around.options.l7_pools {
             if self.policies_are_stale(lists) {

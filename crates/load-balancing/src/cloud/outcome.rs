@@ -17,6 +17,8 @@ pub struct Outcome {
     /// Namespaces that were not seen whole, with the reason. What was last known of them stands; of what was never known,
     /// nothing was said. Unlike a Service that keeps its last state, that is no ground for a snapshot.
     pub unknown_namespaces: BTreeMap<Arc<str>, String>,
+    /// Why there may be projects that were not seen: they have no namespace yet that could be called unknown.
+    pub unlisted: Option<String>,
     /// What went wrong, however small.
     pub troubles: Vec<Trouble>,
     /// Member lists that were asked for since something said that they changed.
@@ -29,7 +31,7 @@ impl Outcome {
     /// Whether all of the cloud, as far as it is selected, was seen.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.unknown.is_none() && self.unknown_namespaces.is_empty()
+        self.unknown.is_none() && self.unlisted.is_none() && self.unknown_namespaces.is_empty()
     }
 }
 
@@ -64,10 +66,11 @@ pub enum Trouble {
         /// What is wrong with it.
         problem: String,
     },
-    /// Two projects have names that yield one namespace. The one that had it first keeps it; where the other one goes is
-    /// for the writer's policy to say.
+    /// Two projects have names that yield one namespace. The one that had it first keeps it until the next restart; where
+    /// the others go is for the writer's policy to say.
     #[error(
-        "project {project} ({name:?}) is offered under its ID: its name yields namespace {namespace}, which project {holder} has; the writer rejects it (NameConflict) until its policy gives that ID a namespace (namespaces.map)"
+        "project {project} ({name:?}) is offered under its ID: its name yields namespace {namespace}, which project {holder} {}; the writer rejects it (NameConflict) until its policy gives that ID a namespace (namespaces.map)",
+        if *held { "has, until a restart" } else { "could have as well, so that nobody has it" }
     )]
     NameConflict {
         /// The project that is offered under its ID.
@@ -76,8 +79,48 @@ pub enum Trouble {
         name: Arc<str>,
         /// The namespace.
         namespace: Arc<str>,
-        /// Who has it.
+        /// Who has it, or could have.
         holder: Id,
+        /// Whether it has.
+        held: bool,
+    },
+    /// A load balancer of a project that no list of projects has had, while that list cannot be had. It waits, and no other.
+    #[error(
+        "load balancer {load_balancer} belongs to project {project}, which is not known, and the list of projects failed"
+    )]
+    ProjectUnknown {
+        /// The project.
+        project: Id,
+        /// The first of its load balancers.
+        load_balancer: Id,
+    },
+    /// A project has left the list of those on which the user has a role.
+    #[error(
+        "project {project} ({name:?}) has left the list of projects: it was deleted or disabled, or a role on it was lost; what was last known of it stands for a while (--project-hold)"
+    )]
+    ProjectLeft {
+        /// The project.
+        project: Id,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// The token sees less than it did, so what it does not see is not gone.
+    #[error("a role was lost: the token no longer has {}", roles.join(", "))]
+    RoleLost {
+        /// The names of the roles.
+        roles: Vec<String>,
+    },
+    /// Nothing says that the token still sees what it saw.
+    #[error("a project has vanished, and the roles of the token could not be asked for: {reason}")]
+    RolesUnknown {
+        /// Why.
+        reason: String,
+    },
+    /// The poll was given up before all members were read.
+    #[error("the members of {pools} pools were not read in time")]
+    Unanswered {
+        /// How many.
+        pools: usize,
     },
     /// Two lists, read one after the other, do not fit together. What was last known of the load balancer stands, once.
     #[error("load balancer {load_balancer} and {missing} were listed at different times, and do not fit together yet")]

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use gimbal_model::{Service, SourceKey};
 
-use super::ask::{Ask, Whose};
+use super::ask::{Ask, Existence, Whose};
 use super::fetch::Savings;
+use super::outcome::Trouble;
 use super::poll::{Poll, ProjectList};
 use crate::lists::{Lists, Table};
 use crate::members::{Read, Reading};
@@ -44,10 +45,16 @@ pub(super) type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
 pub(crate) struct Scope {
     pub(super) whose: Whose,
     pub(crate) lists: Lists,
-    pub(super) members: HashMap<Id, Read>,
+    pub(crate) members: HashMap<Id, Read>,
     pub(crate) standings: BTreeMap<Id, Standing>,
+    /// Projects that have vanished from everyone's lists, since when; see [`Options::second_look`].
+    pub(super) vanished: BTreeMap<Id, Instant>,
+    /// How often in a row the members of a pool could not be read, where the pool has some that never were.
+    pub(super) unread: HashMap<Id, u32>,
     /// By load balancer: what was named in one list and missing in another, in the poll before, if that was complete.
     pub(super) open: BTreeMap<Id, BTreeSet<Id>>,
+    /// What was asked about last of these, so that those behind it have their turn.
+    pub(super) proved: Option<Id>,
     pub(super) policies_of: PoliciesOf,
     pub(super) savings: Savings,
     pub(super) run: Run,
@@ -59,8 +66,10 @@ pub(super) enum Stage {
     /// The three lists are awaited, and whatever they turn out to need.
     #[default]
     Listing,
-    /// What is missing is asked for by itself; L7 policies too.
+    /// Projects that are missing are asked for; L7 policies too.
     Checking,
+    /// Objects that are named in one list and missing in another, for the second time, are asked for by themselves.
+    Proving,
     /// Members are awaited.
     Reading,
     /// Nothing more is awaited.
@@ -83,6 +92,14 @@ pub(super) struct Run {
     pub(super) unseen: BTreeMap<Id, String>,
     /// Pools that were gone when their members were asked for.
     pub(super) gone: BTreeSet<Id>,
+    /// Pools whose members could not be read, whatever the reason.
+    pub(super) unread: BTreeSet<Id>,
+    /// Projects that had load balancers, and have none in the list.
+    pub(super) vanished: BTreeSet<Id>,
+    /// Projects of which nothing is known, while their list cannot be had.
+    pub(super) unjudged: BTreeSet<Id>,
+    /// What was asked for by itself since lists name it and do not have it, and what came of that.
+    pub(super) proofs: BTreeMap<Id, Result<Existence, String>>,
 }
 
 impl Run {
@@ -98,7 +115,10 @@ impl Scope {
             lists: Lists::default(),
             members: HashMap::new(),
             standings: BTreeMap::new(),
+            vanished: BTreeMap::new(),
+            unread: HashMap::new(),
             open: BTreeMap::new(),
+            proved: None,
             policies_of: HashMap::new(),
             savings: Savings::default(),
             run: Run::done(),
@@ -134,6 +154,10 @@ impl Scope {
                     Stage::Checking
                 }
                 Stage::Checking => {
+                    self.prove(around, poll);
+                    Stage::Proving
+                }
+                Stage::Proving => {
                     self.read(around, poll);
                     Stage::Reading
                 }
@@ -150,6 +174,7 @@ impl Scope {
         self.run = Run::done();
         // What is open after it may be another change, or the same role lost again.
         self.open.clear();
+        self.vanished.clear();
         match &self.whose {
             Whose::Everyones => poll.outcome.unknown = Some(reason.to_owned()),
             Whose::Project(id) => {
@@ -180,17 +205,22 @@ impl Scope {
         if poll.projects == ProjectList::Awaited {
             return false;
         }
-        let strange = lists.load_balancers.iter().find(|row| !around.projects.has_judged(&row.project));
-        let Some(strange) = strange.filter(|_| self.whose == Whose::Everyones) else { return true };
+        let strange = lists.load_balancers.iter().filter(|row| !around.projects.has_judged(&row.project));
+        let strange: BTreeMap<&Id, &Id> = strange.map(|row| (&row.project, &row.id)).collect();
+        if self.whose != Whose::Everyones || strange.is_empty() {
+            return true;
+        }
         match poll.newest_projects() {
             ProjectList::Fresh => true,
             ProjectList::Old | ProjectList::Awaited => false,
             ProjectList::Failed => {
-                let reason = format!(
-                    "load balancer {} belongs to project {}, and the list of projects, which may have it, failed",
-                    strange.id, strange.project
-                );
-                self.run.failed = Some(reason);
+                for (project, load_balancer) in &strange {
+                    let (project, load_balancer) = ((*project).clone(), (*load_balancer).clone());
+                    let trouble = Trouble::ProjectUnknown { project, load_balancer };
+                    poll.outcome.unlisted.get_or_insert_with(|| trouble.to_string());
+                    poll.outcome.troubles.push(trouble);
+                }
+                self.run.unjudged = strange.into_keys().cloned().collect();
                 true
             }
         }

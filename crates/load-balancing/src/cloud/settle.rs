@@ -25,20 +25,25 @@ pub(super) fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
 
 impl Scope {
     pub(super) fn settle(&mut self, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
-        let Run { lists, unseen, gone, policies_of, .. } = std::mem::replace(&mut self.run, Run::done());
-        let Some(mut lists) = lists else { return };
+        self.keep_unread();
+        self.look_twice(around, around.now);
+        let mut run = std::mem::replace(&mut self.run, Run::done());
+        let (Some(mut lists), policies_of) = (run.lists.take(), run.policies_of.take()) else { return };
         let belongings = lists.belongings();
         let view = View {
             lists: &lists,
             parts: Parts { lists: &lists, belongings: &belongings, options: around.options },
             members: &self.members,
             open: &self.open,
-            gone: &gone,
+            run: &run,
         };
+        let unseen = &run.unseen;
         let mut open = BTreeMap::new();
         let mut standings = std::mem::take(&mut self.standings);
         // No list shows an unseen project: rows of it stand in for one that cannot be read.
-        for balancer in lists.load_balancers.iter().filter(|row| !unseen.contains_key(&row.project)) {
+        let known =
+            |row: &&Arc<LoadBalancer>| !unseen.contains_key(&row.project) && !run.unjudged.contains(&row.project);
+        for balancer in lists.load_balancers.iter().filter(known) {
             let before = standings.remove(&balancer.id);
             let standing = view.judge(balancer, before, around, port_sets, &mut open, poll);
             self.standings.insert(balancer.id.clone(), standing);
@@ -54,7 +59,7 @@ impl Scope {
                 standing.held = Some(reason.clone());
                 self.standings.insert(id, standing);
             } else if let Some(by) = named.get(&id).filter(|_| offered)
-                && let Some(reason) = view.still_open(&id, by, &mut open, poll)
+                && let Some(reason) = view.still_open(&id, by, Some(&id), &mut open, poll)
             {
                 standing.held = Some(reason);
                 self.standings.insert(id, standing);
@@ -63,12 +68,22 @@ impl Scope {
             }
         }
         if lists.load_balancers.has_unread() {
-            // It may be a load balancer of any project.
             let reason = "a load balancer's row cannot be read";
-            match around.projects.namespace_of(&self.whose) {
-                Some(namespace) => poll.unknown(namespace, reason),
-                None => around.projects.assigned().for_each(|(_, namespace)| poll.unknown(namespace, reason)),
+            match (around.projects.namespace_of(&self.whose), lists.load_balancers.unread_owners()) {
+                (Some(namespace), _) => poll.unknown(namespace, reason),
+                (None, Some(owners)) => {
+                    let places = owners.filter_map(|project| around.projects.place(project).ok());
+                    places.for_each(|place| poll.unknown(&place.namespace, reason));
+                }
+                // It may be a load balancer of any project.
+                (None, None) => around.projects.assigned().for_each(|(_, namespace)| poll.unknown(namespace, reason)),
             }
+        }
+        for (id, _) in self.unread.iter().filter(|(_, times)| **times > 1) {
+            let owners = lists.pools.get(id).into_iter().flat_map(|pool| &pool.load_balancers);
+            let rows = owners.filter_map(|id| lists.load_balancers.get(id));
+            let places = rows.filter_map(|row| around.projects.place(&row.project).ok());
+            places.for_each(|place| poll.unknown(&place.namespace, &format!("the members of pool {id} are not known")));
         }
         drop(belongings);
         self.open = open;
@@ -91,7 +106,7 @@ impl Scope {
 }
 
 /// Load balancers that a listener or a pool names, and that the list of them lacks.
-fn named_without_row<'a>(lists: &'a Lists, belongings: &Belongings<'a>) -> HashMap<&'a Id, BTreeSet<Id>> {
+pub(super) fn named_without_row<'a>(lists: &'a Lists, belongings: &Belongings<'a>) -> HashMap<&'a Id, BTreeSet<Id>> {
     let mut named: HashMap<&Id, BTreeSet<Id>> = HashMap::new();
     for (id, listeners) in &belongings.listeners {
         if !lists.load_balancers.contains(id) {
@@ -107,13 +122,13 @@ fn named_without_row<'a>(lists: &'a Lists, belongings: &Belongings<'a>) -> HashM
 }
 
 /// What one complete poll shows.
-struct View<'a> {
-    lists: &'a Lists,
-    parts: Parts<'a>,
-    members: &'a HashMap<Id, Read>,
+pub(super) struct View<'a> {
+    pub(super) lists: &'a Lists,
+    pub(super) parts: Parts<'a>,
+    pub(super) members: &'a HashMap<Id, Read>,
     /// References that were open in the poll before, if that was complete.
-    open: &'a BTreeMap<Id, BTreeSet<Id>>,
-    gone: &'a BTreeSet<Id>,
+    pub(super) open: &'a BTreeMap<Id, BTreeSet<Id>>,
+    pub(super) run: &'a Run,
 }
 
 impl<'a> View<'a> {
@@ -139,7 +154,7 @@ impl<'a> View<'a> {
                 return Standing { project, services: Vec::new(), left_out, held: None };
             }
         };
-        if let Some(reason) = self.against(balancer, !told.is_empty(), open, poll) {
+        if let Some(reason) = self.against(balancer, !told.is_empty(), around, open, poll) {
             if told.is_empty() {
                 poll.unknown(&place.namespace, &reason);
             }
@@ -156,13 +171,17 @@ impl<'a> View<'a> {
         &self,
         balancer: &'a LoadBalancer,
         told: bool,
+        around: Around<'_>,
         open: &mut BTreeMap<Id, BTreeSet<Id>>,
         poll: &mut Poll,
     ) -> Option<String> {
-        let references = self.open_references(balancer);
+        let references: BTreeSet<Id> = self.open_references(balancer).into_keys().collect();
         if !references.is_empty()
-            && let Some(reason) = self.still_open(&balancer.id, &references, open, poll)
+            && let Some(reason) = self.still_open(&balancer.id, &references, None, open, poll)
         {
+            if let (Some(why), Ok(place)) = (self.is_there(&references), around.projects.place(&balancer.project)) {
+                poll.unknown(&place.namespace, &why);
+            }
             return Some(reason);
         }
         let offers = self.parts.offers(balancer, &mut Vec::new());
@@ -176,44 +195,50 @@ impl<'a> View<'a> {
     }
 
     /// What a load balancer's lists name and no list has.
-    fn open_references(&self, balancer: &'a LoadBalancer) -> BTreeSet<Id> {
+    pub(super) fn open_references(&self, balancer: &'a LoadBalancer) -> BTreeMap<Id, Kind> {
         fn missing<'i, T: crate::lists::Row + 'i>(
             table: &'i Table<T>,
             ids: impl Iterator<Item = &'i Id> + 'i,
-        ) -> impl Iterator<Item = Id> + 'i {
-            ids.filter(|id| !table.contains(id) && !table.is_known_unread(id)).cloned()
+        ) -> impl Iterator<Item = (Id, Kind)> + 'i {
+            ids.filter(|id| !table.contains(id) && !table.is_known_unread(id)).map(|id| (id.clone(), T::KIND))
         }
         let (lists, belongings) = (self.lists, self.parts.belongings);
-        let mut open: BTreeSet<Id> = missing(&lists.listeners, balancer.listeners.iter()).collect();
+        let mut open: BTreeMap<Id, Kind> = missing(&lists.listeners, balancer.listeners.iter()).collect();
         open.extend(missing(&lists.pools, balancer.pools.iter()));
         for listener in belongings.listeners.get(&balancer.id).into_iter().flatten() {
             open.extend(missing(&lists.pools, listener.default_pool_id.iter()));
             let policies = belongings.policies.get(&listener.id).into_iter().flatten();
             open.extend(missing(&lists.pools, policies.filter_map(|policy| policy.redirect_pool.as_ref())));
         }
-        if !self.gone.is_empty() {
+        if !self.run.gone.is_empty() {
             let offers = self.parts.offers(balancer, &mut Vec::new());
             let pools = offers.iter().flat_map(|offer| offer.live_pools());
-            open.extend(pools.filter(|pool| self.gone.contains(&pool.id)).map(|pool| pool.id.clone()));
+            open.extend(
+                pools.filter(|pool| self.run.gone.contains(&pool.id)).map(|pool| (pool.id.clone(), Kind::Pool)),
+            );
         }
         open
     }
 
-    /// Notes open references. Three lists are no snapshot, so what they were once is no news; twice in a row it is, unless a
-    /// row that cannot be read may be what is missing.
+    /// Notes open references. Three lists are no snapshot, so what they were once is no news; twice in a row it is, if what
+    /// is missing is gone when it is asked for by itself, and no row that cannot be read may be it. For objects whose load
+    /// balancer is `missing`, that is what was asked for.
     fn still_open(
         &self,
         id: &Id,
         references: &BTreeSet<Id>,
+        missing: Option<&Id>,
         open: &mut BTreeMap<Id, BTreeSet<Id>>,
         poll: &mut Poll,
     ) -> Option<String> {
         open.insert(id.clone(), references.clone());
         let before = self.open.get(id);
         let hidden = |id: &Id| self.lists.listeners.may_be_unread(id) || self.lists.pools.may_be_unread(id);
-        let missing = references
-            .iter()
-            .find(|id| before.is_none_or(|before| !before.contains(*id)) || (!self.gone.contains(*id) && hidden(id)))?;
+        let missing = references.iter().find(|id| {
+            before.is_none_or(|before| !before.contains(*id))
+                || !self.is_gone(missing.unwrap_or(id))
+                || (!self.run.gone.contains(*id) && hidden(id))
+        })?;
         let trouble = Trouble::OpenReference { load_balancer: id.clone(), missing: missing.clone() };
         let reason = trouble.to_string();
         poll.outcome.troubles.push(trouble);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::{Address, L7Policy, Provisioning, of_references};
@@ -106,6 +107,14 @@ pub(super) fn one() -> u32 {
 
 pub(super) fn is_some<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Ok(Option::<Id>::deserialize(from)?.is_some())
+}
+
+pub(super) fn is_not_empty<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(Option::<Vec<IgnoredAny>>::deserialize(from)?.is_some_and(|list| !list.is_empty()))
+}
+
+pub(super) fn is_set<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    Ok(Option::<IgnoredAny>::deserialize(from)?.is_some())
 }
 
 /// A number that is no port leaves its row readable: it is told apart in the translation, by itself.

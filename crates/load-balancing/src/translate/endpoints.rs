@@ -38,7 +38,8 @@ pub(super) fn endpoints<'m>(
     let mut endpoints: BTreeMap<(u16, IpAddr), Conditions> = BTreeMap::new();
     for (address, port, member) in found {
         let ready = member.backup == backups && fails(member) == failing;
-        let conditions = Conditions { ready, serving: ready || !fails(member), terminating: false };
+        // Some consumers look at `serving` alone.
+        let conditions = Conditions { ready, serving: ready, terminating: false };
         // Of two members in one place the one that takes traffic counts.
         let held = endpoints.entry((port, address)).or_insert(conditions);
         *held = (*held).max(conditions);

@@ -24,6 +24,9 @@ pub fn fail(ask: &Ask) -> Answer {
         Ask::L7Policies(whose) => Answer::L7Policies(whose, Err(failed())),
         Ask::Members(whose, pool) => Answer::Members(whose, pool, Err(NoMembers::Failed(failed()))),
         Ask::LoadBalancer(whose, id) => Answer::LoadBalancer(whose, id, Err(failed())),
+        Ask::Listener(whose, id) => Answer::Listener(whose, id, Err(failed())),
+        Ask::Pool(whose, id) => Answer::Pool(whose, id, Err(failed())),
+        Ask::Roles(whose) => Answer::Roles(whose, Err(failed())),
     }
 }
 
@@ -46,7 +49,7 @@ pub fn lost(ask: &Ask, world: &mut World) -> Option<Answer> {
 /// The rows of a list with one of them unreadable, by its ID or without.
 pub fn spoil<T>(mut list: List<T>, which: impl Fn(&T) -> bool, says: Option<&str>) -> List<T> {
     list.rows.retain(|row| !which(row));
-    list.unreadable.push(Unreadable { id: says.map(Into::into), problem: "invalid type".into() });
+    list.unreadable.push(Unreadable { id: says.map(Into::into), project: None, problem: "invalid type".into() });
     list
 }
 

@@ -19,6 +19,17 @@ pub struct GuardConfig {
     pub release_all_after: Option<Duration>,
     /// What must be left of a namespace or a Service.
     pub floors: Floors,
+    /// Losses of readiness are held by the same rule, counted in ready endpoints.
+    pub readiness: bool,
+}
+
+impl GuardConfig {
+    /// For the guard that counts ready endpoints alone: it never holds where that is not wanted, and has no floors.
+    #[must_use]
+    pub fn of_readiness(self) -> Self {
+        let max_drop_percent = if self.readiness { self.max_drop_percent } else { 100 };
+        Self { max_drop_percent, floors: Floors::default(), ..self }
+    }
 }
 
 impl Default for GuardConfig {
@@ -30,6 +41,7 @@ impl Default for GuardConfig {
             quiet_time: Duration::from_secs(60),
             release_all_after: None,
             floors: Floors::default(),
+            readiness: false,
         }
     }
 }

@@ -11,6 +11,15 @@ pub enum Passage {
     Unkept,
 }
 
+/// What it means that a target has fewer endpoints than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fall {
+    /// They are lost, whoever removed them.
+    Lost,
+    /// A decision of the operator took them, or this writer does not lead and does not count.
+    Forgiven,
+}
+
 /// Why held removals are let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {

@@ -2,20 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::floors::Part;
 use super::hold::{Hold, Since};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pending {
     pub(super) loss: u64,
-    /// Endpoints that the target has, those included.
-    pub(super) of: u64,
     /// The part of `loss` that may go.
     pub(super) released: u64,
-    /// The part that was let pass, and is not known to be gone.
-    pub(super) granted: u64,
     /// The largest loss so far, and since when.
-    pub(super) peak: u64,
+    peak: u64,
     pub(super) since: Option<Since>,
 }
 
@@ -24,8 +19,24 @@ impl Pending {
         self.loss - self.released
     }
 
-    pub(super) fn part(&self) -> Part {
-        Part { of: self.of, loss: self.loss, waiting: self.waiting() }
+    /// The loss is another number from now on.
+    pub(super) fn set(&mut self, loss: u64, now: Instant) {
+        *self = match loss {
+            0 => Self::default(),
+            loss if loss > self.peak => {
+                Self { loss, released: self.released, peak: loss, since: Some(Since::new(now)) }
+            }
+            loss => Self { loss, released: self.released.min(loss), ..*self },
+        };
+    }
+
+    /// So much of it is gone; what was released goes first.
+    pub(super) fn fell(&mut self, by: u64) {
+        let left = self.loss.saturating_sub(by);
+        *self = match left {
+            0 => Self::default(),
+            loss => Self { loss, released: self.released.saturating_sub(by), ..*self },
+        };
     }
 
     /// Whether it waits, and did so for `after` at `at`, in this hold.

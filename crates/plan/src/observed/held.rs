@@ -19,6 +19,8 @@ pub(crate) struct Common {
     pub(super) stray: Option<Arc<str>>,
     /// Deletion has begun; a finalizer keeps it.
     pub(crate) deleting: bool,
+    /// It came neither by the list that began last nor since.
+    pub(super) unlisted: bool,
     accepted: Option<Box<Accepted>>,
 }
 
@@ -39,6 +41,7 @@ impl Common {
             stray: meta.labels.get(keys::BACKEND).filter(|_| owner.is_none()).cloned(),
             owner,
             deleting: meta.deletion_timestamp.is_some(),
+            unlisted: false,
             accepted: old.and_then(|old| old.accepted).filter(|accepted| accepted.answer == print),
         }
     }

@@ -38,6 +38,16 @@ impl Graves {
         }
     }
 
+    /// Forgets one that is gone: there is a new one of that name.
+    pub(super) fn open(&mut self, kind: Kind, name: &str) {
+        self.0.retain(|grave| grave.0 != kind || *grave.1 != *name);
+    }
+
+    /// Forgets all of a kind.
+    pub(super) fn open_all(&mut self, kind: Kind) {
+        self.0.retain(|grave| grave.0 != kind);
+    }
+
     /// Whether an object of this name at this version is one that is gone. A new one of the same name has a later version
     /// than the one at which the old one went; a delete of ours names the last version seen, so what a finalizer keeps
     /// comes back with the next.

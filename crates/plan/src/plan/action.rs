@@ -58,6 +58,15 @@ impl Action {
         }
     }
 
+    /// Namespace of the object.
+    #[must_use]
+    pub fn namespace(&self) -> &Arc<str> {
+        match self {
+            Self::Create(body) | Self::Replace(body) | Self::Patch(body) => &body.meta().namespace,
+            Self::Delete { namespace, .. } => namespace,
+        }
+    }
+
     /// Name of the object.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {

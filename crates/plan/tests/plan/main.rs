@@ -9,6 +9,8 @@ mod golden;
 #[cfg(test)]
 mod guard;
 #[cfg(test)]
+mod invariant;
+#[cfg(test)]
 mod lost;
 #[cfg(test)]
 mod observed;

@@ -1,8 +1,8 @@
 //! What is known of the Gimbal cluster, whichever way answers and events cross.
 
 use gimbal_model::SourceKey;
-use gimbal_objects::{EndpointSlice, Endpoints, Meta, Service, keys};
-use gimbal_plan::{EndpointsApi, Observed};
+use gimbal_objects::{EndpointSlice, Endpoints, Meta, Object as _, Service, keys};
+use gimbal_plan::{EndpointsApi, Observed, Told};
 
 use crate::server::observe;
 use crate::world::{converged, map, v4, v6, web};
@@ -26,47 +26,89 @@ fn holds(observed: &Observed, uid: &str, version: &str) -> bool {
 #[test]
 fn the_newer_version_stays() {
     let mut observed = Observed::default();
-    assert!(observed.set_slice(&slice("a", "9")));
-    assert!(observed.set_slice(&slice("a", "10")), "numbers, not texts");
-    assert!(!observed.set_slice(&slice("a", "9")));
+    assert!(observed.set_slice(&slice("a", "9"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("a", "10"), Told::InAnyOrder), "numbers, not texts");
+    assert!(!observed.set_slice(&slice("a", "9"), Told::InAnyOrder));
     assert!(holds(&observed, "a", "10"));
-    assert!(observed.set_slice(&slice("a", "10")));
-    assert!(observed.set_slice(&slice("a", "no number")));
-    assert!(observed.set_slice(&slice("a", "1")), "nothing is known of the order");
+    assert!(!observed.set_slice(&slice("a", "10"), Told::InAnyOrder), "it is held already");
+    assert!(observed.set_slice(&slice("a", "no number"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("a", "1"), Told::InAnyOrder), "nothing is known of the order");
     assert!(holds(&observed, "a", "1"));
 }
 
 #[test]
 fn deletes_and_sets_may_cross() {
     let mut observed = Observed::default();
-    observed.set_slice(&slice("a", "5"));
+    observed.set_slice(&slice("a", "5"), Told::InAnyOrder);
     // Our delete names the version that it replaced; the event follows with a later one.
     assert!(observed.remove_slice("s", "a", "5"));
     assert!(observed.is_empty());
-    assert!(!observed.set_slice(&slice("a", "5")), "an event from before the delete");
-    assert!(observed.set_slice(&slice("a", "6")), "a finalizer keeps it");
+    assert!(!observed.set_slice(&slice("a", "5"), Told::InAnyOrder), "an event from before the delete");
+    assert!(observed.set_slice(&slice("a", "6"), Told::InAnyOrder), "a finalizer keeps it");
     assert!(observed.remove_slice("s", "a", "7"));
     // Another one of that name: created by us, whose answer comes before the old one's delete event.
-    assert!(observed.set_slice(&slice("b", "8")));
+    assert!(observed.set_slice(&slice("b", "8"), Told::InAnyOrder));
     assert!(!observed.remove_slice("s", "a", "7"));
     assert!(holds(&observed, "b", "8"));
     // The answer to a write that was made before someone deleted it.
     assert!(observed.remove_slice("s", "b", "12"));
-    assert!(!observed.set_slice(&slice("b", "9")));
+    assert!(!observed.set_slice(&slice("b", "9"), Told::InAnyOrder));
     assert!(observed.is_empty());
     // One that went and came and went unseen.
-    assert!(observed.set_slice(&slice("c", "13")));
+    assert!(observed.set_slice(&slice("c", "13"), Told::InAnyOrder));
     assert!(observed.remove_slice("s", "d", "20"));
     assert!(observed.is_empty());
+}
+
+/// A store that was put back to an older state: of what was known when the list began, the list is the truth.
+#[test]
+fn a_list_counts_whatever_its_versions() {
+    let mut observed = Observed::default();
+    observed.set_slice(&slice("a", "90"), Told::InAnyOrder);
+    observed.remove_slice("gone", "b", "80");
+    observed.list_begins(EndpointSlice::KIND);
+    assert!(observed.set_slice(&slice("a", "20"), Told::InAnyOrder), "an older version, that stands again");
+    assert!(!observed.set_slice(&slice("a", "19"), Told::InAnyOrder), "among what comes since, versions count");
+    let back = EndpointSlice { metadata: meta("gone", "b", "30"), ..slice("", "") };
+    assert!(observed.set_slice(&back, Told::InAnyOrder), "it is there again");
+    assert!(!observed.list_ended(EndpointSlice::KIND));
+
+    observed.list_begins(EndpointSlice::KIND);
+    assert!(!observed.set_slice(&slice("a", "20"), Told::InAnyOrder), "as it was");
+    assert!(observed.list_ended(EndpointSlice::KIND), "the other one was not listed");
+    assert!(holds(&observed, "a", "20"));
+    observed.list_begins(Service::KIND);
+    assert!(!observed.list_ended(Service::KIND));
+    assert!(holds(&observed, "a", "20"), "a list is of one kind");
+    observed.list_begins(EndpointSlice::KIND);
+    assert!(observed.set_slice(&slice("a", "21"), Told::InAnyOrder), "the answer to a write");
+    assert!(!observed.set_slice(&slice("a", "20"), Told::InAnyOrder), "the list was made before it");
+    assert!(!observed.list_ended(EndpointSlice::KIND));
+}
+
+/// What was asked for last is newer, whatever its version.
+#[test]
+fn what_was_asked_last_counts() {
+    let mut observed = Observed::default();
+    observed.set_slice(&slice("a", "90"), Told::InAnyOrder);
+    assert!(observed.set_slice(&slice("a", "20"), Told::Last));
+    observed.remove_slice("s", "a", "95");
+    assert!(!observed.set_slice(&slice("b", "21"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("b", "21"), Told::Last));
+    assert!(!observed.set_slice(&slice("b", "20"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("b", "22"), Told::InAnyOrder), "the grave is no more");
+    assert!(holds(&observed, "b", "22"));
 }
 
 #[test]
 fn kinds_do_not_mix() {
     let mut observed = Observed::default();
     assert!(observed.remove_service("a", "100"));
-    assert!(!observed.set_service(&Service { metadata: meta("s", "a", "99"), ..Service::default() }));
-    assert!(observed.set_slice(&slice("a", "5")));
-    assert!(observed.set_endpoints(&Endpoints { metadata: meta("s", "a", "5"), ..Endpoints::default() }));
+    assert!(!observed.set_service(&Service { metadata: meta("s", "a", "99"), ..Service::default() }, Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("a", "5"), Told::InAnyOrder));
+    assert!(
+        observed.set_endpoints(&Endpoints { metadata: meta("s", "a", "5"), ..Endpoints::default() }, Told::InAnyOrder)
+    );
     assert!(observed.remove_endpoints("a", "6"));
     assert!(holds(&observed, "a", "5"));
 }
@@ -80,8 +122,8 @@ fn few_graves() {
     }
     let named =
         |name: &str, version: &str| EndpointSlice { metadata: meta(name, "a", version), ..EndpointSlice::default() };
-    assert!(!observed.set_slice(&named("s999", "999")));
-    assert!(observed.set_slice(&named("s1", "1")));
+    assert!(!observed.set_slice(&named("s999", "999"), Told::InAnyOrder));
+    assert!(observed.set_slice(&named("s1", "1"), Told::InAnyOrder));
 }
 
 #[test]
@@ -109,7 +151,7 @@ fn no_owner_without_label_or_annotation() {
     ] {
         let mut observed = Observed::default();
         let metadata = Meta { labels, annotations, ..meta("s", "a", "1") };
-        observed.set_service(&Service { metadata, ..Service::default() });
+        observed.set_service(&Service { metadata, ..Service::default() }, Told::InAnyOrder);
         assert_eq!(observed.owner(), None);
     }
 }
@@ -121,7 +163,7 @@ fn endpoints_are_counted_once() {
     assert_eq!(observed.endpoint_count(), 157);
     let mut twice = server.slices().next().unwrap().clone();
     twice.metadata.name = "copy".into();
-    observed.set_slice(&twice);
+    observed.set_slice(&twice, Told::InAnyOrder);
     assert_eq!(observed.endpoint_count(), 157);
     for slice in server.slices() {
         observed.remove_slice(&slice.metadata.name, &slice.metadata.uid, "100");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gimbal_objects::{EndpointSlice, Endpoints, IntOrString, Kind, Meta, Object, Service};
-use gimbal_plan::{Action, Body, Observed, Plan};
+use gimbal_plan::{Action, Body, Observed, Plan, Told};
 use serde_json::{Value, json};
 
 #[derive(Clone, Default)]
@@ -206,8 +206,8 @@ pub fn from_json(kind: Kind, value: Value) -> Body {
 
 pub fn observe(observed: &mut Observed, body: &Body) -> bool {
     match from_json(body.kind(), to_json(body)) {
-        Body::Service(object) => observed.set_service(&object),
-        Body::Slice(object) => observed.set_slice(&object),
-        Body::Endpoints(object) => observed.set_endpoints(&object),
+        Body::Service(object) => observed.set_service(&object, Told::InAnyOrder),
+        Body::Slice(object) => observed.set_slice(&object, Told::InAnyOrder),
+        Body::Endpoints(object) => observed.set_endpoints(&object, Told::InAnyOrder),
     }
 }

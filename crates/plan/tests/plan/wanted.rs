@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use gimbal_model::{
-    AddressRefusal, AddressRules, BackendName, Detail, Endpoint, Header, Protocol, Service, ServicePort, TargetKey,
-    TargetPort,
+    AddressRefusal, AddressRules, BackendName, Detail, Endpoint, EndpointPort, Header, PortSet, Protocol, Service,
+    ServicePort, TargetKey, TargetPort,
 };
 use gimbal_objects::{Object as _, keys};
-use gimbal_plan::{Action, Body, EndpointsApi, Pattern, Rules, Strip, Unwanted, UnwantedReason, Wanted};
+use gimbal_plan::{
+    Action, AppProtocols, Body, EndpointsApi, Keep, Pattern, Rules, Strip, Unwanted, UnwantedReason, Wanted, left_out,
+};
 use insta::assert_snapshot;
 
 use crate::server::Server;
@@ -88,7 +90,13 @@ fn what_is_taken() {
 fn targets() {
     let backend = BackendName::parse("node02").unwrap();
     let (strip, addresses) = (Strip::default(), AddressRules::default());
-    let rules = Rules { strip: &strip, addresses: &addresses, api: EndpointsApi::default() };
+    let rules = Rules {
+        strip: &strip,
+        keep: &Keep::default(),
+        app_protocols: &AppProtocols::default(),
+        addresses: &addresses,
+        api: EndpointsApi::default(),
+    };
     let new = |namespace: &str, name: &str| {
         Wanted::new(&backend, &source(), &TargetKey::new(namespace, name), &web([]), &rules)
     };
@@ -135,7 +143,13 @@ fn no_source_speaks_for_us() {
     let strip = Strip { labels: Vec::new(), annotations: Vec::new() };
     let (backend, addresses) = (BackendName::parse("node02").unwrap(), AddressRules::default());
     for api in [EndpointsApi::Endpoints, EndpointsApi::Both] {
-        let rules = Rules { strip: &strip, addresses: &addresses, api };
+        let rules = Rules {
+            strip: &strip,
+            keep: &Keep::default(),
+            app_protocols: &AppProtocols::default(),
+            addresses: &addresses,
+            api,
+        };
         let wanted = Wanted::new(&backend, &source(), &target(), &service, &rules).unwrap();
         let plan = planned(Some(&wanted), &Server::default().observe());
         for action in plan.actions() {
@@ -183,4 +197,125 @@ fn apis_by_name() {
     assert_eq!("both".parse(), Ok(EndpointsApi::Both));
     let error = "Both".parse::<EndpointsApi>().unwrap_err();
     assert_eq!(error.to_string(), "endpoints API \"Both\" is unknown: use endpointslices, endpoints or both");
+}
+
+/// What is created under these rules.
+fn created(service: &Service, keep: &Keep, app_protocols: &AppProtocols) -> Vec<Body> {
+    let (backend, strip, addresses) =
+        (BackendName::parse("node02").unwrap(), Strip::default(), AddressRules::default());
+    let rules = Rules { strip: &strip, keep, app_protocols, addresses: &addresses, api: EndpointsApi::Both };
+    let wanted = Wanted::new(&backend, &source(), &target(), service, &rules).unwrap();
+    let plan = planned(Some(&wanted), &Server::default().observe());
+    plan.actions()
+        .map(|action| match action {
+            Action::Create(body) => body.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn whose_it_is_and_that_no_proxy_needs_it_is_written_on_it() {
+    for body in created(&web([v4(1)]), &Keep::default(), &AppProtocols::default()) {
+        let label = |key: &str| body.meta().labels.get(key).map(|value| &**value);
+        assert_eq!(label(keys::HEADLESS), Some(""), "{:?}", body.kind());
+        let slice = body.kind() == gimbal_objects::EndpointSlice::KIND;
+        assert_eq!(label(keys::SOURCE_CLUSTER), slice.then_some("node02"), "{:?}", body.kind());
+    }
+}
+
+#[test]
+fn where_a_policy_says_what_is_kept_the_rest_is_left_out() {
+    let labels = map(&[("app", "web"), ("team", "a"), ("argocd.argoproj.io/instance", "x")]);
+    let annotations = map(&[("owner", "yves"), ("projectcontour.io/upstream-protocol.h2", "http"), ("note", "x")]);
+    let service =
+        Service::new(Arc::new(Header { labels, annotations, ..header("http") }), [(http(), Endpoint::ready(v4(1)))]);
+    let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
+    let keep = Keep {
+        // What is stripped is left out even where it is named.
+        labels: Some(patterns(&["app", "argocd.argoproj.io/*"])),
+        annotations: Some(patterns(&["projectcontour.io/upstream-protocol.*"])),
+    };
+    for body in created(&service, &keep, &AppProtocols::default()) {
+        let has = |key: &str| body.meta().labels.contains_key(key);
+        assert!(has("app") && has(keys::BACKEND) && !has("team") && !has("argocd.argoproj.io/instance"));
+        let annotations: Vec<&str> = body.meta().annotations.keys().map(|key| &**key).collect();
+        match &body {
+            Body::Service(_) => assert_eq!(annotations, [keys::SOURCE, "projectcontour.io/upstream-protocol.h2"]),
+            _ => assert_eq!(annotations, [keys::SOURCE]),
+        }
+    }
+    // No annotation at all, unless it is named: a list of none.
+    let nothing = Keep { annotations: Some(Vec::new()), ..Keep::default() };
+    let Some(Body::Service(object)) = created(&service, &nothing, &AppProtocols::default()).into_iter().next() else {
+        panic!("the Service comes first")
+    };
+    assert_eq!(object.metadata.annotations.keys().map(|key| &**key).collect::<Vec<_>>(), [keys::SOURCE]);
+
+    let (strip, addresses) = (Strip::default(), AddressRules::default());
+    let app_protocols = &AppProtocols::default();
+    let rules = Rules { strip: &strip, keep: &keep, app_protocols, addresses: &addresses, api: EndpointsApi::Both };
+    assert_eq!(
+        left_out(&service, &rules),
+        [
+            "labels that are left out, for strip.labels names them: argocd.argoproj.io/instance",
+            "labels that are left out, for keep.labels does not name them: team",
+            "annotations that are left out, for keep.annotations does not name them: note, owner",
+        ]
+    );
+}
+
+#[test]
+fn application_protocols_are_renamed_or_dropped_on_everything() {
+    let named = |name: &str, number: u16, app: Option<&str>| EndpointPort {
+        app_protocol: app.map(Into::into),
+        ..ports(&[(name, number)]).ports()[0].clone()
+    };
+    let app =
+        |name: &str, number: u16, app: &str| ServicePort { app_protocol: Some(app.into()), ..port(name, number, None) };
+    let header = Header {
+        ports: vec![app("grpc", 80, "grpc"), app("db", 81, "mysql"), app("web", 82, "https")],
+        ..Header::default()
+    };
+    let set = |number, grpc| {
+        PortSet::new(vec![named("grpc", number, grpc), named("db", 81, Some("mysql")), named("web", 82, Some("https"))])
+    };
+    // The second set differs from the first in nothing else once it is written: one slice holds both.
+    let endpoints =
+        [(set(80, Some("grpc")), Endpoint::ready(v4(1))), (set(80, Some("kubernetes.io/h2c")), Endpoint::ready(v4(2)))];
+    let service = Service::new(Arc::new(header), endpoints);
+    let map: AppProtocols = [("grpc", Some("kubernetes.io/h2c")), ("mysql", None), ("unused", None)]
+        .into_iter()
+        .map(|(from, to)| (from.into(), to.map(Into::into)))
+        .collect();
+    let bodies = created(&service, &Keep::default(), &map);
+    let expected = [("db", None), ("grpc", Some("kubernetes.io/h2c")), ("web", Some("https"))];
+    assert_eq!(bodies.len(), 3, "{bodies:?}");
+    for body in bodies {
+        let mut written: Vec<(String, Option<String>)> = match &body {
+            Body::Service(object) => object.spec.ports.iter().map(|p| (&p.name, &p.app_protocol)).map(owned).collect(),
+            Body::Slice(object) => object.ports.iter().map(|p| (&p.name, &p.app_protocol)).map(owned).collect(),
+            Body::Endpoints(object) => {
+                object.subsets.iter().flat_map(|s| &s.ports).map(|p| (&p.name, &p.app_protocol)).map(owned).collect()
+            }
+        };
+        written.sort();
+        let expected: Vec<_> =
+            expected.iter().map(|(name, app)| ((*name).to_owned(), app.map(str::to_owned))).collect();
+        assert_eq!(written, expected);
+    }
+    let policy = (Strip::default(), Keep::default(), AddressRules::default());
+    let rules =
+        Rules { strip: &policy.0, keep: &policy.1, app_protocols: &map, addresses: &policy.2, api: EndpointsApi::Both };
+    assert_eq!(
+        left_out(&service, &rules),
+        [
+            "appProtocol grpc is written as kubernetes.io/h2c (appProtocol of the backend's policy)",
+            "appProtocol mysql is left out (appProtocol of the backend's policy)",
+        ]
+    );
+}
+
+fn owned((name, app): (&Option<Arc<str>>, &Option<Arc<str>>)) -> (String, Option<String>) {
+    (name.as_deref().unwrap_or_default().to_owned(), app.as_deref().map(str::to_owned))
 }

@@ -8,7 +8,7 @@ use gimbal_model::{
     AddressRules, BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey,
     TargetKey, TargetPort,
 };
-use gimbal_plan::{EndpointsApi, Observed, Plan, Removals, Rules, Strip, Unwanted, Wanted, plan};
+use gimbal_plan::{AppProtocols, EndpointsApi, Keep, Observed, Plan, Removals, Rules, Strip, Unwanted, Wanted, plan};
 
 use crate::server::Server;
 
@@ -67,7 +67,13 @@ pub fn web(addresses: impl IntoIterator<Item = IpAddr>) -> Service {
 pub fn wanted_with(service: &Service, api: EndpointsApi, addresses: &AddressRules) -> Result<Wanted, Unwanted> {
     let backend = BackendName::parse("node02").unwrap();
     let strip = Strip::default();
-    Wanted::new(&backend, &source(), &target(), service, &Rules { strip: &strip, addresses, api })
+    Wanted::new(
+        &backend,
+        &source(),
+        &target(),
+        service,
+        &Rules { strip: &strip, keep: &Keep::default(), app_protocols: &AppProtocols::default(), addresses, api },
+    )
 }
 
 pub fn wanted_by(service: &Service, api: EndpointsApi) -> Wanted {

@@ -69,7 +69,7 @@ impl World {
         } else if bad {
             self.bad.get_or_insert(self.now);
         }
-        self.stage = self.loss.observe(facts, &POLICY, self.now, self.wall);
+        self.stage = self.loss.observe(facts, &POLICY, GRACE, self.now, self.wall);
         self.kept = self.loss.record();
     }
 
@@ -158,6 +158,34 @@ fn after_a_restart_agents_have_a_grace() {
     assert_eq!(world.stage, Stage::Drained);
 }
 
+/// That agents are away when a writer begins to lead may be its own doing: its API server, or the leader before it, was away.
+#[test]
+fn a_loss_at_the_first_look_is_none_before_agents_could_come_back() {
+    let policy =
+        LossPolicy { not_ready_after: Some(5 * SECOND), drain_after: Some(10 * SECOND), ..LossPolicy::default() };
+    let World { now, wall, .. } = World::new();
+    let at = |loss: &mut Loss, second: u64, connected: bool| {
+        let (facts, later) = (Facts { connected, silence: None }, Duration::from_secs(second));
+        loss.observe(facts, &policy, GRACE, now + later, wall + later)
+    };
+    // With a record of the leader before it, and without.
+    let before = LossRecord { since: wall - 3 * SECOND, stage: Stage::Hold };
+    for kept in [None, Some(before)] {
+        let mut loss = Loss::restore(kept, now, wall);
+        for second in 0..GRACE.as_secs() {
+            assert_eq!(at(&mut loss, second, false), Stage::Hold, "at second {second}");
+        }
+        // Back within the grace; a loss that begins later has its own time only.
+        assert_eq!(at(&mut loss, GRACE.as_secs(), true), Stage::Hold);
+        assert_eq!(at(&mut loss, 100, false), Stage::Hold);
+        assert_eq!(at(&mut loss, 105, false), Stage::NotReady);
+        // Who does not come back is lost.
+        let mut loss = Loss::restore(kept, now, wall);
+        assert_eq!(at(&mut loss, 0, false), Stage::Hold);
+        assert_eq!(at(&mut loss, GRACE.as_secs(), false), Stage::Drained);
+    }
+}
+
 /// Nothing is kept of a mere reconnect, nor of a loss that nothing follows from.
 #[test]
 fn what_is_kept() {
@@ -176,7 +204,7 @@ fn what_is_kept() {
     let facts = Facts { connected: false, silence: None };
     for seconds in [0, 100, 10_000] {
         let later = Duration::from_secs(seconds);
-        assert_eq!(loss.observe(facts, &LossPolicy::default(), now + later, wall + later), Stage::Hold);
+        assert_eq!(loss.observe(facts, &LossPolicy::default(), GRACE, now + later, wall + later), Stage::Hold);
         assert_eq!(loss.record(), None);
         assert_eq!(loss.disconnected_for(now + later), Some(later));
     }
@@ -194,7 +222,7 @@ fn the_policy_as_it_is_now() {
     let world = World::new();
     let at = |loss: &mut Loss, seconds: u64, policy: LossPolicy| {
         let later = Duration::from_secs(seconds);
-        loss.observe(facts, &policy, world.now + later, world.wall + later)
+        loss.observe(facts, &policy, GRACE, world.now + later, world.wall + later)
     };
     let mut loss = Loss::default();
     assert_eq!(at(&mut loss, 0, policy(None, Some(100))), Stage::Hold);

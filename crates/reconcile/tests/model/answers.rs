@@ -41,7 +41,7 @@ fn what_follows_is_not_sent_where_the_first_fails() {
     let mut sent = 0;
     let written = job.carry_out(|_| {
         sent += 1;
-        Written::Failed(WriteFailure::Conflict)
+        Written::Failed(WriteFailure::Api("refused".into()))
     });
     assert_eq!((sent, written.len(), &written[1]), (1, 2, &Written::NotSent));
     world.writer.finish(&job, written, world.now);
@@ -79,4 +79,26 @@ fn an_answer_that_comes_after_a_list_brings_nothing_back() {
     world.finish_job(Luck::Good);
     world.settle();
     assert_eq!((world.services().count(), world.slices().count()), (1, 1));
+}
+
+/// Data that comes from nobody knows where could be another cluster's: it is not let in.
+#[test]
+fn an_agent_that_offers_data_says_of_which_source() {
+    let mut world = world();
+    let name = gimbal_model::BackendName::parse(super::world::BACKENDS[0]).unwrap();
+    let hello = |held| gimbal_stream::Hello {
+        protocol: (1, 1),
+        capabilities: Vec::new(),
+        backend: name.to_string(),
+        agent_instance: "other".into(),
+        source_incarnation: String::new(),
+        held,
+        agent_version: "test".into(),
+    };
+    let generation = world.writer.backends()[&name].generation;
+    let refused = world.writer.open(&name, &hello(Some(gimbal_stream::Summary::default())), world.now).unwrap_err();
+    assert_eq!(refused.reason, gimbal_stream::GoodbyeReason::Incarnation);
+    let backend = &world.writer.backends()[&name];
+    assert!(backend.connected && backend.generation == generation, "a refused stream fences nobody");
+    assert!(world.writer.open(&name, &hello(None), world.now).is_ok(), "heartbeats may come");
 }

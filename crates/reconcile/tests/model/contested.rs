@@ -1,12 +1,16 @@
 //! What random policies found: a name that several Services want, or that is left for another, while policies change. Most
 //! were failures of `ends_as_the_policies_say`, shrunk.
 
-use gimbal_plan::EndpointsApi;
+use std::time::Duration;
+
+use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_reconcile::{LossPolicy, Policy, Quota};
+use gimbal_stream::RejectReason;
 
 use super::policy::PolicyOp::{self, Configure, Other};
-use super::policy::{check_policies, ends_as_its_policies_say, map, open};
+use super::policy::{check_policies, endpoints, ends_as_its_policies_say, map, open};
 use super::server::Luck;
-use super::world::{World, key, service};
+use super::world::{INVALID, World, key, service};
 use super::{OPEN, Op};
 
 fn set(agent: usize, key: u8, hosts: &[u8]) -> PolicyOp {
@@ -221,4 +225,73 @@ fn who_left_before_anything_was_written_keeps_no_name() {
         Other(Op::Connect(1)),
         Configure(0, 2),
     ]);
+}
+
+/// Its own Service cannot be written: it is not in the way of the removal of the one that stands, nor of anybody else.
+#[test]
+fn who_cannot_be_written_keeps_nobodys_object() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(1), Some(service(0, 0, &[1])));
+    world.settle();
+    world.set(1, &key(0), Some(service(0, INVALID, &[2])));
+    world.settle();
+    world.set(0, &key(1), None);
+    world.settle();
+    assert_eq!((world.services().count(), world.slices().count()), (0, 0));
+    assert_eq!(world.rejects(1)[0].reason, RejectReason::Invalid);
+    world.set(0, &key(1), Some(service(0, 0, &[1])));
+    world.settle();
+    assert_eq!(world.services().count(), 1, "the name is free");
+    assert_eq!((world.unacknowledged(0), world.unacknowledged(1)), (0, 0));
+    check_policies(&world);
+}
+
+/// While the guard holds what has the name, who waits for it and has no room changes, and is acknowledged.
+#[test]
+fn who_waits_for_what_is_held_is_acknowledged() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let policy = |endpoints| Policy {
+        guard: GuardConfig::default(),
+        quota: Quota { endpoints: Some(endpoints), ..Quota::default() },
+        ..map("two", "one", false)
+    };
+    world.configure(0, Some(policy(40)));
+    let hosts: Vec<u8> = (0..40).collect();
+    world.set(0, &key(0), Some(service(0, 0, &hosts)));
+    world.settle();
+    world.set(0, &key(2), Some(service(0, 0, &hosts[..30])));
+    world.settle();
+    world.pass(Duration::from_secs(3600));
+    world.set(0, &key(0), None);
+    world.settle_for(Duration::from_secs(10));
+    assert_eq!(endpoints(&world), 40, "its removal is held");
+    for n in 1..5 {
+        world.set(0, &key(2), Some(service(n, 0, &hosts[..30])));
+        world.settle_for(Duration::from_secs(5));
+        assert_eq!(world.unacknowledged(0), 0);
+    }
+}
+
+/// Its claim is told though the object belongs to a lost backend whose endpoints are drained.
+#[test]
+fn who_waits_for_the_name_of_a_drained_backend_is_acknowledged() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let on_loss = LossPolicy { drain_after: Some(Duration::from_secs(60)), ..LossPolicy::default() };
+    world.configure(0, Some(Policy { on_loss, ..open() }));
+    world.set(0, &key(1), Some(service(0, 0, &[1])));
+    world.settle();
+    world.cut(0);
+    world.connect(1);
+    for _ in 0..200 {
+        world.pass(Duration::from_secs(1));
+        while world.speak(1) | world.hear(1) | world.watch() | world.start_job() | world.finish_job(Luck::Good) {}
+    }
+    assert_eq!(endpoints(&world), 0);
+    world.set(1, &key(0), Some(service(0, 0, &[2])));
+    for _ in 0..10 {
+        while world.speak(1) | world.hear(1) | world.watch() | world.start_job() | world.finish_job(Luck::Good) {}
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(world.unacknowledged(1), 0);
+    assert_eq!(world.rejects(1)[0].reason, RejectReason::NameConflict);
 }

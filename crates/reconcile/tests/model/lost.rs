@@ -5,12 +5,13 @@ use std::time::Duration;
 use gimbal_model::BackendName;
 use gimbal_objects::keys;
 use gimbal_plan::{Body, EndpointsApi, GuardConfig};
-use gimbal_reconcile::{LossPolicy, Mode, NotDecommissioned, Policy, Stage};
+use gimbal_reconcile::{LossPolicy, Mode, NotDecommissioned, Policy, Quota, Stage};
 use proptest::prelude::*;
 
+use super::check::{check, come_to_rest};
 use super::server::{Luck, is_marked};
-use super::world::{BACKENDS, World, key, service};
-use super::{OPEN, Op, check, op, step};
+use super::world::{BACKENDS, INVALID, World, key, service};
+use super::{OPEN, Op, op, step};
 
 const SECOND: Duration = Duration::from_secs(1);
 const T1: Duration = Duration::from_secs(60);
@@ -248,6 +249,20 @@ fn a_decommission_removes_one_backend_wholly() {
     }
 }
 
+/// The other of two writers sees the objects and keeps nothing of the backend: it takes no order.
+#[test]
+fn a_writer_that_never_heard_a_backend_does_not_remove_it() {
+    let mut world = filled(EndpointsApi::EndpointSlices);
+    world.configure(0, None);
+    world.kept.remove(&name(0));
+    world.restart_writer();
+    let id = world.writer.inventory(&name(0)).id(&name(0));
+    let refused = world.writer.decommission(&name(0), &id, world.now).unwrap_err();
+    assert!(matches!(refused, NotDecommissioned::Unrecorded(_)), "{refused}");
+    world.settle();
+    assert_eq!(services(&world, 0), 2);
+}
+
 /// An order outlives the writer that took it, at whatever moment that dies.
 #[test]
 fn a_decommission_goes_on_after_a_restart() {
@@ -351,7 +366,7 @@ fn ends_as_the_sources_are(twists: Vec<Twist>) {
         }
     }
     world.configure(0, Some(policy));
-    world.settle();
+    come_to_rest(&mut world);
     check(&world);
     let theirs = world.server.objects.values().filter(|body| is_marked(body)).count();
     world.settle();
@@ -375,4 +390,62 @@ fn who_takes_the_name_of_a_drained_backend_is_not_drained() {
         Twist::Ordinary(Op::Remove { agent: 1, key: 0 }),
         Twist::Ordinary(Op::Namespace(false)),
     ]);
+}
+
+/// Whatever is wrong with what it wants to be: what stands there is not vouched for any more.
+#[test]
+fn what_is_rejected_is_lost_like_the_rest() {
+    for ports in [0, INVALID] {
+        let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+        let quota = Quota { endpoints: Some(3), ..Quota::default() };
+        world.configure(0, Some(Policy { on_loss: POLICY, quota, guard: OPEN, ..Policy::default() }));
+        world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
+        world.settle();
+        world.set(0, &key(0), Some(service(0, ports, &[1, 2, 3, 4])));
+        world.settle();
+        assert_eq!((endpoints(&world, 0), world.rejects(0).len()), ((2, 0), 1));
+        world.cut(0);
+        pass(&mut world, T1 + 5 * SECOND);
+        assert_eq!(endpoints(&world, 0), (0, 2));
+        pass(&mut world, T2);
+        assert_eq!((endpoints(&world, 0), services(&world, 0)), ((0, 0), 1));
+        world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
+        world.settle();
+        check(&world);
+    }
+}
+
+/// Nothing of it was ever there, and its backend is lost: it is not published as if it were alive.
+#[test]
+fn what_is_first_written_while_its_backend_is_lost_is_not_ready() {
+    let mut world = filled(EndpointsApi::EndpointSlices);
+    world.server.set_namespace("two", false);
+    world.settle();
+    world.set(0, &key(3), Some(service(0, 0, &[7])));
+    world.settle();
+    world.cut(0);
+    pass(&mut world, T1 + 5 * SECOND);
+    world.server.set_namespace("two", true);
+    pass(&mut world, 10 * SECOND);
+    assert_eq!((endpoints(&world, 0), services(&world, 0)), ((0, 43), 3));
+    pass(&mut world, 60 * SECOND);
+    assert_eq!(world.writer.counters().comparison_differences, 0);
+    world.settle();
+    check(&world);
+}
+
+/// It lines up under the one that waits for its name, and is lost with the backend whose it is.
+#[test]
+fn what_another_waits_for_is_lost_at_its_time_after_a_restart() {
+    let mut world = filled(EndpointsApi::EndpointSlices);
+    world.set(0, &key(1), Some(service(1, 0, &[8])));
+    world.settle();
+    world.set(1, &key(0), Some(service(3, 0, &[9])));
+    world.settle();
+    world.cut(0);
+    pass(&mut world, 10 * SECOND);
+    world.restart_writer();
+    world.connect(1);
+    pass(&mut world, T1 + 15 * SECOND);
+    assert_eq!(endpoints(&world, 0), (0, 43));
 }

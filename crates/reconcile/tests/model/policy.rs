@@ -11,9 +11,10 @@ use gimbal_reconcile::{Claim, Mode, NamespacePolicy, Policy, Quota, Tally};
 use gimbal_stream::RejectReason;
 use proptest::prelude::*;
 
+use super::check::{check, come_to_rest, names_its_source};
 use super::server::{Luck, is_marked, meta_mut};
-use super::world::{BACKENDS, World, key, service};
-use super::{OPEN, Op, check, names_its_source, op, step};
+use super::world::{BACKENDS, World, is_valid, key, service};
+use super::{OPEN, Op, op, step};
 
 pub(super) fn open() -> Policy {
     Policy { guard: OPEN, ..Policy::default() }
@@ -137,6 +138,7 @@ pub(super) fn check_policies(world: &World) {
                         || policy.quota.endpoints.is_some_and(|limit| (held + service.endpoint_count()) as u64 > limit);
                     assert!(over, "{key} waits although there is room: {services} services, {held} endpoints");
                 }
+                Some(RejectReason::Invalid) => assert!(!is_valid(service), "{key}"),
                 Some(other) => panic!("{key} is rejected as {other:?}"),
             }
         }
@@ -192,7 +194,7 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
         }
         assert_eq!(world.writer.audit(), [""; 0]);
     }
-    world.settle();
+    come_to_rest(&mut world);
     check_policies(&world);
     let writes = world.server.writes;
     let differences = world.writer.counters().comparison_differences;

@@ -3,10 +3,11 @@
 use gimbal_plan::EndpointsApi;
 use gimbal_stream::RejectReason;
 
+use super::OPEN;
+use super::check::check;
 use super::policy::{check_policies, claim, endpoints, name, open, quota};
 use super::server::Luck;
-use super::world::{BACKENDS, World, key, service};
-use super::{OPEN, check};
+use super::world::{BACKENDS, INVALID, World, key, service};
 
 /// First come keeps, also over a restart of everything; who waits comes when there is room.
 #[test]
@@ -92,4 +93,111 @@ fn two_that_wait_for_one_name_and_for_room_come_to_rest() {
     world.settle();
     assert_eq!(endpoints(&world), 1, "who has room has the name");
     check_policies(&world);
+}
+
+/// Growth is refused, and nothing else: what is gone goes, what is not ready is so, and another may come in place of one that
+/// went.
+#[test]
+fn what_would_grow_over_its_quota_still_changes() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.configure(0, Some(quota(None, Some(4), None)));
+    world.set(0, &key(0), Some(service(0, 0, &[1, 2, 3, 4])));
+    world.settle();
+    let there = |world: &World| {
+        let addresses =
+            world.slices().flat_map(|slice| &slice.endpoints).map(|endpoint| endpoint.addresses[0].to_string());
+        addresses.collect::<std::collections::BTreeSet<_>>()
+    };
+    let at = |hosts: &[u8]| hosts.iter().map(|host| format!("10.0.0.{}", host + 1)).collect();
+    world.set(0, &key(0), Some(service(1, 0, &[3, 4, 5, 6, 7])));
+    world.settle();
+    assert_eq!(there(&world), at(&[3, 4, 5, 6]));
+    assert_eq!(*world.services().next().unwrap().metadata.labels["label"], *"1");
+    let reasons: Vec<_> = world.rejects(0).iter().map(|reject| reject.reason).collect();
+    assert_eq!((reasons, world.unacknowledged(0)), (vec![RejectReason::Quota], 0));
+    // With other ports, too, it has what it had.
+    world.set(0, &key(0), Some(service(1, 1, &[3, 4, 5, 6, 7])));
+    world.settle();
+    assert_eq!(there(&world), at(&[3, 4, 5, 6]));
+    let writes = world.server.writes;
+    world.restart_writer();
+    world.restart_agent(0);
+    world.settle();
+    assert_eq!((world.server.writes, there(&world)), (writes, at(&[3, 4, 5, 6])));
+    world.set(0, &key(0), Some(service(1, 1, &[5, 6, 7])));
+    world.settle();
+    assert_eq!((there(&world), world.rejects(0).len()), (at(&[5, 6, 7]), 0));
+}
+
+/// Its bytes have no room either, so its header stays as it is; what is gone goes.
+#[test]
+fn a_header_that_has_no_room_keeps_no_dead_endpoints() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1, 2, 3])));
+    world.settle();
+    let mut policy = open();
+    policy.quota.bytes = Some(world.writer.backends()[&name(0)].usage.total().bytes);
+    world.configure(0, Some(policy));
+    let mut large = (*service(0, 0, &[1, 2])).clone();
+    let mut header = (*large.header).clone();
+    header.annotations.insert("long".into(), "x".repeat(1000).into());
+    large.header = header.into();
+    world.set(0, &key(0), Some(large.into()));
+    world.settle();
+    assert_eq!((endpoints(&world), world.rejects(0)[0].reason), (2, RejectReason::Quota));
+    assert!(!world.services().next().unwrap().metadata.annotations.contains_key("long"));
+}
+
+/// The same process has the lease again: what stood has its room before who waited.
+#[test]
+fn a_lease_that_is_lost_and_regained_gives_no_room_away() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.configure(0, Some(quota(Some(1), None, None)));
+    world.set(0, &key(2), Some(service(0, 0, &[1])));
+    world.settle();
+    world.set(0, &key(0), Some(service(0, 0, &[2])));
+    world.settle();
+    let rejected = |world: &World| world.rejects(0).iter().map(|reject| reject.key.clone()).collect::<Vec<_>>();
+    assert_eq!(rejected(&world), [Some(key(0))]);
+    world.regain_lease();
+    world.set(0, &key(2), Some(service(0, 0, &[1, 3])));
+    world.settle();
+    assert_eq!((rejected(&world), endpoints(&world)), (vec![Some(key(0))], 2));
+}
+
+/// As many as there is room for, and no more than its pace allows.
+#[test]
+fn namespaces_are_created_within_the_quota() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let mut policy = quota(Some(1), None, None);
+    policy.namespaces.create = true;
+    world.configure(0, Some(policy));
+    for n in 0..10 {
+        world.set(0, &gimbal_model::SourceKey::new(format!("ns{n}"), "svc"), Some(service(0, 0, &[n])));
+    }
+    world.settle();
+    assert_eq!((world.created.len(), world.services().count(), world.rejects(0).len()), (1, 1, 9));
+    // An invalid one has none created.
+    world.set(0, &gimbal_model::SourceKey::new("bad", "svc"), Some(service(0, INVALID, &[1])));
+    world.settle();
+    assert_eq!(world.created.len(), 1);
+}
+
+/// One second's namespaces are as many as one second's changes.
+#[test]
+fn namespaces_are_created_at_the_pace_of_changes() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let mut policy = quota(None, None, Some(1));
+    policy.namespaces.create = true;
+    world.configure(0, Some(policy));
+    for n in 0..10 {
+        world.set(0, &gimbal_model::SourceKey::new(format!("ns{n}"), "svc"), Some(service(0, 0, &[n])));
+    }
+    world.connect(0);
+    for _ in 0..100 {
+        let _moved = world.speak(0) | world.hear(0) | world.start_job() | world.finish_job(Luck::Good);
+    }
+    assert_eq!(world.created.len(), 1);
+    world.settle();
+    assert_eq!((world.created.len(), world.services().count()), (10, 10));
 }

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_objects::{EndpointSlice, Service as ServiceObject};
-use gimbal_plan::{Body, EndpointsApi, GuardConfig};
+use gimbal_plan::{Body, EndpointsApi, GuardConfig, GuardEvent};
 use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched, Written};
 use gimbal_stream::{
-    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, GoodbyeReason, Reject, WriterLimits,
-    WriterMessage,
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Reject, Scope,
+    WriterLimits, WriterMessage,
 };
 
-use super::server::{Event, Luck, Server};
+use super::server::{Backup, Event, Luck, Server};
 
 pub const BACKENDS: [&str; 2] = ["a", "a-b"];
 
@@ -42,9 +42,18 @@ pub struct World {
     pub kept: BTreeMap<BackendName, BackendState>,
     /// The policy of each backend; one without is not in the configuration.
     pub policies: BTreeMap<BackendName, Policy>,
+    /// What the API server's store is put back to.
+    pub backup: Backup,
+    /// What the writer cannot read when it comes.
+    pub unreadable: Option<SourceKey>,
+    /// How often the writer wanted all lists again.
+    pub relists: usize,
     /// Namespaces that were created because a policy says so.
     pub created: Vec<String>,
     api: EndpointsApi,
+    epoch: u64,
+    /// Whose held removals were let go, by themselves or by a snapshot.
+    pub releases: Vec<BackendName>,
 }
 
 pub fn key(n: u8) -> SourceKey {
@@ -55,6 +64,14 @@ pub fn key(n: u8) -> SourceKey {
         2 => SourceKey::new("two", "svc"),
         _ => SourceKey::new("two", "other"),
     }
+}
+
+/// For `ports` of [`service`]: two of one name, so the Service cannot be written.
+pub const INVALID: u8 = 2;
+
+/// Whether a Service can be written.
+pub fn is_valid(service: &Service) -> bool {
+    service.header.ports[0].name != service.header.ports[1].name
 }
 
 pub fn service(label: u8, ports: u8, hosts: &[u8]) -> Arc<Service> {
@@ -72,7 +89,8 @@ pub fn service(label: u8, ports: u8, hosts: &[u8]) -> Arc<Service> {
         app_protocol: None,
     }]);
     let labels = [("label".into(), label.to_string().into())].into();
-    let header = Header { labels, ports: vec![port(0), port(1)], ..Header::default() };
+    let both = if ports == INVALID { vec![port(0), port(0)] } else { vec![port(0), port(1)] };
+    let header = Header { labels, ports: both, ..Header::default() };
     let endpoints = hosts.iter().map(|host| (set.clone(), Endpoint::ready(IpAddr::from([10, 0, 0, *host + 1]))));
     Arc::new(Service::new(Arc::new(header), endpoints))
 }
@@ -111,11 +129,17 @@ impl World {
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
             kept: BTreeMap::new(),
             policies,
+            backup: Server::default().back_up(),
+            unreadable: None,
+            relists: 0,
             created: Vec::new(),
             api,
+            epoch: 1,
+            releases: Vec::new(),
         };
         world.server.set_namespace("one", true);
         world.server.set_namespace("two", true);
+        world.backup = world.server.back_up();
         world.list();
         world.writer.lead(Some(1));
         world
@@ -138,9 +162,9 @@ impl World {
     pub fn configure(&mut self, agent: usize, policy: Option<Policy>) {
         let name = self.agents[agent].name.clone();
         match policy {
-            Some(policy) => self.policies.insert(name, policy),
-            None => self.policies.remove(&name),
-        };
+            Some(policy) => drop(self.policies.insert(name, policy)),
+            None => drop(self.policies.remove(&name)),
+        }
         self.writer.configure(self.policies.clone(), self.now);
         self.collect();
     }
@@ -152,7 +176,7 @@ impl World {
 
     /// A list of every kind, as after a start or a 410.
     pub fn list(&mut self) {
-        self.server.events.clear();
+        self.server.listed();
         for kind in Watched::ALL {
             self.writer.list_begin(kind);
             if kind == Watched::Namespaces {
@@ -220,20 +244,59 @@ impl World {
         for (name, state) in &self.kept {
             self.writer.restore(name, state.clone(), self.now, self.wall);
         }
-        self.writer.lead(Some(2));
+        self.epoch += 1;
+        self.writer.lead(Some(self.epoch));
+    }
+
+    /// The lease goes to nobody, and the process stays: its streams end.
+    pub fn lose_lease(&mut self) {
+        self.writer.lead(None);
+        self.collect();
+        for agent in 0..self.agents.len() {
+            self.cut(agent);
+        }
+    }
+
+    /// The same process has the lease again, under another epoch; where it had it all the time, it loses it before.
+    pub fn regain_lease(&mut self) {
+        self.lose_lease();
+        for (name, state) in &self.kept {
+            self.writer.restore(name, state.clone(), self.now, self.wall);
+        }
+        self.epoch += 1;
+        self.writer.lead(Some(self.epoch));
+    }
+
+    /// What an agent's source has in a namespace cannot be told now, or can again.
+    pub fn scope_unknown(&mut self, agent: usize, namespace: Option<&str>) {
+        let scope = namespace.map_or(Scope::All, |name| Scope::Namespaces(vec![name.into()]));
+        self.agents[agent].end.scope_unknown(scope, "a test".into());
+    }
+
+    /// Changes of an agent that the writer has not acknowledged.
+    pub fn unacknowledged(&self, agent: usize) -> usize {
+        if self.agents[agent].stream.is_some() { self.untold(agent) } else { 0 }
+    }
+
+    /// An agent knows all of its source.
+    pub fn source_complete(&mut self, agent: usize) {
+        self.agents[agent].end.source_complete(self.now);
     }
 
     /// The agent says one thing, if it has anything to say.
     pub fn speak(&mut self, of: usize) -> bool {
         let agent = &mut self.agents[of];
         let Some((generation, _)) = &mut agent.stream else { return false };
-        let Some(message) = agent.end.next(self.now) else { return false };
+        let Some(mut message) = agent.end.next(self.now) else { return false };
+        if let Some(key) = &self.unreadable {
+            super::unreadable::spoil(&mut message, key);
+        }
         let data = !matches!(message, AgentMessage::Heartbeat { .. });
         match message {
             AgentMessage::Hello(hello) => match self.writer.open(&agent.name, &hello, self.now) {
                 Ok(opened) => *generation = opened,
                 // It dials again by and by.
-                Err(goodbye) if goodbye.reason == GoodbyeReason::UnknownBackend => {
+                Err(Goodbye { reason: GoodbyeReason::UnknownBackend | GoodbyeReason::NotLeader, .. }) => {
                     agent.refused = Some(self.now);
                     self.cut(of);
                     return false;
@@ -276,12 +339,17 @@ impl World {
                     self.kept.insert(backend.clone(), state);
                     self.writer.kept(&backend, version, self.now);
                 }
+                Output::ListAgain => {
+                    self.relists += 1;
+                    self.list();
+                }
                 Output::Forget { backend } => drop(self.kept.remove(&backend)),
                 Output::CreateNamespace { namespace, .. } => {
                     self.created.push(namespace.to_string());
                     self.server.set_namespace(&namespace, true);
                     self.writer.namespace_created(&namespace, Ok(()), self.now);
                 }
+                Output::Guard { backend, event: GuardEvent::Released { .. } } => self.releases.push(backend),
                 Output::Loss { .. } | Output::Touched(_) | Output::Guard { .. } | Output::Accepted { .. } => {}
             }
         }
@@ -349,25 +417,36 @@ impl World {
         self.writer.tick(self.now, self.wall);
     }
 
+    /// What the agent has yet to tell, or to hear of.
+    pub fn untold(&self, agent: usize) -> usize {
+        self.agents[agent].end.pending()
+    }
+
     /// What the agent was told is rejected.
     pub fn rejects(&self, agent: usize) -> Vec<Reject> {
         self.agents[agent].end.rejects().values().cloned().collect()
     }
 
-    /// Lets everything happen that can, in peace, until nothing happens for a minute.
+    /// Lets everything happen that can, in peace, until nothing happens for longer than anything waits.
     pub fn settle(&mut self) {
-        self.settle_for(Duration::from_secs(60));
+        self.settle_for(Duration::from_secs(62));
     }
 
     /// As [`World::settle`], with another length of silence.
     pub fn settle_for(&mut self, silence: Duration) {
+        self.settle_watched(silence, |_| {});
+    }
+
+    /// As [`World::settle_for`]; `watch` looks at the world after each write.
+    pub fn settle_watched(&mut self, silence: Duration, mut watch: impl FnMut(&mut Self)) {
         let mut quiet = Duration::ZERO;
         let step = Duration::from_millis(500);
-        for _ in 0..100_000 {
+        for _ in 0..5_000 {
             let mut moved = self.watch();
             for agent in 0..self.agents.len() {
                 let refused = self.agents[agent].refused == Some(self.now);
-                if self.agents[agent].stream.is_none()
+                let redials = self.agents[agent].end.wants_redial();
+                if (redials || self.agents[agent].stream.is_none())
                     && !refused
                     && self.policies.contains_key(&self.agents[agent].name)
                 {
@@ -380,7 +459,9 @@ impl World {
             let writes = self.server.writes;
             while self.start_job() {}
             // A try that fails, over and over, is no movement.
-            while self.finish_job(Luck::Good) {}
+            while self.finish_job(Luck::Good) {
+                watch(self);
+            }
             moved |= self.server.writes != writes;
             if moved {
                 quiet = Duration::ZERO;
@@ -388,6 +469,12 @@ impl World {
             }
             quiet += step;
             if quiet > silence {
+                if self.server.is_deaf() {
+                    // A watch that was silent for long lists.
+                    self.list();
+                    quiet = Duration::ZERO;
+                    continue;
+                }
                 return;
             }
             // Back-offs and repeated requests are due by and by.

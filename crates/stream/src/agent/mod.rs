@@ -46,7 +46,7 @@ pub enum StreamState {
     Dataless,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Held {
     service: Arc<Service>,
     digest: Digest,
@@ -54,7 +54,7 @@ struct Held {
 
 /// Holds what the source offers; outlives streams. The transport reports what happens and pulls messages with
 /// [`AgentEnd::next`] whenever it can send one, so that a change is compared and encoded as late as possible.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AgentEnd {
     config: AgentConfig,
     incarnation: Option<String>,
@@ -112,7 +112,8 @@ impl AgentEnd {
             self.tree.subtract(&key, old.digest);
         }
         if let Some(stream) = &mut self.stream {
-            stream.changed(&key, told, now);
+            let refused = self.rejects.get(&key).is_some_and(|reject| reject.reason == RejectReason::Invalid);
+            stream.changed(&key, told, refused, now);
         }
         match (service, digest) {
             (Some(service), Some(digest)) => {

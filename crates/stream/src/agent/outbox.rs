@@ -17,14 +17,14 @@ pub(super) enum Base {
     Unknown,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Waiting {
     ticket: u64,
     since: Instant,
     base: Base,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Outbox {
     waiting: BTreeMap<SourceKey, Waiting>,
     order: BTreeMap<u64, SourceKey>,
@@ -55,6 +55,11 @@ impl Outbox {
         self.waiting.get(key).map(|waiting| (key, &waiting.base, waiting.since))
     }
 
+    /// The keys that wait.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &SourceKey> {
+        self.order.values()
+    }
+
     /// Takes the key that has waited longest away.
     pub(super) fn pop(&mut self) {
         if let Some((_, key)) = self.order.pop_first() {
@@ -71,9 +76,9 @@ impl Outbox {
         }
     }
 
-    /// Takes all keys of these namespaces away, in order: a snapshot carries them.
-    pub(super) fn take(&mut self, namespaces: impl Fn(&str) -> bool) -> Vec<SourceKey> {
-        let taken: Vec<_> = self.order.values().filter(|key| namespaces(&key.namespace)).cloned().collect();
+    /// Takes keys away, in order: a snapshot carries them.
+    pub(super) fn take(&mut self, carried: impl Fn(&SourceKey) -> bool) -> Vec<SourceKey> {
+        let taken: Vec<_> = self.order.values().filter(|key| carried(key)).cloned().collect();
         for key in &taken {
             if let Some(waiting) = self.waiting.remove(key) {
                 self.order.remove(&waiting.ticket);

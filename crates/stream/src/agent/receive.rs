@@ -29,7 +29,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Supersessions one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Supersessions {
     wait: Option<Duration>,
 }

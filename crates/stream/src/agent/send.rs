@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_model::{Change, SourceKey};
+use gimbal_model::{Change, Digest, SourceKey};
 
 use super::AgentEnd;
 use super::outbox::Base;
@@ -99,7 +99,8 @@ impl AgentEnd {
             return None;
         }
         stream.owed.remove(&scope);
-        let waited = stream.outbox.take(|namespace| scope.contains(namespace));
+        let waited = stream.outbox.take(|key| scope.contains(&key.namespace) && self.services.contains_key(key));
+        let gone = stream.outbox.keys().filter(|key| scope.contains(&key.namespace)).cloned().collect();
         let (summary, view): (_, Vec<_>) = match &scope {
             Scope::All => {
                 let view = self.services.iter().collect();
@@ -119,8 +120,8 @@ impl AgentEnd {
                 (summary, namespaces.iter().flat_map(of).collect())
             }
         };
-        let view = view.into_iter().map(|(key, held)| (key.clone(), held.service.clone()));
-        stream.snapshot = Some(Snapshot::new(scope.clone(), summary, view, waited));
+        let view = view.into_iter().map(|(key, held)| (key.clone(), held.service.clone(), held.digest));
+        stream.snapshot = Some(Snapshot::new(scope.clone(), summary, view, waited, gone));
         Some(frame(stream, room, Frame::SnapshotBegin { scope }))
     }
 
@@ -194,15 +195,18 @@ impl AgentEnd {
         let mut room = stream.window.room(Share::Bulk, FRAME);
         let target = stream.window.target();
         let snapshot = stream.snapshot.as_mut()?;
-        let mut pieces = Vec::new();
+        let (mut pieces, mut digest) = (Vec::new(), Digest::default());
         while let Some(piece) = snapshot.peek(target) {
             if !room.take(piece_len(piece), &piece.key) {
                 break;
             }
-            pieces.extend(snapshot.pop().map(Ok));
+            if let Some((piece, whole)) = snapshot.pop() {
+                digest = digest + whole.unwrap_or_default();
+                pieces.push(Ok(piece));
+            }
         }
         if !pieces.is_empty() {
-            return Some(frame(stream, room, Frame::SnapshotChunk { pieces }));
+            return Some(frame(stream, room, Frame::SnapshotChunk { pieces, digest: Some(digest) }));
         }
         if snapshot.unsent() > 0 || !room.take_frame(0) {
             return None;

@@ -3,21 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gimbal_model::{Service, SourceKey};
+use gimbal_model::{Digest, Service, SourceKey};
 
 use super::outbox::Base;
 use crate::namespaces::NamespaceSet;
 use crate::split::pieces;
 use crate::{Piece, Scope, Summary};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
     service: Arc<Service>,
+    digest: Digest,
     sent: bool,
 }
 
 /// What a change of a key has to start from while the snapshot runs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Start {
     /// A state that the writer holds, or will hold when the snapshot ends.
     From(Base),
@@ -25,7 +26,7 @@ pub(super) enum Start {
     Carried,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) scope: Scope,
     covered: NamespaceSet,
@@ -33,24 +34,29 @@ pub(super) struct Snapshot {
     view: BTreeMap<SourceKey, Entry>,
     order: VecDeque<SourceKey>,
     pieces: VecDeque<Piece>,
+    /// Keys that are not in the view, and whose removal has waited since before it: the writer may hold them, and hears by name
+    /// that they are gone, earlier than by End.
+    gone: BTreeSet<SourceKey>,
     /// Keys that a delta named since Begin. There the delta counts, whatever becomes of the chunk.
     mentioned: BTreeSet<SourceKey>,
 }
 
 impl Snapshot {
-    /// `first` are keys that have waited; they go before the others.
+    /// `first` are keys that have waited; they go before the others. `gone` are those that waited and are not in the view.
     pub(super) fn new(
         scope: Scope,
         summary: Summary,
-        view: impl Iterator<Item = (SourceKey, Arc<Service>)>,
+        view: impl Iterator<Item = (SourceKey, Arc<Service>, Digest)>,
         first: Vec<SourceKey>,
+        gone: BTreeSet<SourceKey>,
     ) -> Self {
-        let view: BTreeMap<_, _> = view.map(|(key, service)| (key, Entry { service, sent: false })).collect();
+        let entry = |(key, service, digest)| (key, Entry { service, digest, sent: false });
+        let view: BTreeMap<_, _> = view.map(entry).collect();
         let early: BTreeSet<_> = first.iter().cloned().collect();
         let rest = view.keys().filter(|key| !early.contains(key)).cloned();
         let order = first.into_iter().filter(|key| view.contains_key(key)).chain(rest).collect();
         let covered = NamespaceSet::of(&scope);
-        Self { scope, covered, summary, view, order, pieces: VecDeque::new(), mentioned: BTreeSet::new() }
+        Self { scope, covered, summary, view, order, pieces: VecDeque::new(), gone, mentioned: BTreeSet::new() }
     }
 
     pub(super) fn covers(&self, namespace: &str) -> bool {
@@ -80,6 +86,7 @@ impl Snapshot {
     /// For a key that no delta has named since Begin.
     pub(super) fn start(&self, key: &SourceKey, current: Option<&Arc<Service>>) -> Start {
         match self.entry(key) {
+            None if self.gone.contains(key) => Start::From(Base::Unknown),
             // Its absence is what End tells.
             None => Start::From(Base::Told(None)),
             Some((frozen, true)) => Start::From(Base::Told(Some(frozen.clone()))),
@@ -98,14 +105,17 @@ impl Snapshot {
         self.pieces.front()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Piece> {
+    /// Takes the next piece; with it, if it is the last of its Service, the digest of that.
+    pub(super) fn pop(&mut self) -> Option<(Piece, Option<Digest>)> {
         let piece = self.pieces.pop_front()?;
+        let mut whole = None;
         if !piece.more {
             self.order.pop_front();
             if let Some(entry) = self.view.get_mut(&piece.key) {
                 entry.sent = true;
+                whole = Some(entry.digest);
             }
         }
-        Some(piece)
+        Some((piece, whole))
     }
 }

@@ -14,7 +14,7 @@ use crate::namespaces::NamespaceSet;
 use crate::{Goodbye, PieceChange, Scope, UnknownScopes};
 
 /// What Hello said.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) incarnation: Option<String>,
     /// Whether it told what is held.
@@ -24,14 +24,14 @@ pub(super) struct Offer {
 }
 
 /// A change that needs more than one frame. It is sent to its end before anything else, as it was when it began.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Begun {
     pub(super) key: SourceKey,
     pub(super) parts: VecDeque<PieceChange>,
     pub(super) since: Instant,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Stream {
     pub(super) opened: Instant,
     pub(super) offer: Option<Offer>,
@@ -87,11 +87,12 @@ impl Stream {
         self.generation.is_some() && self.offered(incarnation)
     }
 
-    /// A key was in state `told` and is not any more.
-    pub(super) fn changed(&mut self, key: &SourceKey, told: Option<Arc<Service>>, now: Instant) {
+    /// A key was in state `told` and is not any more. `refused`: the writer may not have been able to read that.
+    pub(super) fn changed(&mut self, key: &SourceKey, told: Option<Arc<Service>>, refused: bool, now: Instant) {
         // Before Hello there is nothing that the writer could have been told.
         if self.offer.as_ref().is_some_and(|offer| offer.data) {
-            let unsure = self.owed.contains(&key.namespace)
+            let unsure = refused
+                || self.owed.contains(&key.namespace)
                 || self.snapshot.as_ref().is_some_and(|s| s.covers(&key.namespace) && !s.is_mentioned(key));
             self.outbox.mark(key, || if unsure { Base::Unknown } else { Base::Told(told) }, now);
         }

@@ -17,7 +17,7 @@ pub(super) enum Share {
 }
 
 /// What a frame may hold.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Room {
     changes: u64,
     bytes: u64,
@@ -57,7 +57,7 @@ impl Room {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sent {
     seq: u64,
     keys: Vec<SourceKey>,
@@ -65,7 +65,7 @@ struct Sent {
 }
 
 /// Counts what is outstanding, by frame. Bounded by the credit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Window {
     credit: Credit,
     sent: VecDeque<Sent>,

@@ -17,10 +17,15 @@ impl WriterEnd {
         let Some(stream) = &mut self.stream else { return };
         let scope = if scope == Scope::Namespaces(Vec::new()) { Scope::All } else { scope };
         stream.awaiting = false;
+        // An agent begins a view only where it has nothing to go on with: what was unfinished was given up.
+        stream.unfinished = None;
         if scope == Scope::All {
             stream.resync.begun();
         }
         stream.trusted.add(&scope);
+        if stream.trusted.bound() {
+            stream.request("more namespaces were named than can be kept apart", now);
+        }
         stream.snapshot = Some(Snapshot::new(scope, now));
     }
 
@@ -29,7 +34,10 @@ impl WriterEnd {
         let Some(snapshot) = self.stream.as_mut().and_then(|stream| stream.snapshot.as_mut()) else { return };
         let piece = match piece {
             Ok(piece) => piece,
-            Err(Unreadable { key, reason }) => return self.spoiled(key, reason, out),
+            Err(Unreadable { key, reason, more }) => {
+                snapshot.unreadable(key.as_ref(), more);
+                return self.spoiled(key, reason, out);
+            }
         };
         let key = piece.key.clone();
         match snapshot.take(piece) {
@@ -40,9 +48,8 @@ impl WriterEnd {
     }
 
     fn spoiled(&mut self, key: Option<SourceKey>, reason: String, out: &mut Vec<WriterOutput>) {
-        let Some(stream) = &mut self.stream else { return };
-        let Some(snapshot) = &mut stream.snapshot else { return };
-        snapshot.spoil(key.as_ref());
+        let Some(stream) = &self.stream else { return };
+        let Some(snapshot) = &stream.snapshot else { return };
         // Where a delta said something newer, an unreadable older state is no loss.
         match key {
             Some(key) if snapshot.is_mentioned(&key) => {}
@@ -82,11 +89,11 @@ impl WriterEnd {
     ) {
         let Some(stream) = &mut self.stream else { return };
         match change {
-            Err(Unreadable { key: None, reason }) => {
+            Err(Unreadable { key: None, reason, .. }) => {
                 stream.request("a change could not be read", now);
                 self.unreadable(None, reason, out);
             }
-            Err(Unreadable { key: Some(key), reason }) => {
+            Err(Unreadable { key: Some(key), reason, .. }) => {
                 stream.mention(&key);
                 stream.unfinished.take_if(|unfinished| *unfinished.key() == key);
                 self.unreadable(Some(key), reason, out);

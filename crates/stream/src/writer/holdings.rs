@@ -8,14 +8,14 @@ use gimbal_model::{Digest, DigestTree, EndpointChange, Header, Service, SourceKe
 use crate::namespaces::NamespaceSet;
 use crate::{Scope, UnknownScopes};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Held {
     pub(super) service: Arc<Service>,
     digest: Digest,
 }
 
 /// Services with their digests, and keys that were removed by name.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Holdings {
     services: BTreeMap<SourceKey, Held>,
     removed: BTreeSet<SourceKey>,
@@ -82,7 +82,7 @@ impl Holdings {
 }
 
 /// Of which namespaces the holdings are the whole truth, so that absence means something.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Knowledge {
     complete: NamespaceSet,
     unknown: UnknownScopes,
@@ -109,15 +109,37 @@ impl Knowledge {
     /// The holdings were proven to be the agent's.
     pub(super) fn proven(&mut self, scope: &Scope) {
         self.complete.add(scope);
+        self.complete.bound();
         self.unknown.clear(scope);
     }
 
     /// Something was lost: only another snapshot proves anything.
     pub(super) fn disproven(&mut self, scope: &Scope) {
         self.complete.remove(scope);
+        self.complete.bound();
     }
 
     pub(super) fn add_unknown(&mut self, scope: &Scope, reason: &str) {
         self.unknown.add(scope, reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespaces::MOST;
+
+    #[test]
+    fn more_namespaces_than_can_be_kept_are_none() {
+        let some = |n: usize| Scope::Namespaces(vec![format!("n{n}").into()]);
+        let mut knowledge = Knowledge::default();
+        (0..MOST).for_each(|n| knowledge.proven(&some(n)));
+        assert!(knowledge.knows("n0"));
+        knowledge.proven(&some(MOST));
+        assert!(!knowledge.knows("n0") && knowledge.complete.listed().is_empty());
+        knowledge.proven(&Scope::All);
+        assert!(knowledge.knows("n0"));
+        (0..=MOST).for_each(|n| knowledge.disproven(&some(n)));
+        assert!(!knowledge.knows("n0") && !knowledge.is_complete());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gimbal_model::SourceKey;
 
 /// A change waits under its frame's number until it is settled; a newer one of the same key takes its place.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     waiting: BTreeMap<SourceKey, u64>,
     /// Number of keys that wait, by frame.

@@ -79,7 +79,7 @@ pub enum WriterOutput {
 }
 
 /// What is remembered of one stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stream {
     /// Whether Hello offered data.
     data: bool,
@@ -96,7 +96,7 @@ struct Stream {
 }
 
 /// One backend's state; outlives streams.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct WriterEnd {
     limits: WriterLimits,
     holdings: Holdings,
@@ -281,6 +281,12 @@ impl WriterEnd {
     #[must_use]
     pub fn removed_explicitly(&self, key: &SourceKey) -> bool {
         self.holdings.was_removed(key)
+    }
+
+    /// Whether the agent holds a state of a key that could not be read: whatever is held here, the key is not absent.
+    #[must_use]
+    pub fn is_unreadable(&self, key: &SourceKey) -> bool {
+        self.rejects.is_unreadable(key)
     }
 
     /// Nothing is left of a key that was removed.

@@ -85,8 +85,11 @@ impl WriterEnd {
         }
         match data.frame {
             Frame::SnapshotBegin { scope } => self.begin(scope, now),
-            Frame::SnapshotChunk { pieces } => {
+            Frame::SnapshotChunk { pieces, digest } => {
                 pieces.into_iter().for_each(|piece| self.piece(piece, data.seq, out));
+                if let Some(snapshot) = self.stream.as_mut().and_then(|stream| stream.snapshot.as_mut()) {
+                    snapshot.chunk_ends(digest);
+                }
             }
             Frame::SnapshotEnd { summary } => self.end(summary, data.seq, now, out),
             Frame::Delta { changes, .. } => {

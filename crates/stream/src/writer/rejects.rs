@@ -7,7 +7,7 @@ use gimbal_model::SourceKey;
 use crate::{Reject, RejectReason, WriterMessage};
 
 /// Bounded by keys: what changes twice before it is told is told once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Rejects {
     standing: BTreeMap<SourceKey, Reject>,
     /// How many of these stand for each reason.
@@ -54,6 +54,10 @@ impl Rejects {
     /// A newer state of the key could be read. Its reject stands until that state is settled.
     pub(super) fn readable(&mut self, key: &SourceKey) {
         self.unreadable.remove(key);
+    }
+
+    pub(super) fn is_unreadable(&self, key: &SourceKey) -> bool {
+        self.unreadable.contains(key)
     }
 
     pub(super) fn all_unreadable(&self) -> Vec<SourceKey> {

@@ -8,7 +8,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Trouble that is this old was another one.
 const QUIET: Duration = Duration::from_secs(120);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Resync {
     last: Option<Instant>,
     delay: Duration,

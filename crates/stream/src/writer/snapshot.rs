@@ -9,23 +9,35 @@ use super::staging::{Misplaced, Pieces, Staged};
 use crate::namespaces::NamespaceSet;
 use crate::{Piece, Scope, Summary};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Snapshot {
     pub(super) scope: Scope,
     pub(super) begun: Instant,
     covered: NamespaceSet,
     summary: Summary,
-    /// Something could not be read; the sender's count and digest include it, so they are not to be trusted even
-    /// if they should agree.
+    /// Of the chunk that comes.
+    chunk: Chunk,
+    /// Something could not be read, and nothing tells what it adds to the sender's digest; so that is not to be trusted even
+    /// if it should agree.
     spoiled: bool,
     seen: BTreeSet<SourceKey>,
     /// Keys that a delta named since Begin; it outranks their entries.
     mentioned: BTreeSet<SourceKey>,
-    staged: Option<(SourceKey, Pieces)>,
+    /// The Service whose next piece is to come; `None`: one of its pieces could not be read.
+    staged: Option<(SourceKey, Option<Pieces>)>,
+}
+
+/// What a chunk holds.
+#[derive(Debug, Clone, Default)]
+struct Chunk {
+    /// Of the Services that could be read.
+    digest: Digest,
+    /// The last piece of a Service came that could not be read.
+    unreadable: bool,
 }
 
 /// What a piece of a snapshot amounts to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Taken {
     /// Nothing to do yet, or any more: a delta has said something newer.
     Nothing,
@@ -40,6 +52,7 @@ impl Snapshot {
             scope,
             begun,
             summary: Summary::default(),
+            chunk: Chunk::default(),
             spoiled: false,
             seen: BTreeSet::new(),
             mentioned: BTreeSet::new(),
@@ -73,37 +86,72 @@ impl Snapshot {
         self.seen.contains(key) || self.mentioned.contains(key)
     }
 
-    /// A piece could not be read; nothing is proven any more, and least of all that its key is absent.
-    pub(super) fn spoil(&mut self, key: Option<&SourceKey>) {
-        self.spoiled = true;
-        self.seen.extend(key.cloned());
+    /// A piece could not be read: its key is not absent, whatever else it is.
+    pub(super) fn unreadable(&mut self, key: Option<&SourceKey>, more: bool) {
+        let before = self.staged.take();
+        self.spoiled |= key.is_none() || before.is_some_and(|(before, _)| Some(&before) != key);
+        if let Some(key) = key {
+            self.unreadable_service(key.clone(), more);
+        }
+    }
+
+    /// A Service counts, unread, once its last piece is there.
+    fn unreadable_service(&mut self, key: SourceKey, more: bool) {
+        self.seen.insert(key.clone());
+        if more {
+            self.staged = Some((key, None));
+        } else {
+            self.summary.count += 1;
+            self.chunk.unreadable = true;
+        }
+    }
+
+    /// All pieces of a chunk are taken. Where one was the last of a Service that could not be read, the sender's word says
+    /// what the chunk adds to the digest.
+    pub(super) fn chunk_ends(&mut self, told: Option<Digest>) {
+        let Chunk { digest, unreadable } = std::mem::take(&mut self.chunk);
+        self.spoiled |= unreadable && told.is_none();
+        self.summary.digest = self.summary.digest + told.filter(|_| unreadable).unwrap_or(digest);
     }
 
     pub(super) fn take(&mut self, piece: Piece) -> Result<Taken, Misplaced> {
-        let key = piece.key.clone();
+        let (key, more) = (piece.key.clone(), piece.more);
+        let staged = self.staged.take();
         if !self.covers(&key.namespace) {
+            self.spoiled = true;
+            self.seen.insert(key);
             return Err(Misplaced::OutOfScope);
         }
-        let staged = match self.staged.take() {
-            Some((before, pieces)) if before == key => Some(pieces),
+        let staged = match staged {
+            Some((before, None)) if before == key && piece.header.is_none() => {
+                self.unreadable_service(key, more);
+                return Ok(Taken::Nothing);
+            }
+            Some((before, pieces)) if before == key => pieces,
             Some(_) => {
                 self.spoiled = true;
                 None
             }
             None => None,
         };
-        match Pieces::add(staged, piece)? {
-            Staged::Partial(pieces) => {
-                self.staged = Some((key, pieces));
+        match Pieces::add(staged, piece) {
+            Ok(Staged::Partial(pieces)) => {
+                self.staged = Some((key, Some(pieces)));
                 Ok(Taken::Nothing)
             }
-            Staged::Whole(service) => {
+            Ok(Staged::Whole(service)) => {
                 let digest = service.digest(&key);
-                let Summary { count, digest: sum } = self.summary;
-                self.summary = Summary { count: count + 1, digest: sum + digest };
+                self.summary.count += 1;
+                self.chunk.digest = self.chunk.digest + digest;
                 let outranked = self.mentioned.contains(&key);
                 self.seen.insert(key);
                 Ok(if outranked { Taken::Nothing } else { Taken::Service(service, digest) })
+            }
+            Err(misplaced) => {
+                // Without its first piece nobody knows what came before.
+                self.spoiled |= misplaced == Misplaced::NoFirst;
+                self.unreadable_service(key, more);
+                Err(misplaced)
             }
         }
     }

@@ -11,14 +11,14 @@ use crate::Piece;
 pub(super) const MOST: usize = 1 << 20;
 
 /// A Service of which pieces are still to come.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Pieces {
     header: Arc<Header>,
     endpoints: Vec<(PortSet, Endpoint)>,
 }
 
 /// An update of which parts are still to come.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Parts {
     pub(super) header: Option<Arc<Header>>,
     pub(super) endpoints: Vec<EndpointChange>,
@@ -59,7 +59,7 @@ impl Pieces {
 }
 
 /// What there is after a piece.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Staged<P, W> {
     /// More pieces follow.
     Partial(P),
@@ -87,7 +87,7 @@ impl Parts {
 }
 
 /// A change of which parts are still to come. There is one at most: the agent sends them one after the other.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Unfinished {
     Replace(SourceKey, Pieces),
     Update(SourceKey, Parts),

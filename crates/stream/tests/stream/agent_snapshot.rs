@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::Service;
-use gimbal_stream::{AgentEnd, AgentMessage, Credit, Frame, Need, Scope, Summary, WriterMessage};
+use gimbal_stream::{AgentEnd, AgentMessage, Credit, Frame, Need, Reject, RejectReason, Scope, Summary, WriterMessage};
 
 use crate::common::{
     agent, connect, data, digest, flowing, key, said, service, short, some, start, summary, tell, welcome, welcome_with,
@@ -103,7 +103,7 @@ fn the_view_is_frozen_and_changes_go_first() {
     assert_eq!(next(&mut agent, now), "delta =d -c");
     ack(&mut agent, 6, now);
     let Some(AgentMessage::Data(chunk)) = agent.next(now) else { panic!("a chunk") };
-    let Frame::SnapshotChunk { pieces } = &chunk.frame else { panic!("{chunk:?}") };
+    let Frame::SnapshotChunk { pieces, .. } = &chunk.frame else { panic!("{chunk:?}") };
     let piece = pieces[0].as_ref().unwrap();
     assert_eq!((&piece.key, piece.header.as_deref()), (&key("b"), Some(&*service("1", []).header)), "as it was frozen");
     ack(&mut agent, 7, now);
@@ -114,6 +114,37 @@ fn the_view_is_frozen_and_changes_go_first() {
     agent.set(key("b"), None, now);
     agent.set(key("d"), Some(service("2", [])), now);
     assert_eq!(next(&mut agent, now), "delta -b ~d");
+}
+
+/// A deletion that waits when a view is frozen does not wait for the end of it.
+#[test]
+fn a_removal_that_waited_is_told_by_name_before_the_view() {
+    let now = start();
+    let mut agent = flowing(&three(), now);
+    agent.set(key("b"), None, now);
+    agent.set(key("c"), Some(service("2", [1])), now);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "delta -b", "chunk c a", "end 2"]);
+    // The same where the view is given up before it is through.
+    agent.set(key("a"), None, now);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(next(&mut agent, now), "begin *");
+    agent.scope_unknown(some(&["ns"]), "forbidden".into());
+    assert_eq!(said(&mut agent, now), ["delta -a"]);
+}
+
+/// A writer that could not read a Service cannot apply a difference to it.
+#[test]
+fn what_was_not_read_is_sent_whole_when_it_changes() {
+    let now = start();
+    let mut agent = flowing(&three(), now);
+    let reject = |reason| Reject { key: Some(key("a")), reason, retryable: false, message: "test".into() };
+    tell(&mut agent, WriterMessage::Reject(reject(RejectReason::Invalid)), now);
+    agent.set(key("a"), Some(service("1", [2])), now);
+    tell(&mut agent, WriterMessage::Reject(reject(RejectReason::Quota)), now);
+    assert_eq!(said(&mut agent, now), ["delta =a"]);
+    agent.set(key("a"), Some(service("1", [3])), now);
+    assert_eq!(said(&mut agent, now), ["delta ~a"]);
 }
 
 #[test]
@@ -209,7 +240,7 @@ fn a_scope_that_is_known_again_is_snapshotted_unasked() {
     assert!(said(&mut agent, now).is_empty());
     agent.set(key("x/a"), None, now);
     agent.source_complete(now);
-    assert_eq!(said(&mut agent, now), ["begin x", "end 0"]);
+    assert_eq!(said(&mut agent, now), ["begin x", "delta -a", "end 0"], "what is gone is told by name");
     agent.source_complete(now);
     assert!(said(&mut agent, now).is_empty());
 }

@@ -116,7 +116,7 @@ pub fn short(frame: &Frame) -> String {
     match frame {
         Frame::SnapshotBegin { scope: Scope::All } => "begin *".into(),
         Frame::SnapshotBegin { scope: Scope::Namespaces(names) } => format!("begin {}", names.join(" ")),
-        Frame::SnapshotChunk { pieces } => {
+        Frame::SnapshotChunk { pieces, .. } => {
             let name = |piece: &Piece| format!("{}{}", piece.key.name, if piece.more { "+" } else { "" });
             format!(
                 "chunk {}",
@@ -177,7 +177,7 @@ pub fn begin(seq: u64, scope: Scope) -> AgentMessage {
 
 pub fn chunk(seq: u64, services: &[(&str, Arc<Service>)]) -> AgentMessage {
     let pieces = services.iter().map(|(name, service)| Ok(piece(name, service))).collect();
-    data(seq, Frame::SnapshotChunk { pieces })
+    data(seq, Frame::SnapshotChunk { pieces, digest: None })
 }
 
 pub fn end(seq: u64, services: &[(&str, Arc<Service>)]) -> AgentMessage {

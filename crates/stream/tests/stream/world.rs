@@ -170,7 +170,7 @@ impl World {
             assert_eq!(data.seq, self.last_seq + 1);
             self.last_seq = data.seq;
             let changes = match &data.frame {
-                Frame::SnapshotChunk { pieces } => pieces.len(),
+                Frame::SnapshotChunk { pieces, .. } => pieces.len(),
                 Frame::Delta { changes, .. } => changes.len(),
                 _ => 0,
             };
@@ -212,12 +212,14 @@ impl World {
     }
 
     fn spoil(&mut self, at: usize, with_key: bool) {
-        let unreadable = |key: &SourceKey| Unreadable { key: with_key.then(|| key.clone()), reason: "spoiled".into() };
+        let unreadable =
+            |key: &SourceKey| Unreadable { key: with_key.then(|| key.clone()), reason: "spoiled".into(), more: false };
         let AgentMessage::Data(Data { frame, .. }) = &mut self.up[at].1 else { return };
         match frame {
-            Frame::SnapshotChunk { pieces } => {
+            Frame::SnapshotChunk { pieces, .. } => {
                 if let Some(Ok(piece)) = pieces.first().cloned() {
-                    pieces[0] = Err(unreadable(&piece.key));
+                    pieces[0] = Err(Unreadable { more: piece.more, ..unreadable(&piece.key) });
+                    self.lossy |= with_key;
                 }
             }
             Frame::Delta { changes, .. } => {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use gimbal_model::{Digest, EndpointChange};
 use gimbal_stream::{
     AgentMessage, Frame, Need, Outcome, PieceChange, Scope, Unreadable, WriterEnd, WriterMessage, WriterOutput,
 };
 
 use crate::common::{
-    begin, chunk, data, delta, end, hello, holding, key, need, remove, replace, service, some, start, update,
+    begin, chunk, data, delta, digest, end, hello, holding, key, need, remove, replace, service, some, start, update,
 };
 
 /// How often everything is asked for in what there is to send.
@@ -156,7 +157,7 @@ fn a_difference_to_nothing_asks_for_everything() {
 }
 
 fn unreadable(name: Option<&str>) -> Unreadable {
-    Unreadable { key: name.map(key), reason: "bad address".into() }
+    Unreadable { key: name.map(key), reason: "bad address".into(), more: false }
 }
 
 fn bad_delta(seq: u64, name: Option<&str>) -> AgentMessage {
@@ -216,7 +217,7 @@ fn an_unreadable_piece_spoils_the_snapshot_but_not_the_others() {
     let mut writer = holding(&one, now);
     let bad = |seq| {
         let good = crate::common::piece("b", &service("2", []));
-        data(seq, Frame::SnapshotChunk { pieces: vec![Err(unreadable(Some("a"))), Ok(good)] })
+        data(seq, Frame::SnapshotChunk { pieces: vec![Err(unreadable(Some("a"))), Ok(good)], digest: None })
     };
     writer.receive(begin(4, Scope::All), now);
     let out = writer.receive(bad(5), now);
@@ -234,6 +235,77 @@ fn an_unreadable_piece_spoils_the_snapshot_but_not_the_others() {
     writer.receive(chunk(10, &left), now);
     writer.receive(end(11, &left), now);
     assert!(writer.rejects().is_empty() && writer.is_complete());
+}
+
+/// The sender's word says what the unreadable ones add: everything else of the view is proven, and nothing is sent again.
+#[test]
+fn what_cannot_be_read_leaves_the_rest_proven_where_its_digest_is_told() {
+    let now = start();
+    let view = [("a", service("1", [1])), ("b", service("2", [])), ("c", service("1", []))];
+    let sum = |names: &[usize]| names.iter().fold(Digest::default(), |sum, n| sum + digest(view[*n].0, &view[*n].1));
+    let more = |name| Err(Unreadable { more: true, ..unreadable(Some(name)) });
+    let last = |name: &str| {
+        let piece = crate::common::piece(name, &service("", []));
+        Ok(gimbal_stream::Piece { header: None, ..piece })
+    };
+    let good = |n: usize| Ok(crate::common::piece(view[n].0, &view[n].1));
+    type Chunk = (Vec<Result<gimbal_stream::Piece, Unreadable>>, Option<Digest>);
+    let send = |chunks: Vec<Chunk>| {
+        let mut writer = holding(&[("a", service("0", [])), ("gone", service("1", []))], now);
+        writer.receive(begin(4, Scope::All), now);
+        let mut seq = 4;
+        for (pieces, digest) in chunks {
+            seq += 1;
+            writer.receive(data(seq, Frame::SnapshotChunk { pieces, digest }), now);
+        }
+        let out = writer.receive(end(seq + 1, &view), now);
+        (writer, out)
+    };
+    for chunks in [
+        vec![(vec![Err(unreadable(Some("a"))), good(1), good(2)], Some(sum(&[0, 1, 2])))],
+        // Its pieces come in several chunks; it counts where its last one is.
+        vec![(vec![more("a")], Some(sum(&[]))), (vec![last("a"), good(1)], Some(sum(&[0, 1]))), (vec![good(2)], None)],
+        vec![(vec![more("a"), more("a"), Err(unreadable(Some("a"))), good(1), good(2)], Some(sum(&[0, 1, 2])))],
+    ] {
+        let (mut writer, out) = send(chunks);
+        assert!(
+            matches!(&out[..], [WriterOutput::Removed(gone), WriterOutput::ScopeComplete { .. }] if *gone == key("gone"))
+        );
+        assert!(writer.is_complete() && writer.knows("ns"));
+        assert_eq!(resyncs(&mut writer), 0, "nothing is sent again");
+        assert_eq!(tag(&writer, "a"), "0", "what is held of it stays");
+        assert!(writer.rejects().keys().eq([&key("a")]) && writer.is_unreadable(&key("a")));
+        assert!(!writer.is_unreadable(&key("b")));
+    }
+    for chunks in [
+        vec![(vec![Err(unreadable(Some("a"))), good(1), good(2)], None)],
+        vec![(vec![Err(unreadable(Some("a"))), good(1), good(2)], Some(sum(&[1, 2])))],
+        vec![(vec![Err(unreadable(None)), good(1), good(2)], Some(sum(&[0, 1, 2])))],
+        vec![(vec![more("a"), good(1), good(2)], Some(sum(&[0, 1, 2])))],
+    ] {
+        let (mut writer, out) = send(chunks);
+        assert_eq!(out, [], "an older agent, a wrong sum, no name, or no end: nothing is proven");
+        assert_eq!(resyncs(&mut writer), 1);
+    }
+}
+
+/// An agent that gave a change up sends a view instead; what came of the change has no part in what comes after that.
+#[test]
+fn what_was_given_up_before_a_view_is_not_applied_after_it() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", [1]))], now);
+    let update = |seq, host, more| {
+        let set = service("1", [host]).endpoints().map(|(ports, e)| EndpointChange::Set(ports.clone(), e)).collect();
+        let change = PieceChange::Update { key: key("a"), header: None, endpoints: set, more };
+        data(seq, Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::ZERO })
+    };
+    writer.receive(update(4, 9, true), now);
+    let view = [("a", service("1", [2]))];
+    writer.receive(begin(5, Scope::All), now);
+    writer.receive(chunk(6, &view), now);
+    writer.receive(end(7, &view), now);
+    writer.receive(update(8, 3, false), now);
+    assert_eq!(writer.service(&key("a")), Some(&service("1", [2, 3])), "without 9, which was given up");
 }
 
 #[test]
@@ -255,11 +327,11 @@ fn pieces_out_of_scope_or_out_of_order_spoil_the_snapshot() {
     let now = start();
     let mut partial = crate::common::piece("a", &service("1", []));
     partial.more = true;
-    let partial = |seq| data(seq, Frame::SnapshotChunk { pieces: vec![Ok(partial.clone())] });
+    let partial = |seq| data(seq, Frame::SnapshotChunk { pieces: vec![Ok(partial.clone())], digest: None });
     for (frame, held) in [
         (chunk(5, &[("x/a", service("1", []))]), 0),
         (partial(5), 0),
-        (data(5, Frame::SnapshotChunk { pieces: vec![Err(unreadable(None))] }), 0),
+        (data(5, Frame::SnapshotChunk { pieces: vec![Err(unreadable(None))], digest: None }), 0),
     ] {
         let mut writer = holding(&[("b", service("1", []))], now);
         writer.receive(begin(4, some(&["ns"])), now);

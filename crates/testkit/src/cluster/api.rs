@@ -38,7 +38,7 @@ impl Api {
     pub(super) fn connect(url: &str, token: &str, ca: &Path) -> anyhow::Result<Self> {
         let ca = std::fs::read(ca).with_context(|| format!("cannot read {}", ca.display()))?;
         let client = reqwest::Client::builder()
-            .tls_certs_only([reqwest::Certificate::from_pem(&ca)?])
+            .tls_certs_only(reqwest::Certificate::from_pem_bundle(&ca)?)
             .user_agent(USER_AGENT)
             .no_proxy()
             .build()?;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::{Api, READY_WITHIN, users};
 use crate::assets::Asset;
 use crate::process::free_port;
-use crate::{Pki, Process};
+use crate::{Pair, Pki, Process};
 
 /// Keeps the log to what a test may ask about: the API server talks to itself all the time.
 const AUDIT_POLICY: &str = r#"
@@ -42,6 +42,9 @@ pub(super) struct Layout {
     pub(super) url: String,
     pub(super) etcd_url: String,
     pub(super) ca: PathBuf,
+    pub(super) authority: Pki,
+    pub(super) next_authority: Pki,
+    serving: Pair,
     pub(super) audit_log: PathBuf,
 }
 
@@ -54,6 +57,9 @@ impl Layout {
             anyhow::Ok(file(name).display().to_string())
         };
         let pki = Pki::create(file("pki"))?;
+        let next = Pki::create(file("pki-next"))?;
+        let ca = [&pki, &next].map(|pki| std::fs::read_to_string(pki.ca())).into_iter().collect::<Result<String, _>>();
+        let ca = write("authorities.pem", &ca.context("an authority's certificate cannot be read")?)?;
         let serving = pki.server("apiserver")?;
         let accounts = pki.issue("service-accounts", &[])?;
         let port = free_port()?;
@@ -79,6 +85,7 @@ impl Layout {
             ("secure-port", &port.to_string()),
             ("tls-cert-file", &serving.cert.display().to_string()),
             ("tls-private-key-file", &serving.key.display().to_string()),
+            ("client-ca-file", &ca),
             ("token-auth-file", &write("tokens.csv", &users::token_file())?),
             ("authorization-mode", "RBAC"),
             // Nobody makes the default ServiceAccounts that it would wait for.
@@ -102,13 +109,25 @@ impl Layout {
             apiserver_args,
             url: format!("https://127.0.0.1:{port}"),
             etcd_url,
-            ca: pki.ca().to_owned(),
+            ca: ca.into(),
+            authority: pki,
+            next_authority: next,
+            serving,
             audit_log,
         })
     }
 
     pub(super) fn start_etcd(&self) -> anyhow::Result<Process> {
         Process::start("etcd", &self.etcd, &self.etcd_args, &self.dir.join("etcd.log"))
+    }
+
+    /// Has the API server show a certificate of the next authority: it looks at the files itself.
+    pub(super) fn serve_by_next_authority(&self) -> anyhow::Result<()> {
+        let Pair { cert, key } = self.next_authority.server("apiserver")?;
+        for (new, old) in [(key, &self.serving.key), (cert, &self.serving.cert)] {
+            std::fs::copy(new, old).with_context(|| format!("cannot write {}", old.display()))?;
+        }
+        Ok(())
     }
 
     pub(super) fn start_apiserver(&self) -> anyhow::Result<Process> {

@@ -14,6 +14,8 @@ pub(super) struct Asked {
     pub method: String,
     pub path: String,
     pub token: String,
+    /// The token that is asked about.
+    pub subject: String,
     pub body: Value,
     url: String,
     query: Vec<(String, String)>,
@@ -23,11 +25,12 @@ impl Asked {
     pub(super) fn new(head: &Parts, body: Bytes) -> Self {
         let query = Url::parse(&format!("http://fake{}", head.uri));
         let query = query.map(|url| url.query_pairs().into_owned().collect()).unwrap_or_default();
-        let token = head.headers.get("x-auth-token").and_then(|token| token.to_str().ok()).unwrap_or_default();
+        let header = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         Self {
             method: head.method.to_string(),
             path: head.uri.path().to_owned(),
-            token: token.to_owned(),
+            token: header("x-auth-token").to_owned(),
+            subject: header("x-subject-token").to_owned(),
             body: serde_json::from_slice(&body).unwrap_or_default(),
             url: head.uri.to_string(),
             query,
@@ -83,6 +86,12 @@ impl Answer {
         Self::json(401, &json!({"error": {"code": 401, "message": message, "title": "Unauthorized"}}))
     }
 
+    /// Keystone's word from 28 on; it was a 500 before.
+    pub(super) fn no_rescoping() -> Self {
+        let message = "Using an application credential token to create a scoped token is not allowed.";
+        Self::json(403, &json!({"error": {"code": 403, "message": message, "title": "Forbidden"}}))
+    }
+
     pub(super) fn forbidden() -> Self {
         Self::fault(403, "Policy does not allow this request to be performed.")
     }
@@ -122,13 +131,22 @@ impl FakeCloud {
             ("GET", []) => Answer::json(200, &json!({"versions": [{"id": "v2.0"}, {"id": "v2.26"}]})),
             ("GET", ["v2", "lbaas", rest @ ..]) if self.octavia => self.load_balancing(rest, asked),
             ("GET", ["v2.0", "lbaas", rest @ ..]) if !self.octavia => self.load_balancing(rest, asked),
+            ("GET", ["v2.0", "lbaas", kind])
+                if self.catalog.as_ref().is_some_and(|kinds| kinds.contains(&"network")) =>
+            {
+                Answer::json(200, &json!({*kind: []}))
+            }
             _ => Answer::status(404),
         }
     }
 
     fn load_balancing(&self, path: &[&str], asked: &Asked) -> Answer {
         let Some(token) = self.token(asked) else { return Answer::unauthorized() };
-        let Some(project) = &token.project else { return Answer::forbidden() };
+        let project = match &token.project {
+            Some(project) => project,
+            None if token.system && self.global => "",
+            None => return Answer::forbidden(),
+        };
         match path {
             ["loadbalancers"] => self.page("loadbalancers", &self.load_balancers, asked, project),
             ["listeners"] => self.page("listeners", &self.listeners, asked, project),
@@ -136,18 +154,29 @@ impl FakeCloud {
             ["l7policies"] => self.page("l7policies", &self.l7_policies, asked, project),
             ["pools", id, "members"] => match self.pools.iter().find(|row| row["id"] == *id) {
                 None => Answer::not_found(id),
-                Some(pool) if !self.global && pool["project_id"] != *project => Answer::forbidden(),
+                Some(pool) if !self.shows_all("members") && pool["project_id"] != *project => self.hidden(id),
                 Some(_) => {
                     let members = self.members.get(*id).map(Vec::as_slice).unwrap_or_default();
                     self.page("members", members, asked, project)
                 }
             },
-            ["loadbalancers", id] => match self.load_balancers.iter().find(|row| row["id"] == *id) {
-                None => Answer::not_found(id),
-                Some(row) if !self.global && row["project_id"] != *project => Answer::forbidden(),
-                Some(row) => Answer::json(200, &json!({"loadbalancer": self.shaped(row)})),
-            },
+            [kind @ "loadbalancers", id] => self.one(kind, "loadbalancer", &self.load_balancers, id, project),
+            [kind @ "listeners", id] => self.one(kind, "listener", &self.listeners, id, project),
+            [kind @ "pools", id] => self.one(kind, "pool", &self.pools, id, project),
             _ => Answer::status(404),
         }
+    }
+
+    fn one(&self, kind: &str, singular: &str, rows: &[Value], id: &str, project: &str) -> Answer {
+        match rows.iter().find(|row| row["id"] == *id) {
+            None => Answer::not_found(id),
+            Some(row) if !self.shows_all(kind) && row["project_id"] != *project => self.hidden(id),
+            Some(row) => Answer::json(200, &json!({singular: self.shaped(row)})),
+        }
+    }
+
+    /// What is there, and not for this user: Octavia says so, Neutron does not.
+    fn hidden(&self, id: &str) -> Answer {
+        if self.octavia { Answer::forbidden() } else { Answer::not_found(id) }
     }
 }

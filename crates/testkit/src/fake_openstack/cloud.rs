@@ -35,10 +35,21 @@ pub struct FakeCloud {
     pub projects: Vec<Value>,
     /// Projects on which the user has no role (any more).
     pub foreign: BTreeSet<String>,
-    /// Whether the list of projects says that it was cut off.
+    /// Whether each list of projects says that it was cut off.
     pub projects_truncated: bool,
+    /// Whether the list of all projects has pages, as from Keystone 27 on.
+    pub projects_paged: bool,
+    /// The most projects that Keystone gives at once (`max_db_limit`), without a word to who asks for no page.
+    pub projects_max: usize,
     /// Whether there is Octavia in the catalog, or only Neutron with neutron-lbaas.
     pub octavia: bool,
+    /// The types of services in the catalog, where it has others than what is there. A `network` beside Octavia has an old
+    /// plug-in for load balancing, in which there is nothing.
+    pub catalog: Option<Vec<&'static str>>,
+    /// The lists that show nothing of other projects, whatever the user may see elsewhere: a policy for each kind.
+    pub restricted: BTreeSet<&'static str>,
+    /// Whether answers have a readable `Date`.
+    pub dated: bool,
     /// How lists are cut.
     pub paging: Paging,
     /// The server's own maximum of rows a page.
@@ -59,6 +70,10 @@ pub struct FakeCloud {
 #[derive(Debug, Clone)]
 pub struct Token {
     pub(super) project: Option<String>,
+    /// To its project, by an application credential.
+    pub(super) bound: bool,
+    /// Scoped to the system.
+    pub(super) system: bool,
     pub(super) expires_at: Timestamp,
 }
 
@@ -74,7 +89,12 @@ impl FakeCloud {
             projects: Vec::new(),
             foreign: BTreeSet::new(),
             projects_truncated: false,
+            projects_paged: true,
+            projects_max: 1000,
             octavia: true,
+            catalog: None,
+            restricted: BTreeSet::new(),
+            dated: true,
             paging: Paging::Markers,
             page_max: 1000,
             load_balancers: Vec::new(),
@@ -150,12 +170,13 @@ impl FakeCloud {
 
     /// A page of those rows that the token may see.
     pub(super) fn page(&self, key: &str, rows: &[Value], asked: &Asked, project: &str) -> Answer {
+        let global = self.shows_all(key);
         let wanted = asked.query("project_id").or_else(|| asked.query("tenant_id"));
-        if wanted.as_deref().is_some_and(|wanted| wanted != project) && !self.global {
+        if wanted.as_deref().is_some_and(|wanted| wanted != project) && !global {
             return Answer::forbidden();
         }
         let visible = |row: &&Value| {
-            (self.global || row["project_id"] == project) && wanted.as_ref().is_none_or(|id| row["project_id"] == **id)
+            (global || row["project_id"] == project) && wanted.as_ref().is_none_or(|id| row["project_id"] == **id)
         };
         let named = asked.query("id");
         let rows: Vec<_> =
@@ -179,6 +200,11 @@ impl FakeCloud {
             body[format!("{key}_links")] = if page.len() == limit { json!([next]) } else { json!([]) };
         }
         Answer::json(200, &body)
+    }
+
+    /// Whether the user sees everyone's objects of a kind, given by the last part of their path.
+    pub(super) fn shows_all(&self, key: &str) -> bool {
+        self.global && !self.restricted.contains(key)
     }
 
     /// A row as the dialect has it.

@@ -101,6 +101,14 @@ impl Api {
         }
     }
 
+    /// The same service as another user, who shows `auth` to Keystone; for as long as one token lives.
+    pub(super) async fn as_user(&self, auth: &Value) -> Result<Self, Refused> {
+        let body = json!({"auth": auth});
+        let (_, token) = answer(self.client.post(format!("{}/auth/tokens", self.identity)), &body).await?;
+        let (base, identity) = (self.base.clone(), self.identity.clone());
+        Ok(Self { base, identity, client: self.client.clone(), token: Mutex::new(token) })
+    }
+
     async fn log_in(&self) -> Result<String, Refused> {
         let domain = json!({"id": "default"});
         let body = json!({"auth": {

@@ -22,6 +22,7 @@ pub(super) struct Layout {
     /// The authority's certificate, where the services speak TLS.
     pub(super) ca: Option<PathBuf>,
     settle_delay: String,
+    octavia_workers: String,
     neutron: bool,
 }
 
@@ -37,8 +38,10 @@ impl Layout {
             tls: pki.as_ref().map(|pki| pki.server("openstack")).transpose()?,
             ca: pki.as_ref().map(|pki| pki.ca().to_owned()),
             settle_delay: options.settle_delay.as_secs_f64().to_string(),
+            octavia_workers: options.octavia_workers.to_string(),
             neutron: options.neutron,
         };
+        layout.write_policy("{}")?;
         for folder in ["conf", "lock"] {
             std::fs::create_dir_all(dir.join(folder)).with_context(|| format!("cannot make {folder}"))?;
         }
@@ -61,6 +64,12 @@ impl Layout {
     /// The configuration file of a service.
     pub(super) fn conf(&self, service: Service) -> PathBuf {
         self.dir.join("conf").join(service.file())
+    }
+
+    /// Puts rules into the file in which Octavia looks for them, all at once: it is read at any time.
+    pub(super) fn write_policy(&self, rules: &str) -> anyhow::Result<()> {
+        let (file, new) = (self.dir.join("octavia-policy.yaml"), self.dir.join("octavia-policy.new"));
+        std::fs::write(&new, rules).and_then(|()| std::fs::rename(&new, &file)).context("cannot write Octavia's policy")
     }
 
     /// Where the calls to a service are noted.
@@ -107,6 +116,7 @@ impl Layout {
             ("LAB_CONF", &conf),
             ("LAB_CALLS", &calls),
             ("LAB_SETTLE_DELAY", &self.settle_delay),
+            ("LAB_WORKERS", if service == Service::Octavia { &self.octavia_workers } else { "1" }),
             ("LAB_NEUTRON_VIP", if self.neutron { "1" } else { "0" }),
             ("OS_KEYSTONE_CONFIG_FILES", &conf),
             ("OS_NEUTRON_CONFIG_DIR", &folder),
@@ -156,6 +166,7 @@ impl Layout {
             ("token_ttl", options.token_ttl.as_secs().to_string()),
             ("token_cache", options.token_cache.map_or_else(|| "-1".to_owned(), |time| time.as_secs().to_string())),
             ("page_max", options.page_max.to_string()),
+            ("keystone_max", options.keystone_max.to_string()),
         ]);
         let driver = if self.neutron { "allowed_address_pairs_driver" } else { "network_noop_driver" };
         values.insert("network_driver", driver.to_owned());

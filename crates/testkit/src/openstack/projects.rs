@@ -60,6 +60,56 @@ impl OpenStack {
         Ok(seed::revoke(&self.identity, project, user).await?)
     }
 
+    /// Gives a user one role on a project, given by its ID, or takes it away.
+    ///
+    /// # Errors
+    /// What Keystone says.
+    pub async fn set_role(&self, project: &str, user: User, role: &str, has: bool) -> anyhow::Result<()> {
+        let path = format!("/projects/{project}{}", seed::of_user(&self.identity, user.name(), role).await?);
+        match has {
+            true => self.identity.put(&path, &Value::Null).await?,
+            false => self.identity.delete(&path).await?,
+        };
+        Ok(())
+    }
+
+    /// Gives a user a role on the whole system.
+    ///
+    /// # Errors
+    /// What Keystone says.
+    pub async fn grant_on_system(&self, user: User, role: &str) -> anyhow::Result<()> {
+        let path = format!("/system{}", seed::of_user(&self.identity, user.name(), role).await?);
+        self.identity.put(&path, &Value::Null).await?;
+        Ok(())
+    }
+
+    /// Makes an application credential of a user for a project, given by its ID: its own ID and secret.
+    ///
+    /// # Errors
+    /// What Keystone says.
+    pub async fn create_application_credential(&self, project: &str, user: User) -> anyhow::Result<(String, String)> {
+        let domain = if user == User::Admin { "Default" } else { DOMAIN };
+        let proof = json!({"name": user.name(), "password": user.password(), "domain": {"name": domain}});
+        let auth = json!({
+            "identity": {"methods": ["password"], "password": {"user": proof}}, "scope": {"project": {"id": project}},
+        });
+        let own = self.identity.as_user(&auth).await?;
+        let user = seed::found(&self.identity, &format!("/users?name={}", user.name())).await?;
+        let body = json!({"application_credential": {"name": format!("of-{project}")}});
+        let made = own.post(&format!("/users/{user}/application_credentials"), &body).await?;
+        let made = &made["application_credential"];
+        let secret = made["secret"].as_str().unwrap_or_default().to_owned();
+        Ok((id(made)?, secret))
+    }
+
+    /// Gives Octavia rules (YAML) that go before its own. It reads them with the next request.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_octavia_policy(&self, rules: &str) -> anyhow::Result<()> {
+        self.layout.write_policy(rules)
+    }
+
     /// Gives a user another password; the tokens that it has end with the old one.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What every stack has from the start: a catalog, a domain, three projects and two users.
+//! What every stack has from the start: a catalog, a domain, three projects and three users.
 
 use serde_json::{Value, json};
 
@@ -33,12 +33,12 @@ pub(super) async fn catalog(admin: &Api, layout: &Layout) -> Result<(), Refused>
 
 /// A domain, projects, users, roles.
 pub(super) async fn people(admin: &Api) -> Result<(), Refused> {
-    for name in ["load-balancer_member", "load-balancer_admin"] {
+    for name in ["load-balancer_member", "load-balancer_admin", "load-balancer_global_observer"] {
         admin.post("/roles", &json!({"role": {"name": name}})).await?;
     }
     let domain = admin.post("/domains", &json!({"domain": {"name": DOMAIN}})).await?;
     let domain = &domain["domain"]["id"];
-    for user in [User::Discoverer, User::Nobody] {
+    for user in [User::Discoverer, User::Observer, User::Nobody] {
         let user = json!({"name": user.name(), "password": user.password(), "domain_id": domain});
         admin.post("/users", &json!({"user": user})).await?;
     }
@@ -46,11 +46,20 @@ pub(super) async fn people(admin: &Api) -> Result<(), Refused> {
         let made = admin.post("/projects", &json!({"project": {"name": name, "domain_id": domain}})).await?;
         grant(admin, &id(&made["project"])?, User::Discoverer).await?;
     }
-    let project = found(admin, "/projects?name=admin").await?;
-    let user = found(admin, "/users?name=admin").await?;
-    let role = found(admin, "/roles?name=load-balancer_admin").await?;
-    admin.put(&format!("/projects/{project}/users/{user}/roles/{role}"), &Value::Null).await?;
+    for (project, user, role) in
+        [("admin", "admin", "load-balancer_admin"), ("alpha", "observer", "load-balancer_global_observer")]
+    {
+        let project = found(admin, &format!("/projects?name={project}")).await?;
+        admin.put(&format!("/projects/{project}{}", of_user(admin, user, role).await?), &Value::Null).await?;
+    }
     Ok(())
+}
+
+/// `/users/ID/roles/ID`.
+pub(super) async fn of_user(admin: &Api, user: &str, role: &str) -> Result<String, Refused> {
+    let user = found(admin, &format!("/users?name={user}")).await?;
+    let role = found(admin, &format!("/roles?name={role}")).await?;
+    Ok(format!("/users/{user}/roles/{role}"))
 }
 
 /// Makes `user` a member of a project.

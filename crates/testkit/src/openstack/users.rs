@@ -13,6 +13,8 @@ pub enum User {
     Admin,
     /// A member of the projects, without a role anywhere else.
     Discoverer,
+    /// With the role `load-balancer_global_observer` on the project `alpha`, and no other.
+    Observer,
     /// Without a role.
     Nobody,
 }
@@ -22,6 +24,7 @@ impl User {
         match self {
             Self::Admin => "admin",
             Self::Discoverer => "discoverer",
+            Self::Observer => "observer",
             Self::Nobody => "nobody",
         }
     }
@@ -30,6 +33,7 @@ impl User {
         match self {
             Self::Admin => ADMIN_PASSWORD,
             Self::Discoverer => "discoverer-secret",
+            Self::Observer => "observer-secret",
             Self::Nobody => "nobody-secret",
         }
     }

@@ -148,12 +148,13 @@ fn unknown_until_every_kind_that_was_lost_is_listed_again() {
     session.event(SourceEvent::Service(WatchEvent::Failed(forbidden())), now);
     session.event(SourceEvent::Slice(WatchEvent::Failed(forbidden())), now);
     session.settle(now);
-    let both = "services: forbidden: no right; endpointslices: forbidden: no right";
-    assert_eq!((session.unknown().as_deref(), session.is_complete()), (Some(both), false));
+    let slices = "endpointslices: forbidden: the discoverer has no right to list and watch them";
+    let both = format!("services: forbidden: the discoverer has no right to list and watch them; {slices}");
+    assert_eq!((session.unknown(), session.is_complete()), (Some(both), false));
     list_services(&mut session, &["mine"], now);
     assert!(session.found("one", now));
     session.settle(now);
-    assert_eq!(session.unknown().as_deref(), Some("endpointslices: forbidden: no right"));
+    assert_eq!(session.unknown().as_deref(), Some(slices));
     list_slices(&mut session, now);
     assert!(session.found("one", now));
     session.settle(now);
@@ -174,4 +175,40 @@ fn a_cluster_without_slices_is_told_from_one_that_does_not_answer() {
     let mut later = complete(&["mine"], now);
     later.event(SourceEvent::Slice(WatchEvent::Failed(missing())), now);
     assert!(!later.lacks_slices(now));
+}
+
+/// A credential plug-in's error tells its environment and all that it printed.
+#[test]
+fn what_a_server_or_a_plug_in_says_is_not_told_to_the_writer() {
+    let said = "auth exec command 'T=\"hunter2\" plugin' failed".to_owned();
+    for error in [
+        ApiError::Transport { message: said.clone() },
+        ApiError::Timeout { message: said.clone() },
+        ApiError::Forbidden { message: said.clone() },
+        ApiError::Unauthorized { message: said.clone() },
+        ApiError::Server { message: said.clone(), retry_after: None },
+        ApiError::Undecodable { message: said.clone() },
+        ApiError::Invalid { message: said },
+    ] {
+        let now = Instant::now();
+        let mut session = complete(&["mine"], now);
+        session.event(SourceEvent::Slice(WatchEvent::Failed(error.clone())), now);
+        session.settle(now + PATIENCE);
+        let told = session.unknown().unwrap();
+        assert!(told.starts_with("endpointslices: ") && !told.contains("hunter2"), "{told}");
+        let own = session.trouble().unwrap();
+        assert_eq!(own, format!("endpointslices: {error}"), "who runs it is told all");
+    }
+}
+
+#[test]
+fn slices_that_come_later_are_noticed() {
+    let now = Instant::now();
+    let missing = || ApiError::NotFound { message: "404".into(), namespace: false };
+    let mut session = session(Flavour::Endpoints);
+    session.event(SourceEvent::Slice(WatchEvent::Failed(missing())), now);
+    assert!(!session.has_slices_after_all() && session.trouble().is_none());
+    session.event(SourceEvent::Slice(WatchEvent::Alive), now);
+    assert!(session.has_slices_after_all());
+    assert!(session.freshness(now).iter().all(|kind| kind.age.is_none()), "they are not what is read");
 }

@@ -72,10 +72,17 @@ fn poll(seen: &mut Seen, now: Instant, broken: &dyn Fn(&Ask) -> bool) -> Summary
 }
 
 fn seen(mode: Mode) -> Seen {
-    let mut seen = Seen::new("http://keystone/v3 r".to_owned(), Options { sweep: None, ..Options::default() });
-    seen.enter(mode);
+    let options = Options { sweep: None, ..Options::default() };
+    let mut seen = Seen::new("http://keystone/v3 r".to_owned(), options, INTERVAL);
+    again(&mut seen, mode);
     seen
 }
+
+fn again(seen: &mut Seen, mode: Mode) {
+    seen.begin_anew(Cloud::new(mode, seen.options.clone()));
+}
+
+const INTERVAL: Duration = Duration::from_secs(30);
 
 fn ages(seen: &Seen, now: Instant) -> Vec<Option<u64>> {
     seen.freshness(now).iter().map(|freshness| freshness.age.map(|age| age.as_secs())).collect()
@@ -105,16 +112,21 @@ fn a_list_that_fails_is_stale_and_unknown_and_changes_nothing() {
     let start = Instant::now();
     poll(&mut seen, start, &never);
     seen.take_changed();
-    let later = start + Duration::from_secs(30);
-    let summary = poll(&mut seen, later, &|ask| matches!(ask, Ask::LoadBalancers(_)));
+    let later = start + INTERVAL;
+    let failing = |ask: &Ask| matches!(ask, Ask::LoadBalancers(_));
+    let summary = poll(&mut seen, later, &failing);
     assert_eq!(summary.result, PollResult::Failed);
     assert_eq!(summary.new_troubles.len(), 1);
     assert!(seen.take_changed().is_empty());
     // In KINDS' order: projects are not asked for each time, and no members were needed in a poll that showed nothing.
     assert_eq!(ages(&seen, later), [Some(30), Some(30), Some(0), Some(0), Some(30)]);
+    assert!(seen.trouble().unwrap().contains("load balancers failed: 500"), "{:?}", seen.trouble());
+    assert_eq!(seen.standing(), Standing::Complete, "one poll that fails is no news");
+    poll(&mut seen, later, &failing);
+    assert_eq!(seen.standing(), Standing::Complete, "nor are two that follow each other at once");
+    poll(&mut seen, later + 2 * INTERVAL, &failing);
     let Standing::Unknown(parts) = seen.standing() else { panic!("{:?}", seen.standing()) };
     assert_eq!(parts[0].0, Scope::All);
-    assert!(seen.trouble().unwrap().contains("load balancers failed: 500"), "{:?}", seen.trouble());
     let again = poll(&mut seen, later, &|ask| matches!(ask, Ask::LoadBalancers(_)));
     assert!(again.new_troubles.is_empty(), "told once for each change: {again:?}");
     assert_eq!(poll(&mut seen, later, &never).result, PollResult::Complete);
@@ -133,6 +145,21 @@ fn a_project_that_fails_is_its_own_affair() {
     let Standing::Unknown(parts) = seen.standing() else { panic!("{:?}", seen.standing()) };
     assert_eq!(parts[0].0, Scope::Namespaces(vec!["beta".into()]));
     assert_eq!(ages(&seen, now)[..3], [Some(0), None, Some(0)], "one list of load balancers is missing");
+}
+
+/// What was seen before is called unknown as late as the whole cloud is; what never was, at once.
+#[test]
+fn a_project_is_waited_for_like_the_cloud() {
+    let mut seen = seen(Mode::PerProject);
+    let start = Instant::now();
+    poll(&mut seen, start, &never);
+    let broken = |ask: &Ask| *ask == Ask::LoadBalancers(Whose::Project(id("pb")));
+    for (poll_at, complete) in [(1, true), (2, true), (3, false), (4, false)] {
+        assert_eq!(poll(&mut seen, start + poll_at * INTERVAL, &broken).result, PollResult::Partial);
+        assert_eq!(seen.standing() == Standing::Complete, complete, "{poll_at}");
+    }
+    poll(&mut seen, start + 5 * INTERVAL, &never);
+    assert_eq!(seen.standing(), Standing::Complete);
 }
 
 #[test]
@@ -161,7 +188,7 @@ fn a_cloud_that_cannot_be_entered_loses_nothing_and_another_mode_begins_anew() {
     assert_eq!(seen.trouble().as_deref(), Some("invalid credentials"));
     assert_eq!(seen.standing(), Standing::Unknown(vec![(Scope::All, "invalid credentials".to_owned())]));
     assert!(seen.take_changed().is_empty());
-    seen.enter(Mode::Bulk);
+    again(&mut seen, Mode::Bulk);
     assert_eq!(seen.standing(), Standing::Nothing);
     poll(&mut seen, now, &never);
     assert_eq!(seen.take_changed().len(), 2, "a stream that begins anew is told everything");

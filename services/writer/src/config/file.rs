@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use gimbal_model::{AddressRules, BackendName};
 use gimbal_operate::HumanDuration;
-use gimbal_plan::{GuardConfig, Pattern, Strip};
+use gimbal_plan::{GuardConfig, Keep, Pattern, Strip};
 use gimbal_reconcile::{LossPolicy, NamespacePolicy, Policy};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use super::values::{
-    Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_count, optional_number,
+    AppProtocol, Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_count, optional_number,
 };
 use super::{BackendConfig, Config, ConfigError};
 
@@ -36,6 +36,10 @@ struct Backend {
     addresses: Addresses,
     #[serde(default)]
     strip: Lists,
+    #[serde(default)]
+    keep: Lists,
+    #[serde(default)]
+    app_protocol: BTreeMap<String, Option<AppProtocol>>,
     #[serde(default)]
     quota: Limits,
     #[serde(default)]
@@ -86,6 +90,7 @@ struct Guard {
     quiet_time: Option<HumanDuration>,
     release_all_after: Option<HumanDuration>,
     floors: Floors,
+    readiness: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -144,6 +149,9 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
+/// A backend is lost when it was away for so long, and not before.
+const SHORTEST_LOSS: Duration = Duration::from_secs(1);
+
 /// Reads and checks the text of a file; `path` is only named.
 pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let wrong = |location: Option<serde_saphyr::Location>, message: &str| ConfigError {
@@ -168,6 +176,14 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
         if !names.insert(name) {
             let at = Some(backend.name.referenced);
             return Err(wrong(at, &format!("two backends have the name {name}: give one of them another")));
+        }
+        if let Some(loss) = &backend.on_loss
+            && let Some(short) = [loss.value.not_ready_after, loss.value.drain_after].into_iter().flatten().min()
+            && short.0 < SHORTEST_LOSS
+        {
+            let at = Some(loss.referenced);
+            let problem = "a time shorter than 1s: the agent's mere reconnect would count as a loss; make it longer";
+            return Err(wrong(at, &format!("onLoss of {name}: {problem}")));
         }
         if let Some(loss) = &backend.on_loss
             && let (Some(first), Some(then)) = (loss.value.not_ready_after, loss.value.drain_after)
@@ -198,7 +214,7 @@ impl Backend {
         let map = map.into_iter().map(|(from, to)| (from, to.0)).collect();
         let plain = |patterns: Vec<NamespacePattern>| patterns.into_iter().map(|pattern| pattern.0).collect();
         let allowed = self.addresses.allow.map(|ranges| ranges.into_iter().map(|range| range.0).collect());
-        let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect();
+        let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
         let default = Strip::default();
         let time = |time: Option<HumanDuration>| time.map(|time| time.0);
         let on_loss = self.on_loss.map(|loss| loss.value).unwrap_or_default();
@@ -217,6 +233,12 @@ impl Backend {
                     labels: self.strip.labels.map_or(default.labels, patterns),
                     annotations: self.strip.annotations.map_or(default.annotations, patterns),
                 },
+                keep: Keep { labels: self.keep.labels.map(patterns), annotations: self.keep.annotations.map(patterns) },
+                app_protocols: self
+                    .app_protocol
+                    .into_iter()
+                    .map(|(from, to)| (from.into(), to.map(|to| to.0.into())))
+                    .collect(),
                 quota: self.quota.settle(),
                 guard: self.guard.settle(),
                 mode: self.mode.settle(),
@@ -255,6 +277,7 @@ impl Guard {
                 endpoints_per_namespace: self.floors.endpoints_per_namespace.unwrap_or_default(),
                 endpoints_per_service: self.floors.endpoints_per_service.unwrap_or_default(),
             },
+            readiness: self.readiness,
         }
     }
 }

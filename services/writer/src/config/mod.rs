@@ -12,6 +12,7 @@ mod values;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use gimbal_link::Denied;
 use gimbal_model::BackendName;
@@ -21,6 +22,9 @@ use ipnet::IpNet;
 pub use current::Current;
 pub use identity::Identity;
 pub use reload::{Followed, Reloaded};
+
+/// What an agent with one address may take to notice that its connection is dead.
+const RECONNECT: Duration = Duration::from_secs(15);
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default)]
@@ -100,10 +104,26 @@ impl Config {
         self.backends.iter().map(|backend| (backend.name.clone(), backend.policy.clone())).collect()
     }
 
-    /// What the file allows and its author may not mean, a sentence each: two backends of which one can take names that
-    /// the other would have (Service `b-c` of `a`, Service `c` of `a-b`), as long as they are free.
+    /// What the file allows and its author may not mean, a sentence each.
     #[must_use]
     pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = self.names_that_meet();
+        doubts.extend(self.backends.iter().filter_map(|backend| {
+            let after = backend.policy.on_loss.not_ready_after.filter(|after| *after < RECONNECT)?;
+            Some(format!(
+                "backend {}: onLoss.notReadyAfter is {} s; an agent whose connection broke may need up to {} s to be back, \
+                 and until then its endpoints would be not ready",
+                backend.name,
+                after.as_secs(),
+                RECONNECT.as_secs()
+            ))
+        }));
+        doubts
+    }
+
+    /// Two backends of which one can take names that the other would have (Service `b-c` of `a`, Service `c` of `a-b`), as
+    /// long as they are free.
+    fn names_that_meet(&self) -> Vec<String> {
         let names = || self.backends.iter().map(|backend| backend.name.as_str());
         let joins = |short: &str, long: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
         let pairs =

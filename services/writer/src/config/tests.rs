@@ -1,7 +1,6 @@
 //! Good files, bad files, and what follows from them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gimbal_link::{Peer, PeerCertificate};
 use gimbal_model::AddressRules;
@@ -21,9 +20,11 @@ backends:
   namespaces: {allow: ["team-*"], deny: ["team-x"], map: {project-a: team-a}, create: false}
   addresses:  {allow: ["10.0.0.0/8", "fd00::/8"]}
   strip:      {labels: [], annotations: ["a.example/*"]}
+  keep:       {labels: null, annotations: []}
+  appProtocol: {grpc: kubernetes.io/h2c, mysql: null}
   quota:      {services: 5000, endpoints: 250000, bytes: 100000000, changesPerSecond: 500}
   onLoss:     {notReadyAfter: 10m, drainAfter: null, sourceStaleAfter: 2m}
-  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}}
+  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}, readiness: true}
   mode:       admit
 - name: osp1
   identity: osp1.backends.gimbal.example
@@ -63,6 +64,10 @@ fn the_whole_schema() {
     assert!(policy.addresses.check("192.0.2.1".parse().unwrap()).is_err());
     assert!(policy.strip.labels.is_empty());
     assert_eq!(policy.strip.annotations, [gimbal_plan::Pattern::new("a.example/*")]);
+    assert_eq!(policy.keep, gimbal_plan::Keep { labels: None, annotations: Some(Vec::new()) });
+    let protocols = [("grpc", Some("kubernetes.io/h2c")), ("mysql", None)];
+    let protocols = protocols.into_iter().map(|(from, to)| (from.into(), to.map(Into::into))).collect();
+    assert_eq!(policy.app_protocols, protocols);
     assert_eq!(policy.namespaces.target("project-a", None).as_deref(), Ok("team-a"));
     assert!(policy.namespaces.target("team-x", None).is_err());
     assert!(!policy.namespaces.create);
@@ -87,6 +92,7 @@ fn the_whole_schema() {
             quiet_time: seconds(30),
             release_all_after: Some(seconds(3600)),
             floors: Floors { endpoints_per_namespace: 3, endpoints_per_service: 1 },
+            readiness: true,
         }
     );
 }
@@ -103,6 +109,7 @@ fn what_is_left_out_has_the_defaults() {
         quiet_time: Duration::from_secs(60),
         release_all_after: None,
         floors: Floors { endpoints_per_namespace: 0, endpoints_per_service: 0 },
+        readiness: false,
     };
     assert_eq!(Policy::default().guard, guard);
     assert!(read("{}").unwrap().backends.is_empty());
@@ -121,7 +128,15 @@ fn bad_files() {
         ("backends:\n- name: a\n", "gimbal.yaml:2:3: missing field `identity`"),
         (
             "backends:\n- {name: a, identity: a, quotas: {}}",
-            "gimbal.yaml:2:26: unknown field `quotas`, expected one of name, identity, namespaces, addresses, strip, quota, onLoss, guard, mode",
+            "gimbal.yaml:2:26: unknown field `quotas`, expected one of name, identity, namespaces, addresses, strip, keep, appProtocol, quota, onLoss, guard, mode",
+        ),
+        (
+            "backends:\n- {name: a, identity: a, appProtocol: {grpc: 'h 2'}}",
+            "gimbal.yaml:2:46: \"h 2\" is no appProtocol: write it as in kubernetes.io/h2c, or null for none",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  onLoss: {notReadyAfter: 500ms}",
+            "gimbal.yaml:4:11: onLoss of a: a time shorter than 1s: the agent's mere reconnect would count as a loss; make it longer",
         ),
         (
             "backends:\n- {name: Node02, identity: a}",
@@ -322,4 +337,15 @@ fn names_that_join_are_told() {
     let told = of(&["a-b", "a", "a-b-c"]);
     let pairs: Vec<_> = told.iter().filter_map(|sentence| sentence.split(':').next()).collect();
     assert_eq!(pairs, ["backends a-b and a-b-c", "backends a and a-b", "backends a and a-b-c"]);
+}
+
+#[test]
+fn a_loss_that_a_reconnect_may_reach_is_doubtful() {
+    let file = |after: &str| format!("backends: [{{name: a, identity: a, onLoss: {{notReadyAfter: {after}}}}}]");
+    assert_eq!(read(&file("15s")).unwrap().doubts(), Vec::<String>::new());
+    let doubts = read(&file("10s")).unwrap().doubts();
+    assert!(
+        matches!(doubts.as_slice(), [one] if one.starts_with("backend a: onLoss.notReadyAfter is 10 s")),
+        "{doubts:?}"
+    );
 }

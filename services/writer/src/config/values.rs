@@ -64,6 +64,19 @@ impl<'de> Deserialize<'de> for Denial {
     }
 }
 
+/// An application protocol that is written in the place of another.
+#[derive(Debug, Clone)]
+pub(super) struct AppProtocol(pub(super) String);
+
+impl<'de> Deserialize<'de> for AppProtocol {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| match gimbal_plan::AppProtocols::is_valid(text) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(format!("{text:?} is no appProtocol: write it as in kubernetes.io/h2c, or null for none")),
+        })
+    }
+}
+
 /// A number that is not negative.
 struct Number(u64);
 

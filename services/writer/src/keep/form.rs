@@ -4,11 +4,52 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use gimbal_model::TargetKey;
 use gimbal_plan::{HoldRecord, WindowRecord};
 use gimbal_reconcile::{BackendState, LossRecord, Stage};
 use jiff::Timestamp;
 
 type Data = BTreeMap<String, String>;
+
+/// The keys of a window.
+struct Window {
+    at: &'static str,
+    base: &'static str,
+    lost: &'static str,
+    listed: &'static str,
+    unlisted: &'static str,
+}
+
+const WINDOW: Window = Window {
+    at: "windowAt",
+    base: "windowBase",
+    lost: "windowLost",
+    listed: "windowListed",
+    unlisted: "windowUnlisted",
+};
+const READY_WINDOW: Window = Window {
+    at: "readyWindowAt",
+    base: "readyWindowBase",
+    lost: "readyWindowLost",
+    listed: "readyWindowListed",
+    unlisted: "readyWindowUnlisted",
+};
+
+/// The keys of a hold.
+struct Hold {
+    id: &'static str,
+    since: &'static str,
+    endpoints: &'static str,
+    to_nothing: &'static str,
+}
+
+const HOLD: Hold = Hold { id: "held", since: "heldSince", endpoints: "heldEndpoints", to_nothing: "heldToNothing" };
+const READY_HOLD: Hold = Hold {
+    id: "readyHeld",
+    since: "readyHeldSince",
+    endpoints: "readyHeldEndpoints",
+    to_nothing: "readyHeldToNothing",
+};
 
 /// Writes a state down.
 pub(super) fn render(state: &BackendState) -> Data {
@@ -17,16 +58,21 @@ pub(super) fn render(state: &BackendState) -> Data {
     if let Some(incarnation) = &state.incarnation {
         put("incarnation", incarnation.clone());
     }
-    if let Some(window) = &state.window {
-        put("windowAt", time(window.at));
-        put("windowBase", window.base.to_string());
-        put("windowLost", window.lost.to_string());
+    for (names, window) in [(&WINDOW, &state.window), (&READY_WINDOW, &state.ready_window)] {
+        let Some(window) = window else { continue };
+        let listed: Vec<_> = window.listed.iter().map(|(target, had)| format!("{target}={had}")).collect();
+        put(names.at, time(window.at));
+        put(names.base, window.base.to_string());
+        put(names.lost, window.lost.to_string());
+        put(names.listed, listed.join(" "));
+        put(names.unlisted, window.unlisted.to_string());
     }
-    if let Some(hold) = &state.hold {
-        put("held", hold.id.clone());
-        put("heldSince", time(hold.since));
-        put("heldEndpoints", hold.endpoints.to_string());
-        put("heldToNothing", hold.to_nothing.to_string());
+    for (names, hold) in [(&HOLD, &state.hold), (&READY_HOLD, &state.ready_hold)] {
+        let Some(hold) = hold else { continue };
+        put(names.id, hold.id.clone());
+        put(names.since, time(hold.since));
+        put(names.endpoints, hold.endpoints.to_string());
+        put(names.to_nothing, hold.to_nothing.to_string());
     }
     if let Some(loss) = &state.loss {
         put("lostSince", time(loss.since));
@@ -42,12 +88,20 @@ pub(super) fn render(state: &BackendState) -> Data {
 pub(super) fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     let mut odd = Vec::new();
     let text = |key: &str| data.get(key).filter(|value| !value.is_empty());
-    let window = record(data, "windowAt", &mut odd, |at| {
-        Some(WindowRecord { at, base: number(data, "windowBase")?, lost: number(data, "windowLost")? })
+    let [window, ready_window] = [&WINDOW, &READY_WINDOW].map(|names| {
+        record(data, names.at, &mut odd, |at| {
+            let (base, lost) = (number(data, names.base)?, number(data, names.lost)?);
+            // A writer of before named nothing: all of it counts without a name.
+            let listed = data.get(names.listed).map_or(Some(BTreeMap::new()), |text| listed(text))?;
+            let unlisted = data.get(names.unlisted).map_or(Some(lost), |text| text.parse().ok())?;
+            Some(WindowRecord { at, base, lost, listed, unlisted })
+        })
     });
-    let hold = record(data, "heldSince", &mut odd, |since| {
-        let (id, to_nothing) = (text("held")?.clone(), number(data, "heldToNothing")?);
-        Some(HoldRecord { id, since, endpoints: number(data, "heldEndpoints")?, to_nothing })
+    let [hold, ready_hold] = [&HOLD, &READY_HOLD].map(|names| {
+        record(data, names.since, &mut odd, |since| {
+            let (id, to_nothing) = (text(names.id)?.clone(), number(data, names.to_nothing)?);
+            Some(HoldRecord { id, since, endpoints: number(data, names.endpoints)?, to_nothing })
+        })
     });
     let loss = record(data, "lostSince", &mut odd, |since| {
         let stages = [Stage::Hold, Stage::NotReady, Stage::Drained];
@@ -55,7 +109,7 @@ pub(super) fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
         Some(LossRecord { since, stage })
     });
     let (incarnation, decommission) = (text("incarnation").cloned(), text("decommission").cloned());
-    (BackendState { incarnation, window, hold, loss, decommission }, odd)
+    (BackendState { incarnation, window, hold, ready_window, ready_hold, loss, decommission }, odd)
 }
 
 /// What belongs to a time; nothing where that is missing.
@@ -71,6 +125,16 @@ fn record<T>(
         odd.push(key);
     }
     record
+}
+
+/// `namespace/name=endpoints`, with spaces between.
+fn listed(text: &str) -> Option<BTreeMap<TargetKey, u64>> {
+    let entry = |entry: &str| {
+        let (target, had) = entry.split_once('=')?;
+        let (namespace, name) = target.split_once('/')?;
+        Some((TargetKey::new(namespace, name), had.parse().ok()?))
+    };
+    text.split_whitespace().map(entry).collect()
 }
 
 fn number<T: FromStr>(data: &Data, key: &str) -> Option<T> {
@@ -95,8 +159,27 @@ mod tests {
     fn what_is_written_is_read() {
         let full = BackendState {
             incarnation: Some("uid".into()),
-            window: Some(WindowRecord { at: at(1_800_000_000), base: 100, lost: 25 }),
+            window: Some(WindowRecord {
+                at: at(1_800_000_000),
+                base: 100,
+                lost: 25,
+                listed: [(TargetKey::new("one", "a"), 10), (TargetKey::new("two", "b"), 8)].into(),
+                unlisted: 7,
+            }),
             hold: Some(HoldRecord { id: "0f".into(), since: at(1_700_000_000), endpoints: 60, to_nothing: true }),
+            ready_window: Some(WindowRecord {
+                at: at(1_800_000_001),
+                base: 90,
+                lost: 5,
+                listed: BTreeMap::new(),
+                unlisted: 5,
+            }),
+            ready_hold: Some(HoldRecord {
+                id: "0a".into(),
+                since: at(1_700_000_001),
+                endpoints: 50,
+                to_nothing: false,
+            }),
             loss: Some(LossRecord { since: at(1_600_000_000), stage: Stage::NotReady }),
             decommission: Some("node02-1-2-0-3".into()),
         };
@@ -104,6 +187,18 @@ mod tests {
             assert_eq!(parse(&render(&state)), (state, Vec::new()));
         }
         assert_eq!(render(&full)["lostSince"], "2020-09-13T12:26:40.123Z");
+    }
+
+    /// A writer of before wrote no names, and reads what is written now.
+    #[test]
+    fn a_window_of_another_version_is_understood() {
+        let window = WindowRecord { at: at(1), base: 100, lost: 25, listed: BTreeMap::new(), unlisted: 25 };
+        let mut data = render(&BackendState { window: Some(window.clone()), ..BackendState::default() });
+        for key in ["windowUnlisted", "windowListed"] {
+            data.remove(key);
+        }
+        assert_eq!(data.keys().collect::<Vec<_>>(), ["windowAt", "windowBase", "windowLost"]);
+        assert_eq!(parse(&data), (BackendState { window: Some(window), ..BackendState::default() }, Vec::new()));
     }
 
     #[test]

@@ -1,54 +1,71 @@
 //! The task that keeps the Lease: carries the machine's steps out and publishes what follows from them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gimbal_kube_io::{ApiError, Cluster};
 use gimbal_objects::Lease;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
-use super::machine::{DEADLINE, Failure, Machine, Step};
-use super::{Leadership, NAME};
+use super::machine::{Failure, Machine, Step};
+use super::{Leadership, Moment, NAME, Times, Work};
 
 /// The release is a courtesy: without it others wait for the lease to run out.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Durations of a lease for which one that gave it up leaves it to others.
+const STAND_BACK: u32 = 10;
 
-/// Starts to compete for the Lease in `namespace`. The cluster should have connections of its own. On `stop` the task gives
-/// the Lease back and ends: everything that writes must have ended before.
-#[must_use]
-pub fn start(
-    cluster: Cluster,
-    namespace: &str,
-    identity: &str,
-    stop: CancellationToken,
-) -> (watch::Receiver<Leadership>, Option<JoinHandle<()>>) {
-    let (publish, leadership) = watch::channel(Leadership::Follower { holder: String::new() });
-    let machine = Machine::new(namespace, NAME, identity, Instant::now());
-    let keeper = Keeper { cluster, namespace: namespace.to_owned(), machine, publish, reachable: true };
-    (leadership, Some(tokio::spawn(keeper.run(stop))))
+/// Who competes, and for what.
+pub struct Candidate {
+    /// The API server; it should have connections of its own.
+    pub cluster: Cluster,
+    /// Where the Lease is.
+    pub namespace: String,
+    /// Who this is to others; see [`super::identity`].
+    pub identity: String,
+    /// How long a lease lasts, and what follows from that.
+    pub times: Times,
+    /// Whether the rest of the process does its work: asked before each renewal.
+    pub work: Box<dyn Fn() -> Work + Send>,
+}
+
+impl Candidate {
+    /// Starts to compete for the Lease. On `stop` the task gives it back and ends: everything that writes must have ended
+    /// before.
+    #[must_use]
+    pub fn start(self, stop: CancellationToken) -> (watch::Receiver<Leadership>, JoinHandle<()>) {
+        let (publish, leadership) = watch::channel(Leadership::Follower { holder: String::new() });
+        let machine = Machine::new(&self.namespace, NAME, &self.identity, self.times, Moment::now());
+        let keeper = Keeper { candidate: self, machine, publish, reachable: true, in_time: true };
+        (leadership, tokio::spawn(keeper.run(stop)))
+    }
 }
 
 struct Keeper {
-    cluster: Cluster,
-    namespace: String,
+    candidate: Candidate,
     machine: Machine,
     publish: watch::Sender<Leadership>,
     /// Whether the last call was answered: a change is logged, not each attempt.
     reachable: bool,
+    /// Whether the lease is not late: as above.
+    in_time: bool,
 }
 
 impl Keeper {
     async fn run(mut self, stop: CancellationToken) {
-        // A call is never abandoned half way: it ends within the deadline, and then it is known what there is to release.
+        // A call is never abandoned half way: it ends in time, and then it is known what there is to release.
         while !stop.is_cancelled() {
-            match self.machine.step(Instant::now(), &wall()) {
+            let work = (self.candidate.work)();
+            if work == Work::Cannot && self.machine.held().is_some() {
+                self.hand_over().await;
+            }
+            match self.machine.step(Moment::now(), &wall(), work == Work::Goes) {
                 Step::Wait(until) => {
                     tokio::select! {
                         () = stop.cancelled() => break,
-                        () = sleep_until(until.into()) => {}
+                        () = tokio::time::sleep(until.since(Moment::now()).min(self.candidate.times.poll)) => {}
                     }
                 }
                 step => self.carry_out(step).await,
@@ -58,18 +75,25 @@ impl Keeper {
         self.release().await;
     }
 
+    /// This process cannot do what a leader does; another one may.
+    async fn hand_over(&mut self) {
+        tracing::warn!("this writer leads, and cannot do its work: it gives the lease up, so that another can");
+        self.release().await;
+        self.machine.stand_back(Moment::now() + self.candidate.times.duration * STAND_BACK);
+    }
+
     async fn carry_out(&mut self, step: Step) {
-        let started = Instant::now();
-        let left = self.machine.lead(started).map_or(DEADLINE, |lead| lead.until.saturating_duration_since(started));
-        let cluster = self.cluster.clone().with_timeout(left);
+        let started = Moment::now();
+        let cluster = self.candidate.cluster.clone().with_timeout(self.machine.patience());
         let reading = step == Step::Read;
         let answer = match step {
             Step::Wait(_) => return,
-            Step::Read => cluster.get::<Lease>(&self.namespace, NAME).await.map(|lease| (lease, false)),
+            Step::Read => cluster.get::<Lease>(&self.candidate.namespace, NAME).await.map(|lease| (lease, false)),
             Step::Create(lease) => cluster.create(&lease).await.map(|lease| (lease, true)),
             Step::Replace(lease) => cluster.replace(&lease).await.map(|lease| (lease, true)),
         };
-        let now = Instant::now();
+        let now = Moment::now();
+        self.machine.took(now.since(started));
         match answer {
             Ok((lease, written)) => {
                 if written {
@@ -86,7 +110,7 @@ impl Keeper {
         }
     }
 
-    fn fail(&mut self, error: &ApiError, now: Instant) {
+    fn fail(&mut self, error: &ApiError, now: Moment) {
         let outrun = matches!(error, ApiError::Conflict { .. } | ApiError::AlreadyExists { .. })
             || matches!(error, ApiError::NotFound { namespace: false, .. });
         if outrun {
@@ -99,8 +123,14 @@ impl Keeper {
     }
 
     /// Publishes what holds now, if it is another than before.
-    fn tell(&self) {
-        let now = match self.machine.lead(Instant::now()) {
+    fn tell(&mut self) {
+        let late = self.machine.held().is_some() && self.machine.lead(Moment::now()).is_none();
+        if late && std::mem::replace(&mut self.in_time, false) {
+            tracing::warn!("the lease is late: nothing is written until it is renewed, or is another's");
+        } else if !late && !std::mem::replace(&mut self.in_time, true) {
+            tracing::info!("the lease is not late any more");
+        }
+        let now = match self.machine.held() {
             Some(lead) => Leadership::Leader { epoch: lead.epoch, until: lead.until },
             None => Leadership::Follower { holder: self.machine.holder().to_owned() },
         };
@@ -111,12 +141,12 @@ impl Keeper {
         });
     }
 
-    async fn release(mut self) {
+    async fn release(&mut self) {
         let release = self.machine.release(&wall());
         // First nobody writes, then others may.
         self.tell();
         let Some(lease) = release else { return };
-        match self.cluster.with_timeout(RELEASE_TIMEOUT).replace(&lease).await {
+        match self.candidate.cluster.clone().with_timeout(RELEASE_TIMEOUT).replace(&lease).await {
             Ok(_) => tracing::info!("the lease is released"),
             Err(error) => tracing::warn!(%error, "the lease could not be released; it runs out by itself"),
         }

@@ -2,20 +2,23 @@
 
 mod edge;
 mod machine;
+mod moment;
 #[cfg(test)]
 mod on_server;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
-pub use edge::start;
+pub use edge::Candidate;
+pub use moment::Moment;
+pub use times::Times;
 
 /// The name of the Lease.
 pub const NAME: &str = "gimbal-writer";
@@ -26,12 +29,12 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Whether this writer leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
-    /// It does, until the deadline and no longer, whatever is published later.
+    /// It does, until another is seen to. Past `until` it writes nothing, and forgets nothing.
     Leader {
         /// Grows each time that the leader changes.
         epoch: u64,
-        /// No write is sent from this moment on.
-        until: Instant,
+        /// No write is sent from this moment on, unless a later one is published.
+        until: Moment,
     },
     /// It does not.
     Follower {
@@ -43,33 +46,48 @@ pub enum Leadership {
 impl Leadership {
     /// Whether a write may be sent at `now`.
     #[must_use]
-    pub fn may_write(&self, now: Instant) -> bool {
-        self.epoch(now).is_some()
+    pub fn may_write(&self, now: Moment) -> bool {
+        matches!(self, Self::Leader { until, .. } if now < *until)
     }
 
-    /// The epoch that is led at `now`, if any is.
+    /// The epoch that is led, whether or not its lease is late: nobody else is known to have led since.
     #[must_use]
-    pub fn epoch(&self, now: Instant) -> Option<u64> {
+    pub fn epoch(&self) -> Option<u64> {
         match self {
-            Self::Leader { epoch, until } if now < *until => Some(*epoch),
-            _ => None,
+            Self::Leader { epoch, .. } => Some(*epoch),
+            Self::Follower { .. } => None,
         }
     }
 
-    /// A leadership for ever, without a Lease, in the form that [`start`] gives: for one writer that has no rival.
+    /// A leadership for ever, without a Lease, in the form that [`Candidate::start`] gives: for one writer that has no
+    /// rival.
     #[must_use]
-    pub fn unopposed() -> (watch::Receiver<Self>, Option<JoinHandle<()>>) {
-        let leader = Self::Leader { epoch: 0, until: Instant::now() + FOR_EVER };
+    pub fn unopposed() -> watch::Receiver<Self> {
+        let leader = Self::Leader { epoch: 0, until: Moment::now() + FOR_EVER };
         // A receiver keeps its last value when the sender is gone.
-        (watch::channel(leader).1, None)
+        watch::channel(leader).1
     }
 }
 
-/// Who this writer is to others: a process that comes back on the same host and address is the same. Host names are not
-/// always unique, and two that take each other for themselves would both lead; the kernel's boot id tells them apart.
+/// What the process that competes for a lease does beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Its work.
+    Goes,
+    /// Nothing: it hangs, and the lease is left to run out.
+    Hangs,
+    /// It turns, but cannot do what a leader does: the lease is given up.
+    Cannot,
+}
+
+/// Who this writer is to others: a process that comes back at the same address of the same host is the same. Host names
+/// are not always unique, and an address is one within its network only; two that take each other for themselves would both
+/// lead, so the kernel's names of its boot and of the network tell them apart.
 #[must_use]
 pub fn identity(listen: &SocketAddr) -> String {
     let kernel = |file: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{file}")).unwrap_or_default();
     let (host, boot) = (kernel("hostname"), kernel("random/boot_id"));
-    format!("{}_{listen}_{}", host.trim(), boot.split('-').next().unwrap_or_default().trim())
+    let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    let network: String = network.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    format!("{}_{listen}_{}_{network}", host.trim(), boot.split('-').next().unwrap_or_default().trim())
 }

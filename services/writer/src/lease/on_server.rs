@@ -12,29 +12,36 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-struct Candidate {
+struct Competing {
     leadership: watch::Receiver<Leadership>,
     task: JoinHandle<()>,
     stop: CancellationToken,
 }
 
-impl Candidate {
+impl Competing {
     fn start(cluster: Cluster, identity: &str) -> Self {
         let stop = CancellationToken::new();
-        let (leadership, task) = start(cluster, "kube-system", identity, stop.clone());
-        Self { leadership, task: task.unwrap(), stop }
+        let candidate = Candidate {
+            cluster,
+            namespace: "kube-system".into(),
+            identity: identity.into(),
+            times: Times::new(Duration::from_secs(3)),
+            work: Box::new(|| Work::Goes),
+        };
+        let (leadership, task) = candidate.start(stop.clone());
+        Self { leadership, task, stop }
     }
 
     /// Waits until this leads; how long that took, and the epoch.
     async fn leads(&mut self) -> (Duration, u64) {
         let start = Instant::now();
-        let leads = |leadership: &Leadership| leadership.may_write(Instant::now());
+        let leads = |leadership: &Leadership| leadership.may_write(Moment::now());
         let leader = timeout(Duration::from_secs(20), self.leadership.wait_for(leads)).await.unwrap().unwrap();
-        (start.elapsed(), leader.epoch(Instant::now()).unwrap())
+        (start.elapsed(), leader.epoch().unwrap())
     }
 
     fn now(&self) -> bool {
-        self.leadership.borrow().may_write(Instant::now())
+        self.leadership.borrow().may_write(Moment::now())
     }
 
     async fn stop(self) {
@@ -46,9 +53,9 @@ impl Candidate {
 #[tokio::test]
 async fn a_lease_changes_hands() {
     let server = TestCluster::start().await.unwrap();
-    let mut one = Candidate::start(server.client().unwrap(), "one");
+    let mut one = Competing::start(server.client().unwrap(), "one");
     assert_eq!(one.leads().await.1, 1);
-    let mut two = Candidate::start(server.client().unwrap(), "two");
+    let mut two = Competing::start(server.client().unwrap(), "two");
     let follows = |leadership: &Leadership| *leadership == Leadership::Follower { holder: "one".into() };
     timeout(Duration::from_secs(20), two.leadership.wait_for(follows)).await.unwrap().unwrap();
 
@@ -66,21 +73,27 @@ async fn a_lease_changes_hands() {
 
     // A crash: a stranger waits for the lease to run out, the same one comes back at once.
     two.task.abort();
-    let mut again = Candidate::start(server.client().unwrap(), "two");
+    let mut again = Competing::start(server.client().unwrap(), "two");
     let (took, epoch) = again.leads().await;
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert_eq!(epoch, 2, "the holder is the same");
     let crashed = Instant::now();
     again.task.abort();
-    let mut three = Candidate::start(server.client().unwrap(), "three");
+    let mut three = Competing::start(server.client().unwrap(), "three");
     assert_eq!(three.leads().await.1, 3);
     // `again` may have renewed a second before.
     assert!(crashed.elapsed() > Duration::from_secs(2), "{:?}", crashed.elapsed());
 
-    // Without its server it stops by its own clock.
+    // Without its server it stops by its own clock, and knows nothing of another leader.
     server.pause().unwrap();
-    let ends = |leadership: &Leadership| matches!(leadership, Leadership::Follower { .. });
-    timeout(Duration::from_secs(20), three.leadership.wait_for(ends)).await.unwrap().unwrap();
+    timeout(Duration::from_secs(20), async {
+        while three.now() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(three.leadership.borrow().epoch(), Some(3), "late is not lost");
     server.resume().unwrap();
     assert_eq!(three.leads().await.1, 3);
     three.stop().await;

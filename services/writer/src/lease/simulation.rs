@@ -1,11 +1,14 @@
-//! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: never two leaders.
+//! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: never two leaders, and
+//! none that believes to have led all the time while another did.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use gimbal_objects::Lease;
 use proptest::prelude::*;
 
 use super::machine::{Failure, Machine, Step};
+use super::{Moment, Times};
 
 const CANDIDATES: usize = 3;
 
@@ -26,6 +29,10 @@ enum Event {
     Start(usize),
     /// A process ends properly.
     Stop(usize),
+    /// What a process does beside its lease comes to a standstill, or goes on.
+    Hang(usize),
+    /// Somebody deletes the Lease.
+    Delete,
 }
 
 struct Candidate {
@@ -33,7 +40,10 @@ struct Candidate {
     /// How fast its clock runs, in thousandths, and what it showed at the beginning.
     rate: u32,
     offset: Duration,
-    waits_for: Option<(usize, Instant)>,
+    waits_for: Option<(usize, Moment)>,
+    works: bool,
+    /// By what it led last, in this life of its process.
+    led: Option<(u64, Arc<str>)>,
 }
 
 enum Answer {
@@ -50,11 +60,14 @@ struct Request {
 }
 
 struct World {
-    begin: Instant,
+    begin: Moment,
     passed: Duration,
     lease: Option<Lease>,
     version: u64,
     sent: usize,
+    deleted: bool,
+    /// Who led last.
+    last: Option<usize>,
     candidates: Vec<Candidate>,
     wire: Vec<Request>,
 }
@@ -66,19 +79,23 @@ impl World {
             rate: *rate,
             offset: Duration::from_millis(*offset),
             waits_for: None,
+            works: true,
+            led: None,
         };
         Self {
-            begin: Instant::now(),
+            begin: Moment::now(),
             passed: Duration::ZERO,
             lease: None,
             version: 0,
             sent: 0,
+            deleted: false,
+            last: None,
             candidates: clocks.iter().map(candidate).collect(),
             wire: Vec::new(),
         }
     }
 
-    fn now(&self, of: usize) -> Instant {
+    fn now(&self, of: usize) -> Moment {
         let candidate = &self.candidates[of];
         self.begin + candidate.offset + self.passed * candidate.rate / 1000
     }
@@ -97,12 +114,17 @@ impl World {
                 }
             }
             Event::Crash(of) => self.candidates[of].machine = None,
+            Event::Hang(of) => self.candidates[of].works ^= true,
+            Event::Delete if self.all_have_seen_it() => self.deleted |= self.lease.take().is_some(),
+            Event::Delete => {}
             Event::Start(of) => {
                 let now = self.now(of);
                 let candidate = &mut self.candidates[of];
                 if candidate.machine.is_none() {
-                    candidate.machine = Some(Machine::new("ns", "lease", &format!("c{of}"), now));
+                    candidate.machine =
+                        Some(Machine::new("ns", "lease", &format!("c{of}"), Times::new(Duration::from_secs(3)), now));
                     candidate.waits_for = None;
+                    candidate.led = None;
                 }
             }
             Event::Stop(of) => {
@@ -126,7 +148,7 @@ impl World {
         else {
             return;
         };
-        let step = machine.step(now, "");
+        let step = machine.step(now, "", self.candidates[of].works);
         if !matches!(step, Step::Wait(_)) {
             let id = self.send(of, step);
             self.candidates[of].waits_for = Some((id, now));
@@ -151,6 +173,9 @@ impl World {
             Some(lease) => {
                 self.version += 1;
                 let mut lease = lease.clone();
+                if self.lease.is_none() {
+                    lease.metadata.uid = format!("uid{}", self.version).into();
+                }
                 lease.metadata.resource_version = self.version.to_string().into();
                 self.lease = Some(lease.clone());
                 Answer::Written(lease)
@@ -167,6 +192,7 @@ impl World {
         let Some((_, started)) = candidate.waits_for.filter(|(id, _)| *id == request.id) else { return };
         let (Some(machine), Some(answer)) = (&mut candidate.machine, request.answer) else { return };
         candidate.waits_for = None;
+        machine.took(now.since(started));
         match answer {
             Answer::Read(lease) => machine.read(lease, now),
             Answer::Written(lease) => machine.written(lease, started, now),
@@ -182,8 +208,31 @@ impl World {
         (0..self.candidates.len()).filter(leads).collect()
     }
 
+    /// A Lease that is deleted before all have seen it cannot be told from one that never was.
+    fn all_have_seen_it(&self) -> bool {
+        let Some(lease) = &self.lease else { return false };
+        let mut machines = self.candidates.iter().filter_map(|candidate| candidate.machine.as_ref());
+        machines.all(|machine| machine.has_seen(&lease.metadata.uid))
+    }
+
+    /// Who leads now; an error where it believes that nobody else did since it led last, and somebody did.
+    fn note_leader(&mut self, of: usize) -> Result<(), String> {
+        let now = self.now(of);
+        let lead = self.candidates[of].machine.as_ref().and_then(|machine| machine.lead(now));
+        let Some(by) = lead.map(|lead| (lead.epoch, lead.uid.clone())) else { return Ok(()) };
+        let last = self.last.replace(of);
+        let before = self.candidates[of].led.replace(by.clone());
+        if last != Some(of) && before == Some(by) {
+            return Err(format!("{of} takes up what it knew, though {last:?} led since"));
+        }
+        Ok(())
+    }
+
     /// From here on everything works and answers come quickly.
     fn settle(&mut self) {
+        for candidate in &mut self.candidates {
+            candidate.works = true;
+        }
         for _ in 0..100 {
             for of in 0..CANDIDATES {
                 for event in [Event::Start(of), Event::Act(of), Event::Take(0), Event::Answer(0)] {
@@ -210,6 +259,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => of().prop_map(Event::Crash),
         3 => of().prop_map(Event::Start),
         1 => of().prop_map(Event::Stop),
+        1 => of().prop_map(Event::Hang),
     ]
 }
 
@@ -219,8 +269,13 @@ proptest! {
     #[test]
     fn never_two_leaders_and_one_in_the_end(
         clocks in prop::collection::vec((900..1100_u32, 0..1_000_000_u64), CANDIDATES),
-        events in prop::collection::vec(event(), 0..400),
+        mut events in prop::collection::vec(event(), 0..400),
+        deleted_at in prop::option::of(any::<prop::sample::Index>()),
     ) {
+        // Twice within the time that a lease lasts is more than anybody could be protected from.
+        if let Some(at) = deleted_at {
+            events.insert(at.index(events.len() + 1), Event::Delete);
+        }
         let mut world = World::new(&clocks);
         for of in 0..CANDIDATES {
             world.happen(&Event::Start(of));
@@ -230,8 +285,11 @@ proptest! {
             world.happen(event);
             let leaders = world.leaders();
             prop_assert!(leaders.len() <= 1, "{leaders:?} lead after {event:?}");
+            for of in leaders {
+                prop_assert_eq!(world.note_leader(of), Ok(()), "after {:?}", event);
+            }
             let now = world.lease.as_ref().and_then(|lease| lease.spec.lease_transitions).unwrap_or_default();
-            prop_assert!(now >= epoch, "the epoch fell from {epoch} to {now}");
+            prop_assert!(now >= epoch || world.deleted, "the epoch fell from {epoch} to {now}");
             epoch = now;
         }
         world.settle();

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::pace::{Limit, Wait};
+use crate::pace::{Bend, Limit, Wait};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WaitLabels {
@@ -19,6 +19,7 @@ struct WaitLabels {
 #[derive(Debug)]
 pub(super) struct PaceMetrics {
     concurrency: Gauge,
+    shared: Gauge,
     latency: Gauge<f64, AtomicU64>,
     tolerated: Gauge<f64, AtomicU64>,
     pauses: Counter,
@@ -29,12 +30,18 @@ impl PaceMetrics {
     pub(super) fn register(r: &mut Registry) -> Self {
         let metrics = Self {
             concurrency: Gauge::default(),
+            shared: Gauge::default(),
             latency: Gauge::default(),
             tolerated: Gauge::default(),
             pauses: Counter::default(),
             waits: Family::default(),
         };
         r.register("concurrency", "Writes that may be under way side by side now", metrics.concurrency.clone());
+        r.register(
+            "concurrency_shared",
+            "Writes that may be under way side by side while fresh changes and other work are about at the same time",
+            metrics.shared.clone(),
+        );
         r.register_with_unit(
             "write_latency",
             "What nine of ten writes took at most, of late; 0: not known, or they were not answered",
@@ -65,9 +72,10 @@ impl PaceMetrics {
         self.waits.get_or_create_owned(&WaitLabels { reason: wait.as_str() }).inc_by(time.as_secs_f64());
     }
 
-    pub(super) fn show(&self, limit: &Limit) {
+    pub(super) fn show(&self, limit: &Limit, bend: &Bend) {
         let seconds = |time: Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64());
         self.concurrency.set(super::signed(limit.now()));
+        self.shared.set(super::signed(bend.now().min(limit.now())));
         self.latency.set(seconds(limit.latency()));
         self.tolerated.set(seconds(limit.tolerated()));
     }

@@ -1,12 +1,13 @@
 //! What the policies of the backends allow, and what comes of it.
 
-use gimbal_reconcile::{Amount, Backend, Mode, Quota, Reconciler};
+use gimbal_reconcile::{Amount, Backend, Mode, Quota, Reconciler, Tally};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::series::Counts;
 use super::signed;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -35,12 +36,12 @@ struct Outcome {
 pub(super) struct PolicyMetrics {
     config_good: Gauge,
     config_reloads: Family<Outcome, Counter>,
-    listed: Family<Labels, Gauge>,
-    quarantined: Family<Labels, Gauge>,
-    quota_used: Family<Measured, Gauge>,
-    quota_limit: Family<Measured, Gauge>,
-    quota_waiting: Family<Labels, Gauge>,
-    planned: Family<Planned, Gauge>,
+    listed: Counts<Labels>,
+    quarantined: Counts<Labels>,
+    quota_used: Counts<Measured>,
+    quota_limit: Counts<Measured>,
+    quota_waiting: Counts<Labels>,
+    planned: Counts<Planned>,
     namespaces_created: Family<Outcome, Counter>,
 }
 
@@ -59,27 +60,27 @@ impl PolicyMetrics {
             "Changes of the configuration file, by whether they could be taken",
             metrics.config_reloads.clone(),
         );
-        registry.register("backend_listed", "Whether the configuration names the backend", metrics.listed.clone());
-        registry.register("backend_quarantined", "Whether the backend is in quarantine", metrics.quarantined.clone());
+        registry.register("backend_listed", "Whether the configuration names the backend", metrics.listed.family());
+        registry.register("backend_quarantined", "Whether the backend is in quarantine", metrics.quarantined.family());
         registry.register(
             "backend_quota_used",
             "What the backend publishes of what a quota can limit",
-            metrics.quota_used.clone(),
+            metrics.quota_used.family(),
         );
         registry.register(
             "backend_quota_limit",
             "The backend's quota; absent where there is none",
-            metrics.quota_limit.clone(),
+            metrics.quota_limit.family(),
         );
         registry.register(
             "backend_quota_waiting",
             "Services of the backend that wait for room in its quota",
-            metrics.quota_waiting.clone(),
+            metrics.quota_waiting.family(),
         );
         registry.register(
             "backend_planned",
             "Objects that would be written if the backend were not in quarantine",
-            metrics.planned.clone(),
+            metrics.planned.family(),
         );
         registry.register(
             "namespaces_created",
@@ -100,35 +101,34 @@ impl PolicyMetrics {
         self.namespaces_created.get_or_create_owned(&Outcome { outcome }).inc();
     }
 
-    pub(super) fn show(&self, reconciler: &Reconciler) {
+    pub(super) fn show(&self, reconciler: &Reconciler, backends: &[&Backend]) {
+        let labels = |backend: &Backend| Labels { backend: backend.name.to_string() };
+        let each = |value: fn(&Backend) -> i64| backends.iter().map(move |backend| (labels(backend), value(backend)));
+        self.listed.show(each(|backend| i64::from(backend.listed)));
+        self.quarantined.show(each(|backend| i64::from(is_quarantined(backend))));
+        self.quota_waiting.show(each(|backend| signed(backend.usage.waiting())));
+        let measures = || backends.iter().flat_map(|backend| measures(backend));
+        self.quota_used.show(measures().map(|(labels, used, _)| (labels, signed(used))));
         // Limits come and go with the configuration.
-        self.quota_limit.clear();
-        for backend in reconciler.backends().values() {
-            self.show_backend(reconciler, backend);
-        }
+        self.quota_limit.show(measures().filter_map(|(labels, _, limit)| Some((labels, signed(limit?)))));
+        self.planned.show(backends.iter().flat_map(|backend| planned(reconciler, backend)));
     }
+}
 
-    fn show_backend(&self, reconciler: &Reconciler, backend: &Backend) {
-        let labels = Labels { backend: backend.name.to_string() };
-        let quarantined = backend.listed && backend.policy.mode == Mode::Quarantine;
-        self.listed.get_or_create_owned(&labels).set(i64::from(backend.listed));
-        self.quarantined.get_or_create_owned(&labels).set(i64::from(quarantined));
-        self.quota_waiting.get_or_create_owned(&labels).set(signed(backend.usage.waiting()));
-        let Amount { services, endpoints, bytes } = backend.usage.total();
-        let Quota { services: most, endpoints: most_endpoints, bytes: most_bytes, .. } = backend.policy.quota;
-        let measures =
-            [("services", services, most), ("endpoints", endpoints, most_endpoints), ("bytes", bytes, most_bytes)];
-        for (measure, used, limit) in measures {
-            let labels = Measured { backend: backend.name.to_string(), measure };
-            self.quota_used.get_or_create_owned(&labels).set(used.try_into().unwrap_or(i64::MAX));
-            if let Some(limit) = limit {
-                self.quota_limit.get_or_create_owned(&labels).set(limit.try_into().unwrap_or(i64::MAX));
-            }
-        }
-        let tally = if quarantined { reconciler.preview(&backend.name) } else { gimbal_reconcile::Tally::default() };
-        for (change, count) in [("create", tally.created), ("change", tally.changed), ("delete", tally.deleted)] {
-            let labels = Planned { backend: backend.name.to_string(), change };
-            self.planned.get_or_create_owned(&labels).set(count.try_into().unwrap_or(i64::MAX));
-        }
-    }
+fn is_quarantined(backend: &Backend) -> bool {
+    backend.listed && backend.policy.mode == Mode::Quarantine
+}
+
+/// What a quota can limit: how much of it is used, and the limit.
+fn measures(backend: &Backend) -> [(Measured, u64, Option<u64>); 3] {
+    let Amount { services, endpoints, bytes } = backend.usage.total();
+    let Quota { services: most, endpoints: most_endpoints, bytes: most_bytes, .. } = backend.policy.quota;
+    [("services", services, most), ("endpoints", endpoints, most_endpoints), ("bytes", bytes, most_bytes)]
+        .map(|(measure, used, limit)| (Measured { backend: backend.name.to_string(), measure }, used, limit))
+}
+
+fn planned(reconciler: &Reconciler, backend: &Backend) -> [(Planned, i64); 3] {
+    let tally = if is_quarantined(backend) { reconciler.preview(&backend.name) } else { Tally::default() };
+    [("create", tally.created), ("change", tally.changed), ("delete", tally.deleted)]
+        .map(|(change, count)| (Planned { backend: backend.name.to_string(), change }, signed(count)))
 }

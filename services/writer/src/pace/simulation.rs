@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use super::bend::Bend;
 use super::limit::{Answer, Limit, Sign};
 
 const TARGET: Duration = Duration::from_millis(500);
@@ -138,4 +139,69 @@ proptest! {
         let tolerated = TARGET.max(2 * server.service) + server.service;
         prop_assert!(seen.latency < tolerated.mul_f64(1.25), "{:?}, {:?} is tolerated", seen, tolerated);
     }
+}
+
+/// A server that writes what waits together, as etcd does: each round takes `round`, and `each` more for each write in it.
+#[derive(Debug, Clone, Copy)]
+struct Rounds {
+    round: Duration,
+    each: Duration,
+}
+
+impl Rounds {
+    fn per_second(self, side_by_side: usize) -> f64 {
+        let writes = u32::try_from(side_by_side).unwrap();
+        f64::from(writes) / (self.round + self.each * writes).as_secs_f64()
+    }
+}
+
+/// Always something to write, so many answers, each taking up to half as long again as it should by chance. The numbers
+/// side by side in the last third.
+fn side_by_side(most: u32, answers: u32, per_second: impl Fn(usize) -> f64) -> Vec<usize> {
+    let (mut bend, mut now, mut chance, mut seen) = (Bend::new(most), Instant::now(), 1_u64, Vec::new());
+    for answer in 0..answers {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let noise = 0.75 + (chance >> 40) as f64 / f64::from(1 << 24) / 2.0;
+        now += Duration::from_secs_f64(noise / per_second(bend.now()));
+        bend.answered(now);
+        if answer > answers * 2 / 3 {
+            seen.push(bend.now());
+        }
+    }
+    seen
+}
+
+#[test]
+fn no_more_side_by_side_than_is_of_use() {
+    let workers = |workers: usize| move |n: usize| n.min(workers) as f64 * 500.0;
+    let etcd = Rounds { round: Duration::from_millis(3), each: Duration::from_millis(1) };
+    let usually = |seen: &[usize]| {
+        let mut seen = seen.to_vec();
+        seen.sort_unstable();
+        seen[seen.len() / 2]
+    };
+    for (what, most, seen, wanted) in [
+        ("two workers", 64, side_by_side(64, 30_000, workers(2)), 2..=2),
+        ("twenty workers", 64, side_by_side(64, 30_000, workers(20)), 16..=32),
+        ("more workers than we may use", 64, side_by_side(64, 30_000, workers(1000)), 64..=64),
+        ("one at a time", 1, side_by_side(1, 3_000, workers(20)), 1..=1),
+        ("what waits is written together", 64, side_by_side(64, 30_000, |n| etcd.per_second(n)), 8..=16),
+    ] {
+        let usual = usually(&seen);
+        assert!(wanted.contains(&usual), "{what}: {usual}");
+        assert!(seen.iter().all(|n| (1..=most).contains(n)), "{what}");
+        let other = seen.iter().filter(|n| **n != usual).count();
+        assert!(other * 4 < seen.len(), "{what}: other numbers are tried now and then: {other} of {}", seen.len());
+    }
+}
+
+#[test]
+fn what_was_not_busy_tells_nothing() {
+    let (mut bend, mut now) = (Bend::new(64), Instant::now());
+    for _ in 0..30_000 {
+        now += Duration::from_millis(2);
+        bend.answered(now);
+        bend.idle();
+    }
+    assert_eq!(bend.now(), 8);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use gimbal_objects::{Meta, Service};
 use gimbal_plan::{Action, Body};
 
-use super::{Answer, Pace, PaceSettings, Sign, Wait, budget};
+use super::{Answer, Pace, PaceSettings, Room, Sign, Wait, budget};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -26,8 +26,8 @@ fn answer(sent: Instant, millis: u64, sign: Sign) -> Answer {
 #[test]
 fn a_storm_of_429s_is_one_sign() {
     let (mut pace, now) = (pace(32, 0, 0), Instant::now());
-    assert_eq!(pace.room(31, None, now), Ok(1));
-    assert_eq!(pace.room(32, None, now), Err(Wait::Concurrency));
+    assert_eq!(pace.room(31, false, None, now), Ok(Room::Anybody(1)));
+    assert_eq!(pace.room(32, false, None, now), Err(Wait::Concurrency));
     for millis in 1..=20 {
         pace.answered(&answer(now, millis, Sign::Throttled));
     }
@@ -42,7 +42,11 @@ fn a_storm_of_429s_is_one_sign() {
     for n in 2..20 {
         pace.answered(&answer(now + n * SECOND, 1, Sign::Throttled));
     }
-    assert_eq!((pace.limit().now(), pace.room(0, None, now)), (1, Ok(1)), "one may always be under way");
+    assert_eq!(
+        (pace.limit().now(), pace.room(0, false, None, now)),
+        (1, Ok(Room::Anybody(1))),
+        "one may always be under way"
+    );
     for _ in 0..1000 {
         pace.answered(&answer(now + 60 * SECOND, 1, Sign::Answered));
     }
@@ -79,12 +83,22 @@ fn without_a_target_latency_is_told_and_nothing_is_made_of_it() {
 }
 
 #[test]
+fn who_shares_the_server_is_given_what_is_of_use_and_a_quiet_change_goes_at_once() {
+    let (mut pace, now) = (pace(32, 0, 0), Instant::now());
+    assert_eq!(pace.room(20, false, None, now), Ok(Room::Anybody(12)));
+    assert_eq!(pace.room(7, true, None, now), Ok(Room::Anybody(1)));
+    assert_eq!(pace.room(8, true, None, now), Ok(Room::Quiet(24)));
+    assert_eq!(pace.room(32, true, None, now), Err(Wait::Concurrency));
+    assert_eq!(pace.room(20, false, None, now), Ok(Room::Anybody(12)), "alone again, it may take all");
+}
+
+#[test]
 fn a_pause_ends_by_itself() {
     let (mut pace, now) = (pace(32, 0, 0), Instant::now());
     let until = Some(now + SECOND);
-    assert_eq!(pace.room(0, until, now), Err(Wait::Pause));
+    assert_eq!(pace.room(0, false, until, now), Err(Wait::Pause));
     assert_eq!(pace.wake_at(until, now), until);
-    assert_eq!(pace.room(0, until, now + SECOND), Ok(32));
+    assert_eq!(pace.room(0, false, until, now + SECOND), Ok(Room::Anybody(32)));
     assert_eq!(pace.wake_at(until, now + SECOND), None);
 }
 
@@ -94,7 +108,7 @@ fn write(pace: &mut Pace, size: usize, letters: usize) -> [usize; 3] {
     let (start, mut writes) = (Instant::now(), [0; 3]);
     for ms in 0..3000_usize {
         let now = start + Duration::from_millis(ms as u64);
-        while writes[ms / 1000] < 1000 && pace.room(0, None, now).is_ok() {
+        while writes[ms / 1000] < 1000 && pace.room(0, false, None, now).is_ok() {
             writes[ms / 1000] += pace.pay(&creates(size, letters));
         }
         assert!(pace.wake_at(None, now).is_some_and(|at| at > now), "it is known when to go on");
@@ -128,19 +142,19 @@ fn bytes_times_watchers_are_what_a_write_costs() {
 #[test]
 fn an_object_that_costs_more_than_there_is_passes_and_the_next_one_waits_for_it() {
     let (mut pace, now) = (pace(1000, 0, 1000), Instant::now());
-    assert_eq!(pace.room(0, None, now), Ok(1000));
+    assert_eq!(pace.room(0, false, None, now), Ok(Room::Anybody(1000)));
     assert_eq!(pace.pay(&creates(3, 2000)), 1, "the others are decided anew when it is paid");
-    assert_eq!(pace.room(0, None, now + 10 * SECOND), Err(Wait::Fanout));
+    assert_eq!(pace.room(0, false, None, now + 10 * SECOND), Err(Wait::Fanout));
     let then = pace.wake_at(None, now + 10 * SECOND).unwrap();
-    assert_eq!(pace.room(0, None, then), Ok(1000));
+    assert_eq!(pace.room(0, false, None, then), Ok(Room::Anybody(1000)));
     assert!(then > now + 20 * SECOND && then < now + 22 * SECOND, "ten times two kilobytes at one a second");
 }
 
 #[test]
 fn both_budgets_must_allow() {
     let (mut pace, now) = (pace(1000, 4, 1000), Instant::now());
-    assert_eq!(pace.room(0, None, now), Ok(1000));
+    assert_eq!(pace.room(0, false, None, now), Ok(Room::Anybody(1000)));
     assert_eq!(pace.pay(&creates(9, 50)), 1);
-    assert_eq!(pace.room(0, None, now), Err(Wait::Qps));
-    assert_eq!(pace.room(0, None, now + SECOND / 4), Err(Wait::Fanout), "each costs ten times its size");
+    assert_eq!(pace.room(0, false, None, now), Err(Wait::Qps));
+    assert_eq!(pace.room(0, false, None, now + SECOND / 4), Err(Wait::Fanout), "each costs ten times its size");
 }

@@ -16,7 +16,9 @@ use crate::change::{Delays, Eyes, Load};
 use crate::figure::{Aim, Figure, Outcome};
 use crate::fill::{Lot, fill_namespace};
 use crate::plot::Plot;
+use crate::proc::Usage;
 use crate::sight::Sight;
+use crate::times::Times;
 use crate::{content, raw, relay};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,6 +45,59 @@ struct Sides {
     eyes: Eyes,
     /// The number of the next change.
     next: u32,
+    work: Work,
+}
+
+/// Who works while changes travel.
+struct Work {
+    /// Ours.
+    programs: Vec<u32>,
+    /// The API servers of both clusters.
+    servers: Vec<u32>,
+}
+
+/// CPU time that was used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cpu {
+    programs: Duration,
+    servers: Duration,
+    /// The load, the eyes and the relay, which are this program's.
+    here: Duration,
+}
+
+impl Work {
+    fn so_far(&self) -> anyhow::Result<Cpu> {
+        let sum = |ids: &[u32]| ids.iter().map(|id| Ok(Usage::of(*id)?.cpu)).sum::<anyhow::Result<Duration>>();
+        Ok(Cpu { programs: sum(&self.programs)?, servers: sum(&self.servers)?, here: sum(&[std::process::id()])? })
+    }
+}
+
+impl Cpu {
+    fn add_since(&mut self, before: Self, now: Self) {
+        self.programs += now.programs.saturating_sub(before.programs);
+        self.servers += now.servers.saturating_sub(before.servers);
+        self.here += now.here.saturating_sub(before.here);
+    }
+}
+
+/// What one side's changes took.
+#[derive(Default)]
+struct Taken {
+    delays: Delays,
+    cpu: Cpu,
+}
+
+impl Taken {
+    fn times(&self) -> Times {
+        self.delays.times()
+    }
+
+    /// Microseconds of CPU time a change.
+    fn a_change(&self, cpu: Duration) -> f64 {
+        #[allow(clippy::cast_precision_loss)]
+        let changes = self.times().len().max(1) as f64;
+        cpu.as_secs_f64() * 1e6 / changes
+    }
 }
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
@@ -63,7 +118,11 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     let config = scene.config(&["bench"], "")?;
     let writer = scene.writer(&config, &["--write-concurrency", "64"]).await?;
     let exclude = ["--exclude-namespaces", RELAYED];
-    let _discoverer = scene.discoverer("bench", &scene.source, writer.port, &exclude)?;
+    let discoverer = scene.discoverer("bench", &scene.source, writer.port, &exclude)?;
+    let work = Work {
+        programs: vec![discoverer.process.id(), writer.process.id()],
+        servers: vec![scene.source.api_server()?, scene.gimbal.api_server()?],
+    };
     sight.span(services * 2, PATIENCE).await?;
     drop(sight);
     let copies = copies(&scene).await?;
@@ -77,6 +136,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
         relayed: Load::on(&hands, RELAYED).await?,
         eyes: Eyes::open(&scene.gimbal.client()?, None).await?,
         next: 0,
+        work,
     };
     let measured = tokio::select! {
         Some(ended) = relays.join_next() => return Err(ended?.err().unwrap_or_else(|| anyhow::anyhow!("the relay ended"))),
@@ -96,8 +156,11 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
                  source's answer until a watch on the Gimbal cluster shows the change, or a newer one of the same slice"
             ),
             format!("changes of each side: {}", counts.join(", ")),
-            "the relay knows the objects beforehand, puts without regard to what is there, and watches one namespace of \
-             the source and nothing of the Gimbal cluster"
+            "the relay knows the objects beforehand, and puts without regard to what is there; it has the watches that we \
+             have: Services and slices of the source, and its own slices in the Gimbal cluster"
+                .to_owned(),
+            "CPU of a change: of discoverer and writer, or of the relay (and of discoverer and writer meanwhile, which hear \
+             of what is relayed), and of both API servers; the kernel tells it in hundredths of a second"
                 .to_owned(),
         ],
         ..Outcome::default()
@@ -105,7 +168,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// Of ours, and of the relay.
-type Measured = (Delays, Delays);
+type Measured = (Taken, Taken);
 
 async fn measure(sides: &mut Sides, paces: &[Pace]) -> anyhow::Result<Vec<Measured>> {
     // Connections are open and caches are warm when it counts.
@@ -120,14 +183,16 @@ async fn measure(sides: &mut Sides, paces: &[Pace]) -> anyhow::Result<Vec<Measur
 
 impl Sides {
     async fn turns(&mut self, pace: &Pace) -> anyhow::Result<Measured> {
-        let (mut ours, mut relayed) = (Delays::default(), Delays::default());
+        let (mut ours, mut relayed) = (Taken::default(), Taken::default());
         for _ in 0..pace.turns {
-            for (load, delays) in [(&mut self.ours, &mut ours), (&mut self.relayed, &mut relayed)] {
+            for (load, taken) in [(&mut self.ours, &mut ours), (&mut self.relayed, &mut relayed)] {
+                let before = self.work.so_far()?;
                 let changes = load.run(self.next, pace.turn, pace.period).await?;
                 self.next += pace.turn;
                 let seen = self.eyes.all(&changes, PATIENCE).await?;
-                delays.extend(Delays::of(&changes, &seen));
+                taken.delays.extend(Delays::of(&changes, &seen));
                 tokio::time::sleep(pace.period).await;
+                taken.cpu.add_since(before, self.work.so_far()?);
             }
         }
         Ok((ours, relayed))
@@ -147,17 +212,28 @@ async fn copies(scene: &Scene) -> anyhow::Result<HashMap<Arc<str>, EndpointSlice
     Ok(copies)
 }
 
-fn figures(pace: &str, ours: &Delays, relayed: &Delays) -> Vec<Figure> {
+fn figures(pace: &str, ours: &Taken, relayed: &Taken) -> Vec<Figure> {
+    // The load and the eyes are as busy on both sides; what this program used more on the relay's is the relay.
+    let relay = relayed.cpu.here.saturating_sub(ours.cpu.here) + relayed.cpu.programs;
+    let cpu = |what: &str, of_ours: Duration, of_relay: Duration| {
+        let what = format!("CPU of a change, {what}, {pace}");
+        Figure::new(what, ours.a_change(of_ours), "us").floor("relay", relayed.a_change(of_relay))
+    };
+    let cpus = [
+        cpu("all", ours.cpu.programs + ours.cpu.servers, relay + relayed.cpu.servers).aim(Aim::AtMost(1.3)),
+        cpu("programs", ours.cpu.programs, relay),
+        cpu("API servers", ours.cpu.servers, relayed.cpu.servers),
+    ];
     let (ours, relayed) = (ours.times(), relayed.times());
     let figure = |percent: f64, most: f64| {
         Figure::new(format!("p{percent} of a change, {pace}"), ours.percentile(percent), "ms")
             .floor("relay", relayed.percentile(percent))
             .aim(Aim::AtMost(most))
     };
-    vec![figure(50.0, 1.3), figure(99.0, 1.5)]
+    [figure(50.0, 1.3), figure(99.0, 1.5)].into_iter().chain(cpus).collect()
 }
 
-fn plot(pace: &Pace, ours: &Delays, relayed: &Delays) -> Plot {
+fn plot(pace: &Pace, ours: &Taken, relayed: &Taken) -> Plot {
     Plot {
         name: pace.plot,
         title: format!("Time of a change, {}", pace.name),

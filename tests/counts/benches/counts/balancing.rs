@@ -68,6 +68,9 @@ fn answer(rows: &Rows, ask: Ask) -> Answer {
             Answer::Members(whose, pool, Ok(list(members)))
         }
         Ask::LoadBalancer(whose, id) => Answer::LoadBalancer(whose, id, Ok(Existence::Found)),
+        Ask::Listener(whose, id) => Answer::Listener(whose, id, Ok(Existence::Found)),
+        Ask::Pool(whose, id) => Answer::Pool(whose, id, Ok(Existence::Found)),
+        Ask::Roles(whose) => Answer::Roles(whose, Ok(Vec::new())),
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey};
 use gimbal_objects::Meta;
-use gimbal_plan::{Action, Body, EndpointsApi, Observed, Plan, Removals, Rules, Strip, Wanted, plan as compare};
+use gimbal_plan::{
+    Action, AppProtocols, Body, EndpointsApi, Keep, Observed, Plan, Removals, Rules, Strip, Told, Wanted,
+    plan as compare,
+};
 use gungraun::{library_benchmark, library_benchmark_group};
 
 use crate::source::{service, with_one_changed};
@@ -38,9 +41,9 @@ impl Case {
         for action in case.plan().actions() {
             let Action::Create(body) = action else { panic!("{action:?}") };
             assert!(match stored(body.clone(), 1) {
-                Body::Service(object) => case.observed.set_service(&object),
-                Body::Slice(object) => case.observed.set_slice(&object),
-                Body::Endpoints(object) => case.observed.set_endpoints(&object),
+                Body::Service(object) => case.observed.set_service(&object, Told::InAnyOrder),
+                Body::Slice(object) => case.observed.set_slice(&object, Told::InAnyOrder),
+                Body::Endpoints(object) => case.observed.set_endpoints(&object, Told::InAnyOrder),
             });
         }
         case
@@ -53,7 +56,9 @@ impl Case {
     }
 
     fn plan(&self) -> Plan {
-        let rules = Rules { strip: &self.strip, addresses: &self.addresses, api: EndpointsApi::EndpointSlices };
+        let (keep, app_protocols) = (&Keep::default(), &AppProtocols::default());
+        let (strip, addresses, api) = (&self.strip, &self.addresses, EndpointsApi::EndpointSlices);
+        let rules = Rules { strip, keep, app_protocols, addresses, api };
         let wanted = Wanted::new(&self.backend, &self.source, &self.target, &self.service, &rules).unwrap();
         compare(&self.target, Some(&wanted), &self.observed, Removals::Allowed, &BTreeSet::new())
     }

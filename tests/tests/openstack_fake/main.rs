@@ -2,6 +2,8 @@
 //! is cut off. Nothing is deleted by any of it.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
+mod dry;
+
 use std::time::Duration;
 
 use gimbal_testkit::fake_openstack::{FakeCloud, FakeOpenStack, Fault};

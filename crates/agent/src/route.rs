@@ -1,0 +1,104 @@
+//! In which order a writer's addresses are tried. Pure.
+
+/// What is remembered of addresses from one dial to the next.
+#[derive(Debug, Clone)]
+pub(crate) struct Route<W> {
+    /// Those that led to no writer that works, the latest last: they are tried after all others.
+    avoided: Vec<W>,
+    /// How many of them, the last ones, were tried since the last pause.
+    round: usize,
+}
+
+impl<W> Default for Route<W> {
+    fn default() -> Self {
+        Self { avoided: Vec::new(), round: 0 }
+    }
+}
+
+impl<W: PartialEq + Clone> Route<W> {
+    /// The order for the next dial: as found, those that led nowhere last.
+    pub(crate) fn order(&self, mut found: Vec<W>) -> Vec<W> {
+        found.sort_by_key(|way| self.avoided.iter().position(|avoided| avoided == way).map_or(0, |place| place + 1));
+        found
+    }
+
+    /// This one led nowhere.
+    pub(crate) fn avoid(&mut self, way: &W) {
+        if let Some(place) = self.avoided.iter().position(|avoided| avoided == way) {
+            let was_in_round = place >= self.avoided.len() - self.round;
+            self.avoided.remove(place);
+            self.round -= usize::from(was_in_round);
+        }
+        self.avoided.push(way.clone());
+        self.round += 1;
+    }
+
+    /// Whether one of these was not tried since the last pause: then there is nothing to wait for.
+    pub(crate) fn has_more(&self, found: &[W]) -> bool {
+        let round = &self.avoided[self.avoided.len() - self.round..];
+        found.iter().any(|way| !round.contains(way))
+    }
+
+    /// A pause is made: all are tried again after it. What is found no more is forgotten.
+    pub(crate) fn pause(&mut self, found: &[W]) {
+        self.round = 0;
+        self.avoided.retain(|way| found.contains(way));
+    }
+
+    /// A writer took us in there. The others stay as they are: one that is dead is not tried first for that.
+    pub(crate) fn worked(&mut self, way: &W) {
+        self.avoided.retain(|avoided| avoided != way);
+        self.round = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_that_comes_first_costs_one_dial_and_no_pause() {
+        let found = vec!["standby", "leader"];
+        let mut route = Route::default();
+        assert_eq!(route.order(found.clone()), ["standby", "leader"]);
+        route.avoid(&"standby");
+        assert!(route.has_more(&found), "the other one at once");
+        assert_eq!(route.order(found.clone()), ["leader", "standby"]);
+        route.worked(&"leader");
+        // The leader dies: the other one first, whatever the resolver says, and then the one that died.
+        route.avoid(&"leader");
+        assert!(route.has_more(&found));
+        assert_eq!(route.order(found.clone()), ["standby", "leader"]);
+        // One that is dead stays behind those that work, however often they do.
+        let mut route = Route::default();
+        for _ in 0..3 {
+            route.avoid(&"dead");
+            route.worked(&"leader");
+            assert_eq!(route.order(vec!["dead", "leader"]), ["leader", "dead"]);
+        }
+    }
+
+    #[test]
+    fn all_are_tried_in_turn_and_then_there_is_a_pause() {
+        let found = vec![1, 2, 3];
+        let mut route = Route::default();
+        for round in 0..3 {
+            for next in 1..=3 {
+                assert!(route.has_more(&found), "round {round}");
+                assert_eq!(route.order(found.clone())[0], next);
+                route.avoid(&next);
+            }
+            assert!(!route.has_more(&found));
+            route.pause(&found);
+        }
+        // The same one twice is still one.
+        route.avoid(&1);
+        route.avoid(&1);
+        assert!(route.has_more(&found));
+        // A new address of the name comes first; one that it has no more is forgotten.
+        let found = vec![3, 1, 4];
+        assert_eq!(route.order(found.clone()), [4, 3, 1]);
+        route.pause(&found);
+        assert_eq!(route.avoided.len(), 2);
+    }
+}

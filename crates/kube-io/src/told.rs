@@ -1,0 +1,52 @@
+//! What somebody on the other side of a trust border hears of a failed call.
+
+use crate::ApiError;
+
+impl ApiError {
+    /// The failure in words of ours, and in nothing else: no URL, no word of a proxy, of a credential plug-in or of the
+    /// server, for those may hold secrets and tell how a cluster is built. The full message is for the log of the process
+    /// that made the call.
+    #[must_use]
+    pub fn told(&self) -> &'static str {
+        match self {
+            Self::NotFound { namespace: true, .. } => "its namespace is not there",
+            Self::NotFound { .. } => "not found: the API server knows no such thing",
+            Self::AlreadyExists { .. } => "already exists: the name is taken",
+            Self::Conflict { .. } => "conflict: it changed meanwhile",
+            Self::Forbidden { .. } => {
+                "forbidden: the API server says that a right is missing, or that a quota or an admission rule is against it"
+            }
+            Self::NamespaceTerminating { .. } => "its namespace is being deleted",
+            Self::Invalid { .. } => "the API server refuses what it was asked",
+            Self::TooLarge { .. } => "too large for the API server",
+            Self::Throttled { .. } => "the API server asks for patience",
+            Self::Gone { .. } => "the API server does not remember that far back",
+            Self::Unauthorized { .. } => "unauthorized: the API server does not accept the credentials",
+            Self::Server { .. } => "the API server fails",
+            Self::Timeout { .. } => "the API server does not answer in time",
+            Self::Transport { .. } => "the API server cannot be reached",
+            Self::Withheld => "not sent: it was not permitted any more",
+            Self::Undecodable { .. } => "the API server's answer cannot be read",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_message_is_told() {
+        let message = || "https://user:hunter2@10.0.0.1 hunter2".to_owned();
+        for error in [
+            ApiError::NotFound { message: message(), namespace: true },
+            ApiError::Forbidden { message: message() },
+            ApiError::Invalid { message: message() },
+            ApiError::Server { message: message(), retry_after: None },
+            ApiError::Transport { message: message() },
+        ] {
+            let told = error.told();
+            assert!(!told.is_empty() && !told.contains("hunter2") && !told.contains("://"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Proofs for what lists name and do not have: three lists are no snapshot, and one that is short for a reason that lasts,
+//! a policy for one kind of object, shows the same gap in every poll. So each gap is asked about by itself.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Instant;
+
+use super::ask::{Ask, Existence};
+use super::outcome::Trouble;
+use super::poll::Poll;
+use super::scope::{Around, Run, Scope};
+use super::settle::{View, named_without_row};
+use crate::translate::{Parts, PortSets};
+use crate::{Id, Kind};
+
+/// How many objects one poll asks about. What depends on the others stands until a later one.
+const PROOFS: usize = 16;
+
+impl Scope {
+    /// Asks for what was named and missing in the poll before, too.
+    pub(super) fn prove(&mut self, around: Around<'_>, poll: &mut Poll) {
+        let Some(lists) = &self.run.lists else { return };
+        let belongings = lists.belongings();
+        let parts = Parts { lists, belongings: &belongings, options: around.options };
+        let view = View { lists, parts, members: &self.members, open: &self.open, run: &self.run };
+        let mut asks: BTreeMap<Id, Kind> = BTreeMap::new();
+        if !self.open.is_empty() {
+            for balancer in lists.load_balancers.iter() {
+                let Some(before) = self.open.get(&balancer.id) else { continue };
+                asks.extend(view.open_references(balancer).into_iter().filter(|(id, _)| before.contains(id)));
+            }
+            for (id, _) in named_without_row(lists, &belongings) {
+                if self.open.contains_key(id) && self.standings.contains_key(id) {
+                    asks.insert(id.clone(), Kind::LoadBalancer);
+                }
+            }
+        }
+        let whose = &self.whose;
+        // In turns: those that stay open must not keep the others from being asked about.
+        let (mut next, mut before) = (asks, BTreeMap::new());
+        if let Some(last) = &self.proved {
+            let rest = next.split_off(last);
+            before = std::mem::replace(&mut next, rest);
+            before.extend(next.remove_entry(last));
+        }
+        let asks: Vec<(Id, Kind)> = next.into_iter().chain(before).take(PROOFS).collect();
+        self.proved = asks.last().map(|(id, _)| id.clone());
+        let asks: Vec<Ask> = asks
+            .into_iter()
+            .map(|(id, kind)| match kind {
+                Kind::Listener => Ask::Listener(whose.clone(), id),
+                Kind::LoadBalancer => Ask::LoadBalancer(whose.clone(), id),
+                _ => Ask::Pool(whose.clone(), id),
+            })
+            .collect();
+        drop(belongings);
+        self.run.waiting = asks.len();
+        poll.asks.extend(asks);
+    }
+
+    /// The poll ends before these pools' members came: they are not known, and everything else is.
+    pub(super) fn give_up(&mut self, pools: Vec<Id>, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
+        poll.outcome.troubles.push(Trouble::Unanswered { pools: pools.len() });
+        self.run.unread.extend(pools);
+        self.settle(around, port_sets, poll);
+    }
+
+    /// A pool whose new members could not be read keeps those that it had: new endpoints come before old ones go.
+    pub(super) fn keep_unread(&mut self) {
+        let Run { lists: Some(lists), unread, .. } = &mut self.run else { return };
+        let lacks = |id: &Id| {
+            let Some(pool) = lists.pools.get(id) else { return false };
+            self.members.get(id).is_none_or(|read| read.lacks(pool))
+        };
+        let lacking: HashSet<Id> = unread.iter().filter(|id| lacks(id)).cloned().collect();
+        self.unread.retain(|id, _| lacking.contains(id));
+        for id in lacking {
+            if self.members.contains_key(&id) {
+                lists.pools.put_back(&id, &self.lists.pools);
+            }
+            *self.unread.entry(id).or_default() += 1;
+        }
+    }
+
+    /// Projects that have vanished wait for a second look where one look proves nothing.
+    pub(super) fn look_twice(&mut self, around: Around<'_>, now: Instant) {
+        let Run { vanished, unseen, .. } = &mut self.run;
+        self.vanished.retain(|project, _| vanished.contains(project));
+        let Some(wait) = around.options.second_look else { return };
+        for project in std::mem::take(vanished) {
+            let since = *self.vanished.entry(project.clone()).or_insert(now);
+            if now.saturating_duration_since(since) < wait {
+                let reason = format!(
+                    "project {project} has no load balancer in the list any more, which is believed when it is still so \
+                     after {} s",
+                    wait.as_secs()
+                );
+                unseen.entry(project).or_insert(reason);
+            }
+        }
+    }
+}
+
+impl View<'_> {
+    /// Whether what is missing was shown to be gone.
+    pub(super) fn is_gone(&self, id: &Id) -> bool {
+        self.run.gone.contains(id) || matches!(self.run.proofs.get(id), Some(Ok(Existence::Gone)))
+    }
+
+    /// Why something that is missing is there all the same, if that was found out.
+    pub(super) fn is_there(&self, ids: &BTreeSet<Id>) -> Option<String> {
+        ids.iter().find_map(|id| match self.run.proofs.get(id)? {
+            Ok(Existence::Found) => Some(format!("{id} is missing in its list, and is there")),
+            Ok(Existence::Forbidden) => Some(format!("{id} is missing in its list, and forbidden: a role is missing")),
+            Ok(Existence::Gone) | Err(_) => None,
+        })
+    }
+}

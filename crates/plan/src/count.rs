@@ -1,0 +1,52 @@
+//! Endpoints of a Service, counted as the guard counts them: what is held and what is wanted alike.
+
+use gimbal_model::{AddressRules, Service};
+
+use crate::{EndpointsApi, wanted};
+
+/// How many endpoints there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// All of them.
+    pub endpoints: usize,
+    /// Those that take traffic.
+    pub ready: usize,
+}
+
+impl Count {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { endpoints: self.endpoints.max(other.endpoints), ready: self.ready.max(other.ready) }
+    }
+
+    /// The smaller of each.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self { endpoints: self.endpoints.min(other.endpoints), ready: self.ready.min(other.ready) }
+    }
+
+    pub(crate) fn of(ready: impl Iterator<Item = bool>) -> Self {
+        ready.fold(Self::default(), |count, ready| Self {
+            endpoints: count.endpoints + 1,
+            ready: count.ready + usize::from(ready),
+        })
+    }
+}
+
+/// What the Gimbal cluster will hold of a Service whose addresses have to keep these rules, as
+/// [`crate::Observed::count`] counts it.
+#[must_use]
+pub fn publishable(service: &Service, addresses: &AddressRules, api: EndpointsApi) -> Count {
+    let allowed = |address| addresses.check(address).is_ok();
+    if api.slices() {
+        let endpoints = service.endpoints().filter(|(_, endpoint)| allowed(endpoint.address));
+        return Count::of(endpoints.map(|(_, endpoint)| endpoint.conditions.ready));
+    }
+    let groups = service.groups().iter().map(|group| {
+        let endpoints = group.endpoints.iter().filter(|endpoint| allowed(endpoint.address));
+        (group.ports.clone(), endpoints.collect())
+    });
+    let packed = wanted::packed(&wanted::by_family(groups.collect()));
+    Count::of(packed.iter().flat_map(|group| group.endpoints.conditions()).map(|conditions| conditions.ready))
+}

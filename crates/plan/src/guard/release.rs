@@ -1,0 +1,134 @@
+//! When a hold begins and ends, and what lets it go.
+
+use std::time::{Duration, Instant};
+
+use gimbal_model::TargetKey;
+
+use super::account::Account;
+use super::hold::{Hold, Since};
+use super::{Guard, GuardEvent, Release};
+use crate::print::Printer;
+
+impl Guard {
+    /// A complete snapshot was begun at `begun`, and what it says has been told as [`Guard::pending`]. Lets a partial drop
+    /// through, as far as the snapshot `covers` it and it is older than that by the quiet time; true if anything was let
+    /// through. `all`: nothing of the backend is unknown.
+    pub fn snapshot_complete(
+        &mut self,
+        begun: Instant,
+        all: bool,
+        covers: impl Fn(&TargetKey) -> bool,
+        now: Instant,
+    ) -> bool {
+        self.refresh(now);
+        let partial = self.hold.as_ref().is_some_and(|hold| !hold.to_nothing);
+        let quiet = self.config.quiet_time;
+        let released = partial && self.release(Release::Snapshot, Some((begun, quiet)), covers) > 0;
+        self.refresh(now);
+        if all {
+            // What was held before the restart is not held any more, or is another hold.
+            self.earlier = None;
+        }
+        released
+    }
+
+    /// A person approves the hold. The endpoints that may go now; `None` if there is no such hold (any more).
+    pub fn approve(&mut self, id: &str) -> Option<u64> {
+        self.hold.as_ref().filter(|hold| hold.id == id)?;
+        let released = self.release(Release::Approval, None, |_| true);
+        self.hold = None;
+        Some(released)
+    }
+
+    /// Lets through what is old enough, and tells what happened since the last time. To be called now and then.
+    pub fn tick(&mut self, now: Instant) -> Vec<GuardEvent> {
+        self.refresh(now);
+        if let Some(after) = self.config.release_all_after.filter(|_| self.hold.is_some()) {
+            self.release(Release::Age, Some((now, after)), |_| true);
+            self.refresh(now);
+        }
+        let due = self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= self.config.quiet_time);
+        if let Some(hold) = self.hold.as_ref().filter(|_| due && self.wants_snapshot(now)) {
+            self.events.push(GuardEvent::SnapshotWanted { id: hold.id.clone() });
+            self.asked = Some(now);
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// Whether a complete snapshot that begins now would let anything through.
+    #[must_use]
+    pub fn wants_snapshot(&self, now: Instant) -> bool {
+        let Some(hold) = self.hold.as_ref().filter(|hold| !hold.to_nothing) else { return false };
+        let quiet = self.config.quiet_time;
+        let due = |account: &Account| account.pending.is_due(hold, now, quiet);
+        self.accounts.iter().any(|(target, account)| self.is_held(target, account) && due(account))
+    }
+
+    /// Marks what is held and due, or all that is held. The number of endpoints that were not marked before.
+    fn release(&mut self, by: Release, due: Option<(Instant, Duration)>, covers: impl Fn(&TargetKey) -> bool) -> u64 {
+        let Some(hold) = self.hold.clone() else { return 0 };
+        let is_due = |account: &Account| due.is_none_or(|(at, after)| account.pending.is_due(&hold, at, after));
+        let held = self.accounts.iter().filter(|(target, account)| self.is_held(target, account) && is_due(account));
+        let released: Vec<TargetKey> =
+            held.filter(|(target, _)| covers(target)).map(|(target, _)| target.clone()).collect();
+        let before = self.sums.waiting;
+        for target in released {
+            self.update(&target, 0, |account| account.pending.released = account.pending.loss);
+        }
+        let endpoints = before - self.sums.waiting;
+        if endpoints > 0 {
+            self.events.push(GuardEvent::Released { id: hold.id, endpoints, by });
+        }
+        endpoints
+    }
+
+    /// Brings the hold up to date.
+    pub(super) fn refresh(&mut self, now: Instant) {
+        self.advance(now);
+        let waiting = self.sums.waiting;
+        self.whole = self.may_hold() && waiting > 0 && self.missing() + waiting > self.allowance();
+        let tripped = self.whole || self.levels.held() > 0;
+        let to_nothing = self.sums.loss >= self.there();
+        match &self.hold {
+            Some(hold) if !tripped => {
+                // Told as released already where nothing waits.
+                if waiting > 0 || self.sums.loss == 0 {
+                    self.events.push(GuardEvent::Ended { id: hold.id.clone() });
+                }
+                self.hold = None;
+            }
+            Some(hold) if hold.to_nothing == to_nothing => {}
+            None if !tripped => {}
+            old => {
+                let since = old.as_ref().map_or_else(|| Since::new(now), |hold| hold.since);
+                let id = self.id(to_nothing);
+                self.hold = Some(Hold { id, since, to_nothing });
+                self.events.extend(self.held().map(GuardEvent::Held));
+            }
+        }
+        self.meet_again();
+    }
+
+    /// A hold with the figures of one before the restart is that one: an approval by its id is meant for it, and it has
+    /// been quiet for as long.
+    fn meet_again(&mut self) {
+        let Some(hold) = &self.hold else { return };
+        let endpoints = self.held_endpoints();
+        let Some(earlier) = self.earlier.take_if(|earlier| earlier.is(endpoints, hold.to_nothing)) else { return };
+        let since = earlier.since;
+        self.hold = Some(earlier.into_hold());
+        for account in self.accounts.values_mut() {
+            account.pending.since = Some(since);
+        }
+        self.events.extend(self.held().map(GuardEvent::Held));
+    }
+
+    /// Of the figures alone, so that the same drop has the same id whoever holds it.
+    fn id(&self, to_nothing: bool) -> String {
+        let mut printer = Printer::new(if to_nothing { "all" } else { "part" });
+        for figure in [self.sums.loss, self.base()] {
+            printer.text(&figure.to_string());
+        }
+        printer.finish().to_string().chars().take(10).collect()
+    }
+}

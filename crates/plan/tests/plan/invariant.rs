@@ -1,0 +1,394 @@
+//! The guard's rule itself, over random histories: of what was held within the window no more than the share is missing,
+//! unless it was released; and whoever never misses so much is never held.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use gimbal_model::TargetKey;
+use gimbal_plan::{Fall, Floors, Guard, GuardConfig, HoldRecord, Passage, WindowRecord};
+use proptest::prelude::*;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+/// Services of the source.
+pub const SERVICES: usize = 6;
+
+/// A source Service, and the two places in the Gimbal cluster where it can stand.
+#[derive(Debug, Clone, Copy, Default)]
+struct Service {
+    /// Endpoints at each place.
+    at: [u64; 2],
+    /// Where it belongs.
+    home: usize,
+    /// What its source has.
+    wanted: u64,
+}
+
+impl Service {
+    fn held(&self) -> u64 {
+        self.at[0].max(self.at[1])
+    }
+}
+
+pub fn key(n: usize, place: usize) -> TargetKey {
+    TargetKey::new(["one", "two"][n % 2], format!("service-{n}-{place}"))
+}
+
+/// A writer with a guard, the `ConfigMap` that outlives it, and one who notes what the Gimbal cluster holds.
+pub struct World {
+    config: GuardConfig,
+    zero: Instant,
+    pub now: Instant,
+    pub guard: Guard,
+    pub window: Option<WindowRecord>,
+    hold: Option<HoldRecord>,
+    services: [Service; SERVICES],
+    /// What each Service had, whoever knows of it; of what was released as if it never had been.
+    history: Vec<(Instant, [u64; SERVICES])>,
+    /// What is left of each once that is written which was released.
+    released: [Option<u64>; SERVICES],
+}
+
+impl World {
+    #[allow(clippy::disallowed_methods)] // The only clock: every time is this one and some seconds.
+    pub fn new(config: GuardConfig, has: [u64; SERVICES]) -> Self {
+        let zero = Instant::now();
+        let services = has.map(|has| Service { at: [has, 0], home: 0, wanted: has });
+        let mut world = Self {
+            config,
+            zero,
+            now: zero + 1000 * SECOND,
+            guard: Guard::new(config),
+            window: None,
+            hold: None,
+            services,
+            history: Vec::new(),
+            released: [None; SERVICES],
+        };
+        world.begin();
+        world.see();
+        world
+    }
+
+    pub fn total(&self) -> u64 {
+        self.services.iter().map(Service::held).sum()
+    }
+
+    /// What each Service has.
+    pub fn held(&self) -> [u64; SERVICES] {
+        self.services.map(|service| service.held())
+    }
+
+    pub fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30) + (self.now - self.zero)
+    }
+
+    fn see(&mut self) {
+        let mut held = self.held();
+        for (held, released) in held.iter_mut().zip(&mut self.released) {
+            released.take_if(|left| *held <= *left);
+            *held = released.unwrap_or(*held);
+        }
+        self.history.push((self.now, held));
+    }
+
+    /// What there was within a time, and how much of that is missing if each Service had so many.
+    fn missing(&self, within: Duration, now: [u64; SERVICES]) -> (u64, u64) {
+        let start = self.history.iter().rposition(|(at, _)| self.now.duration_since(*at) >= within).unwrap_or(0);
+        let mut peaks = now;
+        for (_, held) in &self.history[start..] {
+            peaks.iter_mut().zip(held).for_each(|(peak, held)| *peak = (*peak).max(*held));
+        }
+        let (base, left) = (peaks.iter().sum::<u64>(), now.iter().sum::<u64>());
+        (base, base - left)
+    }
+
+    /// A writer begins: it sees what is there, reads what was kept, and hears what is gone.
+    pub fn begin(&mut self) {
+        self.guard = Guard::new(self.config);
+        for (n, service) in self.services.iter().enumerate() {
+            for place in 0..2 {
+                self.guard.observed(&key(n, place), 0, service.at[place], Fall::Lost, self.now);
+            }
+        }
+        let services = self.services;
+        let has = |target: &TargetKey| {
+            let places = (0..SERVICES).flat_map(|n| [(n, 0), (n, 1)]);
+            places.into_iter().find(|(n, at)| key(*n, *at) == *target).map_or(0, |(n, at)| services[n].at[at])
+        };
+        self.guard.restore(self.window.as_ref(), self.hold.as_ref(), has, self.now, self.wall());
+        self.tell_all();
+    }
+
+    pub fn tell_all(&mut self) {
+        (0..SERVICES).for_each(|n| self.tell(n));
+    }
+
+    fn tell(&mut self, n: usize) {
+        let Service { at, home, wanted } = self.services[n];
+        let other = 1 - home;
+        // Where it was it goes when it is whole where it belongs.
+        let left = if at[home] >= wanted { at[home] } else { at[other] };
+        for (place, left) in [(home, wanted), (other, left)] {
+            self.guard.pending(&key(n, place), at[place].saturating_sub(left), at[place], self.now);
+        }
+        self.guard.stands_twice(&key(n, other), at[other].min(at[home]), at[other], self.now);
+    }
+
+    pub fn want(&mut self, n: usize, wanted: u64) {
+        self.services[n].wanted = wanted;
+        // What it has again is nothing that was released.
+        let held = self.services[n].held();
+        self.released[n] = self.released[n].filter(|_| wanted < held).map(|left| left.max(wanted));
+        self.tell(n);
+    }
+
+    pub fn lose(&mut self, n: usize, loss: u64) {
+        self.want(n, self.services[n].held().saturating_sub(loss));
+    }
+
+    fn put(&mut self, n: usize, place: usize, count: u64, told: bool) {
+        let before = std::mem::replace(&mut self.services[n].at[place], count);
+        self.see();
+        if told {
+            self.guard.observed(&key(n, place), before, count, Fall::Lost, self.now);
+            self.tell(n);
+        }
+    }
+
+    /// What is to be kept is; `answered`: the writer hears so.
+    pub fn keep(&mut self, answered: bool) {
+        self.guard.note(self.now);
+        if let Some(record) = self.guard.record(self.wall()) {
+            self.window = Some(record);
+            if answered {
+                self.guard.kept();
+            }
+        }
+        self.hold = self.guard.hold_record(self.now, self.wall());
+    }
+
+    /// Writes what a Service has to gain, and to lose, as far as it may. `told`: the writer hears the answers. True if it
+    /// lost something.
+    pub fn write(&mut self, n: usize, told: bool) -> bool {
+        let Service { at, home, wanted } = self.services[n];
+        if wanted > at[home] {
+            self.put(n, home, wanted, told);
+            if !told {
+                return false;
+            }
+        }
+        let mut lost = false;
+        let other = 1 - home;
+        let arrived = self.services[n].at[home] >= wanted;
+        if arrived && at[other] > 0 && self.guard.verdict(&key(n, other), self.now) == Passage::Allowed {
+            let before = std::mem::take(&mut self.services[n].at[other]);
+            self.see();
+            lost = before > self.services[n].at[home];
+            if !told {
+                return lost;
+            }
+            self.guard.moved(&key(n, other), before, &key(n, home), self.services[n].at[home], self.now);
+            self.tell(n);
+        }
+        let has = self.services[n].at[home];
+        if wanted < has && self.guard.verdict(&key(n, home), self.now) == Passage::Allowed {
+            self.put(n, home, wanted, told);
+            lost = true;
+        }
+        lost
+    }
+
+    pub fn write_all(&mut self) {
+        for _ in 0..3 {
+            for n in 0..SERVICES {
+                self.write(n, true);
+            }
+            self.keep(true);
+        }
+    }
+
+    /// A person lets go what is held.
+    fn approve(&mut self) {
+        let Some(held) = self.guard.held() else { return };
+        let targets: Vec<TargetKey> = self.guard.held_targets().cloned().collect();
+        self.guard.approve(&held.id);
+        for (n, service) in self.services.iter().enumerate() {
+            if targets.iter().any(|target| *target == key(n, 0) || *target == key(n, 1)) {
+                self.history.iter_mut().for_each(|(_, held)| held[n] = held[n].min(service.wanted));
+                self.released[n] = Some(service.wanted);
+            }
+        }
+    }
+
+    /// Writes, and looks whether the sentence still holds. What others removed, the writer cannot help; it adds nothing to it.
+    fn write_checked(&mut self, n: usize, told: bool) -> Result<(), TestCaseError> {
+        let (_, before) = self.missing(self.config.window, self.held());
+        if self.write(n, told) {
+            let (base, missing) = self.missing(self.config.window, self.held());
+            let share = base * u64::from(self.config.max_drop_percent) / 100;
+            let allowed = share.max(self.config.min_endpoints).max(before);
+            prop_assert!(missing <= allowed, "{missing} of {base} are missing");
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Wait(u64),
+    Want(usize, u64),
+    /// All that it had, or nothing: as Services go and come.
+    Toggle(usize),
+    Move(usize),
+    Write(usize),
+    WriteAndDie(usize),
+    Keep,
+    KeepAndDie,
+    Die,
+    Tick,
+    Approve,
+    Hand(usize, u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let n = || 0..SERVICES;
+    let step = prop_oneof![
+        3 => (0..20_000_u64).prop_map(Step::Wait),
+        4 => (n(), 0..80_u64).prop_map(|(n, wanted)| Step::Want(n, wanted)),
+        4 => n().prop_map(Step::Toggle),
+        2 => n().prop_map(Step::Move),
+        8 => n().prop_map(Step::Write),
+        2 => n().prop_map(Step::WriteAndDie),
+        6 => Just(Step::Keep),
+        1 => Just(Step::KeepAndDie),
+        1 => Just(Step::Die),
+        1 => Just(Step::Tick),
+        1 => Just(Step::Approve),
+        1 => (n(), 0..40_u64).prop_map(|(n, by)| Step::Hand(n, by)),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+/// How many cases; `GIMBAL_PROVE` says another number.
+fn cases() -> u32 {
+    std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok()).unwrap_or(512)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However often the writer is killed, and whatever it had not heard or kept by then; whatever else was removed by hand.
+    #[test]
+    fn no_more_than_the_share_is_missing(
+        has in prop::array::uniform6(0..80_u64), percent in 0..100_u8, min in 0..30_u64, steps in steps()
+    ) {
+        let config = GuardConfig { max_drop_percent: percent, min_endpoints: min, ..GuardConfig::default() };
+        let mut world = World::new(config, has);
+        for step in steps {
+            match step {
+                Step::Wait(millis) => world.now += Duration::from_millis(millis),
+                Step::Want(n, wanted) => world.want(n, wanted),
+                Step::Toggle(n) => world.want(n, if world.services[n].wanted == 0 { has[n] } else { 0 }),
+                // What comes back elsewhere is another.
+                Step::Move(n) => if world.services[n].held() > 0 {
+                    world.services[n].home = 1 - world.services[n].home;
+                    world.tell(n);
+                },
+                Step::Write(n) => world.write_checked(n, true)?,
+                Step::WriteAndDie(n) => {
+                    world.write_checked(n, false)?;
+                    world.begin();
+                }
+                Step::Keep => world.keep(true),
+                Step::KeepAndDie => {
+                    world.keep(false);
+                    world.begin();
+                }
+                Step::Die => world.begin(),
+                Step::Tick => drop(world.guard.tick(world.now)),
+                Step::Approve => world.approve(),
+                Step::Hand(n, by) => {
+                    let home = world.services[n].home;
+                    let left = world.services[n].at[home].saturating_sub(by);
+                    world.put(n, home, left, true);
+                    // What is under way is kept before, then this.
+                    (0..3).for_each(|_| world.keep(true));
+                }
+            }
+        }
+    }
+
+    /// Whoever misses no more than the share at any moment is never held; over restarts of the writer the half of that, for
+    /// so much it does not know.
+    #[test]
+    fn an_everyday_history_is_never_held(
+        has in prop::array::uniform6(0..80_u64), restarts in any::<bool>(), steps in steps()
+    ) {
+        let config = GuardConfig::default();
+        let mut world = World::new(config, has);
+        // A piece of the window longer, and over restarts as long as a record may count.
+        let within = if restarts { config.window * 7 / 2 } else { config.window * 65 / 64 };
+        for step in steps {
+            let before = world.services;
+            match step {
+                Step::Wait(millis) => world.now += Duration::from_millis(millis),
+                Step::Want(n, wanted) => world.services[n].wanted = wanted,
+                Step::Toggle(n) => world.services[n].wanted = if before[n].wanted == 0 { has[n] } else { 0 },
+                // What comes back elsewhere is another.
+                Step::Move(n) if before[n].held() > 0 => world.services[n].home = 1 - before[n].home,
+                Step::Die if restarts => world.begin(),
+                _ => {}
+            }
+            let (base, missing) = world.missing(within, world.services.map(|service| service.wanted));
+            let allowed = if restarts { (base / 4).max(10) } else { (base / 2).max(20) };
+            let total: u64 = world.services.iter().map(|service| service.wanted).sum();
+            if missing > allowed || total == 0 {
+                world.services = before;
+                continue;
+            }
+            world.tell_all();
+            prop_assert_eq!(world.guard.held(), None, "{} of {} are missing", missing, base);
+            world.write_all();
+            prop_assert_eq!(world.total(), total);
+        }
+    }
+}
+
+/// What was kept of single removals names them, so that what is back is not lost for the next writer either.
+#[test]
+fn what_is_back_before_a_restart_is_not_lost_after_it() {
+    let mut world = World::new(GuardConfig::default(), [20; SERVICES]);
+    for round in 0..30 {
+        let n = round % SERVICES;
+        world.lose(n, 20);
+        world.write_all();
+        assert_eq!(world.total(), 100, "round {round}");
+        world.begin();
+        world.want(n, 20);
+        world.write_all();
+        world.now += SECOND;
+        world.begin();
+    }
+}
+
+#[test]
+fn few_records_are_kept() {
+    let mut world = World::new(GuardConfig { floors: Floors::default(), ..GuardConfig::default() }, [100; SERVICES]);
+    world.lose(0, 10);
+    assert!(!world.write(0, true), "nothing is kept yet");
+    world.keep(false);
+    assert!(!world.write(0, true), "no answer yet");
+    world.guard.kept();
+    assert!(world.write(0, true));
+    let mut records = 1;
+    for n in 0..250 {
+        world.lose(n % SERVICES, 1);
+        while !world.write(n % SERVICES, true) {
+            let before = world.window.clone();
+            world.keep(true);
+            assert_ne!(world.window, before, "it waits for a record and asks for none");
+            records += 1;
+        }
+        world.now += SECOND / 10;
+    }
+    assert!(records <= 12, "{records} records for 260 removals within a window");
+}

@@ -1,0 +1,53 @@
+//! What people decide, and when it outlives this process.
+
+use gimbal_model::BackendName;
+
+use crate::Reconciler;
+
+impl Reconciler {
+    /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
+    pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
+        // The guard tells of it at the next tick, and everything of the backend is decided anew.
+        let backend = self.backends.get_mut(name)?;
+        // Where ready endpoints go, both may hold the same under one id.
+        let approved = [&mut backend.guard, &mut backend.readiness].into_iter().filter_map(|guard| {
+            let services = guard.held_targets().count() as u64;
+            guard.approve(id).map(|_| services)
+        });
+        approved.max()
+    }
+
+    /// Lets a backend's name belong to another source. Returns the source that it belonged to.
+    ///
+    /// # Errors
+    /// When the backend is not known, in a sentence.
+    pub fn confirm_incarnation(&mut self, name: &BackendName, incarnation: &str) -> Result<Option<String>, String> {
+        let backend = self.backends.get_mut(name).ok_or_else(|| format!("backend {name} is not configured"))?;
+        let previous = backend.state.incarnation.replace(incarnation.to_owned());
+        backend.refused_incarnation = None;
+        backend.keep(&mut self.outputs);
+        Ok(previous)
+    }
+
+    /// Keeps what was decided for a backend up to now. Returns the version that [`Reconciler::is_kept`] is to be asked for;
+    /// `None`: there is no such backend.
+    pub fn keep_decision(&mut self, name: &BackendName) -> Option<u64> {
+        let wall = self.wall;
+        let backend = self.backends.get_mut(name)?;
+        // A hold that was approved is none for whoever leads next.
+        if backend.guard.held().is_none() {
+            backend.state.hold = None;
+        }
+        if backend.readiness.held().is_none() {
+            backend.state.ready_hold = None;
+        }
+        backend.keep_window(wall, &mut self.outputs);
+        Some(backend.keep(&mut self.outputs))
+    }
+
+    /// Whether a state of a backend is kept: a restart, or another leader, knows of it. A backend that is gone needs nothing.
+    #[must_use]
+    pub fn is_kept(&self, name: &BackendName, version: u64) -> bool {
+        self.backends.get(name).is_none_or(|backend| backend.kept >= version)
+    }
+}

@@ -1,0 +1,232 @@
+use super::*;
+use std::time::Duration;
+
+fn backend(name: &str) -> BackendName {
+    BackendName::parse(name).unwrap()
+}
+
+fn target(name: &str) -> TargetKey {
+    TargetKey::new("ns", name)
+}
+
+fn drain(queue: &mut Queue, now: Instant) -> Vec<String> {
+    std::iter::from_fn(|| queue.pop(now)).map(|t| t.name.to_string()).collect()
+}
+
+#[test]
+fn backends_take_turns() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    for n in ["a1", "a2", "a3"] {
+        queue.push(&target(n), &backend("a"), Urgency::Fresh);
+    }
+    queue.push(&target("b1"), &backend("b"), Urgency::Fresh);
+    assert_eq!(drain(&mut queue, now), ["a1", "b1", "a2", "a3"]);
+}
+
+#[test]
+fn fresh_passes_bulk_and_bulk_is_not_starved() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.push(&target("bulk"), &backend("a"), Urgency::Bulk);
+    for n in 0..20 {
+        queue.push(&target(&format!("fresh{n}")), &backend("a"), Urgency::Fresh);
+    }
+    let order = drain(&mut queue, now);
+    assert_eq!(order.iter().position(|n| n == "bulk"), Some(BULK_SHARE as usize));
+    assert_eq!(order.len(), 21);
+}
+
+#[test]
+fn a_target_waits_once_and_its_urgency_rises() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.push(&target("x"), &backend("a"), Urgency::Bulk);
+    queue.push(&target("y"), &backend("a"), Urgency::Bulk);
+    queue.push(&target("y"), &backend("a"), Urgency::Fresh);
+    queue.push(&target("y"), &backend("a"), Urgency::Bulk);
+    assert_eq!(queue.len(), 2);
+    assert_eq!(drain(&mut queue, now), ["y", "x"]);
+    assert_eq!(queue.len(), 0);
+}
+
+#[test]
+fn what_comes_during_a_write_waits_for_its_end() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+    let x = queue.pop(now).unwrap();
+    queue.start(x.clone());
+    queue.push(&x, &backend("a"), Urgency::Fresh);
+    queue.push_later(&x, &backend("a"), now + Duration::from_secs(9));
+    assert_eq!(queue.pop(now), None);
+    assert!(queue.done(&x));
+    assert_eq!(queue.pop(now), Some(x));
+}
+
+/// One that was throttled comes back before what a resync wants, as it went.
+#[test]
+fn what_has_to_wait_comes_back_as_urgent_as_it_was() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let later = now + Duration::from_secs(1);
+    queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+    let x = queue.pop(now).unwrap();
+    queue.start(x.clone());
+    queue.push_later(&x, &backend("a"), later);
+    assert!(queue.done(&x));
+    queue.push(&target("y"), &backend("a"), Urgency::Bulk);
+    assert_eq!(drain(&mut queue, later), ["x", "y"]);
+}
+
+/// Two backends that both want a name are in line for it once, however often each changes.
+#[test]
+fn a_line_does_not_grow_with_changes() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    for _ in 0..100 {
+        queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+        queue.push(&target("x"), &backend("b"), Urgency::Fresh);
+    }
+    assert_eq!(queue.fresh.lines.values().map(VecDeque::len).sum::<usize>(), 1);
+    assert_eq!(drain(&mut queue, now), ["x"]);
+}
+
+#[test]
+fn a_delay_ends_by_time_or_by_a_change() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let soon = now + Duration::from_secs(1);
+    queue.push_later(&target("x"), &backend("a"), soon);
+    assert_eq!(queue.pop(now), None);
+    assert_eq!(queue.next_deadline(), Some(soon));
+    assert_eq!(queue.pop(soon), Some(target("x")));
+    queue.push_later(&target("x"), &backend("a"), soon);
+    queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+    assert_eq!(queue.pop(now), Some(target("x")));
+    assert_eq!((queue.pop(soon), queue.next_deadline()), (None, None));
+}
+
+#[test]
+fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.set_pace(&backend("a"), Some(2));
+    for n in 0..4 {
+        queue.push(&target(&format!("a{n}")), &backend("a"), Urgency::Fresh);
+        queue.push(&target(&format!("b{n}")), &backend("b"), Urgency::Bulk);
+    }
+    let write = |queue: &mut Queue, now| {
+        let mut order = Vec::new();
+        while let Some(target) = queue.pop(now) {
+            queue.spend(&backend(&target.name[..1]), now);
+            order.push(target.name.to_string());
+        }
+        order
+    };
+    assert_eq!(write(&mut queue, now), ["a0", "a1", "b0", "b1", "b2", "b3"]);
+    assert_eq!(queue.len(), 2);
+    let next = queue.next_deadline().unwrap();
+    assert_eq!(next, now + Duration::from_millis(500));
+    // Whatever comes meanwhile, each target waits once.
+    queue.push(&target("a2"), &backend("a"), Urgency::Fresh);
+    assert_eq!(write(&mut queue, next - Duration::from_millis(1)), [""; 0]);
+    assert_eq!(write(&mut queue, next), ["a2"]);
+    queue.set_pace(&backend("a"), None);
+    assert_eq!(write(&mut queue, next), ["a3"]);
+    assert_eq!(queue.next_deadline(), None);
+}
+
+/// Backend `a` floods, all `slots` are taken by it, and `b` has one change: how many writes end until it starts.
+fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u64>) -> usize {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.set_pace(&backend("a"), changes_per_second);
+    for n in 0..10_000 {
+        queue.push(&target(&format!("a{n}")), &backend("a"), urgency);
+    }
+    let start = |queue: &mut Queue| {
+        let started = queue.pop(now)?;
+        queue.spend(&backend(&started.name[..1]), now);
+        queue.start(started.clone());
+        Some(started)
+    };
+    let mut under_way: VecDeque<TargetKey> = std::iter::from_fn(|| start(&mut queue)).take(slots).collect();
+    queue.push(&target("b"), &backend("b"), Urgency::Fresh);
+    for ended in 0..1000 {
+        // A slot may be free already, where `a` has to rest.
+        while under_way.len() < slots
+            && let Some(started) = start(&mut queue)
+        {
+            if &*started.name == "b" {
+                return ended;
+            }
+            under_way.push_back(started);
+        }
+        let Some(done) = under_way.pop_front() else { break };
+        queue.done(&done);
+        // Whatever is written of the flood changes again meanwhile.
+        queue.push(&done, &backend("a"), urgency);
+    }
+    usize::MAX
+}
+
+#[test]
+fn one_change_beside_a_flood_waits_for_two_writes_at_most_however_many_are_under_way() {
+    for slots in [1, 2, 8, 64] {
+        // Its turn comes after one of the flood, and bulk's once in a while.
+        assert!(writes_before_b(slots, Urgency::Fresh, None) <= 2, "{slots} slots, fresh");
+        assert!(writes_before_b(slots, Urgency::Bulk, None) <= 2, "{slots} slots, bulk");
+        // A backend that may not go on leaves its turn and its slots to the others.
+        let changes_per_second = Some(slots as u64);
+        assert_eq!(writes_before_b(slots, Urgency::Fresh, changes_per_second), 1, "{slots} a second, and slots");
+        assert_eq!(writes_before_b(slots + 5, Urgency::Fresh, changes_per_second), 0, "{slots} a second");
+    }
+}
+
+#[test]
+fn a_quiet_backends_change_passes_those_that_have_writes_under_way() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    for n in 0..3 {
+        queue.push(&target(&format!("a{n}")), &backend("a"), Urgency::Fresh);
+    }
+    let first = queue.pop(now).unwrap();
+    queue.start(first.clone());
+    assert_eq!(queue.pop_quiet(now), None, "it has one under way");
+    queue.push(&target("bulk"), &backend("b"), Urgency::Bulk);
+    assert_eq!(queue.pop_quiet(now), None, "bulk can wait");
+    queue.push(&target("b0"), &backend("b"), Urgency::Fresh);
+    let quiet = queue.pop_quiet(now).unwrap();
+    assert_eq!(quiet, target("b0"));
+    queue.start(quiet.clone());
+    queue.push(&target("b1"), &backend("b"), Urgency::Fresh);
+    assert_eq!(queue.pop_quiet(now), None);
+    queue.done(&quiet);
+    assert_eq!(queue.pop_quiet(now), Some(target("b1")), "it is quiet again");
+    queue.done(&first);
+    assert_eq!(drain(&mut queue, now), ["a1", "a2", "bulk"], "nobody lost a turn");
+}
+
+#[test]
+fn fresh_changes_beside_other_work_share_the_server_and_bulk_alone_does_not() {
+    let later = Duration::from_secs(11);
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let start = |queue: &mut Queue, now| {
+        let target = queue.pop(now).unwrap();
+        queue.start(target.clone());
+        target
+    };
+    for (name, of) in [("a0", "a"), ("b0", "b"), ("b1", "b")] {
+        queue.push(&target(name), &backend(of), Urgency::Bulk);
+    }
+    let under_way = [start(&mut queue, now), start(&mut queue, now)];
+    assert!(!queue.is_shared(now), "a fill from empty may take all");
+    queue.push(&target("a1"), &backend("a"), Urgency::Fresh);
+    let fresh = start(&mut queue, now);
+    assert!(queue.is_shared(now), "others wait, too");
+    assert!(!queue.is_shared(now + later));
+    start(&mut queue, now);
+    for done in [under_way[0].clone(), under_way[1].clone(), fresh, target("b1")] {
+        queue.done(&done);
+    }
+    let now = now + later;
+    for n in 0..3 {
+        queue.push(&target(&format!("a{n}")), &backend("a"), Urgency::Fresh);
+        start(&mut queue, now);
+    }
+    assert!(!queue.is_shared(now), "one backend's changes alone");
+    queue.push(&target("b0"), &backend("b"), Urgency::Fresh);
+    start(&mut queue, now);
+    assert!(queue.is_shared(now));
+}

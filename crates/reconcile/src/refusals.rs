@@ -1,0 +1,94 @@
+//! Writes that the API server will not take as they are: an admission policy, a quota of the namespace, an object of somebody
+//! else. Each is tried again by itself after a while, or at once when it would be another write.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_objects::{Object as _, Service};
+use gimbal_plan::{Action, Fingerprint};
+use gimbal_stream::RejectReason;
+
+use crate::target::delay;
+
+/// Kind, name, and whether only a part of the object was sent: of each the last refusal counts.
+type Write = (&'static str, Arc<str>, bool);
+
+/// One that was refused.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refusal {
+    /// What was sent; `None` for a deletion.
+    print: Option<Fingerprint>,
+    until: Instant,
+    failures: u32,
+    /// Why, for the agent.
+    pub(crate) reason: RejectReason,
+    /// Why, in words.
+    pub(crate) message: String,
+}
+
+/// Those of one target. Mostly there are none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Refusals(BTreeMap<Write, Refusal>);
+
+fn write(action: &Action) -> Write {
+    (action.kind().kind, action.name().clone(), matches!(action, Action::Patch(_)))
+}
+
+fn print(action: &Action) -> Option<Fingerprint> {
+    match action {
+        Action::Create(body) | Action::Replace(body) | Action::Patch(body) => Some(body.fingerprint()),
+        Action::Delete { .. } => None,
+    }
+}
+
+impl Refusals {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether something else than the Service itself was refused.
+    pub(crate) fn hinder_endpoints(&self) -> bool {
+        self.0.keys().any(|(kind, ..)| *kind != Service::KIND.kind)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A write was refused. It waits the longer the more often that happened in a row.
+    pub(crate) fn note(
+        &mut self,
+        action: &Action,
+        (reason, message): (RejectReason, String),
+        longest: Duration,
+        now: Instant,
+    ) {
+        let (write, print) = (write(action), print(action));
+        let failures = self.0.get(&write).filter(|old| old.print == print).map_or(0, |old| old.failures + 1);
+        let until = now + delay(failures, longest);
+        self.0.insert(write, Refusal { print, until, failures, reason, message });
+    }
+
+    /// It was taken.
+    pub(crate) fn forget(&mut self, action: &Action) {
+        self.0.remove(&write(action));
+    }
+
+    /// Why a write is not to be sent now: this very one was refused a while ago.
+    pub(crate) fn of(&self, action: &Action, now: Instant) -> Option<&Refusal> {
+        let refusal = self.0.get(&write(action))?;
+        (refusal.until > now && refusal.print == print(action)).then_some(refusal)
+    }
+
+    /// The first of those that keep `actions` from being sent now, and when the first of them may be tried again.
+    pub(crate) fn among<'a>(
+        &self,
+        actions: impl Iterator<Item = &'a Action>,
+        now: Instant,
+    ) -> Option<(&Refusal, Instant)> {
+        let mut refused = actions.filter_map(|action| self.of(action, now));
+        let first = refused.next()?;
+        Some((first, refused.map(|refusal| refusal.until).fold(first.until, Instant::min)))
+    }
+}

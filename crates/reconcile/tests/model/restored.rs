@@ -1,0 +1,130 @@
+//! The store of the Gimbal cluster is put back to an older state under a running writer: versions that were seen before are
+//! given out again, and what they stood for never was.
+
+use std::time::Duration;
+
+use gimbal_plan::{Action, Body, EndpointsApi};
+use gimbal_reconcile::Written;
+
+use super::server::{Luck, id};
+use super::world::{World, key, service};
+use super::{OPEN, check};
+
+impl World {
+    /// The API server's store is put back to the backup. Watches that were away for long list, others go on.
+    pub(super) fn restore(&mut self, watches_go_on: bool) {
+        self.server.restore(&self.backup, watches_go_on);
+        if !watches_go_on {
+            self.list();
+        }
+    }
+}
+
+/// A backend whose Services were changed, created and removed since the backup, and 50 versions more.
+fn changed_since_the_backup() -> World {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1])));
+    world.set(0, &key(1), Some(service(0, 0, &[2])));
+    world.set(0, &key(2), Some(service(0, 0, &[3])));
+    world.settle();
+    world.backup = world.server.back_up();
+    world.set(0, &key(0), Some(service(1, 0, &[1, 4])));
+    world.set(0, &key(2), None);
+    world.set(0, &key(3), Some(service(0, 0, &[5])));
+    world.settle();
+    for round in 0..25 {
+        world.set(0, &key(1), Some(service(round % 3, 0, &[2, round % 5])));
+        world.settle_for(Duration::from_secs(1));
+    }
+    world
+}
+
+#[test]
+fn what_changed_since_the_backup_is_made_so_again() {
+    let mut world = changed_since_the_backup();
+    let writes = world.server.writes;
+    world.restore(false);
+    world.settle();
+    check(&world);
+    let written = world.server.writes - writes;
+    assert!(written <= 10, "two Services and slices changed, two created and two removed: {written} writes");
+    // What changes after it is seen, though its version was seen before.
+    let edited = world.services().next().cloned().unwrap();
+    world.server.remove(&id(Body::Service(edited.clone()).kind(), &edited.metadata));
+    world.settle();
+    check(&world);
+}
+
+/// Nobody heard of the restoration: what the writer tries tells it, and it does not try more often than it has to.
+#[test]
+fn watches_that_hear_nothing_make_no_storm() {
+    let mut world = changed_since_the_backup();
+    world.restore(true);
+    // What is gone in the cluster, what is older there, and what is as it was.
+    world.set(0, &key(3), Some(service(1, 0, &[5, 4])));
+    world.set(0, &key(0), Some(service(2, 0, &[1])));
+    world.set(0, &key(1), Some(service(0, 1, &[2])));
+    while world.speak(0) | world.hear(0) {}
+    let mut tried = 0;
+    for _ in 0..200 {
+        while world.start_job() {}
+        while world.finish_job(Luck::Good) {
+            tried += 1;
+        }
+        world.pass(Duration::from_millis(50));
+        world.collect();
+    }
+    assert!(tried < 20, "{tried} jobs in ten seconds");
+    assert_eq!(world.relists, 1, "the first write that meets an older version tells");
+    while world.hear(0) {}
+    assert_eq!((world.rejects(0), world.untold(0)), (vec![], 0), "what was to be written is written");
+    world.settle();
+    check(&world);
+}
+
+/// An answer that is under way while a list begins is older than the list, whatever its version.
+#[test]
+fn an_answer_from_before_the_restoration_is_not_believed() {
+    let mut world = changed_since_the_backup();
+    world.set(0, &key(3), None);
+    while world.speak(0) | world.hear(0) {}
+    world.start_job();
+    world.carry_out_job(Luck::Good);
+    world.restore(false);
+    world.finish_job(Luck::Good);
+    world.settle();
+    check(&world);
+}
+
+/// The API server answers 409 for ever, as a webhook may.
+#[test]
+fn a_conflict_without_end_is_told_and_comes_seldom() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1])));
+    world.settle();
+    world.set(0, &key(0), Some(service(1, 0, &[1])));
+    while world.speak(0) | world.hear(0) {}
+    let mut tried = 0;
+    for _ in 0..600 {
+        while let Some(job) = world.writer.next_job(world.now) {
+            tried += 1;
+            let written = job.carry_out(|action| match action {
+                Action::Replace(body) => {
+                    let there = world.server.objects[&id(body.kind(), body.meta())].clone();
+                    Written::Conflict { there, message: "no".into() }
+                }
+                _ => world.server.write(action, Luck::Good),
+            });
+            world.writer.finish(&job, written, world.now);
+        }
+        world.pass(Duration::from_millis(100));
+        while world.speak(0) | world.hear(0) {}
+    }
+    assert!(tried < 20, "{tried} jobs in a minute");
+    let rejects = world.rejects(0);
+    assert!(rejects.iter().any(|reject| reject.retryable && reject.message.contains("409")), "{rejects:?}");
+    assert_eq!(world.untold(0), 0, "it is acknowledged");
+    world.settle();
+    check(&world);
+    assert_eq!(world.rejects(0), []);
+}

@@ -1,0 +1,65 @@
+//! A Service that the writer cannot read, as one of an agent that is newer.
+
+use gimbal_model::SourceKey;
+use gimbal_plan::EndpointsApi;
+use gimbal_stream::{AgentMessage, Data, Frame, PieceChange, RejectReason, Unreadable};
+
+use super::world::{World, key, service};
+use super::{OPEN, check};
+
+/// What is said of a key cannot be read.
+pub(super) fn spoil(message: &mut AgentMessage, of: &SourceKey) {
+    let unreadable = || Unreadable { key: Some(of.clone()), reason: "a new kind".into(), more: false };
+    let AgentMessage::Data(Data { frame, .. }) = message else { return };
+    match frame {
+        Frame::SnapshotChunk { pieces, .. } => {
+            let its = |piece: &&mut Result<gimbal_stream::Piece, _>| piece.as_ref().is_ok_and(|piece| piece.key == *of);
+            pieces.iter_mut().filter(its).for_each(|piece| *piece = Err(unreadable()));
+        }
+        Frame::Delta { changes, .. } => {
+            for change in changes {
+                let key = match change {
+                    Ok(PieceChange::Replace(piece)) => &piece.key,
+                    Ok(PieceChange::Update { key, .. }) => key,
+                    _ => continue,
+                };
+                if key == of {
+                    *change = Err(unreadable());
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// It is not absent, even where nothing else is known of it; and it keeps nothing of the others.
+#[test]
+fn what_cannot_be_read_stays_and_the_others_go_their_way() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    for n in [0, 2, 3] {
+        world.set(0, &key(n), Some(service(0, 0, &[1])));
+    }
+    world.settle();
+    let held = world.server.objects.clone();
+    world.unreadable = Some(key(0));
+    world.restart_writer();
+    world.settle();
+    assert_eq!(world.server.objects, held, "it is there, in whatever state");
+    let rejects = || [(Some(key(0)), RejectReason::Invalid)];
+    let told = |world: &World| world.rejects(0).into_iter().map(|r| (r.key, r.reason)).collect::<Vec<_>>();
+    assert_eq!(told(&world), rejects());
+
+    // Gone while no writer was there to hear it: a complete snapshot tells.
+    world.cut(0);
+    world.restart_writer();
+    world.set(0, &key(3), None);
+    world.settle();
+    assert_eq!(world.services().count(), 2);
+    assert_eq!(told(&world), rejects());
+
+    world.unreadable = None;
+    world.set(0, &key(0), Some(service(1, 0, &[2])));
+    world.settle();
+    check(&world);
+    assert_eq!(world.rejects(0), []);
+}

@@ -1,0 +1,141 @@
+//! The keeper on a real API server, under a leadership of our own.
+
+use std::time::Duration;
+
+use gimbal_objects::{ConfigMap, Lease};
+use gimbal_testkit::TestCluster;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+use crate::lease::Moment;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const FOR_LONG: Duration = Duration::from_secs(3600);
+
+fn leader(epoch: u64, lasts: Duration) -> Leadership {
+    Leadership::Leader { epoch, until: Moment::now() + lasts }
+}
+
+fn name(backend: &str) -> BackendName {
+    BackendName::parse(backend).unwrap()
+}
+
+fn state(incarnation: &str) -> BackendState {
+    BackendState { incarnation: Some(incarnation.into()), ..BackendState::default() }
+}
+
+struct Stage {
+    server: TestCluster,
+    leadership: watch::Sender<Leadership>,
+    keeper: Keeper,
+    task: JoinHandle<Result<(), Exit>>,
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let server = TestCluster::start().await.unwrap();
+        let (leadership, leads) = watch::channel(leader(1, FOR_LONG));
+        let permit = leads.clone();
+        let cluster = server.client().unwrap().only_while(move || permit.borrow().may_write(Moment::now()));
+        let (keeper, task) = Keeper::new(cluster, "kube-system", leads);
+        Self { server, leadership, keeper, task: tokio::spawn(task) }
+    }
+
+    async fn told(&mut self) -> Told {
+        timeout(LIMIT, self.keeper.told()).await.unwrap().unwrap()
+    }
+
+    async fn kept(&self, backend: &str) -> Option<String> {
+        let map: ConfigMap =
+            self.server.client().unwrap().get("kube-system", &format!("{PREFIX}{backend}")).await.ok()?;
+        map.data.get("incarnation").cloned()
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_written_keeps_no_others_from_being_kept() {
+    let mut stage = Stage::start().await;
+    let maps = "/api/v1/namespaces/kube-system/configmaps";
+    let labels = serde_json::json!({keys::MANAGED_BY: keys::MANAGER});
+    let map = serde_json::json!({"metadata": {"name": "gimbal-backend-aaa", "labels": labels}, "immutable": true});
+    stage.server.admin().post(maps, &map).await.unwrap();
+    stage.keeper.keep(1, name("aaa"), 1, state("a"));
+    for version in 1..=3 {
+        stage.keeper.keep(1, name("node02"), version, state("b"));
+        assert_eq!(stage.told().await, Told::Kept(name("node02"), version));
+    }
+    // It is taken up when it can be written.
+    stage.server.admin().delete(&format!("{maps}/gimbal-backend-aaa")).await.unwrap();
+    assert_eq!(stage.told().await, Told::Kept(name("aaa"), 1));
+    assert_eq!(stage.kept("aaa").await.as_deref(), Some("a"));
+}
+
+#[tokio::test]
+async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
+    let mut stage = Stage::start().await;
+    stage.leadership.send_replace(leader(1, Duration::ZERO));
+    stage.keeper.keep(1, name("node02"), 1, state("a"));
+    stage.keeper.keep(1, name("node02"), 2, state("b"));
+    // What was asked after it comes first: the change was taken, and waits.
+    stage.keeper.read(1);
+    assert_eq!(stage.told().await, Told::Read(1, Vec::new()));
+    stage.leadership.send_replace(leader(1, FOR_LONG));
+    assert_eq!(stage.told().await, Told::Kept(name("node02"), 2));
+    assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
+
+    // Of another epoch it is older than what whoever led between has kept.
+    stage.leadership.send_replace(leader(1, Duration::ZERO));
+    stage.keeper.keep(1, name("node02"), 3, state("old"));
+    stage.leadership.send_replace(leader(3, FOR_LONG));
+    stage.keeper.read(3);
+    assert_eq!(stage.told().await, Told::Read(3, vec![(name("node02"), state("b"))]));
+    stage.keeper.keep(3, name("other"), 1, state("c"));
+    assert_eq!(stage.told().await, Told::Kept(name("other"), 1));
+    assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
+    drop(stage.keeper);
+    assert_eq!(timeout(LIMIT, stage.task).await.unwrap().unwrap(), Ok(()));
+}
+
+/// Somebody's tool takes the labels away: whoever leads next would not find the record.
+#[tokio::test]
+async fn a_record_that_lost_its_labels_gets_them_back() {
+    let server = TestCluster::start().await.unwrap();
+    let store = Store { cluster: server.client().unwrap(), namespace: "kube-system".into() };
+    let keep = Change::Keep(1, state("a"));
+    store.write(&name("node02"), &keep).await.unwrap();
+    let path = "/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02";
+    server.admin().patch(path, &serde_json::json!({"metadata": {"labels": null}})).await.unwrap();
+    assert_eq!(store.read().await, Ok(Vec::new()));
+    store.write(&name("node02"), &keep).await.unwrap();
+    assert_eq!(store.read().await, Ok(vec![(name("node02"), state("a"))]));
+}
+
+/// The lease ends between the answer to the read and the write that would replace what was read.
+#[tokio::test]
+async fn nothing_is_replaced_that_was_read_under_a_lease_that_ended() {
+    let server = TestCluster::start().await.unwrap();
+    let (leadership, leads) = watch::channel(leader(1, FOR_LONG));
+    let store = |permit: watch::Receiver<Leadership>, ends: bool| {
+        let leadership = leadership.clone();
+        let permit = move || {
+            // Asked when the write is about to leave, that is, after the read was answered.
+            if ends {
+                leadership.send_replace(leader(1, Duration::ZERO));
+            }
+            permit.borrow().may_write(Moment::now())
+        };
+        Store { cluster: server.client().unwrap().only_while(permit), namespace: "kube-system".into() }
+    };
+    let keep = |incarnation: &str| Change::Keep(1, state(incarnation));
+    let store_of_the_leader = store(leads.clone(), false);
+    store_of_the_leader.write(&name("node02"), &keep("first")).await.unwrap();
+    for change in [keep("late"), Change::Forget] {
+        leadership.send_replace(leader(1, FOR_LONG));
+        let late = store(leads.clone(), true).write(&name("node02"), &change).await;
+        assert_eq!(late, Err(ApiError::Withheld));
+    }
+    assert_eq!(store_of_the_leader.read().await, Ok(vec![(name("node02"), state("first"))]));
+    let lease = server.client().unwrap().get::<Lease>("kube-system", "none").await;
+    assert!(matches!(lease, Err(ApiError::NotFound { .. })), "reads ask nobody");
+}

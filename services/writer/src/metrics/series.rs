@@ -1,0 +1,136 @@
+//! Series with labels that end: what is true of a backend no more must not stay in Prometheus until a restart.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{Atomic, Gauge};
+
+/// Gauges that are shown as a whole: a series that is left out the next time ends.
+#[derive(Debug)]
+pub(super) struct Shown<L: Clone + Hash + Eq, N, A> {
+    family: Family<L, Gauge<N, A>>,
+    shown: Mutex<HashSet<L>>,
+}
+
+/// Of whole numbers.
+pub(super) type Counts<L> = Shown<L, i64, AtomicI64>;
+/// Of seconds.
+pub(super) type Seconds<L> = Shown<L, f64, AtomicU64>;
+
+impl<L: Clone + Hash + Eq, N, A: Default> Default for Shown<L, N, A> {
+    fn default() -> Self {
+        Self { family: Family::default(), shown: Mutex::default() }
+    }
+}
+
+impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> Shown<L, N, A> {
+    /// To be registered.
+    pub(super) fn family(&self) -> Family<L, Gauge<N, A>> {
+        self.family.clone()
+    }
+
+    /// All of it, as it is now.
+    pub(super) fn show(&self, now: impl IntoIterator<Item = (L, N)>) {
+        let mut shown = HashSet::new();
+        for (labels, value) in now {
+            self.family.get_or_create_owned(&labels).set(value);
+            shown.insert(labels);
+        }
+        let mut before = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        before.iter().filter(|labels| !shown.contains(*labels)).for_each(|labels| {
+            self.family.remove(labels);
+        });
+        *before = shown;
+    }
+}
+
+/// Labels that name a backend.
+pub(super) trait OfBackend: Clone + Hash + Eq {
+    /// Its name.
+    fn backend(&self) -> &str;
+}
+
+/// Counters or histograms of what happens to backends: they end with their backend.
+#[derive(Debug)]
+pub(super) struct Events<L: OfBackend, M> {
+    family: Family<L, M>,
+    used: Mutex<HashSet<L>>,
+}
+
+impl<L: OfBackend, M: Default> Default for Events<L, M> {
+    fn default() -> Self {
+        Self::of(Family::default())
+    }
+}
+
+impl<L: OfBackend, M> Events<L, M> {
+    pub(super) fn of(family: Family<L, M>) -> Self {
+        Self { family, used: Mutex::default() }
+    }
+
+    /// To be registered.
+    pub(super) fn family(&self) -> Family<L, M> {
+        self.family.clone()
+    }
+}
+
+impl<L: OfBackend, M: Clone> Events<L, M> {
+    /// The metric with these labels.
+    pub(super) fn of_labels(&self, labels: L) -> M {
+        let metric = self.family.get_or_create_owned(&labels);
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(labels);
+        metric
+    }
+
+    /// Ends what is of a backend that is known no more.
+    pub(super) fn keep(&self, is_known: impl Fn(&str) -> bool) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).retain(|labels| {
+            let known = is_known(labels.backend());
+            if !known {
+                self.family.remove(labels);
+            }
+            known
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::EncodeLabelSet;
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+    struct Labels {
+        backend: String,
+    }
+
+    impl OfBackend for Labels {
+        fn backend(&self) -> &str {
+            &self.backend
+        }
+    }
+
+    fn labels(backend: &str) -> Labels {
+        Labels { backend: backend.to_owned() }
+    }
+
+    #[test]
+    fn what_is_gone_is_shown_no_more() {
+        let shown = Counts::<Labels>::default();
+        shown.show([(labels("a"), 1), (labels("b"), 2)]);
+        shown.show([(labels("b"), 3)]);
+        let value = |backend: &str| shown.family().get(&labels(backend)).map(|gauge| gauge.get());
+        assert_eq!((value("a"), value("b")), (None, Some(3)));
+        let events = Events::<Labels, Counter>::default();
+        events.of_labels(labels("a")).inc();
+        events.of_labels(labels("b")).inc();
+        events.keep(|backend| backend == "b");
+        let value = |backend: &str| events.family().get(&labels(backend)).map(|counter| counter.get());
+        assert_eq!((value("a"), value("b")), (None, Some(1)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Which series there are, and when they end.
+
+use std::time::Instant;
+
+use gimbal_model::BackendName;
+use gimbal_reconcile::{Policy, Settings};
+use gimbal_stream::{AgentMessage, Credit, Freshness, Hello, PROTOCOL, WriterLimits};
+use prometheus_client::encoding::text::encode;
+
+use super::*;
+
+struct Writer {
+    state: Reconciler,
+    metrics: Metrics,
+    registry: Registry,
+    now: Instant,
+}
+
+fn name(backend: &str) -> BackendName {
+    BackendName::parse(backend).unwrap()
+}
+
+impl Writer {
+    fn with(backends: &[&str]) -> Self {
+        let limits =
+            WriterLimits { credit: Credit { changes: 9, bytes: 9 }, heartbeat_timeout: Duration::from_secs(15) };
+        let comparison_interval = Duration::from_secs(600);
+        let state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let mut writer = Self { state, metrics, registry, now: Instant::now() };
+        writer.configure(backends);
+        writer
+    }
+
+    fn configure(&mut self, backends: &[&str]) {
+        let policies = backends.iter().map(|backend| (name(backend), Policy::default())).collect();
+        self.state.configure(policies, self.now);
+    }
+
+    /// The samples with this in them.
+    fn samples(&self, with: &str) -> Vec<String> {
+        self.metrics.show(&self.state);
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#') && line.contains(with));
+        samples.map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn a_standby_tells_nothing_of_backends() {
+    let mut writer = Writer::with(&["node02"]);
+    assert_eq!(writer.samples("gimbal_writer_backend_"), Vec::<String>::new());
+    writer.state.lead(Some(1));
+    assert_eq!(
+        writer.samples("gimbal_writer_backend_connected"),
+        ["gimbal_writer_backend_connected{backend=\"node02\"} 0"]
+    );
+    writer.state.lead(None);
+    // What it counted it has counted.
+    let of_backends = writer.samples("gimbal_writer_backend_");
+    assert!(of_backends.iter().all(|sample| sample.contains("_total{")), "{of_backends:?}");
+}
+
+#[test]
+fn nobody_waits_for_a_backend_that_is_not_configured() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    writer.metrics.broke("node02");
+    assert!(writer.samples("backend_disconnected_seconds").len() == 1 && writer.samples("broken_streams").len() == 1);
+    writer.configure(&[]);
+    for ended in ["backend_connected", "backend_complete", "backend_disconnected", "backend_lost", "loss_stage{"] {
+        assert_eq!(writer.samples(ended), Vec::<String>::new());
+    }
+    assert_eq!(writer.samples("backend_listed"), ["gimbal_writer_backend_listed{backend=\"node02\"} 0"]);
+    // One that nobody knows any more, as after its decommission, has no series at all.
+    writer.metrics.broke("gone");
+    writer.metrics.dismissed("gone", GoodbyeReason::Shutdown);
+    writer.metrics.propagated("gone", Duration::from_secs(1));
+    writer.metrics.lost("gone", gimbal_reconcile::Stage::NotReady);
+    assert_eq!(writer.samples("backend=\"gone\""), Vec::<String>::new());
+}
+
+#[test]
+fn an_agents_words_make_no_series() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    let hello = Hello {
+        protocol: (PROTOCOL, PROTOCOL),
+        capabilities: Vec::new(),
+        backend: "node02".into(),
+        agent_instance: "1".into(),
+        source_incarnation: "source".into(),
+        held: None,
+        agent_version: "test".into(),
+    };
+    let generation = writer.state.open(&name("node02"), &hello, writer.now).unwrap();
+    let kinds = ["services", "x1", "x2", "x3"].into_iter().zip(1..);
+    let sources = kinds.map(|(kind, age)| Freshness { kind: kind.into(), age: Some(Duration::from_secs(age)) });
+    let heartbeat = AgentMessage::Heartbeat { sources: sources.collect(), backlog: 0 };
+    writer.state.receive(&name("node02"), generation, heartbeat, writer.now);
+    let mut samples = writer.samples("backend_source_age");
+    samples.sort();
+    assert_eq!(
+        samples,
+        [
+            "gimbal_writer_backend_source_age_seconds{backend=\"node02\",kind=\"other\"} 4.0",
+            "gimbal_writer_backend_source_age_seconds{backend=\"node02\",kind=\"services\"} 1.0",
+        ]
+    );
+}
+
+#[test]
+fn what_only_grows_is_a_counter_and_what_a_label_says_is_true() {
+    let writer = Writer::with(&[]);
+    writer.metrics.written("create", "Service", "ok", Duration::from_millis(1));
+    writer.metrics.watch_failed("services", "timeout");
+    writer.metrics.led_by("one_10.0.0.1:7443");
+    writer.metrics.led_by("two_10.0.0.2:7443");
+    for sample in [
+        "gimbal_writer_watch_failures_total{kind=\"services\",reason=\"timeout\"} 1",
+        "gimbal_writer_write_seconds_count{verb=\"create\"} 1",
+        "gimbal_writer_lease_holder{holder=\"two_10.0.0.2:7443\"} 1",
+        "gimbal_writer_differences_found_total 0",
+        "gimbal_writer_comparison_differences 0",
+        "gimbal_writer_oldest_pending_seconds 0.0",
+    ] {
+        assert_eq!(writer.samples(sample), [sample], "{:?}", writer.samples(""));
+    }
+    assert_eq!(writer.samples("lease_holder").len(), 1);
+    assert_eq!(writer.samples("gimbal_writer_build_info{version=").len(), 1);
+}

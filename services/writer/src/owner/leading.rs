@@ -1,0 +1,57 @@
+//! What the owner does with its lease.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use super::Owner;
+use crate::keep::Told;
+
+/// How long one that leads may be unable to do its work before it says so.
+const ABLE_WITHIN: Duration = Duration::from_secs(30);
+
+impl Owner {
+    /// A new leader first reads what was kept by the one before. A lease that is late is still this leader's.
+    pub(super) fn follow_leadership(&mut self, now: Instant) {
+        let epoch = self.parts.leadership.borrow().epoch();
+        if self.leading.is_some() && epoch != self.leading {
+            self.lead(None);
+        }
+        if epoch != self.begun.map(|(epoch, _)| epoch) {
+            self.begun = epoch.map(|epoch| (epoch, now));
+            if let Some(epoch) = epoch {
+                self.parts.keeper.read(epoch);
+            }
+        }
+        // A store that was put back is listed anew by whoever leads: another leader could do no more.
+        self.observed = self.observed || self.parts.state.has_observed();
+        let works = epoch.is_none() || (self.leading.is_some() && self.observed);
+        if works && let Some((_, begun)) = &mut self.begun {
+            *begun = now;
+        }
+        let able = works || self.begun.is_none_or(|(_, begun)| now.saturating_duration_since(begun) < ABLE_WITHIN);
+        self.parts.able.send_if_modified(|before| std::mem::replace(before, able) != able);
+    }
+
+    pub(super) fn told(&mut self, told: Told) {
+        let now = Instant::now();
+        match told {
+            Told::Kept(backend, version) => self.parts.state.kept(&backend, version, now),
+            Told::Read(epoch, kept) => {
+                let holds = self.parts.leadership.borrow().epoch() == Some(epoch);
+                if !holds || self.leading.is_some() {
+                    // Another epoch has begun since, or will be seen to have.
+                    return;
+                }
+                for (backend, state) in kept {
+                    self.parts.state.restore(&backend, state, now, SystemTime::now());
+                }
+                self.lead(Some(epoch));
+            }
+        }
+    }
+
+    fn lead(&mut self, epoch: Option<u64>) {
+        tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
+        self.leading = epoch;
+        self.parts.state.lead(epoch);
+    }
+}

@@ -1,0 +1,146 @@
+//! What this writer tells of itself: whether it is ready, what can be asked of it, and who leads.
+
+use std::time::Duration;
+
+use gimbal_link::Serving;
+use gimbal_operate::{Guard, Health, Readiness};
+use gimbal_reconcile::Reconciler;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::lease::{Leadership, Moment};
+use crate::mailbox::Handle;
+use crate::metrics::Metrics;
+
+/// Watches on an API server that is there say something once a minute at least.
+pub(crate) const UNREACHABLE: Duration = Duration::from_secs(150);
+/// Calls that fail for so long are no hiccup.
+const FAILING: Duration = Duration::from_secs(30);
+/// How often it is looked.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Who tells.
+pub(crate) struct Report {
+    pub(crate) owner: Handle,
+    pub(crate) readiness: Readiness,
+    /// Beaten by the watches on the Gimbal cluster; dead after [`UNREACHABLE`].
+    pub(crate) reach: Health,
+    /// For how long no call to the Gimbal cluster has been answered; `None`: the last one was.
+    pub(crate) failing: Box<dyn Fn() -> Option<Duration> + Send>,
+    pub(crate) leadership: watch::Receiver<Leadership>,
+    /// What this writer is called in the Lease.
+    pub(crate) identity: String,
+    pub(crate) metrics: Metrics,
+}
+
+impl Report {
+    /// Ready is who has seen the Gimbal cluster and can still reach it, whether it leads or not: a follower takes over at
+    /// once. Tells `serving` the same, until the end. `observing` ends once the Gimbal cluster was seen.
+    pub(crate) async fn run(self, observing: Guard, serving: watch::Sender<Serving>, shutdown: CancellationToken) {
+        let mut observing = Some(observing);
+        let mut away: Option<Guard> = None;
+        let mut leader = String::new();
+        let mut poll = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                _ = poll.tick() => {}
+            }
+            if observing.is_some() {
+                match self.owner.ask(|state: &mut Reconciler| state.has_observed()).await {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        observing = None;
+                        tracing::info!("the Gimbal cluster is observed");
+                    }
+                    Err(_) => return,
+                }
+            }
+            let reached = self.reach.is_alive() && (self.failing)().is_none_or(|time| time < FAILING);
+            match (reached, away.is_some()) {
+                (true, true) => away = None,
+                (false, false) if observing.is_none() => {
+                    let silence = self.reach.silence().as_secs();
+                    tracing::warn!(
+                        silence,
+                        "the Gimbal cluster's API server cannot be reached: this writer is not ready"
+                    );
+                    away = Some(self.readiness.block("the Gimbal cluster's API server"));
+                }
+                _ => {}
+            }
+            let now = Serving { ready: observing.is_none() && away.is_none(), leading: self.leads() };
+            serving.send_if_modified(|before| std::mem::replace(before, now) != now);
+            self.name(&mut leader);
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.leadership.borrow().may_write(Moment::now())
+    }
+
+    /// Tells who leads, when that changes.
+    fn name(&self, before: &mut String) {
+        let now = match &*self.leadership.borrow() {
+            Leadership::Leader { .. } => self.identity.clone(),
+            Leadership::Follower { holder } => holder.clone(),
+        };
+        if now != *before {
+            tracing::info!(leader = now, this = self.identity, "another leader is known");
+            self.metrics.led_by(&now);
+            *before = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::mailbox::Mail;
+
+    #[tokio::test]
+    async fn who_cannot_reach_its_cluster_for_long_is_not_ready() {
+        let (owner, mut mail, _) = Handle::new();
+        tokio::spawn(async move {
+            // It has observed its cluster: whatever is asked, that is the answer.
+            while let Some(Mail::Ask(question)) = mail.recv().await {
+                let mut state = observed();
+                question(&mut state);
+            }
+        });
+        let (readiness, reach) = (Readiness::new(), Health::new(Duration::from_millis(300)));
+        let (lead, leadership) = watch::channel(Leadership::Follower { holder: "other".into() });
+        let (serving, mut told) = watch::channel(Serving { ready: false, leading: false });
+        let (identity, metrics) = ("this".to_owned(), Metrics::register(&mut Registry::default()));
+        let (failing, readiness_of_all) = (Box::new(|| None), readiness.clone());
+        let report =
+            Report { owner, readiness: readiness_of_all, reach: reach.clone(), failing, leadership, identity, metrics };
+        let observing = readiness.block("the watches");
+        tokio::spawn(report.run(observing, serving, CancellationToken::new()));
+        told.wait_for(|now| now.ready && !now.leading).await.unwrap();
+        assert!(readiness.awaited().is_empty(), "a standby is ready");
+        told.wait_for(|now| !now.ready).await.unwrap();
+        assert_eq!(readiness.awaited(), ["the Gimbal cluster's API server"]);
+        reach.beat();
+        told.wait_for(|now| now.ready).await.unwrap();
+        assert!(readiness.awaited().is_empty());
+        let until = Moment::now() + Duration::from_secs(3600);
+        lead.send(Leadership::Leader { epoch: 1, until }).unwrap();
+        told.wait_for(|now| now.ready && now.leading).await.unwrap();
+    }
+
+    fn observed() -> Reconciler {
+        use gimbal_reconcile::{Settings, Watched};
+        use gimbal_stream::{Credit, WriterLimits};
+        let limits = WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: UNREACHABLE };
+        let comparison_interval = UNREACHABLE;
+        let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
+        for kind in [Watched::Services, Watched::Slices, Watched::Endpoints, Watched::Namespaces] {
+            state.list_begin(kind);
+            state.list_end(kind, std::time::Instant::now());
+        }
+        state
+    }
+}

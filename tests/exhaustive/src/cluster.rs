@@ -1,0 +1,184 @@
+//! The Gimbal cluster's side: what its API server takes, shows and keeps, and what becomes of it when something goes wrong.
+
+use std::collections::VecDeque;
+
+use gimbal_model::TargetKey;
+use gimbal_objects::keys;
+use gimbal_plan::{Action as Write, Body};
+use gimbal_reconcile::{Watched, WriteFailure, Written};
+use gimbal_simulation::judge_write;
+use gimbal_simulation::server::{Event, Luck, is_marked};
+
+use crate::Trouble;
+use crate::rules::{self, Fault, Rule};
+use crate::world::{Keep, Seen, World, Writer};
+
+fn kind(event: &Event) -> Watched {
+    match event {
+        Event::Is(Body::Service(_)) | Event::Gone(Body::Service(_)) => Watched::Services,
+        Event::Is(Body::Slice(_)) | Event::Gone(Body::Slice(_)) => Watched::Slices,
+        Event::Is(Body::Endpoints(_)) | Event::Gone(Body::Endpoints(_)) => Watched::Endpoints,
+        Event::Namespace(..) => Watched::Namespaces,
+    }
+}
+
+impl World {
+    /// The next write of a job arrives at the API server.
+    pub(crate) fn write(&mut self, target: &TargetKey, luck: Luck) {
+        match luck {
+            Luck::AnswerLost => self.small.trouble = Some(Trouble::LostAnswer),
+            Luck::Refused => self.small.trouble = Some(Trouble::FailedWrite),
+            Luck::Good => {}
+        }
+        let Some(running) = self.writer.running.get(target) else { return };
+        let write = running.job.actions[running.answers.len()].clone();
+        let answer = match (self.small.in_time, self.refusal(&write)) {
+            (false, _) => Written::NotSent,
+            (true, Some(refusal)) => refusal,
+            (true, None) => {
+                // Who has not heard that a Service is gone, or that the store was put back, cannot know what is there.
+                let unheard = matches!(self.small.trouble, Some(Trouble::LostAnswer | Trouble::PutBack));
+                if let Err(fault) = judge_write(&self.cluster.server, &write, !unheard) {
+                    self.fail(Fault { rule: Rule::Write, what: fault });
+                }
+                self.take_write(&write, luck)
+            }
+        };
+        self.answered(target, answer);
+    }
+
+    /// One that nobody waits for any more.
+    pub(crate) fn write_late(&mut self) {
+        let write = self.cluster.edit().late.remove(0);
+        self.take_write(&write, Luck::AnswerLost);
+    }
+
+    fn take_write(&mut self, write: &Write, luck: Luck) -> Written {
+        let written = self.cluster.edit().server.write(write, luck);
+        self.tell_watches();
+        rules::look(self);
+        written
+    }
+
+    fn refusal(&self, write: &Write) -> Option<Written> {
+        let (create, body) = match write {
+            Write::Create(body) => (true, body),
+            Write::Replace(body) | Write::Patch(body) => (false, body),
+            Write::Delete { .. } => return None,
+        };
+        let of = body.meta().labels.get(keys::BACKEND);
+        let of = |backend: usize| of.is_some_and(|of| **of == *self.setup.backends[backend].name.as_str());
+        match self.small.trouble.filter(|_| !self.small.over)? {
+            Trouble::Refused { backend, writes, .. } if of(backend) && writes.include(create, body.kind()) => {
+                Some(Written::Failed(WriteFailure::Invalid("a policy refuses it".into())))
+            }
+            Trouble::Conflicts(backend) if of(backend) && !create => {
+                let same = |there: &&Body| there.kind() == body.kind() && there.name() == body.name();
+                let there = self.cluster.server.objects.values().find(same)?.clone();
+                Some(Written::Conflict { there, message: "a webhook refuses it".into() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Everybody who watches hears of what happened, each kind by itself.
+    pub(crate) fn tell_watches(&mut self) {
+        let events = std::mem::take(&mut self.cluster.edit().server.events);
+        for event in events {
+            if let Some(queue) = self.writer.edit().watches.get_mut(&kind(&event)) {
+                queue.push_back(Seen::Event(event));
+            }
+        }
+    }
+
+    /// The API server makes a list, which is on its way from then on.
+    pub(crate) fn list(&mut self, kind: Watched) {
+        let server = &self.cluster.server;
+        let all: Vec<Event> = match kind {
+            Watched::Namespaces => server.namespaces.iter().map(|name| Event::Namespace(name.clone(), true)).collect(),
+            _ => {
+                let ours = server.objects.values().filter(|body| is_marked(body));
+                ours.map(|body| Event::Is(body.clone())).filter(|event| self::kind(event) == kind).collect()
+            }
+        };
+        let writer = self.writer.edit();
+        writer.state.list_begin(kind);
+        writer.watches.insert(kind, VecDeque::from([Seen::List(all)]));
+    }
+
+    /// Lists what nobody waits for: nothing hangs on when these are read.
+    pub(crate) fn list_the_rest(&mut self) {
+        for kind in [Watched::Namespaces, Watched::Endpoints] {
+            self.list(kind);
+            self.watch(kind);
+        }
+    }
+
+    /// Whether something is kept when it is tried. The keeper takes one backend after the other.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.small.in_time && self.next_keep().is_some()
+    }
+
+    fn next_keep(&self) -> Option<gimbal_model::BackendName> {
+        let refused = match self.small.trouble {
+            Some(Trouble::RefusedKeep(agent)) => Some(&self.setup.backends[agent].name),
+            _ => None,
+        };
+        let first = self.writer.keeps.keys().next()?;
+        (refused != Some(first)).then(|| first.clone())
+    }
+
+    pub(crate) fn keep(&mut self, works: bool) {
+        if !works {
+            // It is tried again.
+            self.small.trouble = Some(Trouble::FailedKeep);
+            return;
+        }
+        let now = self.now();
+        let Some(backend) = self.next_keep() else { return };
+        let Some(keep) = self.writer.edit().keeps.remove(&backend) else { return };
+        match keep {
+            Keep::State(version, state) => {
+                self.cluster.edit().kept.insert(backend.clone(), *state);
+                self.writer.edit().state.kept(&backend, version, now);
+                self.collect();
+            }
+            Keep::Nothing => {
+                self.cluster.edit().kept.remove(&backend);
+            }
+        }
+    }
+
+    /// The process is no more, and the next one begins with what the Gimbal cluster holds. `another`: it is one that takes
+    /// the lease, while what was sent is on its way.
+    pub(crate) fn kill_writer(&mut self, another: bool) {
+        if another {
+            self.small.epoch += 1;
+            let sent = self.writer.running.values().flat_map(|running| {
+                let (first, done) = (running.job.first, running.answers.len());
+                let until = if done < first { first } else { running.job.actions.len() };
+                running.job.actions[done..until].iter().cloned()
+            });
+            let sent: Vec<Write> = sent.collect();
+            self.cluster.edit().late = sent;
+        }
+        *self.writer.edit() = Writer::new(&self.setup, self.now());
+        for links in &mut self.links {
+            for link in links.edit() {
+                link.up.clear();
+                link.writer_open = false;
+            }
+        }
+        self.list_the_rest();
+    }
+
+    /// The store is as it was at the beginning: watches end, and begin anew with a list.
+    pub(crate) fn put_back(&mut self) {
+        let beginning = self.beginning.clone();
+        let cluster = self.cluster.edit();
+        cluster.server.put_back(&beginning.server);
+        cluster.kept.clone_from(&beginning.kept);
+        self.writer.edit().watches.clear();
+        rules::forget_what_is_not_there(self);
+    }
+}

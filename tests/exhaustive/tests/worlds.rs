@@ -1,0 +1,62 @@
+//! Small worlds, looked at state by state: in the test run those of the ordinary order, with a change or a trouble at any moment, more of
+//! them where `GIMBAL_PROVE` is set (`cargo xtask prove worlds`). `GIMBAL_WORLD` names one of them; `GIMBAL_DETOURS` and
+//! `GIMBAL_STATES` set other bounds.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod table;
+
+use std::time::Instant;
+
+use gimbal_exhaustive::{Bounds, Rule, explore};
+
+/// What is looked at in the test run: the ordinary order, with a change or a trouble at any moment of it.
+const SHORT: Bounds = Bounds { detours: Some(0), states: Some(3_000) };
+
+/// What is looked at where `GIMBAL_PROVE` is set: what a machine of a few gigabytes can hold.
+const WHOLE: Bounds = Bounds { detours: Some(1), states: Some(200_000) };
+
+/// What the code is known to break, by world: told, and borne until it is mended. Whoever mends it takes it off.
+const KNOWN: [(&str, Rule); 15] = [
+    ("a Service is changed", Rule::Lease),
+    ("a Service is changed", Rule::Content),
+    ("a Service is changed", Rule::Rest),
+    ("a Service goes and comes back", Rule::Lease),
+    ("a Service goes and comes back", Rule::Content),
+    ("a Service goes and comes back", Rule::Rest),
+    ("two backends change", Rule::Content),
+    ("two backends change", Rule::Rest),
+    ("two of three Services go", Rule::Lease),
+    ("two of three Services go", Rule::Guard),
+    ("a drop in a namespace that cannot be seen", Rule::Guard),
+    ("who waits for a name cannot be written", Rule::Content),
+    ("room for one Service", Rule::Lease),
+    ("room for one Service", Rule::Content),
+    ("room for two endpoints", Rule::Content),
+];
+
+fn bounds() -> Bounds {
+    let number = |name| std::env::var(name).ok().map(|number| number.parse().unwrap());
+    let usual = if std::env::var_os("GIMBAL_PROVE").is_none() { SHORT } else { WHOLE };
+    Bounds { detours: number("GIMBAL_DETOURS").or(usual.detours), states: number("GIMBAL_STATES").or(usual.states) }
+}
+
+#[test]
+fn no_path_breaks_a_rule() {
+    let (bounds, only) = (bounds(), std::env::var("GIMBAL_WORLD").ok());
+    let mut broken = 0;
+    for setup in table::worlds().into_iter().filter(|setup| only.as_ref().is_none_or(|only| setup.name == only)) {
+        let (name, begun) = (setup.name, Instant::now());
+        let seen = explore(setup, bounds).unwrap_or_else(|fault| panic!("{name}, at its beginning: {fault}"));
+        let (size, took) = (if seen.cut_short { "the first" } else { "all" }, begun.elapsed().as_secs_f64());
+        println!(
+            "{name}: {size} {} states, {} steps, {} ends, all with {} detours, {took:.1} s; {:?}",
+            seen.states, seen.steps, seen.ends, seen.detours, seen.states_by_trouble
+        );
+        for ((rule, trouble), path) in &seen.broken {
+            let known = KNOWN.contains(&(name, *rule));
+            println!("{name}, {trouble}{}: {path}", if known { ", which is known" } else { "" });
+            broken += usize::from(!known);
+        }
+    }
+    assert_eq!(broken, 0, "paths that break a rule; they are told above");
+}

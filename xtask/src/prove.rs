@@ -1,0 +1,103 @@
+//! `cargo xtask prove`: tests at their whole size, which takes longer than a change can wait for. `cargo xtask test` runs a short
+//! form of each.
+
+use anyhow::Context as _;
+
+use crate::{build, shell};
+
+/// A test that is larger where `GIMBAL_PROVE` is set.
+struct Proof {
+    name: &'static str,
+    what: &'static str,
+    package: &'static str,
+    /// The file of the test.
+    file: &'static str,
+    /// Only the tests whose name contains this.
+    test: &'static str,
+    /// What `GIMBAL_PROVE` is set to: how large, where the test can be of any size.
+    size: &'static str,
+    /// Whether it starts our programs.
+    programs: bool,
+}
+
+const PROOFS: [Proof; 6] = [
+    Proof {
+        name: "worlds",
+        what: "the orders of events in small worlds, state by state",
+        package: "gimbal-exhaustive",
+        file: "worlds",
+        test: "",
+        size: "1",
+        programs: false,
+    },
+    Proof {
+        name: "guard",
+        what: "no more than the share is missing at any moment: the guard by itself, 50,000 histories",
+        package: "gimbal-plan",
+        file: "plan",
+        test: "invariant::",
+        size: "50000",
+        programs: false,
+    },
+    Proof {
+        name: "guard-writer",
+        what: "the same of the writer's whole state, 5,000 histories",
+        package: "gimbal-reconcile",
+        file: "model",
+        test: "missing::",
+        size: "5000",
+        programs: false,
+    },
+    Proof {
+        name: "any-cloud",
+        what: "nothing goes unproven from a cloud that fails in any way, 50,000 clouds",
+        package: "gimbal-load-balancing",
+        file: "any_cloud",
+        test: "",
+        size: "50000",
+        programs: false,
+    },
+    Proof {
+        name: "back-at-once",
+        what: "a writer and a source that come back, ten rounds of each",
+        package: "gimbal-tests",
+        file: "source",
+        test: "after_an_outage_what_changed_is_there_within_two_seconds",
+        size: "10",
+        programs: true,
+    },
+    Proof {
+        name: "endurance",
+        what: "the Gimbal cluster's API server in every kind of trouble for five minutes each, with twenty agents",
+        package: "gimbal-tests",
+        file: "endurance",
+        test: "",
+        size: "1",
+        programs: true,
+    },
+];
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which; without one, what there is.
+    name: Option<String>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let Some(name) = &args.name else {
+        for proof in &PROOFS {
+            println!("{:<12} {}", proof.name, proof.what);
+        }
+        return Ok(());
+    };
+    let proof = PROOFS.iter().find(|proof| proof.name == name).with_context(|| {
+        let names: Vec<&str> = PROOFS.iter().map(|proof| proof.name).collect();
+        format!("nothing to prove is called {name}: choose one of {}", names.join(", "))
+    })?;
+    if proof.programs {
+        build::debug()?;
+    }
+    let mut command = shell::cargo(&["test", "--package", proof.package, "--test", proof.file]);
+    command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
+    shell::run(command)
+}
