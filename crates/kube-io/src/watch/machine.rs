@@ -13,11 +13,11 @@ use crate::ApiError;
 use crate::page::{Page, unreadable_object};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Where nobody answers, asking again costs nobody anything, and whoever comes back is to be found at once.
 const LONGEST_AWAY: Duration = Duration::from_secs(1);
 /// An outage longer than this ends in a new list: whoever has called the source unknown by then gets whole evidence.
-const RESUMABLE: Duration = Duration::from_secs(10);
+pub(super) const RESUMABLE: Duration = Duration::from_secs(10);
 
 /// What to ask the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
