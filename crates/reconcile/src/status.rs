@@ -1,7 +1,5 @@
 //! What people ask: the state of a source Service, and why.
 
-use std::collections::BTreeSet;
-
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::Action;
 use gimbal_stream::{Reject, RejectReason};
@@ -92,18 +90,9 @@ impl Reconciler {
         most: usize,
     ) -> Vec<SourceKey> {
         let Some(backend) = self.backends.get(name) else { return Vec::new() };
-        let mut keys: BTreeSet<SourceKey> = backend.end.keys_after(namespace, after).take(most).cloned().collect();
-        for (_, target) in self.targets.of(name.as_str()) {
-            let Some((label, key)) = target.observed.owner() else { continue };
-            let asked = (namespace.is_empty() || *key.namespace == *namespace) && after.is_none_or(|after| key > after);
-            if asked && **label == *name.as_str() && backend.end.service(key).is_none() {
-                keys.insert(key.clone());
-                if keys.len() > most {
-                    keys.pop_last();
-                }
-            }
-        }
-        keys.into_iter().collect()
+        let mut keys = self.targets.stood_for(name.as_str(), namespace, after, most);
+        keys.extend(backend.end.keys_after(namespace, after).take(most).cloned());
+        keys.into_iter().take(most).collect()
     }
 
     /// Why a source Service is where it is.

@@ -87,9 +87,14 @@ impl Target {
         claims.chain(labels).chain(self.counted_for.as_ref().map(BackendName::as_str))
     }
 
+    /// The backend, by its label, and the source Service that its objects say they stand for.
+    pub(crate) fn stands_for(&self) -> Option<(&str, &SourceKey)> {
+        self.observed.owner().map(|(label, key)| (&**label, key))
+    }
+
     /// The backend that it is not as wanted for, as a claim or a label has it.
     pub(crate) fn pending_for(&self) -> Option<&str> {
-        let label = || self.observed.owner().map(|(label, _)| &**label);
+        let label = || self.stands_for().map(|(label, _)| label);
         let backend = self.first_claim().map(|claim| claim.backend.as_str()).or_else(label);
         backend.filter(|_| !self.converged)
     }

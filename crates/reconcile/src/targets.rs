@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use gimbal_model::TargetKey;
+use gimbal_model::{SourceKey, TargetKey};
 use gimbal_plan::Observed;
 
 use crate::probe;
@@ -27,7 +27,9 @@ type Files = BTreeMap<Arc<str>, File>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct File {
     targets: BTreeSet<TargetKey>,
-    /// Of those, the ones that line up under it and are not converged.
+    /// Source Services that an object says it stands for, and how many targets do: two while one moves.
+    stands_for: BTreeMap<SourceKey, u32>,
+    /// Of the targets, the ones that line up under it and are not converged.
     pending: u64,
 }
 
@@ -35,6 +37,8 @@ struct File {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filed {
     under: Box<[Arc<str>]>,
+    /// The source Service that its objects say they stand for, and the position in `under` of the backend.
+    stands_for: Option<(usize, SourceKey)>,
     /// The position in `under` of the backend that it is pending for.
     pending: Option<usize>,
 }
@@ -97,6 +101,35 @@ impl Targets {
         keys.filter_map(|key| self.all.get_key_value(key)).inspect(|_| probe::looked())
     }
 
+    /// The source Services of a backend in a namespace (empty: in every one) that objects say they stand for: in order, those
+    /// after `after`, at most `most`.
+    pub(crate) fn stood_for(
+        &self,
+        backend: &str,
+        namespace: &str,
+        after: Option<&SourceKey>,
+        most: usize,
+    ) -> BTreeSet<SourceKey> {
+        let file = self.files.get(backend);
+        let lent = self.lent.as_ref().and_then(|lent| self.all.get(lent));
+        let now = lent.and_then(Target::stands_for).filter(|(name, _)| *name == backend).map(|(_, key)| key);
+        // The target that is being changed may be the only one that stood for it, and not do so any more.
+        let before = lent.and_then(|target| target.filed.stands_for(backend)).filter(|before| Some(*before) != now);
+        let left =
+            |key: &SourceKey| before == Some(key) && file.is_some_and(|file| file.stands_for.get(key) == Some(&1));
+        let filed = file.into_iter().flat_map(|file| SourceKey::within(&file.stands_for, namespace, after));
+        let mut keys: BTreeSet<SourceKey> =
+            filed.inspect(|_| probe::looked()).filter(|key| !left(key)).take(most).cloned().collect();
+        let asked = |key: &SourceKey| {
+            (namespace.is_empty() || *key.namespace == *namespace) && after.is_none_or(|after| key > after)
+        };
+        keys.extend(now.filter(|key| asked(key)).cloned());
+        if keys.len() > most {
+            keys.pop_last();
+        }
+        keys
+    }
+
     /// The names that there are for backends.
     pub(crate) fn backends(&mut self) -> impl Iterator<Item = &Arc<str>> {
         self.file();
@@ -128,6 +161,9 @@ impl Targets {
             let file = self.files.entry(name.clone()).or_default();
             file.targets.insert(key.clone());
             file.pending += u64::from(new.pending == Some(at));
+            if let Some((_, key)) = new.stands_for.as_ref().filter(|(of, _)| *of == at) {
+                *file.stands_for.entry(key.clone()).or_default() += 1;
+            }
         }
         let left = |name: &Arc<str>| !new.under.contains(name);
         Self::take_out(&mut self.files, &key, &old, left);
@@ -139,6 +175,14 @@ impl Targets {
             let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
             let file = entry.get_mut();
             file.pending -= u64::from(old.pending == Some(at));
+            if let Some((_, key)) = old.stands_for.as_ref().filter(|(of, _)| *of == at)
+                && let Entry::Occupied(mut count) = file.stands_for.entry(key.clone())
+            {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
             if left(name) {
                 file.targets.remove(key);
             }
@@ -158,6 +202,11 @@ impl Targets {
             if let Some(file) = target.pending_for().and_then(|name| files.get_mut(name)) {
                 file.pending += 1;
             }
+            if let Some((name, source)) = target.stands_for()
+                && let Some(file) = files.get_mut(name)
+            {
+                *file.stands_for.entry(source.clone()).or_default() += 1;
+            }
         }
         let mut held = self.files.clone();
         if let Some((key, target)) = self.lent.as_ref().and_then(|lent| self.all.get_key_value(lent)) {
@@ -169,7 +218,11 @@ impl Targets {
             let file = |files: &Files| files.get(name).cloned().unwrap_or_default();
             let (held, so) = (file(&held), file(&files));
             let targets: Vec<_> = held.targets.symmetric_difference(&so.targets).collect();
-            format!("{name}: {targets:?} are filed or are so, not both; {} of {} are pending", held.pending, so.pending)
+            let (pending, of) = (held.pending, so.pending);
+            let (stands, sources) = (held.stands_for.len(), so.stands_for.len());
+            format!(
+                "{name}: {targets:?} are filed or are so, not both; {pending} of {of} are pending; {stands} sources of {sources}"
+            )
         };
         names.into_iter().filter(differs).map(tell).collect()
     }
@@ -183,14 +236,24 @@ impl Filed {
                 under.push(files.get_key_value(name).map_or_else(|| name.into(), |(known, _)| known.clone()));
             }
         }
-        let pending = target.pending_for().and_then(|name| under.iter().position(|known| **known == *name));
-        Self { under: under.into(), pending }
+        let position = |name: &str| under.iter().position(|known| **known == *name);
+        let pending = target.pending_for().and_then(position);
+        let stands_for = target.stands_for().and_then(|(name, key)| Some((position(name)?, key.clone())));
+        Self { under: under.into(), stands_for, pending }
+    }
+
+    /// The source Service of a backend that the objects stood for when they were filed.
+    fn stands_for(&self, backend: &str) -> Option<&SourceKey> {
+        let (at, key) = self.stands_for.as_ref()?;
+        (*self.under[*at] == *backend).then_some(key)
     }
 
     /// Whether this is what the target says. Asked after each change, and mostly so.
     fn is_of(&self, target: &Target) -> bool {
         let pending = self.pending.map(|at| &*self.under[at]);
+        let stands_for = self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key));
         pending == target.pending_for()
+            && stands_for == target.stands_for()
             && target.concerns().all(|name| self.under.iter().any(|known| **known == *name))
             && self.under.iter().all(|known| target.concerns().any(|name| **known == *name))
     }

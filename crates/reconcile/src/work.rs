@@ -42,27 +42,33 @@ fn service(hosts: u8) -> Arc<Service> {
     Arc::new(Service::new(Arc::new(Header { ports: vec![port], ..Header::default() }), endpoints))
 }
 
+/// A writer that leads, of a Gimbal cluster with a namespace and nothing in it.
+fn writer(policies: BTreeMap<BackendName, Policy>, now: Instant) -> Reconciler {
+    let mut writer = Reconciler::new(Settings {
+        api: EndpointsApi::EndpointSlices,
+        limits: WriterLimits {
+            credit: Credit { changes: 1000, bytes: 8 << 20 },
+            heartbeat_timeout: Duration::from_secs(15),
+        },
+        comparison_interval: Duration::from_secs(300),
+    });
+    writer.configure(policies, now);
+    for kind in Watched::ALL {
+        writer.list_begin(kind);
+        if kind == Watched::Namespaces {
+            let metadata = Meta { name: "ns".into(), ..Meta::default() };
+            writer.namespace_is(&Namespace { metadata });
+        }
+        writer.list_end(kind, now);
+    }
+    writer.lead(Some(1));
+    writer
+}
+
 impl World {
     fn new(Size(backends, services): Size) -> Self {
         let now = Instant::now();
-        let mut writer = Reconciler::new(Settings {
-            api: EndpointsApi::EndpointSlices,
-            limits: WriterLimits {
-                credit: Credit { changes: 1000, bytes: 8 << 20 },
-                heartbeat_timeout: Duration::from_secs(15),
-            },
-            comparison_interval: Duration::from_secs(300),
-        });
-        writer.configure((0..backends).map(|n| (name(n), Policy::default())).collect(), now);
-        for kind in Watched::ALL {
-            writer.list_begin(kind);
-            if kind == Watched::Namespaces {
-                let metadata = Meta { name: "ns".into(), ..Meta::default() };
-                writer.namespace_is(&Namespace { metadata });
-            }
-            writer.list_end(kind, now);
-        }
-        writer.lead(Some(1));
+        let writer = writer((0..backends).map(|n| (name(n), Policy::default())).collect(), now);
         let mut world = Self { writer, agents: BTreeMap::new(), slices: BTreeMap::new(), version: 0, now };
         for backend in (0..backends).map(name) {
             let (instance, version) = (String::new(), String::new());
@@ -182,6 +188,32 @@ fn a_change_looks_at_no_more_where_there_is_more() {
     let few = changes(Size(4, 250));
     assert_eq!(few, changes(Size(4, 2500)), "ten times as many targets");
     assert_eq!(few, changes(Size(255, 10)), "many backends");
+}
+
+/// What a page of a listing looks at, and what it shows.
+fn page(services: usize, known: bool) -> (usize, Vec<SourceKey>) {
+    let mut world = World::new(Size(2, services));
+    if !known {
+        let policies = world.writer.backends().keys().map(|name| (name.clone(), Policy::default())).collect();
+        let slices = std::mem::take(&mut world.slices);
+        world.writer = writer(policies, world.now);
+        slices.values().for_each(|slice| world.writer.slice_is(slice, world.now));
+    }
+    probe::take();
+    let keys = world.writer.keys_after(&name(1), "ns", Some(&key(1)), 3);
+    (probe::take(), keys)
+}
+
+#[test]
+fn a_page_looks_at_no_more_than_it_shows_wherever_what_it_shows_is_known() {
+    let shown = vec![key(10), key(11), key(12)];
+    for known in [true, false] {
+        let (few, keys) = page(40, known);
+        assert_eq!(keys, shown);
+        assert!(few < 10, "{few}");
+        let more = page(400, known).0;
+        assert_eq!(few, more, "known: {known}");
+    }
 }
 
 /// What a reconnect and a snapshot look at.
