@@ -25,7 +25,7 @@ use floors::Levels;
 pub use hold::HoldRecord;
 use hold::{Earlier, Hold};
 use record::Records;
-pub use record::WindowRecord;
+pub use record::{Had, WindowRecord};
 
 /// Sums over all accounts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,6 +33,8 @@ struct Sums {
     missing: u64,
     loss: u64,
     waiting: u64,
+    /// Waiting, or under way.
+    at_risk: u64,
     /// Missing, or about to be, and not told of by the record that is kept.
     unlisted: u64,
     /// There in two targets.
@@ -106,11 +108,16 @@ impl Guard {
     ) {
         let length = self.config.window;
         if let Some(record) = window.filter(|record| self.may_hold() && record.counts(wall, length)) {
+            self.records = Records::restored(record, now, wall);
             for (target, had) in &record.listed {
-                self.update(target, has(target), |account| account.had(*had, now, length));
+                let fell = had.fell.unwrap_or_else(|| record.end(length));
+                let age = wall.duration_since(fell).unwrap_or_default();
+                if let Some(at) = now.checked_sub(age).filter(|_| age < length) {
+                    self.update(target, has(target), |account| account.had(had.endpoints, at, length));
+                }
             }
-            self.inherited =
-                Some(Inherited { base: record.base, unlisted: record.unlisted, until: now + self.config.window });
+            let until = now + record.left(wall, length).min(length);
+            self.inherited = Some(Inherited { base: record.base, unlisted: record.unlisted, until });
         }
         self.earlier = hold.map(|record| Earlier::new(record.clone(), now, wall));
         self.refresh(now);

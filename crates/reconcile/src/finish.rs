@@ -75,6 +75,9 @@ impl Reconciler {
             (Some(backend), _, None) => self.queue.push(key, &backend, Urgency::Fresh),
             _ => {}
         }
+        if retry.is_some() {
+            self.count_losses(key, now);
+        }
         let more = self.queue.done(key);
         if let (false, Some(closing), Some(owner)) = (more, closing, &job.owner) {
             self.close(key, owner, closing, now);

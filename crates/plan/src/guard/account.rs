@@ -44,6 +44,11 @@ impl Account {
         self.steps.first().map_or(self.now, |step| step.level)
     }
 
+    /// When it lost the last of what it has not now.
+    pub(super) fn fell(&self) -> Option<Instant> {
+        self.steps.last().map(|step| step.until).or(self.fell)
+    }
+
     /// Of those, how many it has not now.
     pub(super) fn missing(&self) -> u64 {
         self.peak().saturating_sub(self.now)
@@ -57,6 +62,11 @@ impl Account {
     /// The same, if so much were let pass.
     pub(super) fn unlisted_with(&self, granted: u64, listed: u64) -> u64 {
         (self.missing() + granted).min(self.peak().saturating_sub(listed))
+    }
+
+    /// What may go yet, wanted or not: a write that is under way is not called back.
+    pub(super) fn at_risk(&self) -> u64 {
+        self.pending.waiting().max(self.granted)
     }
 
     pub(super) fn part(&self) -> Part {

@@ -52,6 +52,7 @@ impl Guard {
         self.sums.twice -= account.twice;
         self.sums.loss -= old.loss;
         self.sums.waiting -= old.waiting;
+        self.sums.at_risk -= account.at_risk();
         self.sums.unlisted -= account.unlisted(listed);
         change(&mut account);
         let new = account.part();
@@ -59,6 +60,7 @@ impl Guard {
         self.sums.twice += account.twice;
         self.sums.loss += new.loss;
         self.sums.waiting += new.waiting;
+        self.sums.at_risk += account.at_risk();
         self.sums.unlisted += account.unlisted(listed);
         self.levels.change(target, old, new);
         if due != account.due() {

@@ -76,12 +76,9 @@ impl Guard {
         }
         self.outdated = false;
         let entry = |(target, account): (&TargetKey, &Account)| {
-            let waiting = if self.is_held(target, account) { 0 } else { account.pending.waiting() };
-            Entry {
-                target: target.clone(),
-                had: account.peak(),
-                lost: account.missing() + waiting.max(account.granted),
-            }
+            let at_risk = if self.is_held(target, account) { account.granted } else { account.at_risk() };
+            let fell = if at_risk > 0 { None } else { account.fell() };
+            Entry { target: target.clone(), had: account.peak(), fell, lost: account.missing() + at_risk }
         };
         let entries = self.accounts.iter().map(entry).collect();
         let inherited = self.inherited.map_or(0, |inherited| inherited.unlisted);

@@ -11,6 +11,8 @@ use gimbal_model::TargetKey;
 const UNLISTED: u64 = 8;
 /// from the record on that comes after so many within a window.
 const NAMED: usize = 4;
+/// However short the window: writing a record takes its time, too.
+const SHORTEST: Duration = Duration::from_secs(10);
 /// A removal may be under way for so long after its record is out of use.
 const SLACK: Duration = Duration::from_secs(30);
 /// A `ConfigMap` holds 1 MiB.
@@ -33,15 +35,34 @@ pub struct WindowRecord {
     /// not understand the rest.
     pub lost: u64,
     /// What each target had that lost something or is about to: what it has now is not lost.
-    pub listed: BTreeMap<TargetKey, u64>,
+    pub listed: BTreeMap<TargetKey, Had>,
     /// So many may be missing of which nobody knows whose they were.
     pub unlisted: u64,
+}
+
+/// What one target had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Had {
+    /// Endpoints.
+    pub endpoints: u64,
+    /// When the last of those went that it has not any more; `None`: some may be about to go.
+    pub fell: Option<SystemTime>,
 }
 
 impl WindowRecord {
     /// Whether a removal that it covers can be within the window at `wall`. A clock that was set back says yes.
     pub(super) fn counts(&self, wall: SystemTime, window: Duration) -> bool {
-        wall.duration_since(self.at).map_or(true, |age| age < window * 2 + SLACK)
+        !self.left(wall, window).is_zero()
+    }
+
+    /// The last moment at which something may have gone by it.
+    pub(super) fn end(&self, window: Duration) -> SystemTime {
+        self.at.checked_add(window.max(SHORTEST).saturating_add(SLACK)).unwrap_or(self.at)
+    }
+
+    /// For how long it may still count. A clock that was set back makes it younger, never older.
+    pub(super) fn left(&self, wall: SystemTime, window: Duration) -> Duration {
+        window.saturating_sub(wall.duration_since(self.end(window)).unwrap_or_default())
     }
 }
 
@@ -49,6 +70,8 @@ impl WindowRecord {
 pub(super) struct Entry {
     pub(super) target: TargetKey,
     pub(super) had: u64,
+    /// When it lost something last; `None`: more may be about to go.
+    pub(super) fell: Option<Instant>,
     /// Missing, or about to be.
     pub(super) lost: u64,
 }
@@ -57,7 +80,8 @@ pub(super) struct Entry {
 struct Content {
     base: u64,
     lost: u64,
-    listed: BTreeMap<TargetKey, u64>,
+    /// What each had, and when it lost something last.
+    listed: BTreeMap<TargetKey, (u64, Option<Instant>)>,
     unlisted: u64,
 }
 
@@ -81,19 +105,20 @@ pub(super) struct Records {
 impl Records {
     /// How many endpoints the record that is kept says that a target had.
     pub(super) fn listed(&self, target: &TargetKey) -> u64 {
-        self.kept.as_ref().and_then(|(_, content)| content.listed.get(target)).copied().unwrap_or_default()
+        let entry = self.kept.as_ref().and_then(|(_, content)| content.listed.get(target));
+        entry.map_or(0, |(had, _)| *had)
     }
 
     /// Whether removals may go by the record that is kept. Not while another is under way: either may be the one that is
     /// found, and that one does not know of them.
     pub(super) fn is_in_use(&self, now: Instant, window: Duration) -> bool {
-        let fresh = |at: Instant| now.saturating_duration_since(at) < window;
+        let fresh = |at: Instant| now.saturating_duration_since(at) < window.max(SHORTEST);
         self.asked.is_none() && self.kept.as_ref().is_some_and(|(at, _)| fresh(*at))
     }
 
     /// Forgets a record that is out of use; true if there was one.
     pub(super) fn drop_old(&mut self, now: Instant, window: Duration) -> bool {
-        self.kept.take_if(|(at, _)| now.saturating_duration_since(*at) >= window).is_some()
+        self.kept.take_if(|(at, _)| now.saturating_duration_since(*at) >= window.max(SHORTEST)).is_some()
     }
 
     /// Endpoints that may be missing and that it does not tell of.
@@ -122,11 +147,11 @@ impl Records {
         // Where it is too much, the small ones are counted without their names.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.lost));
         let mut bytes = 0;
-        for Entry { target, had, lost } in entries {
-            bytes += target.namespace.len() + target.name.len() + 16;
+        for Entry { target, had, fell, lost } in entries {
+            bytes += target.namespace.len() + target.name.len() + 28;
             content.lost += lost;
             if bytes <= MOST_BYTES {
-                content.listed.insert(target, had);
+                content.listed.insert(target, (had, fell));
             } else {
                 content.unlisted += lost;
             }
@@ -151,7 +176,21 @@ impl Records {
         let asked = self.asked.as_mut().filter(|asked| !asked.sent)?;
         asked.sent = true;
         let Content { base, lost, listed, unlisted } = asked.content.clone();
+        // Given again later, it makes what is told of younger, never older.
+        let time = |fell: Instant| wall.checked_sub(asked.at.saturating_duration_since(fell)).unwrap_or(wall);
+        let had = |(endpoints, fell): (u64, Option<Instant>)| Had { endpoints, fell: fell.map(time) };
+        let listed = listed.into_iter().map(|(target, entry)| (target, had(entry))).collect();
         Some(WindowRecord { at: wall, base, lost, listed, unlisted })
+    }
+
+    /// What a writer before this one kept is what is kept: it need not be written again.
+    pub(super) fn restored(record: &WindowRecord, now: Instant, wall: SystemTime) -> Self {
+        let moment = |time: SystemTime| now.checked_sub(wall.duration_since(time).unwrap_or_default());
+        let listed =
+            record.listed.iter().map(|(target, had)| (target.clone(), (had.endpoints, had.fell.and_then(moment))));
+        let content =
+            Content { base: record.base, lost: record.lost, listed: listed.collect(), unlisted: record.unlisted };
+        Self { kept: moment(record.at).map(|at| (at, content)), ..Self::default() }
     }
 
     /// It is kept.

@@ -86,7 +86,7 @@ impl Guard {
     pub(super) fn refresh(&mut self, now: Instant) {
         self.advance(now);
         let waiting = self.sums.waiting;
-        self.whole = self.may_hold() && waiting > 0 && self.missing() + waiting > self.allowance();
+        self.whole = self.may_hold() && waiting > 0 && self.missing() + self.sums.at_risk > self.allowance();
         let tripped = self.whole || self.levels.held() > 0;
         let to_nothing = self.sums.loss >= self.there();
         match &self.hold {

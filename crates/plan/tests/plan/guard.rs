@@ -162,6 +162,37 @@ fn what_is_back_is_not_lost() {
     assert_eq!(case.verdict(5), Passage::Allowed);
 }
 
+/// A write is not called back: what it removes counts from the moment that it may go until it is known what became of it.
+#[test]
+fn what_is_under_way_counts_though_it_is_wanted_again() {
+    let mut case = Case::of(&[30, 30, 40]);
+    case.lose(0, 30);
+    assert_eq!(case.verdict(0), Passage::Allowed);
+    case.lose(0, 0);
+    assert_eq!(case.guard.held(), None);
+    case.lose(1, 30);
+    assert_eq!(case.verdict(1), Passage::Held, "30 go, and 30 more are more than the half of 100");
+    // It was never sent.
+    case.have(0, 30);
+    assert_eq!(case.verdict(1), Passage::Allowed);
+}
+
+/// A record is in use for as long as it takes to go by it, however short the window.
+#[test]
+fn a_window_shorter_than_a_write_takes() {
+    for window in [Duration::ZERO, Duration::from_millis(500)] {
+        let mut case = Case::new(GuardConfig { window, ..GuardConfig::default() }, &[100, 100]);
+        case.lose(0, 10);
+        assert_eq!(case.guard.verdict(&key(0), case.now), Passage::Unkept);
+        assert!(case.guard.record(SystemTime::UNIX_EPOCH).is_some());
+        case.wait(SECOND);
+        assert!(case.guard.kept());
+        case.guard.note(case.now);
+        assert!(case.guard.record(SystemTime::UNIX_EPOCH).is_none(), "{window:?}");
+        assert_eq!(case.guard.verdict(&key(0), case.now), Passage::Allowed, "{window:?}");
+    }
+}
+
 /// Whoever removed it.
 #[test]
 fn what_others_remove_counts() {

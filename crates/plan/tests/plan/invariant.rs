@@ -206,6 +206,15 @@ impl World {
         }
     }
 
+    /// Somebody else removes so many, and the writer notes it.
+    pub fn hand(&mut self, n: usize, by: u64) {
+        let home = self.services[n].home;
+        let left = self.services[n].at[home].saturating_sub(by);
+        self.put(n, home, left, true);
+        // What is under way is kept before, then this.
+        (0..3).for_each(|_| self.keep(true));
+    }
+
     /// A person lets go what is held.
     fn approve(&mut self) {
         let Some(held) = self.guard.held() else { return };
@@ -306,13 +315,7 @@ proptest! {
                 Step::Die => world.begin(),
                 Step::Tick => drop(world.guard.tick(world.now)),
                 Step::Approve => world.approve(),
-                Step::Hand(n, by) => {
-                    let home = world.services[n].home;
-                    let left = world.services[n].at[home].saturating_sub(by);
-                    world.put(n, home, left, true);
-                    // What is under way is kept before, then this.
-                    (0..3).for_each(|_| world.keep(true));
-                }
+                Step::Hand(n, by) => world.hand(n, by),
             }
         }
     }
