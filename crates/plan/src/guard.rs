@@ -15,7 +15,7 @@ mod release;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_model::TargetKey;
+use gimbal_model::{SourceKey, TargetKey};
 
 use account::Account;
 pub use config::GuardConfig;
@@ -25,7 +25,7 @@ use floors::Levels;
 pub use hold::HoldRecord;
 use hold::{Earlier, Hold};
 use record::Records;
-pub use record::{Had, WindowRecord};
+pub use record::WindowRecord;
 
 /// Sums over all accounts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,6 +56,8 @@ pub struct Guard {
     config: GuardConfig,
     /// Of targets that lost something within the window, or are about to.
     accounts: BTreeMap<TargetKey, Account>,
+    /// Where each source Service lost something last, as long as there is an account of it.
+    lost: BTreeMap<SourceKey, TargetKey>,
     /// When each account may forget something.
     due: BTreeSet<(Instant, TargetKey)>,
     sums: Sums,
@@ -81,6 +83,7 @@ impl Guard {
         Self {
             config,
             accounts: BTreeMap::new(),
+            lost: BTreeMap::new(),
             due: BTreeSet::new(),
             sums: Sums::default(),
             total: 0,
@@ -109,11 +112,11 @@ impl Guard {
         let length = self.config.window;
         if let Some(record) = window.filter(|record| self.may_hold() && record.counts(wall, length)) {
             self.records = Records::restored(record, now, wall);
-            for (target, had) in &record.listed {
-                let fell = had.fell.unwrap_or_else(|| record.end(length));
-                let age = wall.duration_since(fell).unwrap_or_default();
-                if let Some(at) = now.checked_sub(age).filter(|_| age < length) {
-                    self.update(target, has(target), |account| account.had(had.endpoints, at, length));
+            // Nobody knows when within the time of the record it went.
+            let age = wall.duration_since(record.end(length)).unwrap_or_default();
+            if let Some(at) = now.checked_sub(age) {
+                for (target, had) in &record.listed {
+                    self.update(target, has(target), |account| account.had(*had, at, length));
                 }
             }
             let until = now + record.left(wall, length).min(length);
@@ -126,6 +129,7 @@ impl Guard {
     /// Forgets all that was lost and held; not what is there.
     pub fn forget(&mut self) {
         self.accounts.clear();
+        self.lost.clear();
         self.due.clear();
         self.sums = Sums::default();
         self.inherited = None;
@@ -146,8 +150,16 @@ impl Guard {
     }
 
     /// A target has `after` endpoints where it had `before`, and nothing is under way for it. What else was to be lost there
-    /// is told anew.
-    pub fn observed(&mut self, target: &TargetKey, before: u64, after: u64, fall: Fall, now: Instant) {
+    /// is told anew. Of `source`, if that is known: what it lost in another target it does not miss as far as it has it here.
+    pub fn observed(
+        &mut self,
+        target: &TargetKey,
+        source: Option<&SourceKey>,
+        before: u64,
+        after: u64,
+        fall: Fall,
+        now: Instant,
+    ) {
         self.total = self.total.saturating_sub(before) + after;
         self.levels.holds(target, before, after);
         let fallen = before.saturating_sub(after);
@@ -161,13 +173,35 @@ impl Guard {
             });
             self.outdated |= forgiven > 0 && self.records.listed(target) > 0;
         }
+        if let Some(source) = source {
+            self.is_of(target, source, before, after);
+        }
         self.refresh(now);
+    }
+
+    /// Of what a source Service lost elsewhere, and where nothing of it stands any more, it has `after` here.
+    fn is_of(&mut self, target: &TargetKey, source: &SourceKey, before: u64, after: u64) {
+        if before == 0 && after > 0 {
+            let elsewhere = self.lost.get(source).filter(|lost| *lost != target).cloned();
+            if let Some((from, past)) =
+                elsewhere.and_then(|from| Some((from.clone(), self.accounts.get(&from)?.clone())))
+                && past.was_of(source)
+            {
+                self.update(&from, 0, |account| *account = Account::default());
+                self.update(target, after, |account| account.inherit(&past, 0));
+                self.outdated |= self.records.listed(&from) > 0;
+            }
+        }
+        if after < before && self.accounts.contains_key(target) {
+            self.update(target, after, |account| account.source = Some(source.clone()));
+            self.lost.insert(source.clone(), target.clone());
+        }
     }
 
     /// All that a target had is in another one now, which has `there` endpoints: what is not there of it is missing there.
     pub fn moved(&mut self, from: &TargetKey, before: u64, to: &TargetKey, there: u64, now: Instant) {
         let past = self.accounts.get(from).cloned().unwrap_or_default();
-        self.observed(from, before, 0, Fall::Forgiven, now);
+        self.observed(from, None, before, 0, Fall::Forgiven, now);
         self.update(from, 0, |account| *account = Account::default());
         self.outdated |= self.records.listed(from) > 0;
         if self.may_hold() {

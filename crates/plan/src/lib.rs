@@ -27,9 +27,7 @@ mod wanted;
 pub use app_protocol::AppProtocols;
 pub use count::{Count, publishable};
 pub use difference::difference;
-pub use guard::{
-    Fall, Floors, Guard, GuardConfig, GuardEvent, Had, HeldDrop, HoldRecord, Passage, Release, WindowRecord,
-};
+pub use guard::{Fall, Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord};
 pub use limit::limited;
 pub use lost::{Lost, plan_lost};
 pub use observed::{Held, Observed, Owner, Told};

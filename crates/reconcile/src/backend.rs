@@ -173,6 +173,9 @@ impl Backend {
                 return describe_hold(&held, readiness);
             }
         }
+        if self.guards().into_iter().any(Guard::waits_for_record) {
+            return "removals wait: the guard's record of it cannot be kept in the Gimbal cluster; the writer's log says why".into();
+        }
         if self.decommission.is_some() {
             return "it is being decommissioned".into();
         }

@@ -55,12 +55,17 @@ impl Reconciler {
     /// Decides whose the target is. Whoever's object stands keeps the name, in whatever order agents come back; without
     /// an object the first claim of a backend that may write has it.
     pub(crate) fn standing(&self, key: &TargetKey, target: &Target) -> Standing {
-        self.stand(key, target, |backend| self.is_frozen(backend), self.is_held_back(key, target))
+        self.standing_if(key, target, self.is_held_back(key, target))
+    }
+
+    /// As [`Reconciler::standing`], where what it would lose may go or not.
+    pub(crate) fn standing_if(&self, key: &TargetKey, target: &Target, held_back: bool) -> Standing {
+        self.stand(key, target, |backend| self.is_frozen(backend), held_back)
     }
 
     /// As [`Reconciler::standing`], if the guard held nothing: what it has to judge.
     fn standing_unheld(&self, key: &TargetKey, target: &Target) -> Standing {
-        self.stand(key, target, |backend| self.is_frozen(backend), false)
+        self.standing_if(key, target, false)
     }
 
     /// Whether the guard holds what the backend that has the target's endpoints would lose of them.
@@ -122,6 +127,7 @@ impl Reconciler {
                 (Fate::Stays(why), None) => Standing::Kept(why),
                 // What is held stands as it is, and keeps the name.
                 (Fate::Goes(_), Some(first)) if !idle(first) && held_back => Standing::Blocked(holder),
+                (Fate::Moves(to), Some(_)) if held_back => Standing::Moving(holder, to),
                 (Fate::Goes(_) | Fate::Moves(_), Some(first)) if !idle(first) => owned(first),
                 // Who cannot write now gets it once it is gone.
                 (Fate::Goes(why), _) => Standing::Gone(why),
@@ -227,42 +233,54 @@ impl Reconciler {
         let Some(target) = self.targets.get(key) else { return };
         let Some(backend) = target.counted_for.clone() else { return };
         let held = target.settled;
-        let (mut moved, mut twice) = (None, Count::default());
+        let twice = self.twice(key, target).min(held);
         let settled = |to: &TargetKey| self.targets.get(to).map_or_else(Count::default, |to| to.settled);
         let wanted = match self.standing_unheld(key, target) {
             // What a policy takes away is the operator's decision, and no loss that the guard has to judge.
             _ if self.stage_of(target) == Stage::Drained => held,
-            // What another backend puts in their place is nothing to the one that loses them.
-            Standing::Owned(claim) if claim.backend != backend => Count::default(),
+            // What another backend puts in their place is nothing to the one that loses them, but what it has by now where it
+            // wants to have them.
+            Standing::Owned(claim) if claim.backend != backend => {
+                let home = target.counted_as.as_ref().and_then(|source| self.target_of(&backend, source)?.ok());
+                home.filter(|home| home != key).map_or_else(Count::default, |home| settled(&home))
+            }
             Standing::Owned(claim) => self.attainable(&claim, key, target, held),
             Standing::Gone(Gone::Source | Gone::Policy(_)) => Count::default(),
             // It is not lost, it is elsewhere.
-            Standing::Gone(Gone::Moved(to)) => {
-                twice = settled(&to);
-                moved = Some(to);
-                twice
-            }
-            Standing::Moving(_, to) => {
-                twice = settled(&to);
-                held
-            }
+            Standing::Gone(Gone::Moved(to)) => settled(&to),
             // Nothing is left to be judged; that it is gone is counted by and by.
             Standing::Nothing => return,
             _ => held,
         };
         let not_ready = self.stage_of(target) == Stage::NotReady;
         let loss = |held: usize, wanted: usize| held.saturating_sub(wanted) as u64;
-        if let Some(target) = self.targets.get_mut(key) {
-            target.moved = moved;
-        }
         if let Some(backend) = self.backends.get_mut(&backend) {
-            let twice = twice.min(held);
             backend.guard.stands_twice(key, twice.endpoints as u64, held.endpoints as u64, now);
             backend.guard.pending(key, loss(held.endpoints, wanted.endpoints), held.endpoints as u64, now);
             backend.readiness.stands_twice(key, twice.ready as u64, held.ready as u64, now);
             let ready = if not_ready { held.ready } else { wanted.ready };
             backend.readiness.pending(key, loss(held.ready, ready), held.ready as u64, now);
         }
+    }
+
+    /// Of what a target has, what its source Service has at a larger place, too.
+    fn twice(&self, key: &TargetKey, target: &Target) -> Count {
+        let size = |place: &TargetKey, target: &Target| (target.settled.endpoints, place.clone());
+        let larger = self.other_places(target, key).into_iter().filter(|(place, there)| {
+            self.targets.get(place).is_some_and(|other| size(place, other) > size(key, target) && there.endpoints > 0)
+        });
+        larger.map(|(_, there)| there).max_by_key(|there| there.endpoints).unwrap_or_default()
+    }
+
+    /// Where else the source Service of a target stands, and what counts there.
+    fn other_places(&self, target: &Target, key: &TargetKey) -> Vec<(TargetKey, Count)> {
+        let (Some(name), Some(source)) = (&target.counted_for, &target.counted_as) else { return Vec::new() };
+        let places = self.targets.places(name.as_str(), source).into_iter().filter(|place| place != key);
+        let counts = places.filter_map(|place| {
+            let there = self.targets.get(&place).filter(|there| there.counted_for.as_ref() == Some(name))?;
+            Some((place, there.settled))
+        });
+        counts.collect()
     }
 
     /// What a claim's Service takes of its backend's quota, and whether there is room for it.
@@ -307,13 +325,15 @@ impl Reconciler {
     pub(crate) fn recount(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
         // Not who waits for the name: what is there is lost by whose it is.
-        let whose = self.whose(key, target).map(|claim| claim.backend).or_else(|| self.backend_of(target));
-        let name = whose.filter(|name| self.backends.contains_key(name));
+        let whose = self.whose(key, target);
+        let name = whose.as_ref().map(|claim| claim.backend.clone()).or_else(|| self.backend_of(target));
+        let name = name.filter(|name| self.backends.contains_key(name));
         if target.counted_for != name {
             self.uncount(key, now);
         }
         let Some(target) = self.targets.get_mut(key) else { return };
         target.counted_for = name;
+        target.counted_as = whose.map(|claim| claim.key).or(target.counted_as.take());
         let count = target.observed.count();
         self.count(key, count, now);
     }
@@ -332,6 +352,7 @@ impl Reconciler {
         self.count(key, Count::default(), now);
         if let Some(target) = self.targets.get_mut(key) {
             target.counted_for = None;
+            target.counted_as = None;
         }
     }
 
@@ -345,19 +366,28 @@ impl Reconciler {
         let falls = |counts: bool| if counts { Fall::Lost } else { Fall::Forgiven };
         let fall = falls(counts && stage != Stage::Drained);
         let fall_of_ready = falls(counts && stage == Stage::Hold);
-        let there = target.moved.as_ref().and_then(|to| self.targets.get(to)).map(|to| to.settled);
+        let others = self.other_places(target, key);
         let Some(target) = self.targets.get_mut(key) else { return };
         let before = std::mem::replace(&mut target.settled, count);
-        let moved = target.moved.take_if(|_| count == Count::default()).zip(there);
         let Some(name) = target.counted_for.as_ref() else { return };
         let Some(backend) = self.backends.get_mut(name) else { return };
         backend.endpoints = backend.endpoints.saturating_sub(before.endpoints as u64) + count.endpoints as u64;
-        if let Some((to, there)) = moved.filter(|_| counts) {
-            backend.guard.moved(key, before.endpoints as u64, &to, there.endpoints as u64, now);
-            backend.readiness.moved(key, before.ready as u64, &to, there.ready as u64, now);
+        // It is not lost, it is elsewhere.
+        let moved =
+            others.iter().max_by_key(|(_, there)| there.endpoints).filter(|_| counts && count == Count::default());
+        if let Some((to, there)) = moved {
+            backend.guard.moved(key, before.endpoints as u64, to, there.endpoints as u64, now);
+            backend.readiness.moved(key, before.ready as u64, to, there.ready as u64, now);
         } else {
-            backend.guard.observed(key, before.endpoints as u64, count.endpoints as u64, fall, now);
-            backend.readiness.observed(key, before.ready as u64, count.ready as u64, fall_of_ready, now);
+            let source = target.counted_as.as_ref();
+            backend.guard.observed(key, source, before.endpoints as u64, count.endpoints as u64, fall, now);
+            backend.readiness.observed(key, source, before.ready as u64, count.ready as u64, fall_of_ready, now);
+        }
+        for (place, _) in &others {
+            self.weigh(place, now);
+        }
+        if !others.is_empty() {
+            self.weigh(key, now);
         }
     }
 }

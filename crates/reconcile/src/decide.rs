@@ -71,7 +71,7 @@ impl Reconciler {
             return None;
         }
         let target = self.targets.get(key)?;
-        let standing = self.standing(key, target);
+        let standing = self.standing_if(key, target, passage != Passage::Allowed);
         let Some(course) = self.course(key, target, &standing, removals, now) else {
             self.leave_as_it_is(key, standing, passage, now);
             return None;
@@ -89,6 +89,7 @@ impl Reconciler {
             return Some(job(key, course.owner, course.plan, closing, self.relists.begun()));
         }
         if course.held && passage == Passage::Unkept {
+            self.tell_that_it_waits(key, course.owner.as_ref());
             self.await_record(key, now);
             return None;
         }
@@ -112,12 +113,30 @@ impl Reconciler {
             _ => {}
         }
         self.tell_claims(key, None);
-        if blocked && passage == Passage::Held {
+        match passage {
             // Who leaves it has left once that is not held any more.
-            return self.converge(key, None, true, None, now);
+            Passage::Held if blocked => return self.converge(key, None, true, None, now),
+            Passage::Unkept if blocked => {
+                self.tell_that_it_waits(key, None);
+                return self.await_record(key, now);
+            }
+            _ => {}
         }
         self.charge_what_stands(key);
         self.let_go(key);
+    }
+
+    /// What is to go waits for a record that may never be kept: whoever asks is to hear of it.
+    fn tell_that_it_waits(&mut self, key: &TargetKey, owner: Option<&Claim>) {
+        let Some(target) = self.targets.get(key) else { return };
+        let why = format!(
+            "what {key} would lose waits: the guard's record of its backend cannot be kept in the Gimbal cluster"
+        );
+        let waiting: Vec<Claim> = owner.into_iter().chain(&target.leaving).cloned().collect();
+        for claim in waiting {
+            let held = reject(&claim, RejectReason::Held, true, why.clone());
+            self.settle(&claim, Outcome::Rejected(held));
+        }
     }
 
     /// What stands for another keeps its name though nobody can write in its place: who wants the name hears why not, and

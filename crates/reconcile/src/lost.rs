@@ -46,17 +46,15 @@ impl Reconciler {
         let plan = || plan_lost(key, &target.observed, lost);
         match standing {
             Standing::Owned(_) | Standing::Frozen(_) | Standing::Nothing => None,
-            // The source took it away before it was lost. What the guard holds of that, a policy of loss does not release: the
-            // Service stays, like any other.
-            Standing::Gone(Gone::Source) if lost == Lost::Drained || removals != Removals::Allowed => {
-                Some((plan(), true))
-            }
-            Standing::Gone(_) => None,
+            // The source took it away before it was lost, or a policy does. What the guard holds of that, a policy of loss does not
+            // release: the Service stays, like any other.
+            Standing::Gone(Gone::Source) if lost == Lost::Drained => Some((plan(), true)),
+            Standing::Gone(_) => (removals != Removals::Allowed).then(|| (plan(), true)),
             Standing::Kept(_) | Standing::Moving(..) => Some((plan(), false)),
             Standing::Blocked(_) => {
                 let plan = plan();
                 let counted = target.settled == target.observed.count();
-                (!plan.is_empty() || !counted).then_some((plan, false))
+                (!plan.is_empty() || !counted).then_some((plan, removals != Removals::Allowed))
             }
         }
     }

@@ -305,9 +305,10 @@ impl Reconciler {
             self.count_what_stands(key);
         }
         let Some(target) = self.targets.get(key) else { return true };
-        // While we work on it, what it lost by us is counted when that is done.
-        let ours =
-            self.epoch.is_some() && !target.converged && !(target.claims.is_empty() && target.leaving.is_empty());
+        // While we work on it, what it lost by us is counted when that is done. Before all is known we do nothing, whatever agents
+        // want already: what is found then was there before us.
+        let wanted = !(target.claims.is_empty() && target.leaving.is_empty());
+        let ours = self.has_observed() && self.epoch.is_some() && !target.converged && wanted;
         if !ours && !self.queue.is_in_flight(key) {
             self.recount(key, now);
         }

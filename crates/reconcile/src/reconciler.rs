@@ -231,7 +231,6 @@ impl Reconciler {
             target.claims.clear();
             target.leaving.clear();
             target.owner = None;
-            target.moved = None;
             target.charged = None;
             target.refusals.clear();
         });

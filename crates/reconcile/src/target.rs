@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_model::{BackendName, SourceKey};
 use gimbal_plan::{Count, Observed};
 
 use crate::refusals::Refusals;
@@ -62,14 +62,14 @@ pub(crate) struct Target {
     pub(crate) converged: bool,
     /// Endpoints when nothing was under way for it last: what the guard counts losses against.
     pub(crate) settled: Count,
-    /// The target that it moves to, and that has what goes here.
-    pub(crate) moved: Option<TargetKey>,
     /// The claim that counts here against its backend's quota.
     pub(crate) charged: Option<crate::Claim>,
     /// What would be written if its backend were not in quarantine.
     pub(crate) preview: Option<crate::Tally>,
     /// Whose total `settled` is in.
     pub(crate) counted_for: Option<BackendName>,
+    /// The source Service that `settled` is of, as far as that was ever known.
+    pub(crate) counted_as: Option<SourceKey>,
     /// See there.
     pub(crate) filed: Filed,
 }

@@ -27,8 +27,8 @@ type Files = BTreeMap<Arc<str>, File>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct File {
     targets: BTreeSet<TargetKey>,
-    /// Source Services that an object says it stands for, and how many targets do: two while one moves.
-    stands_for: BTreeMap<SourceKey, u32>,
+    /// Source Services that an object says it stands for, and where: at two places while one moves.
+    places: BTreeSet<(SourceKey, TargetKey)>,
     /// Of the targets, the ones that line up under it and are not converged.
     pending: u64,
 }
@@ -110,24 +110,45 @@ impl Targets {
         after: Option<&SourceKey>,
         most: usize,
     ) -> BTreeSet<SourceKey> {
-        let file = self.files.get(backend);
-        let lent = self.lent.as_ref().and_then(|lent| self.all.get(lent));
-        let now = lent.and_then(Target::stands_for).filter(|(name, _)| *name == backend).map(|(_, key)| key);
-        // The target that is being changed may be the only one that stood for it, and not do so any more.
-        let before = lent.and_then(|target| target.filed.stands_for(backend)).filter(|before| Some(*before) != now);
-        let left =
-            |key: &SourceKey| before == Some(key) && file.is_some_and(|file| file.stands_for.get(key) == Some(&1));
-        let filed = file.into_iter().flat_map(|file| SourceKey::within(&file.stands_for, namespace, after));
-        let mut keys: BTreeSet<SourceKey> =
-            filed.inspect(|_| probe::looked()).filter(|key| !left(key)).take(most).cloned().collect();
+        let first = SourceKey::new(namespace, "");
+        let from = after.filter(|after| **after > first).unwrap_or(&first);
         let asked = |key: &SourceKey| {
             (namespace.is_empty() || *key.namespace == *namespace) && after.is_none_or(|after| key > after)
         };
+        let (mut keys, now) = (BTreeSet::new(), self.lent_stands_for(backend));
         keys.extend(now.filter(|key| asked(key)).cloned());
-        if keys.len() > most {
+        for (key, place) in self.filed_from(backend, from) {
+            if keys.len() > most || !(namespace.is_empty() || *key.namespace == *namespace) {
+                break;
+            }
+            if asked(key) && self.lent.as_ref() != Some(place) && !keys.contains(key) {
+                keys.insert(key.clone());
+            }
+        }
+        while keys.len() > most {
             keys.pop_last();
         }
         keys
+    }
+
+    /// Where a source Service of a backend stands, as the objects there say.
+    pub(crate) fn places(&self, backend: &str, source: &SourceKey) -> Vec<TargetKey> {
+        let filed = self.filed_from(backend, source).take_while(|(key, _)| key == source).map(|(_, place)| place);
+        let lent = self.lent.iter().filter(|_| self.lent_stands_for(backend) == Some(source));
+        filed.filter(|place| self.lent.as_ref() != Some(*place)).chain(lent).cloned().collect()
+    }
+
+    /// What was filed of a backend, from a source Service on.
+    fn filed_from(&self, backend: &str, source: &SourceKey) -> impl Iterator<Item = &(SourceKey, TargetKey)> {
+        let from = (source.clone(), TargetKey::new("", ""));
+        let file = self.files.get(backend).into_iter();
+        file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| probe::looked())
+    }
+
+    /// The source Service of a backend that the target that is being changed stands for, whatever is filed.
+    fn lent_stands_for(&self, backend: &str) -> Option<&SourceKey> {
+        let target = self.all.get(self.lent.as_ref()?)?;
+        target.stands_for().filter(|(name, _)| *name == backend).map(|(_, key)| key)
     }
 
     /// The names that there are for backends.
@@ -157,16 +178,16 @@ impl Targets {
         let filed = Filed::of(target, &self.files);
         let old = std::mem::replace(&mut target.filed, filed);
         let new = &target.filed;
+        let left = |name: &Arc<str>| !new.under.contains(name);
+        Self::take_out(&mut self.files, &key, &old, left);
         for (at, name) in new.under.iter().enumerate() {
             let file = self.files.entry(name.clone()).or_default();
             file.targets.insert(key.clone());
             file.pending += u64::from(new.pending == Some(at));
-            if let Some((_, key)) = new.stands_for.as_ref().filter(|(of, _)| *of == at) {
-                *file.stands_for.entry(key.clone()).or_default() += 1;
+            if let Some((_, source)) = new.stands_for.as_ref().filter(|(of, _)| *of == at) {
+                file.places.insert((source.clone(), key.clone()));
             }
         }
-        let left = |name: &Arc<str>| !new.under.contains(name);
-        Self::take_out(&mut self.files, &key, &old, left);
     }
 
     /// Takes back what was filed as `old`, but under no name that it has not `left`.
@@ -175,13 +196,8 @@ impl Targets {
             let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
             let file = entry.get_mut();
             file.pending -= u64::from(old.pending == Some(at));
-            if let Some((_, key)) = old.stands_for.as_ref().filter(|(of, _)| *of == at)
-                && let Entry::Occupied(mut count) = file.stands_for.entry(key.clone())
-            {
-                *count.get_mut() -= 1;
-                if *count.get() == 0 {
-                    count.remove();
-                }
+            if let Some((_, source)) = old.stands_for.as_ref().filter(|(of, _)| *of == at) {
+                file.places.remove(&(source.clone(), key.clone()));
             }
             if left(name) {
                 file.targets.remove(key);
@@ -205,7 +221,7 @@ impl Targets {
             if let Some((name, source)) = target.stands_for()
                 && let Some(file) = files.get_mut(name)
             {
-                *file.stands_for.entry(source.clone()).or_default() += 1;
+                file.places.insert((source.clone(), key.clone()));
             }
         }
         let mut held = self.files.clone();
@@ -219,7 +235,7 @@ impl Targets {
             let (held, so) = (file(&held), file(&files));
             let targets: Vec<_> = held.targets.symmetric_difference(&so.targets).collect();
             let (pending, of) = (held.pending, so.pending);
-            let (stands, sources) = (held.stands_for.len(), so.stands_for.len());
+            let (stands, sources) = (held.places.len(), so.places.len());
             format!(
                 "{name}: {targets:?} are filed or are so, not both; {pending} of {of} are pending; {stands} sources of {sources}"
             )
@@ -240,12 +256,6 @@ impl Filed {
         let pending = target.pending_for().and_then(position);
         let stands_for = target.stands_for().and_then(|(name, key)| Some((position(name)?, key.clone())));
         Self { under: under.into(), stands_for, pending }
-    }
-
-    /// The source Service of a backend that the objects stood for when they were filed.
-    fn stands_for(&self, backend: &str) -> Option<&SourceKey> {
-        let (at, key) = self.stands_for.as_ref()?;
-        (*self.under[*at] == *backend).then_some(key)
     }
 
     /// Whether this is what the target says. Asked after each change, and mostly so.

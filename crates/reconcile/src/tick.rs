@@ -33,10 +33,15 @@ impl Reconciler {
     /// Time-outs of streams, released removals, losses, the comparison. To be called about every 100 ms.
     pub fn tick(&mut self, now: Instant, wall: SystemTime) {
         self.wall = wall;
+        let observed = self.has_observed() && !self.unweighed;
         let names: Vec<BackendName> = self.backends.keys().cloned().collect();
         for name in names {
             let Some(backend) = self.backends.get_mut(&name) else { continue };
             let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
+            if observed && backend.end.is_complete() {
+                backend.guard.all_is_told(now);
+                backend.readiness.all_is_told(now);
+            }
             let mut events = backend.guard.tick(now);
             events.extend(backend.readiness.tick(now));
             let mut decide_anew = false;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use gimbal_model::SourceKey;
+
 use super::floors::Part;
 use super::pending::Pending;
 
@@ -24,6 +26,8 @@ pub(super) struct Account {
     /// More than that it had within the window: falling, the largest first. Steps of nearly one time are one, which counts
     /// until the last of them is out of the window: rather too long than too short.
     steps: Vec<Step>,
+    /// Whose endpoints it lost last.
+    pub(super) source: Option<SourceKey>,
     /// When it lost something last, even if that is back.
     fell: Option<Instant>,
     pub(super) pending: Pending,
@@ -42,11 +46,6 @@ impl Account {
     /// The most that it had within the window.
     pub(super) fn peak(&self) -> u64 {
         self.steps.first().map_or(self.now, |step| step.level)
-    }
-
-    /// When it lost the last of what it has not now.
-    pub(super) fn fell(&self) -> Option<Instant> {
-        self.steps.last().map(|step| step.until).or(self.fell)
     }
 
     /// Of those, how many it has not now.
@@ -71,6 +70,11 @@ impl Account {
 
     pub(super) fn part(&self) -> Part {
         Part { of: self.now, loss: self.pending.loss, waiting: self.pending.waiting() }
+    }
+
+    /// What is missing was this source Service's; nothing of it is there, and nothing is under way.
+    pub(super) fn was_of(&self, source: &SourceKey) -> bool {
+        self.source.as_ref() == Some(source) && self.now == 0 && self.pending.loss == 0 && self.granted == 0
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -123,6 +127,7 @@ impl Account {
         }
         self.steps.reverse();
         self.fell = self.fell.max(other.fell);
+        self.source = self.source.take().or_else(|| other.source.clone());
     }
 
     /// What it has again it does not miss.

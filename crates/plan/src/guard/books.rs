@@ -31,9 +31,11 @@ impl Guard {
         self.sums.unlisted + self.inherited.map_or(0, |inherited| inherited.unlisted)
     }
 
-    /// How many may be missing.
+    /// How many may be missing. What was released and still stands is gone already, as far as that goes: what is missing beside
+    /// it is a part of the rest.
     pub(super) fn allowance(&self) -> u64 {
-        let share = u128::from(self.base()) * u128::from(self.config.max_drop_percent) / 100;
+        let base = self.base().saturating_sub(self.sums.loss - self.sums.waiting);
+        let share = u128::from(base) * u128::from(self.config.max_drop_percent) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).max(self.config.min_endpoints)
     }
 
@@ -80,10 +82,13 @@ impl Guard {
         self.inherited.take_if(|inherited| now >= inherited.until);
         while let Some((at, target)) = self.due.first() {
             if now.saturating_duration_since(*at) < window {
-                return;
+                break;
             }
             let target = target.clone();
             self.update(&target, 0, |account| account.expire(now, window));
+        }
+        if self.lost.len() > 2 * self.accounts.len() {
+            self.lost.retain(|_, target| self.accounts.contains_key(target));
         }
     }
 }

@@ -59,6 +59,12 @@ impl Guard {
         self.records.is_late(now)
     }
 
+    /// Whether removals wait for a record that is late.
+    #[must_use]
+    pub fn waits_for_record(&self) -> bool {
+        self.records.was_late() && self.accounts.values().any(|account| account.pending.waiting() > account.granted)
+    }
+
     /// The record that was given last is kept. True if targets wait for that.
     pub fn kept(&mut self) -> bool {
         let kept = self.records.kept();
@@ -77,8 +83,7 @@ impl Guard {
         self.outdated = false;
         let entry = |(target, account): (&TargetKey, &Account)| {
             let at_risk = if self.is_held(target, account) { account.granted } else { account.at_risk() };
-            let fell = if at_risk > 0 { None } else { account.fell() };
-            Entry { target: target.clone(), had: account.peak(), fell, lost: account.missing() + at_risk }
+            Entry { target: target.clone(), had: account.peak(), lost: account.missing() + at_risk }
         };
         let entries = self.accounts.iter().map(entry).collect();
         let inherited = self.inherited.map_or(0, |inherited| inherited.unlisted);

@@ -35,18 +35,9 @@ pub struct WindowRecord {
     /// not understand the rest.
     pub lost: u64,
     /// What each target had that lost something or is about to: what it has now is not lost.
-    pub listed: BTreeMap<TargetKey, Had>,
+    pub listed: BTreeMap<TargetKey, u64>,
     /// So many may be missing of which nobody knows whose they were.
     pub unlisted: u64,
-}
-
-/// What one target had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Had {
-    /// Endpoints.
-    pub endpoints: u64,
-    /// When the last of those went that it has not any more; `None`: some may be about to go.
-    pub fell: Option<SystemTime>,
 }
 
 impl WindowRecord {
@@ -70,8 +61,6 @@ impl WindowRecord {
 pub(super) struct Entry {
     pub(super) target: TargetKey,
     pub(super) had: u64,
-    /// When it lost something last; `None`: more may be about to go.
-    pub(super) fell: Option<Instant>,
     /// Missing, or about to be.
     pub(super) lost: u64,
 }
@@ -80,8 +69,7 @@ pub(super) struct Entry {
 struct Content {
     base: u64,
     lost: u64,
-    /// What each had, and when it lost something last.
-    listed: BTreeMap<TargetKey, (u64, Option<Instant>)>,
+    listed: BTreeMap<TargetKey, u64>,
     unlisted: u64,
 }
 
@@ -105,8 +93,7 @@ pub(super) struct Records {
 impl Records {
     /// How many endpoints the record that is kept says that a target had.
     pub(super) fn listed(&self, target: &TargetKey) -> u64 {
-        let entry = self.kept.as_ref().and_then(|(_, content)| content.listed.get(target));
-        entry.map_or(0, |(had, _)| *had)
+        self.kept.as_ref().and_then(|(_, content)| content.listed.get(target)).copied().unwrap_or_default()
     }
 
     /// Whether removals may go by the record that is kept. Not while another is under way: either may be the one that is
@@ -147,11 +134,11 @@ impl Records {
         // Where it is too much, the small ones are counted without their names.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.lost));
         let mut bytes = 0;
-        for Entry { target, had, fell, lost } in entries {
-            bytes += target.namespace.len() + target.name.len() + 28;
+        for Entry { target, had, lost } in entries {
+            bytes += target.namespace.len() + target.name.len() + 16;
             content.lost += lost;
             if bytes <= MOST_BYTES {
-                content.listed.insert(target, (had, fell));
+                content.listed.insert(target, had);
             } else {
                 content.unlisted += lost;
             }
@@ -171,26 +158,24 @@ impl Records {
         self.asked.as_ref().is_some_and(|asked| now.saturating_duration_since(asked.at) >= PATIENCE)
     }
 
+    /// Whether it had to be asked for once more.
+    pub(super) fn was_late(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.again > asked.at + REPEAT)
+    }
+
     /// What is to be kept, once, and again each time that it is not kept for long.
     pub(super) fn take(&mut self, wall: SystemTime) -> Option<WindowRecord> {
         let asked = self.asked.as_mut().filter(|asked| !asked.sent)?;
         asked.sent = true;
         let Content { base, lost, listed, unlisted } = asked.content.clone();
-        // Given again later, it makes what is told of younger, never older.
-        let time = |fell: Instant| wall.checked_sub(asked.at.saturating_duration_since(fell)).unwrap_or(wall);
-        let had = |(endpoints, fell): (u64, Option<Instant>)| Had { endpoints, fell: fell.map(time) };
-        let listed = listed.into_iter().map(|(target, entry)| (target, had(entry))).collect();
         Some(WindowRecord { at: wall, base, lost, listed, unlisted })
     }
 
     /// What a writer before this one kept is what is kept: it need not be written again.
     pub(super) fn restored(record: &WindowRecord, now: Instant, wall: SystemTime) -> Self {
-        let moment = |time: SystemTime| now.checked_sub(wall.duration_since(time).unwrap_or_default());
-        let listed =
-            record.listed.iter().map(|(target, had)| (target.clone(), (had.endpoints, had.fell.and_then(moment))));
-        let content =
-            Content { base: record.base, lost: record.lost, listed: listed.collect(), unlisted: record.unlisted };
-        Self { kept: moment(record.at).map(|at| (at, content)), ..Self::default() }
+        let WindowRecord { at, base, lost, listed, unlisted } = record.clone();
+        let at = now.checked_sub(wall.duration_since(at).unwrap_or_default());
+        Self { kept: at.map(|at| (at, Content { base, lost, listed, unlisted })), ..Self::default() }
     }
 
     /// It is kept.

@@ -26,10 +26,18 @@ impl Guard {
         let released = partial && self.release(Release::Snapshot, Some((begun, quiet)), covers) > 0;
         self.refresh(now);
         if all {
-            // What was held before the restart is not held any more, or is another hold.
-            self.earlier = None;
+            self.all_is_told(now);
         }
         released
+    }
+
+    /// All that the backend has is known, and what of it is to go has been told: what was held before the restart, and is not
+    /// by now, is not held any more, or is another hold.
+    pub fn all_is_told(&mut self, now: Instant) {
+        if self.earlier.is_some() {
+            self.refresh(now);
+            self.earlier = None;
+        }
     }
 
     /// A person approves the hold. The endpoints that may go now; `None` if there is no such hold (any more).

@@ -39,7 +39,7 @@ impl Case {
     /// A target has another number of endpoints, whoever made it so.
     fn have(&mut self, n: usize, has: u64) {
         let before = std::mem::replace(&mut self.has[n], has);
-        self.guard.observed(&key(n), before, has, Fall::Lost, self.now);
+        self.guard.observed(&key(n), None, before, has, Fall::Lost, self.now);
     }
 
     fn lose(&mut self, n: usize, loss: u64) {
@@ -364,10 +364,13 @@ fn a_release_is_remembered() {
     case.wait(SECOND);
     case.lose(0, 550);
     assert_eq!(case.verdict(0), Passage::Allowed);
-    case.lose(1, 400);
+    case.lose(1, 226);
+    assert_eq!(case.verdict(1), Passage::Held, "what was released is gone already: 226 of 450");
+    case.lose(1, 225);
     assert_eq!(case.verdict(1), Passage::Allowed);
     case.lose(0, 600);
     case.lose(1, 0);
+    case.have(1, 400);
     assert_eq!(case.verdict(0), Passage::Allowed, "50 more are no mass change");
     case.lose(0, 0);
     case.wait(SECOND);

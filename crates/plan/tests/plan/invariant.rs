@@ -106,7 +106,7 @@ impl World {
         self.guard = Guard::new(self.config);
         for (n, service) in self.services.iter().enumerate() {
             for place in 0..2 {
-                self.guard.observed(&key(n, place), 0, service.at[place], Fall::Lost, self.now);
+                self.guard.observed(&key(n, place), None, 0, service.at[place], Fall::Lost, self.now);
             }
         }
         let services = self.services;
@@ -149,7 +149,7 @@ impl World {
         let before = std::mem::replace(&mut self.services[n].at[place], count);
         self.see();
         if told {
-            self.guard.observed(&key(n, place), before, count, Fall::Lost, self.now);
+            self.guard.observed(&key(n, place), None, before, count, Fall::Lost, self.now);
             self.tell(n);
         }
     }

@@ -5,8 +5,10 @@
 
 mod answers;
 mod check;
+mod cold;
 mod contested;
 mod guard;
+mod held;
 mod listing;
 mod lost;
 mod missing;
@@ -15,6 +17,7 @@ mod quota;
 mod ready;
 mod refused;
 mod restored;
+mod settle;
 mod unreadable;
 mod world;
 

@@ -19,14 +19,14 @@ use super::server::{Backup, Event, Luck, Server};
 pub const BACKENDS: [&str; 2] = ["a", "a-b"];
 
 pub struct Agent {
-    name: BackendName,
-    end: AgentEnd,
+    pub(super) name: BackendName,
+    pub(super) end: AgentEnd,
     /// What its source has.
     pub source: BTreeMap<SourceKey, Arc<Service>>,
     starts: u32,
     /// When it was last refused: it does not dial again at once.
-    refused: Option<Instant>,
-    stream: Option<(u64, VecDeque<WriterMessage>)>,
+    pub(super) refused: Option<Instant>,
+    pub(super) stream: Option<(u64, VecDeque<WriterMessage>)>,
 }
 
 pub struct World {
@@ -40,6 +40,10 @@ pub struct World {
     pub wall: SystemTime,
     /// What is kept of the backends.
     pub kept: BTreeMap<BackendName, BackendState>,
+    /// Whether what the writer wants to be kept is.
+    pub keeps: bool,
+    /// An agent that does not dial.
+    pub silent: Option<usize>,
     /// The policy of each backend; one without is not in the configuration.
     pub policies: BTreeMap<BackendName, Policy>,
     /// What the API server's store is put back to.
@@ -128,6 +132,8 @@ impl World {
             now,
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
             kept: BTreeMap::new(),
+            keeps: true,
+            silent: None,
             policies,
             backup: Server::default().back_up(),
             unreadable: None,
@@ -234,13 +240,28 @@ impl World {
 
     /// The writer loses its memory; what was in flight is lost.
     pub fn restart_writer(&mut self) {
+        self.kill_writer();
+        self.list();
+        self.lead();
+    }
+
+    /// As [`World::restart_writer`], but the writer leads, and takes what agents say, before it knows what there is.
+    pub fn restart_writer_unlisted(&mut self) {
+        self.kill_writer();
+        self.lead();
+    }
+
+    fn kill_writer(&mut self) {
         for agent in 0..self.agents.len() {
             self.cut(agent);
         }
         self.jobs.clear();
         self.answers.clear();
         self.writer = Self::writer(self.api, &self.policies, self.now);
-        self.list();
+    }
+
+    /// The writer reads what was kept, and leads.
+    fn lead(&mut self) {
         for (name, state) in &self.kept {
             self.writer.restore(name, state.clone(), self.now, self.wall);
         }
@@ -260,11 +281,7 @@ impl World {
     /// The same process has the lease again, under another epoch; where it had it all the time, it loses it before.
     pub fn regain_lease(&mut self) {
         self.lose_lease();
-        for (name, state) in &self.kept {
-            self.writer.restore(name, state.clone(), self.now, self.wall);
-        }
-        self.epoch += 1;
-        self.writer.lead(Some(self.epoch));
+        self.lead();
     }
 
     /// What an agent's source has in a namespace cannot be told now, or can again.
@@ -334,8 +351,8 @@ impl World {
                         agent.end.disconnected();
                     }
                 }
-                // Kept at once.
-                Output::Keep { backend, version, state } => {
+                // Kept at once, or never.
+                Output::Keep { backend, version, state } if self.keeps => {
                     self.kept.insert(backend.clone(), state);
                     self.writer.kept(&backend, version, self.now);
                 }
@@ -350,7 +367,11 @@ impl World {
                     self.writer.namespace_created(&namespace, Ok(()), self.now);
                 }
                 Output::Guard { backend, event: GuardEvent::Released { .. } } => self.releases.push(backend),
-                Output::Loss { .. } | Output::Touched(_) | Output::Guard { .. } | Output::Accepted { .. } => {}
+                Output::Keep { .. }
+                | Output::Loss { .. }
+                | Output::Touched(_)
+                | Output::Guard { .. }
+                | Output::Accepted { .. } => {}
             }
         }
     }
@@ -425,62 +446,6 @@ impl World {
     /// What the agent was told is rejected.
     pub fn rejects(&self, agent: usize) -> Vec<Reject> {
         self.agents[agent].end.rejects().values().cloned().collect()
-    }
-
-    /// Lets everything happen that can, in peace, until nothing happens for longer than anything waits.
-    pub fn settle(&mut self) {
-        self.settle_for(Duration::from_secs(62));
-    }
-
-    /// As [`World::settle`], with another length of silence.
-    pub fn settle_for(&mut self, silence: Duration) {
-        self.settle_watched(silence, |_| {});
-    }
-
-    /// As [`World::settle_for`]; `watch` looks at the world after each write.
-    pub fn settle_watched(&mut self, silence: Duration, mut watch: impl FnMut(&mut Self)) {
-        let mut quiet = Duration::ZERO;
-        let step = Duration::from_millis(500);
-        for _ in 0..5_000 {
-            let mut moved = self.watch();
-            for agent in 0..self.agents.len() {
-                let refused = self.agents[agent].refused == Some(self.now);
-                let redials = self.agents[agent].end.wants_redial();
-                if (redials || self.agents[agent].stream.is_none())
-                    && !refused
-                    && self.policies.contains_key(&self.agents[agent].name)
-                {
-                    self.connect(agent);
-                    moved = true;
-                }
-                moved |= self.speak(agent);
-                moved |= self.hear(agent);
-            }
-            let writes = self.server.writes;
-            while self.start_job() {}
-            // A try that fails, over and over, is no movement.
-            while self.finish_job(Luck::Good) {
-                watch(self);
-            }
-            moved |= self.server.writes != writes;
-            if moved {
-                quiet = Duration::ZERO;
-                continue;
-            }
-            quiet += step;
-            if quiet > silence {
-                if self.server.is_deaf() {
-                    // A watch that was silent for long lists.
-                    self.list();
-                    quiet = Duration::ZERO;
-                    continue;
-                }
-                return;
-            }
-            // Back-offs and repeated requests are due by and by.
-            self.pass(step);
-        }
-        panic!("the world does not come to rest");
     }
 
     /// The objects with our mark of one kind.

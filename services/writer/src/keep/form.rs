@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Had, HoldRecord, WindowRecord};
+use gimbal_plan::{HoldRecord, WindowRecord};
 use gimbal_reconcile::{BackendState, LossRecord, Stage};
 use jiff::Timestamp;
 
@@ -60,7 +60,7 @@ pub(super) fn render(state: &BackendState) -> Data {
     }
     for (names, window) in [(&WINDOW, &state.window), (&READY_WINDOW, &state.ready_window)] {
         let Some(window) = window else { continue };
-        let listed: Vec<_> = window.listed.iter().map(|(target, had)| format!("{target}={}", entry(had))).collect();
+        let listed: Vec<_> = window.listed.iter().map(|(target, had)| format!("{target}={had}")).collect();
         put(names.at, time(window.at));
         put(names.base, window.base.to_string());
         put(names.lost, window.lost.to_string());
@@ -127,30 +127,14 @@ fn record<T>(
     record
 }
 
-/// `namespace/name=endpoints@fell`, with spaces between; `@` and the time, in seconds since 1970, where that is known.
-fn listed(text: &str) -> Option<BTreeMap<TargetKey, Had>> {
+/// `namespace/name=endpoints`, with spaces between.
+fn listed(text: &str) -> Option<BTreeMap<TargetKey, u64>> {
     let entry = |entry: &str| {
         let (target, had) = entry.split_once('=')?;
         let (namespace, name) = target.split_once('/')?;
-        let (endpoints, fell) = match had.split_once('@') {
-            Some((endpoints, seconds)) => (endpoints, Some(seconds)),
-            None => (had, None),
-        };
-        let time = |seconds: &str| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.parse().ok()?));
-        // One that no clock shows would count for ever, or never: as if it were not there, it counts from now on.
-        let fell = fell.and_then(time);
-        Some((TargetKey::new(namespace, name), Had { endpoints: endpoints.parse().ok()?, fell }))
+        Some((TargetKey::new(namespace, name), had.parse().ok()?))
     };
     text.split_whitespace().map(entry).collect()
-}
-
-/// The half of an entry that follows the name. A part of a second counts as a whole one: rather too long than too short.
-fn entry(had: &Had) -> String {
-    let since = had.fell.map(|fell| fell.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-    match since {
-        Some(since) => format!("{}@{}", had.endpoints, since.as_secs() + u64::from(since.subsec_nanos() > 0)),
-        None => had.endpoints.to_string(),
-    }
 }
 
 fn number<T: FromStr>(data: &Data, key: &str) -> Option<T> {
@@ -165,29 +149,10 @@ fn time(at: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 123)
-    }
-
-    fn had(namespace: &str, name: &str, endpoints: u64, fell: Option<u64>) -> (TargetKey, Had) {
-        let fell = fell.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        (TargetKey::new(namespace, name), Had { endpoints, fell })
-    }
-
-    /// A part of a second is rounded so that what fell counts for longer; a time that makes no sense is none.
-    #[test]
-    fn times_of_what_each_target_had() {
-        let fell = Some(at(1_800_000_000));
-        assert_eq!(entry(&Had { endpoints: 3, fell }), "3@1800000001");
-        assert_eq!(
-            listed("one/a=3@1800000001 one/b=4"),
-            Some([had("one", "a", 3, Some(1_800_000_001)), had("one", "b", 4, None)].into())
-        );
-        for odd in ["one/a=3@", "one/a=3@soon", "one/a=3@99999999999999999999", "one/a=3@18446744073709551615"] {
-            assert_eq!(listed(odd), Some([had("one", "a", 3, None)].into()), "{odd}");
-        }
-        assert_eq!(listed("one/a=@1800000001"), None);
     }
 
     #[test]
@@ -198,7 +163,7 @@ mod tests {
                 at: at(1_800_000_000),
                 base: 100,
                 lost: 25,
-                listed: [had("one", "a", 10, None), had("two", "b", 8, Some(1_799_999_000))].into(),
+                listed: [(TargetKey::new("one", "a"), 10), (TargetKey::new("two", "b"), 8)].into(),
                 unlisted: 7,
             }),
             hold: Some(HoldRecord { id: "0f".into(), since: at(1_700_000_000), endpoints: 60, to_nothing: true }),
