@@ -114,7 +114,8 @@ impl World {
         }
     }
 
-    /// Whether something is kept when it is tried. The keeper takes one backend after the other.
+    /// Whether something is kept when it is tried. The keeper takes one backend after the other, and goes on past one whose
+    /// record is refused.
     pub(crate) fn can_keep(&self) -> bool {
         self.small.in_time && self.next_keep().is_some()
     }
@@ -124,8 +125,7 @@ impl World {
             Some(Trouble::RefusedKeep(agent)) => Some(&self.setup.backends[agent].name),
             _ => None,
         };
-        let first = self.writer.keeps.keys().next()?;
-        (refused != Some(first)).then(|| first.clone())
+        self.writer.keeps.keys().find(|backend| refused != Some(*backend)).cloned()
     }
 
     pub(crate) fn keep(&mut self, works: bool) {
