@@ -7,7 +7,7 @@ mod table;
 
 use std::time::Instant;
 
-use gimbal_exhaustive::{Bounds, Rule, explore};
+use gimbal_exhaustive::{Bounds, explore};
 
 /// What is looked at in the test run: the ordinary order, with a change or a trouble at any moment of it.
 const SHORT: Bounds = Bounds { detours: Some(0), states: Some(3_000) };
