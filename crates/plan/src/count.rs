@@ -1,6 +1,6 @@
 //! Endpoints of a Service, counted as the guard counts them: what is held and what is wanted alike.
 
-use gimbal_model::{AddressRules, Service};
+use gimbal_model::{AddressRules, PortGroup, Service};
 
 use crate::{EndpointsApi, wanted};
 
@@ -43,10 +43,15 @@ pub fn publishable(service: &Service, addresses: &AddressRules, api: EndpointsAp
         let endpoints = service.endpoints().filter(|(_, endpoint)| allowed(endpoint.address));
         return Count::of(endpoints.map(|(_, endpoint)| endpoint.conditions.ready));
     }
+    let packed = packed(service, addresses);
+    Count::of(packed.iter().flat_map(|group| group.endpoints.conditions()).map(|conditions| conditions.ready))
+}
+
+/// The same as an `Endpoints` object holds it.
+pub(crate) fn packed(service: &Service, addresses: &AddressRules) -> Vec<PortGroup> {
     let groups = service.groups().iter().map(|group| {
-        let endpoints = group.endpoints.iter().filter(|endpoint| allowed(endpoint.address));
+        let endpoints = group.endpoints.iter().filter(|endpoint| addresses.check(endpoint.address).is_ok());
         (group.ports.clone(), endpoints.collect())
     });
-    let packed = wanted::packed(&wanted::by_family(groups.collect()));
-    Count::of(packed.iter().flat_map(|group| group.endpoints.conditions()).map(|conditions| conditions.ready))
+    wanted::packed(&wanted::by_family(groups.collect()))
 }

@@ -1,32 +1,70 @@
 //! As much of a Service as there is room for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use gimbal_model::{AddressRules, Endpoint, PortSet, Service};
+use gimbal_model::{AddressRules, Endpoint, PortGroup, PortSet, Service};
 
-use crate::Observed;
+use crate::{EndpointsApi, Observed, count};
 
 /// The Service with no more than `most` of the endpoints that `allowed` lets through: those that are there already first,
 /// then those that only change their ports, then the others in order. So it stays the same while nothing changes.
 #[must_use]
-pub fn limited(service: &Service, allowed: &AddressRules, most: usize, observed: &Observed) -> Service {
+pub fn limited(
+    service: &Service,
+    allowed: &AddressRules,
+    most: usize,
+    observed: &Observed,
+    api: EndpointsApi,
+) -> Service {
+    let all = || service.endpoints().filter(|(_, endpoint)| allowed.check(endpoint.address).is_ok());
+    let with = |endpoints: Vec<(PortSet, Endpoint)>| Service::new(service.header.clone(), endpoints);
+    let own = |(ports, endpoint): (&PortSet, Endpoint)| (ports.clone(), endpoint);
+    if api.slices() {
+        let rank = rank(observed);
+        let mut all: Vec<_> = all().map(|(ports, endpoint)| (rank(ports, endpoint.address), ports, endpoint)).collect();
+        all.sort_by_key(|(rank, ..)| *rank);
+        return with(all.into_iter().take(most).map(|(_, ports, endpoint)| own((ports, endpoint))).collect());
+    }
+    let chosen = packed_addresses(&count::packed(service, allowed), most, observed);
+    with(all().filter(|(_, endpoint)| chosen.contains(&endpoint.address)).map(own).collect())
+}
+
+fn rank(observed: &Observed) -> impl Fn(&PortSet, IpAddr) -> u8 {
     let there: BTreeSet<(&PortSet, IpAddr)> = observed.identities().collect();
-    let packed = observed.packed().into_iter().flat_map(|packed| &packed.groups);
-    let addresses: BTreeSet<IpAddr> = there
-        .iter()
-        .map(|(_, address)| *address)
-        .chain(packed.flat_map(|group| group.endpoints.addresses().collect::<Vec<_>>()))
-        .collect();
-    let rank = |ports: &PortSet, endpoint: &Endpoint| match endpoint.address {
-        address if there.contains(&(ports, address)) => 0,
-        address if addresses.contains(&address) => 1,
-        _ => 2,
-    };
-    let all = service.endpoints().filter(|(_, endpoint)| allowed.check(endpoint.address).is_ok());
-    let mut all: Vec<(u8, &PortSet, Endpoint)> =
-        all.map(|(ports, endpoint)| (rank(ports, &endpoint), ports, endpoint)).collect();
-    all.sort_by_key(|(rank, ..)| *rank);
-    let chosen = all.into_iter().take(most).map(|(_, ports, endpoint)| (ports.clone(), endpoint));
-    Service::new(service.header.clone(), chosen)
+    let mut addresses: BTreeSet<IpAddr> = there.iter().map(|(_, address)| *address).collect();
+    addresses.extend(packed_counts(observed.packed().map_or(&[], |packed| &packed.groups)).into_keys());
+    move |ports, address| match () {
+        () if there.contains(&(ports, address)) => 0,
+        () if addresses.contains(&address) => 1,
+        () => 2,
+    }
+}
+
+/// An `Endpoints` object has an address with all of its ports, or not at all: which of them are in it.
+fn packed_addresses(wanted: &[PortGroup], most: usize, observed: &Observed) -> BTreeSet<IpAddr> {
+    let there = packed_counts(observed.packed().map_or(&[], |packed| &packed.groups));
+    let in_slices: BTreeSet<IpAddr> = observed.identities().map(|(_, address)| address).collect();
+    let is_there = |address: &IpAddr| there.contains_key(address) || in_slices.contains(address);
+    let (first, then): (Vec<_>, Vec<_>) = packed_counts(wanted).into_iter().partition(|(address, _)| is_there(address));
+    let mut left = most;
+    let mut chosen = BTreeSet::new();
+    for (address, count) in first.into_iter().chain(then) {
+        // One that is there, and is ready on one of its ports only by now, is counted twice, and is no growth.
+        let takes = there.get(&address).map_or(count, |before| count.min(*before));
+        if takes <= left {
+            left -= takes;
+            chosen.insert(address);
+        }
+    }
+    chosen
+}
+
+/// How often each address counts.
+fn packed_counts(groups: &[PortGroup]) -> BTreeMap<IpAddr, usize> {
+    let mut counts = BTreeMap::new();
+    for address in groups.iter().flat_map(|group| group.endpoints.addresses()) {
+        *counts.entry(address).or_default() += 1;
+    }
+    counts
 }

@@ -141,7 +141,10 @@ impl Reconciler {
         let (wanted, partly, share) = match self.room(claim, key, target) {
             Room::All(amount) => (wanted, refused, Share::Whole(amount)),
             Room::Part(part, exceeded) => match self.wanted(backend, claim, key, &part) {
-                Ok(wanted) => (wanted, Some(quota(exceeded)), Share::Part(part.endpoint_count() as u64)),
+                Ok(wanted) => {
+                    let endpoints = wanted.endpoint_count() as u64;
+                    (wanted, Some(quota(exceeded)), Share::Part(endpoints))
+                }
                 Err(unwanted) => return Some(rejected(unwanted_reject(claim, &unwanted))),
             },
             Room::Less(exceeded) => {
@@ -195,7 +198,7 @@ impl Reconciler {
         let stands = target.observed.endpoint_count() as u64;
         let most = backend.usage.without_growth(&claim.key, stands, &backend.policy.quota);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let part = limited(service, &backend.policy.addresses, most, &target.observed);
+        let part = limited(service, &backend.policy.addresses, most, &target.observed, self.settings.api);
         let amount = Amount { services: 1, endpoints: 0, bytes: service_len(&claim.key, &part) as u64 };
         match backend.usage.check(&claim.key, amount, &backend.policy.quota) {
             Ok(()) => Room::Part(part, exceeded),

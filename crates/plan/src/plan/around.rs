@@ -44,7 +44,10 @@ impl Plan {
         let no_service = barred.iter().any(|action| is_service(action) && matches!(action, Action::Create(_)));
         let undeleted = barred.iter().any(|action| is_service(action) && matches!(action, Action::Delete { .. }));
         let scarce = no_service || barred.iter().any(|action| !is_service(action));
-        let shrink = Shrink::new(target, wanted, observed, removals, scarce);
+        let mut shrink = Shrink::new(target, wanted, observed, removals);
+        if scarce {
+            shrink.wait_for_places(&self);
+        }
         for phase in &mut self.phases {
             let instead = phase.drain(..).filter_map(|action| {
                 if is_service(&action) {
@@ -70,21 +73,54 @@ struct Shrink<'a> {
     wanted: &'a Wanted,
     observed: &'a Observed,
     held: bool,
-    /// Addresses that are wanted, and may have to wait for their place.
+    /// Addresses that are wanted, and may have to wait for one of their places in slices.
     waiting: BTreeSet<IpAddr>,
+    /// The same in the `Endpoints` object.
+    waiting_packed: BTreeSet<IpAddr>,
 }
 
 impl<'a> Shrink<'a> {
-    fn new(
-        target: &'a TargetKey,
-        wanted: &'a Wanted,
-        observed: &'a Observed,
-        removals: Removals,
-        scarce: bool,
-    ) -> Self {
-        let all = wanted.groups().values().flatten().map(|endpoint| endpoint.address);
-        let waiting = if scarce { all.collect() } else { BTreeSet::new() };
-        Self { target, wanted, observed, held: removals != Removals::Allowed, waiting }
+    fn new(target: &'a TargetKey, wanted: &'a Wanted, observed: &'a Observed, removals: Removals) -> Self {
+        let (waiting, waiting_packed) = (BTreeSet::new(), BTreeSet::new());
+        Self { target, wanted, observed, held: removals != Removals::Allowed, waiting, waiting_packed }
+    }
+
+    /// What is wanted, and has not all of its places yet, stays where it is until then. What has them stays nowhere else.
+    fn wait_for_places(&mut self, plan: &Plan) {
+        let in_slices = self.wanted.api().slices().then(|| {
+            let there = self.places(plan);
+            let wanted = self.wanted.groups().iter();
+            let pairs = wanted.flat_map(|((_, ports), endpoints)| endpoints.iter().map(move |at| (ports, at.address)));
+            pairs.filter(|pair| !there.contains(pair)).map(|(_, address)| address).collect::<BTreeSet<_>>()
+        });
+        let in_packed = self.wanted.packed().map(|(_, groups)| {
+            let held = self.observed.packed().filter(|packed| !packed.common.deleting);
+            let there = held.map(|packed| shape::ungroup(&packed.groups)).unwrap_or_default();
+            let wanted = shape::ungroup(groups).into_keys();
+            wanted.filter(|pair| !there.contains_key(pair)).map(|(address, _)| address).collect::<BTreeSet<_>>()
+        });
+        // What is left of the one API waits for the other.
+        self.waiting = in_slices.clone().or_else(|| in_packed.clone()).unwrap_or_default();
+        self.waiting_packed = in_packed.or(in_slices).unwrap_or_default();
+    }
+
+    /// Port set and address of what is in slices, and stays there whatever of the plan is carried out.
+    fn places(&self, plan: &Plan) -> BTreeSet<(&'a PortSet, IpAddr)> {
+        let mut places = BTreeSet::new();
+        for slice in self.observed.slices().iter().filter(|slice| !slice.common.deleting) {
+            let is_its =
+                |action: &&Action| action.kind() == objects::EndpointSlice::KIND && *action.name() == slice.name;
+            let kept = match plan.actions().find(is_its) {
+                None => None,
+                Some(Action::Replace(Body::Slice(new))) if new.ports == shape::slice_ports(&slice.ports) => {
+                    Some(addresses(new))
+                }
+                Some(_) => continue,
+            };
+            let stays = |address: &IpAddr| kept.as_ref().is_none_or(|kept| kept.contains(&*address.to_string()));
+            places.extend(slice.endpoints.addresses().filter(stays).map(|address| (&slice.ports, address)));
+        }
+        places
     }
 
     fn slice(&self, name: &str) -> Option<&'a Slice> {
@@ -97,9 +133,7 @@ impl<'a> Shrink<'a> {
             return false;
         }
         let kept: BTreeSet<&str> = match action {
-            Action::Replace(Body::Slice(slice)) => {
-                slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).map(|address| &**address).collect()
-            }
+            Action::Replace(Body::Slice(slice)) => addresses(slice),
             Action::Delete { .. } => BTreeSet::new(),
             _ => return false,
         };
@@ -157,7 +191,7 @@ impl<'a> Shrink<'a> {
                 *state = now.clone();
                 true
             }
-            None => self.held || self.waiting.contains(address),
+            None => self.held || self.waiting_packed.contains(address),
         });
         if self.wanted.is_not_ready() {
             kept = flat_not_ready(kept);
@@ -174,4 +208,8 @@ impl<'a> Shrink<'a> {
         });
         patch(body, &packed.common)
     }
+}
+
+fn addresses(slice: &objects::EndpointSlice) -> BTreeSet<&str> {
+    slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).map(|address| &**address).collect()
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod accepted;
 #[cfg(test)]
+mod around;
+#[cfg(test)]
 mod edits;
 #[cfg(test)]
 mod golden;
@@ -10,6 +12,8 @@ mod golden;
 mod guard;
 #[cfg(test)]
 mod invariant;
+#[cfg(test)]
+mod limit;
 #[cfg(test)]
 mod lost;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Quotas: what stands stays, what is over waits, and what only waits is lost by nobody.
 
-use gimbal_plan::EndpointsApi;
+use gimbal_plan::{Body, EndpointsApi};
 use gimbal_stream::RejectReason;
 
 use super::OPEN;
@@ -127,6 +127,47 @@ fn what_would_grow_over_its_quota_still_changes() {
     world.set(0, &key(0), Some(service(1, 1, &[5, 6, 7])));
     world.settle();
     assert_eq!((there(&world), world.rejects(0).len()), (at(&[5, 6, 7]), 0));
+}
+
+/// An `Endpoints` object holds an address of two port sets once, and that is how it counts: one more than there is room for
+/// takes no address from either.
+#[test]
+fn growth_over_a_quota_takes_no_port_from_packed_addresses() {
+    let both = |hosts: &[u8]| {
+        let [one, other] = [0, 1].map(|ports| service(0, ports, hosts));
+        let endpoints = one.endpoints().chain(other.endpoints());
+        let endpoints = endpoints.map(|(ports, endpoint)| (ports.clone(), endpoint));
+        std::sync::Arc::new(gimbal_model::Service::new(one.header.clone(), endpoints))
+    };
+    let mut world = World::new(EndpointsApi::Endpoints, OPEN);
+    world.configure(0, Some(quota(None, Some(4), None)));
+    world.set(0, &key(0), Some(both(&[1, 2, 3, 4])));
+    world.settle();
+    let there = |world: &World| {
+        let objects = world.server.objects.values();
+        let packed = objects.filter_map(|body| if let Body::Endpoints(object) = body { Some(object) } else { None });
+        let pairs = packed.flat_map(|object| &object.subsets).flat_map(|subset| {
+            let address = |at: usize| subset.addresses[at].ip.to_string();
+            subset
+                .ports
+                .iter()
+                .flat_map(move |port| (0..subset.addresses.len()).map(move |at| (address(at), port.port)))
+        });
+        pairs.collect::<std::collections::BTreeSet<_>>()
+    };
+    let at = |hosts: &[u8]| {
+        let ports = |host: &u8| [8080, 8081].map(|port| (format!("10.0.0.{}", host + 1), port));
+        hosts.iter().flat_map(ports).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(there(&world), at(&[1, 2, 3, 4]));
+    world.set(0, &key(0), Some(both(&[0, 1, 2, 3, 4])));
+    world.settle();
+    assert_eq!((there(&world), world.rejects(0)[0].reason), (at(&[1, 2, 3, 4]), RejectReason::Quota));
+    // One goes, and another has its place on all ports.
+    world.set(0, &key(0), Some(both(&[0, 2, 3, 4, 5])));
+    world.settle();
+    assert_eq!((there(&world), world.rejects(0).len()), (at(&[0, 2, 3, 4]), 1));
+    assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 4);
 }
 
 /// Its bytes have no room either, so its header stays as it is; what is gone goes.
