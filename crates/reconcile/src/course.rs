@@ -211,7 +211,7 @@ impl Reconciler {
     pub(crate) fn attainable(&self, claim: &Claim, key: &TargetKey, target: &Target, held: Count) -> Count {
         let wanted = self.publishable(claim);
         let refused = target.refusals.hinder_endpoints()
-            || !target.refusals.is_empty() && !target.observed.has_service() && !target.observed.is_empty();
+            || target.refusals.hinder() && !target.observed.has_service() && !target.observed.is_empty();
         match self.room(claim, key, target) {
             Room::None(_) => return held,
             Room::All(_) | Room::Part(..) if !refused => return wanted,

@@ -58,6 +58,9 @@ impl Reconciler {
                     self.met_conflict(job, action, message, now)
                 }
                 Written::Gone => {
+                    if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals.is_empty()) {
+                        target.refusals.forget(action);
+                    }
                     self.observe_gone(key, action, now);
                     None
                 }
@@ -165,7 +168,11 @@ impl Reconciler {
             WriteFailure::Invalid(message) => (RejectReason::Invalid, api(&message), Some(LONGEST_INVALID)),
             WriteFailure::TooLarge(message) => (RejectReason::TooLarge, api(&message), Some(LONGEST_INVALID)),
             WriteFailure::Forbidden(message) => (RejectReason::ApiError, api(&message), Some(LONGEST_DELAY)),
-            WriteFailure::Api(message) => (RejectReason::ApiError, api(&message), None),
+            WriteFailure::Api(message) => {
+                // What fails time and again keeps the rest no longer than what is refused.
+                let longest = target.refusals.fails_for_long(action).then_some(LONGEST_DELAY);
+                (RejectReason::ApiError, api(&message), longest)
+            }
         };
         if let Some(longest) = longest {
             // The look that comes next tells why, once it is clear that there is nothing to be told before that.

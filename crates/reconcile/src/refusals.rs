@@ -1,5 +1,5 @@
 //! Writes that the API server will not take as they are: an admission policy, a quota of the namespace, an object of somebody
-//! else. Each is tried again by itself after a while, or at once when it would be another write.
+//! else; and those that fail time and again. Each is tried again by itself after a while, or at once when it would be another write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +27,16 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
+/// A write that failed so often in a row, in whatever way, counts as refused: others go on without it.
+const PATIENCE: u32 = 3;
+
 /// Those of one target. Mostly there are none.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Refusals(BTreeMap<Write, Refusal>);
+pub(crate) struct Refusals {
+    refused: BTreeMap<Write, Refusal>,
+    /// How often each write failed in a row that may be taken any moment.
+    failed: BTreeMap<Write, u32>,
+}
 
 fn write(action: &Action) -> Write {
     (action.kind().kind, action.name().clone(), matches!(action, Action::Patch(_)))
@@ -44,16 +51,30 @@ fn print(action: &Action) -> Option<Fingerprint> {
 
 impl Refusals {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.refused.is_empty() && self.failed.is_empty()
+    }
+
+    /// Whether anything was refused.
+    pub(crate) fn hinder(&self) -> bool {
+        !self.refused.is_empty()
     }
 
     /// Whether something else than the Service itself was refused.
     pub(crate) fn hinder_endpoints(&self) -> bool {
-        self.0.keys().any(|(kind, ..)| *kind != Service::KIND.kind)
+        self.refused.keys().any(|(kind, ..)| *kind != Service::KIND.kind)
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.refused.clear();
+        self.failed.clear();
+    }
+
+    /// A write failed in a way that may pass any moment. Whether that was once too often.
+    pub(crate) fn fails_for_long(&mut self, action: &Action) -> bool {
+        // Whatever its content was: what changes often would never fail for long else.
+        let failures = self.failed.entry(write(action)).or_default();
+        *failures = failures.saturating_add(1);
+        *failures >= PATIENCE
     }
 
     /// A write was refused. It waits the longer the more often that happened in a row.
@@ -65,19 +86,21 @@ impl Refusals {
         now: Instant,
     ) {
         let (write, print) = (write(action), print(action));
-        let failures = self.0.get(&write).filter(|old| old.print == print).map_or(0, |old| old.failures + 1);
+        let failures = self.refused.get(&write).filter(|old| old.print == print).map_or(0, |old| old.failures + 1);
         let until = now + delay(failures, longest);
-        self.0.insert(write, Refusal { print, until, failures, reason, message });
+        self.refused.insert(write, Refusal { print, until, failures, reason, message });
     }
 
     /// It was taken.
     pub(crate) fn forget(&mut self, action: &Action) {
-        self.0.remove(&write(action));
+        let write = write(action);
+        self.refused.remove(&write);
+        self.failed.remove(&write);
     }
 
     /// Why a write is not to be sent now: this very one was refused a while ago.
     pub(crate) fn of(&self, action: &Action, now: Instant) -> Option<&Refusal> {
-        let refusal = self.0.get(&write(action))?;
+        let refusal = self.refused.get(&write(action))?;
         (refusal.until > now && refusal.print == print(action)).then_some(refusal)
     }
 

@@ -49,6 +49,8 @@ pub struct Server {
     pub refuses: BTreeSet<(&'static str, String)>,
     /// A quota that is used up: of these kinds nothing is created.
     pub full: BTreeSet<&'static str>,
+    /// It says 500 instead, as where a webhook that it has to ask is down.
+    pub webhook_is_down: bool,
     version: u64,
     /// Objects that were ever made: a UID never comes back.
     made: u64,
@@ -227,6 +229,9 @@ impl Server {
         match self.objects.get(&id(body.kind(), body.meta())) {
             Some(there) if is_marked(there) => Written::Found(there.clone()),
             Some(_) => Written::Failed(WriteFailure::Foreign),
+            None if self.full.contains(body.kind().kind) && self.webhook_is_down => {
+                Written::Failed(WriteFailure::Api("the webhook does not answer".into()))
+            }
             None if self.full.contains(body.kind().kind) => {
                 Written::Failed(WriteFailure::Forbidden("the quota of the namespace is used up".into()))
             }

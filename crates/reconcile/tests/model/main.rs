@@ -82,7 +82,7 @@ enum Op {
     /// An admission policy begins or ends to deny Services, or slices, with this label.
     Deny(bool, u8, bool),
     /// A quota lets no Service, or no slice, be created any more; or does again.
-    Full(bool, bool),
+    Full(bool, bool, bool),
     Pass(u16),
     BackUp,
     /// Whether the watches go on, or list.
@@ -120,7 +120,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::LoseLease),
         2 => Just(Op::RegainLease),
         1 => (any::<bool>(), 0u8..3, any::<bool>()).prop_map(|(services, label, on)| Op::Deny(services, label, on)),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(services, on)| Op::Full(services, on)),
+        1 => any::<(bool, bool, bool)>().prop_map(|(services, on, down)| Op::Full(services, on, down)),
         2 => (0u16..3000).prop_map(Op::Pass),
         1 => Just(Op::BackUp),
         1 => any::<bool>().prop_map(Op::Restore),
@@ -207,7 +207,8 @@ fn step(world: &mut World, op: Op) {
                 world.server.refuses.remove(&denied)
             };
         }
-        Op::Full(services, on) => {
+        Op::Full(services, on, down) => {
+            world.server.webhook_is_down = down;
             let kind = kind(services);
             if on {
                 world.server.full.insert(kind)

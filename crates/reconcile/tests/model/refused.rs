@@ -83,6 +83,27 @@ fn a_slice_that_cannot_be_created_keeps_no_removal() {
     again(&mut world);
 }
 
+/// Nor one that fails for long, in whatever way; and nobody waits to hear of it.
+#[test]
+fn a_slice_whose_creation_fails_for_long_keeps_no_removal() {
+    let mut world = filled(&[1, 2, 3]);
+    world.server.full.insert("EndpointSlice");
+    world.server.webhook_is_down = true;
+    world.set(0, &key(0), Some(service(0, 1, &[2, 3, 4])));
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!((hosts(&world), reasons(&world)), ([2, 3].into(), vec![RejectReason::ApiError]));
+    assert_eq!(world.unacknowledged(0), 0);
+    // With each change it is tried once more, and keeps nothing.
+    world.set(0, &key(0), Some(service(0, 1, &[3, 4, 5])));
+    world.settle_for(Duration::from_secs(1));
+    assert_eq!(hosts(&world), [3].into());
+    // It is tried again by itself.
+    world.server.full.clear();
+    world.settle_for(Duration::from_secs(16));
+    assert_eq!((hosts(&world), reasons(&world)), ([3, 4, 5].into(), vec![]));
+    again(&mut world);
+}
+
 #[test]
 fn a_service_that_was_given_away_keeps_no_dead_endpoints_and_gets_no_new_ones() {
     let mut world = filled(&[1, 2, 3]);
