@@ -143,7 +143,7 @@ impl Reconciler {
                 WriterOutput::ScopeComplete { scope, seq, begun } => self.scope_complete(name, &scope, seq, begun, now),
                 // What is unknown is only read when something would be deleted.
                 WriterOutput::ScopeUnknown => {}
-                WriterOutput::Unreadable { .. } => self.counters.unreadable += 1,
+                WriterOutput::Unreadable { key, .. } => self.unreadable(name, key, now),
                 WriterOutput::Close => {
                     if let Some(backend) = self.backends.get_mut(name) {
                         let generation = backend.generation;
@@ -182,6 +182,17 @@ impl Reconciler {
         for target in targets {
             self.weigh(&target, now);
             self.enqueue(&target, name, urgency);
+        }
+    }
+
+    /// What cannot be read is not gone: what it had left is looked at again.
+    fn unreadable(&mut self, name: &BackendName, key: Option<SourceKey>, now: Instant) {
+        self.counters.unreadable += 1;
+        let Some(key) = key else { return };
+        let places = self.places.get(&Claim { backend: name.clone(), key });
+        for place in places.cloned().unwrap_or_default() {
+            self.weigh(&place, now);
+            self.enqueue(&place, name, Urgency::Fresh);
         }
     }
 

@@ -1,7 +1,9 @@
 //! A Service that the writer cannot read, as one of an agent that is newer.
 
+use std::time::Duration;
+
 use gimbal_model::SourceKey;
-use gimbal_plan::EndpointsApi;
+use gimbal_plan::{EndpointsApi, GuardConfig};
 use gimbal_stream::{AgentMessage, Data, Frame, PieceChange, RejectReason, Unreadable};
 
 use super::world::{World, key, service};
@@ -62,4 +64,28 @@ fn what_cannot_be_read_stays_and_the_others_go_their_way() {
     world.settle();
     check(&world);
     assert_eq!(world.rejects(0), []);
+}
+
+/// Its removal is held when it comes back in a form that cannot be read: nothing is to be removed any more.
+#[test]
+fn what_is_back_and_cannot_be_read_keeps_its_object() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let hosts: Vec<u8> = (0..40).collect();
+    world.set(0, &key(0), Some(service(0, 0, &hosts)));
+    world.settle();
+    world.set(0, &key(0), None);
+    world.settle_for(Duration::from_secs(2));
+    let held = |world: &World| world.writer.backends().values().find_map(|backend| backend.guard.held());
+    let before = world.server.objects.clone();
+    let hold = held(&world).expect("held");
+    world.unreadable = Some(key(0));
+    world.set(0, &key(0), Some(service(1, 0, &hosts)));
+    world.settle();
+    assert_eq!(held(&world), None, "there is nothing to be held");
+    assert!(world.writer.approve(&gimbal_model::BackendName::parse("a").unwrap(), &hold.id).is_none());
+    // Nor does a snapshot remove it.
+    world.cut(0);
+    world.settle();
+    assert_eq!(world.server.objects, before);
+    assert_eq!(world.unacknowledged(0), 0);
 }

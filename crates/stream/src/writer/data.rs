@@ -188,6 +188,8 @@ impl WriterEnd {
     fn unreadable(&mut self, key: Option<SourceKey>, reason: String, out: &mut Vec<WriterOutput>) {
         if let Some(key) = &key {
             self.rejects.unreadable(key, &reason);
+            // Whatever it is: it is there.
+            self.holdings.forget_removed(key);
             if let Some(stream) = &mut self.stream {
                 stream.broken.insert(key.clone());
             }

@@ -364,3 +364,14 @@ fn after_the_largest_number_the_stream_is_over() {
     assert_eq!(tag(&writer, "a"), "1");
     assert!(writer.receive(delta(4, [remove("a")]), now).is_empty(), "nothing more of it counts");
 }
+
+/// Removed by name, it came back in a form that this writer cannot read: it is there, in whatever state.
+#[test]
+fn what_cannot_be_read_is_back() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", []))], now);
+    writer.receive(delta(4, [remove("a")]), now);
+    assert!(writer.removed_explicitly(&key("a")));
+    writer.receive(bad_delta(5, Some("a")), now);
+    assert!(!writer.removed_explicitly(&key("a")) && writer.is_unreadable(&key("a")));
+}
