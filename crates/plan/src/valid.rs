@@ -121,6 +121,10 @@ pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
     Ok(())
 }
 
+pub(crate) fn is_detail(detail: &Detail) -> bool {
+    check_detail("", detail).is_ok()
+}
+
 fn check_detail(address: &str, Detail { hostname, for_zones, .. }: &Detail) -> Result<(), Unwanted> {
     if let Some(name) = hostname.as_deref().filter(|name| !is_label(name)) {
         return Err(invalid(format!(

@@ -117,39 +117,46 @@ impl Wanted {
         service: &Service,
         rules: &Rules<'_>,
     ) -> Result<Self, Unwanted> {
-        valid::target(target)?;
         let service = &*rules.app_protocols.apply(service);
-        valid::header(&service.header)?;
-        for group in service.groups() {
-            valid::group(group)?;
-        }
-        let labels = labels(backend, source, service, rules);
-        let origin: Map = [(keys::SOURCE.into(), source.to_string().into())].into();
-        let object = service_object(target, service, &labels, &origin, rules);
-        valid::service(&object)?;
+        let frame = Frame::new(backend, source, target, service, rules);
+        frame.check(target, service)?;
+        Ok(frame.around(backend, target, service, rules))
+    }
 
-        let mut refused = BTreeMap::new();
-        let mut allowed = Vec::with_capacity(service.groups().len());
-        for group in service.groups() {
-            let endpoints = group.endpoints.iter().filter(|endpoint| {
-                let verdict = rules.addresses.check(endpoint.address);
-                verdict.map_err(|refusal| refused.insert(endpoint.address, refusal)).is_ok()
-            });
-            allowed.push((group.ports.clone(), endpoints.collect()));
+    /// Whether [`Wanted::new`] would make anything of it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Result<(), Unwanted> {
+        let service = &*rules.app_protocols.apply(service);
+        Frame::new(backend, source, target, service, rules).check(target, service)
+    }
+
+    /// The same of what would certainly be refused. It is not to be written: it only tells what is gone, to those who plan
+    /// [`around`](crate::Plan::around) the rest.
+    #[must_use]
+    pub fn unchecked(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Self {
+        let service = &*rules.app_protocols.apply(service);
+        let mut made = Frame::new(backend, source, target, service, rules).around(backend, target, service, rules);
+        for endpoint in made.groups.values_mut().flatten() {
+            endpoint.detail.take_if(|detail| !valid::is_detail(detail));
         }
-        let groups = by_family(allowed);
-        let packed = rules.api.endpoints().then(|| (packed_meta(target, &labels, &origin, rules.api), packed(&groups)));
-        let slice_meta = (slice_labels(backend, target, &labels), origin);
-        Ok(Self {
-            refused: refused.into_iter().collect(),
-            service: object,
-            slice_print: print::meta(&slice_meta.0, &slice_meta.1),
-            slice_meta,
-            api: rules.api,
-            groups,
-            packed,
-            not_ready: false,
-        })
+        if let Some((_, groups)) = &mut made.packed {
+            *groups = packed(&made.groups);
+        }
+        made
     }
 
     /// The same of a backend that is lost: its endpoints are not ready, those that the guard keeps included, or there are
@@ -246,6 +253,63 @@ impl Wanted {
     /// Metadata and content of the `Endpoints` object, where one is wanted.
     pub(crate) fn packed(&self) -> Option<(&Meta, &[PortGroup])> {
         self.packed.as_ref().map(|(meta, groups)| (meta, groups.as_slice()))
+    }
+}
+
+/// What all objects of a Service share, and the Service itself.
+struct Frame {
+    labels: Map,
+    origin: Map,
+    service: objects::Service,
+}
+
+impl Frame {
+    fn new(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Self {
+        let labels = labels(backend, source, service, rules);
+        let origin: Map = [(keys::SOURCE.into(), source.to_string().into())].into();
+        let service = service_object(target, service, &labels, &origin, rules);
+        Self { labels, origin, service }
+    }
+
+    fn check(&self, target: &TargetKey, service: &Service) -> Result<(), Unwanted> {
+        valid::target(target)?;
+        valid::header(&service.header)?;
+        for group in service.groups() {
+            valid::group(group)?;
+        }
+        valid::service(&self.service)
+    }
+
+    fn around(self, backend: &BackendName, target: &TargetKey, service: &Service, rules: &Rules<'_>) -> Wanted {
+        let Self { labels, origin, service: object } = self;
+        let mut refused = BTreeMap::new();
+        let mut allowed = Vec::with_capacity(service.groups().len());
+        for group in service.groups() {
+            let endpoints = group.endpoints.iter().filter(|endpoint| {
+                let verdict = rules.addresses.check(endpoint.address);
+                verdict.map_err(|refusal| refused.insert(endpoint.address, refusal)).is_ok()
+            });
+            allowed.push((group.ports.clone(), endpoints.collect()));
+        }
+        let groups = by_family(allowed);
+        let packed = rules.api.endpoints().then(|| (packed_meta(target, &labels, &origin, rules.api), packed(&groups)));
+        let slice_meta = (slice_labels(backend, target, &labels), origin);
+        Wanted {
+            refused: refused.into_iter().collect(),
+            service: object,
+            slice_print: print::meta(&slice_meta.0, &slice_meta.1),
+            slice_meta,
+            api: rules.api,
+            groups,
+            packed,
+            not_ready: false,
+        }
     }
 }
 

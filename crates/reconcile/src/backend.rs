@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{Count, EndpointsApi, Guard, HeldDrop, HoldRecord, Passage, Removals, WindowRecord, publishable};
+use gimbal_plan::{
+    Count, EndpointsApi, Guard, HeldDrop, HoldRecord, Passage, Removals, Wanted, WindowRecord, publishable,
+};
 use gimbal_stream::{WriterEnd, service_len};
 
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
@@ -43,6 +45,8 @@ pub(crate) struct Measured {
     /// Endpoints that its policy lets through.
     pub(crate) count: Count,
     pub(crate) bytes: u64,
+    /// Whether it can be written.
+    pub(crate) valid: bool,
 }
 
 /// See the module.
@@ -156,7 +160,10 @@ impl Backend {
     pub(crate) fn measure(&self, key: &SourceKey, api: EndpointsApi) -> Option<Measured> {
         let service = self.end.service(key)?;
         let count = publishable(service, &self.policy.addresses, api);
-        Some(Measured { count, bytes: service_len(key, service) as u64 })
+        let rules = self.policy.rules(api);
+        let target = self.policy.target(&self.name, key, Some(service)).ok();
+        let valid = target.is_none_or(|target| Wanted::check(&self.name, key, &target, service, &rules).is_ok());
+        Some(Measured { count, bytes: service_len(key, service) as u64, valid })
     }
 
     /// Why something is wrong with it, in a sentence; empty if nothing is.

@@ -191,12 +191,13 @@ impl Reconciler {
         match self.target_of(&holder.backend, &holder.key) {
             Some(Err(refused)) => Fate::Goes(Gone::Policy(refused.to_string())),
             Some(Ok(to)) if to != *key => {
-                // With a complete view nobody else of the backend is about to claim it: what an edit by hand could hide.
-                if backend.end.is_complete() && self.has_arrived(holder, &to) {
-                    Fate::Goes(Gone::Moved(to))
-                } else {
-                    Fate::Moves(to)
-                }
+                // Where labels alone say whose it is, only with a complete view nobody else of the backend is about to claim
+                // it: an edit by hand could hide that.
+                let known = match target.owner.as_ref() == Some(holder) {
+                    true => backend.end.knows(&holder.key.namespace),
+                    false => backend.end.is_complete(),
+                };
+                if known && self.has_arrived(holder, &to) { Fate::Goes(Gone::Moved(to)) } else { Fate::Moves(to) }
             }
             _ => Fate::Stays(format!("{holder} is what it stands for")),
         }
@@ -286,7 +287,7 @@ impl Reconciler {
     /// What a claim's Service takes of its backend's quota, and whether there is room for it.
     pub(crate) fn room_for(&self, claim: &Claim) -> Result<Amount, Exceeded> {
         let Some(backend) = self.backends.get(&claim.backend) else { return Ok(Amount::default()) };
-        let Some(Measured { count, bytes }) = self.measured(claim) else { return Ok(Amount::default()) };
+        let Some(Measured { count, bytes, .. }) = self.measured(claim) else { return Ok(Amount::default()) };
         let amount = Amount { services: 1, endpoints: count.endpoints as u64, bytes };
         backend.usage.check(&claim.key, amount, &backend.policy.quota).map(|()| amount)
     }
@@ -302,6 +303,11 @@ impl Reconciler {
     /// Endpoints of a claim that its policy lets through, as the Gimbal cluster will hold them.
     pub(crate) fn publishable(&self, claim: &Claim) -> Count {
         self.measured(claim).map_or_else(Count::default, |measured| measured.count)
+    }
+
+    /// Whether a claim's Service can be written where its policy wants it.
+    pub(crate) fn is_valid(&self, claim: &Claim) -> bool {
+        self.measured(claim).is_none_or(|measured| measured.valid)
     }
 
     /// How much a claim's Service is, as it was measured when it changed.

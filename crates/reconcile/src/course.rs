@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use gimbal_model::{Service, TargetKey};
+use gimbal_objects::{self as objects, Object as _};
 use gimbal_plan::{Action, Count, Plan, Removals, Unwanted, UnwantedReason, Wanted, limited, plan, plan_lost};
 use gimbal_stream::{Reject, RejectReason, service_len};
 
 use crate::claims::Standing;
 use crate::quota::{Amount, Exceeded};
+use crate::refusals::Write;
 use crate::target::Target;
 use crate::{Backend, Claim, Reconciler};
 
@@ -28,6 +30,8 @@ pub(crate) struct Course {
     pub(crate) share: Share,
     /// When to try again what the API server refused.
     pub(crate) again: Option<Instant>,
+    /// Of what was refused: what is not to be written any more, if that can be told now.
+    pub(crate) outdated: Option<Vec<Write>>,
 }
 
 /// What a Service takes of its backend's quota.
@@ -52,7 +56,7 @@ enum Room {
 
 impl Course {
     fn of(plan: Plan, held: bool) -> Self {
-        Self { owner: None, plan, held, reject: None, share: Share::Stands, again: None }
+        Self { owner: None, plan, held, reject: None, share: Share::Stands, again: None, outdated: None }
     }
 
     /// Whether nothing of what the owner wants can be written.
@@ -71,6 +75,10 @@ impl Course {
     ) -> Self {
         if target.refusals.is_empty() {
             return self;
+        }
+        // What the guard holds may be planned again any moment.
+        if removals == Removals::Allowed {
+            self.outdated = Some(target.refusals.outdated(self.plan.actions()));
         }
         let Some((first, until)) = target.refusals.among(self.plan.actions(), now) else { return self };
         self.again = Some(until);
@@ -133,7 +141,17 @@ impl Reconciler {
         };
         let wanted = match self.wanted(backend, claim, key, service) {
             Ok(wanted) => wanted,
-            Err(unwanted) => return Some(rejected(unwanted_reject(claim, &unwanted))),
+            Err(unwanted) => {
+                let course = rejected(unwanted_reject(claim, &unwanted));
+                if self.lost(target).is_some() || self.is_anothers(key, target, claim) {
+                    return Some(course);
+                }
+                // What stands stays as it is, but for what is gone.
+                let rules = backend.policy.rules(self.settings.api);
+                let wanted = Wanted::unchecked(&claim.backend, &claim.key, key, service, &rules);
+                let course = Course { plan: shrinking(key, &wanted, target, removals), ..course };
+                return Some(course.around_refusals(key, Some(&wanted), target, removals, now));
+            }
         };
         let refused = refused_addresses(claim, &wanted);
         let quota = |exceeded: Exceeded| reject(claim, RejectReason::Quota, true, exceeded.to_string());
@@ -173,8 +191,7 @@ impl Reconciler {
         };
         let (mut plan, held) = guarded(key, Some(&wanted), target, removals);
         if shrinks {
-            let adds = |action: &Action| matches!(action, Action::Create(_) | Action::Replace(_));
-            plan = plan.around(key, Some(&wanted), &target.observed, removals, adds);
+            plan = shrinking(key, &wanted, target, removals);
         }
         let course = Course { owner: Some(claim.clone()), reject: partly, share, ..Course::of(plan, held) };
         Some(course.around_refusals(key, Some(&wanted), target, removals, now))
@@ -209,8 +226,12 @@ impl Reconciler {
     /// How many endpoints there can be of what a claim wants, where `held` are counted now: what the API server or a quota
     /// does not let in takes the place of nothing that goes.
     pub(crate) fn attainable(&self, claim: &Claim, key: &TargetKey, target: &Target, held: Count) -> Count {
-        let wanted = self.publishable(claim);
-        let refused = target.refusals.hinder_endpoints()
+        let (wanted, valid) = (self.publishable(claim), self.is_valid(claim));
+        if !valid && self.is_anothers(key, target, claim) {
+            return held;
+        }
+        let refused = !valid
+            || target.refusals.hinder_endpoints()
             || target.refusals.hinder() && !target.observed.has_service() && !target.observed.is_empty();
         match self.room(claim, key, target) {
             Room::None(_) => return held,
@@ -241,6 +262,15 @@ fn unwanted_reject(claim: &Claim, unwanted: &Unwanted) -> Reject {
         UnwantedReason::TooLarge => RejectReason::TooLarge,
     };
     reject(claim, reason, false, unwanted.to_string())
+}
+
+/// What of a plan adds nothing: what is gone goes, and the Service stays as it is.
+fn shrinking(key: &TargetKey, wanted: &Wanted, target: &Target, removals: Removals) -> Plan {
+    let stays = |action: &Action| {
+        action.kind() == objects::Service::KIND || matches!(action, Action::Create(_) | Action::Replace(_))
+    };
+    let (plan, _) = guarded(key, Some(wanted), target, removals);
+    plan.around(key, Some(wanted), &target.observed, removals, stays)
 }
 
 /// The plan, and whether the guard keeps a part of what would be done without it.

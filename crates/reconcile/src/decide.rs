@@ -77,6 +77,12 @@ impl Reconciler {
             return None;
         };
         let left = !course.plan.is_empty();
+        if let Some(outdated) = &course.outdated
+            && let Some(target) = self.targets.get_mut(key)
+        {
+            target.refusals.set_aside(outdated, now);
+        }
+        let target = self.targets.get(key)?;
         let others = course.owner.as_ref().is_some_and(|owner| self.is_anothers(key, target, owner));
         if let Some(owner) = &course.owner {
             self.take(key, owner, &course, others, now);
@@ -273,13 +279,12 @@ impl Reconciler {
     ) {
         let Some(backend) = self.backends.get_mut(&owner.backend) else { return };
         let first_time = reason == Some(RejectReason::Quota) && !backend.usage.waits(&owner.key);
-        if reason == Some(RejectReason::Quota) {
-            backend.usage.wait(&owner.key);
-            // What it was to grow to before, and did not, takes no room.
-            backend.usage.stopped_at(&owner.key, endpoints, key);
-        } else {
-            backend.usage.stop_waiting(&owner.key);
+        match reason {
+            Some(RejectReason::Quota) => backend.usage.wait(&owner.key),
+            _ => backend.usage.stop_waiting(&owner.key),
         }
+        // What it was to grow to before, and did not, takes no room.
+        backend.usage.stopped_at(&owner.key, endpoints, key);
         let Some(target) = self.targets.get(key) else { return };
         let (nothing_there, rivals) = (target.observed.is_empty(), target.claims.len() > 1);
         if nothing_there {

@@ -148,6 +148,11 @@ impl Usage {
         });
     }
 
+    /// Whether it counts at `at`.
+    pub(crate) fn counts_at(&self, key: &SourceKey, at: &TargetKey) -> bool {
+        self.counted.get(key).is_some_and(|places| places.iter().any(|counted| counted.at == *at))
+    }
+
     /// It waits for room.
     pub fn wait(&mut self, key: &SourceKey) {
         if !self.ticket_of.contains_key(key) {

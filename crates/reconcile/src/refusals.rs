@@ -1,7 +1,7 @@
 //! Writes that the API server will not take as they are: an admission policy, a quota of the namespace, an object of somebody
 //! else; and those that fail time and again. Each is tried again by itself after a while, or at once when it would be another write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use gimbal_stream::RejectReason;
 use crate::target::delay;
 
 /// Kind, name, and whether only a part of the object was sent: of each the last refusal counts.
-type Write = (&'static str, Arc<str>, bool);
+pub(crate) type Write = (&'static str, Arc<str>, bool);
 
 /// One that was refused.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub(crate) struct Refusal {
     print: Option<Fingerprint>,
     until: Instant,
     failures: u32,
+    /// Nothing of the kind is to be written now.
+    aside: bool,
     /// Why, for the agent.
     pub(crate) reason: RejectReason,
     /// Why, in words.
@@ -29,6 +31,8 @@ pub(crate) struct Refusal {
 
 /// A write that failed so often in a row, in whatever way, counts as refused: others go on without it.
 const PATIENCE: u32 = 3;
+/// For so long it is known how often a write was refused that is not to be sent any more.
+const FORGET: Duration = Duration::from_secs(600);
 
 /// Those of one target. Mostly there are none.
 #[derive(Debug, Clone, Default)]
@@ -54,14 +58,14 @@ impl Refusals {
         self.refused.is_empty() && self.failed.is_empty()
     }
 
-    /// Whether anything was refused.
+    /// Whether anything was refused that is to be written still.
     pub(crate) fn hinder(&self) -> bool {
-        !self.refused.is_empty()
+        self.refused.values().any(|refusal| !refusal.aside)
     }
 
-    /// Whether something else than the Service itself was refused.
+    /// The same of something else than the Service itself.
     pub(crate) fn hinder_endpoints(&self) -> bool {
-        self.refused.keys().any(|(kind, ..)| *kind != Service::KIND.kind)
+        self.refused.iter().any(|((kind, ..), refusal)| *kind != Service::KIND.kind && !refusal.aside)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -88,7 +92,7 @@ impl Refusals {
         let (write, print) = (write(action), print(action));
         let failures = self.refused.get(&write).filter(|old| old.print == print).map_or(0, |old| old.failures + 1);
         let until = now + delay(failures, longest);
-        self.refused.insert(write, Refusal { print, until, failures, reason, message });
+        self.refused.insert(write, Refusal { print, until, failures, aside: false, reason, message });
     }
 
     /// It was taken.
@@ -96,6 +100,24 @@ impl Refusals {
         let write = write(action);
         self.refused.remove(&write);
         self.failed.remove(&write);
+    }
+
+    /// Those of objects that none of `actions`, which are all that there is to write, is about.
+    pub(crate) fn outdated<'a>(&self, actions: impl Iterator<Item = &'a Action>) -> Vec<Write> {
+        let planned: BTreeSet<(&str, &str)> = actions.map(|action| (action.kind().kind, &**action.name())).collect();
+        let all: BTreeSet<&Write> = self.refused.keys().chain(self.failed.keys()).collect();
+        all.into_iter().filter(|(kind, name, _)| !planned.contains(&(*kind, &**name))).cloned().collect()
+    }
+
+    /// These hinder nothing until they are planned again. How often they were refused is not forgotten at once: two that wait
+    /// for the room of each other, and are refused when they have it, would try over and over.
+    pub(crate) fn set_aside(&mut self, outdated: &[Write], now: Instant) {
+        self.refused.retain(|write, refusal| {
+            refusal.aside = outdated.contains(write);
+            !refusal.aside || refusal.until + FORGET > now
+        });
+        let refused = &self.refused;
+        self.failed.retain(|write, _| refused.contains_key(write) || !outdated.contains(write));
     }
 
     /// Why a write is not to be sent now: this very one was refused a while ago.

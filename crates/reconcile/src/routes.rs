@@ -80,6 +80,12 @@ impl Reconciler {
         let mut places = self.places.remove(claim).unwrap_or_default();
         places.extend(route);
         places.retain(|place| self.targets.contains_key(place));
+        if places.is_empty() {
+            // Where a map goes by what the Service says, only what stands in the Gimbal cluster tells where that is.
+            let standing = self.targets.places(claim.backend.as_str(), &claim.key);
+            let whose = |place: &TargetKey| self.targets.get(place).and_then(|target| self.whose(place, target));
+            places.extend(standing.into_iter().filter(|place| whose(place).as_ref() == Some(claim)));
+        }
         for place in &places {
             self.leave_place(claim, place);
         }
@@ -175,11 +181,18 @@ impl Reconciler {
     /// the policy lets in no more is about to go: it must not stand in the way of others.
     pub(crate) fn count_what_stands(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key).filter(|target| !target.observed.is_empty()) else { return };
-        let charged = target.charged.clone().filter(|charged| target.claims.contains(charged));
-        let whose = charged.or_else(|| self.whose(key, target)).filter(|claim| {
+        let permitted = |claim: &Claim| {
             let backend = self.backends.get(&claim.backend);
             backend.is_some_and(|backend| backend.policy.namespaces.permits(&key.namespace).is_ok())
-        });
+        };
+        let charged = target.charged.clone().filter(|charged| target.claims.contains(charged));
+        if let Some(claim) = charged.as_ref().filter(|claim| permitted(claim))
+            && self.backends.get(&claim.backend).is_some_and(|backend| backend.usage.counts_at(&claim.key, key))
+        {
+            // It counts already, and its endpoints are many.
+            return;
+        }
+        let whose = charged.or_else(|| self.whose(key, target)).filter(permitted);
         let endpoints = target.observed.endpoint_count() as u64;
         if let Some(claim) = &whose
             && let Some(backend) = self.backends.get_mut(&claim.backend)

@@ -40,7 +40,7 @@ pub(super) fn check_removals(world: &World) {
         // Where a policy says that it is elsewhere, or waits, what stands here is not its own, or stays.
         let policy = world.policies.get(backend).filter(|policy| policy.mode == Mode::Admit);
         let led = policy.and_then(|policy| policy.target(backend, key, None).ok());
-        if !is_valid(service) || led != Some(TargetKey::new(namespace.clone(), name.clone())) {
+        if led != Some(TargetKey::new(namespace.clone(), name.clone())) {
             continue;
         }
         let own = |meta: &Meta| {
@@ -94,6 +94,7 @@ pub(super) fn names_its_source(meta: &Meta) -> bool {
 
 /// The Gimbal cluster holds what the sources have, and of ours nothing else.
 pub(super) fn check(world: &World) {
+    check_removals(world);
     for (agent, name) in BACKENDS.iter().enumerate() {
         let all = listed(world, &BackendName::parse(name).unwrap(), "");
         assert!(world.agents[agent].source.keys().all(|key| all.contains(key)), "{all:?} is not all of {name}");
@@ -120,7 +121,9 @@ pub(super) fn check(world: &World) {
                 *labels[keys::BACKEND] == *backend.as_str()
                     && *there.meta().annotations[keys::SOURCE] == *key.to_string()
             })
+            .or_else(|| claims.iter().find(|(.., service)| !is_valid(service)))
             .unwrap_or_else(|| panic!("{namespace}/{name} stands for none of its claims"));
+        // Nor is an edit by hand put right of what cannot be written.
         if !is_valid(&owner.2) {
             // What stood before stays.
             continue;

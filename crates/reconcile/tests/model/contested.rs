@@ -295,3 +295,13 @@ fn who_waits_for_the_name_of_a_drained_backend_is_acknowledged() {
     assert_eq!(world.unacknowledged(1), 0);
     assert_eq!(world.rejects(1)[0].reason, RejectReason::NameConflict);
 }
+
+/// What cannot be written loses what is gone, and gives the room of that back.
+#[test]
+fn who_shrinks_though_it_cannot_be_written_gives_room_back() {
+    let invalid = Other(Op::Set { agent: 1, key: 1, label: 0, ports: INVALID, hosts: vec![] });
+    let up = [Other(Op::Connect(1)), Other(Op::Run(60))];
+    let quota_of_three = Configure(1, 6);
+    let ops = [set(1, 1, &[0, 2])].into_iter().chain(up).chain([set(1, 2, &[1, 0]), invalid, quota_of_three]);
+    ends_as_its_policies_say(ops.collect());
+}

@@ -12,6 +12,7 @@ mod held;
 mod listing;
 mod lost;
 mod missing;
+mod moved;
 mod policy;
 mod quota;
 mod ready;

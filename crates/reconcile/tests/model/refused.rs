@@ -9,8 +9,9 @@ use gimbal_stream::RejectReason;
 
 use super::OPEN;
 use super::check::check;
+use super::policy::quota;
 use super::server::{id, meta_mut};
-use super::world::{World, key, service};
+use super::world::{INVALID, World, key, service};
 
 fn filled(hosts: &[u8]) -> World {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -142,4 +143,68 @@ fn the_guard_sees_what_goes_without_anything_in_its_place() {
     assert_eq!(hosts(&world), some(0).into_iter().collect());
     assert!(world.writer.backends().values().any(|backend| backend.guard.held().is_some()));
     again(&mut world);
+}
+
+/// What we know to be invalid is not written, and what is gone goes all the same.
+#[test]
+fn a_service_that_cannot_be_written_keeps_no_dead_endpoints() {
+    for api in [EndpointsApi::EndpointSlices, EndpointsApi::Endpoints] {
+        let mut world = World::new(api, OPEN);
+        world.set(0, &key(0), Some(service(0, 0, &[1, 2, 3])));
+        world.settle();
+        let stood = world.services().next().unwrap().clone();
+        world.set(0, &key(0), Some(service(1, INVALID, &[2, 3, 4])));
+        world.settle();
+        let packed = world.server.objects.values().filter_map(|body| match body {
+            Body::Endpoints(object) => Some(object),
+            _ => None,
+        });
+        let packed: Vec<_> = packed.flat_map(|object| &object.subsets).flat_map(|subset| &subset.addresses).collect();
+        assert_eq!(hosts(&world).len() + packed.len(), 2, "{:?} {packed:?}", hosts(&world));
+        assert_eq!((reasons(&world), world.unacknowledged(0)), (vec![RejectReason::Invalid], 0));
+        assert_eq!(*world.services().next().unwrap(), stood);
+        world.set(0, &key(0), Some(service(1, INVALID, &[])));
+        world.settle();
+        assert_eq!(hosts(&world), [].into());
+        assert_eq!(*world.services().next().unwrap(), stood);
+        world.set(0, &key(0), Some(service(1, 1, &[2])));
+        world.settle();
+        assert_eq!((reasons(&world), world.unacknowledged(0)), (vec![], 0));
+        assert_eq!(*world.services().next().unwrap().metadata.labels["label"], *"1");
+    }
+}
+
+/// The guard holds that like any other loss: nothing comes in its place.
+#[test]
+fn the_guard_sees_what_goes_of_a_service_that_cannot_be_written() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let some = |from: u8| (from..from + 90).collect::<Vec<_>>();
+    world.set(0, &key(0), Some(service(0, 0, &some(0))));
+    world.settle();
+    world.set(0, &key(0), Some(service(0, INVALID, &some(100))));
+    world.settle_for(Duration::from_secs(30));
+    assert_eq!(hosts(&world), some(0).into_iter().collect());
+    assert!(world.writer.backends().values().any(|backend| backend.guard.held().is_some()));
+}
+
+/// What was refused, and is wanted no more, hinders nothing: not even where the rest waits for room.
+#[test]
+fn what_is_refused_and_wanted_no_more_is_forgotten() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let some = |from: u8, to: u8| (from..to).collect::<Vec<_>>();
+    let policy = gimbal_reconcile::Policy { guard: GuardConfig::default(), ..quota(None, Some(90), None) };
+    world.configure(0, Some(policy));
+    world.set(0, &key(0), Some(service(0, 0, &some(0, 90))));
+    world.settle();
+    world.server.full.insert("EndpointSlice");
+    world.set(0, &key(0), Some(service(0, 1, &some(0, 90))));
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!(reasons(&world), [RejectReason::ApiError]);
+    world.set(0, &key(0), Some(service(0, 0, &some(0, 95))));
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!(reasons(&world), [RejectReason::Quota]);
+    // All of them are replaced by others.
+    world.set(0, &key(0), Some(service(0, 0, &some(100, 195))));
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!((hosts(&world), reasons(&world)), (some(100, 190).into_iter().collect(), vec![RejectReason::Quota]));
 }
