@@ -41,6 +41,14 @@ pub struct Sent {
     pub answer: Option<Answer>,
 }
 
+/// How the creation of a namespace ended, and what that tells of the API server, if it was asked.
+pub struct Created {
+    /// Why it could not be created, in words.
+    pub result: Result<(), String>,
+    /// What that tells.
+    pub answer: Option<Answer>,
+}
+
 impl Writes {
     /// Carries a job out, so many writes side by side; one answer for each action, in order.
     pub async fn carry_out(&self, job: &Job, side_by_side: usize) -> Vec<Sent> {
@@ -135,33 +143,34 @@ impl Writes {
 
     /// Creates a namespace for a backend whose policy says so. It bears no mark of ownership: it is never changed nor
     /// deleted by us.
-    ///
-    /// # Errors
-    /// Why it could not be created, in words.
-    pub async fn create_namespace(&self, name: &str, backend: &BackendName) -> Result<(), String> {
+    pub async fn create_namespace(&self, name: &str, backend: &BackendName) -> Created {
+        let unsent = |why: &str| Created { result: Err(why.into()), answer: None };
+        let sent = Instant::now();
         if !self.may_write() {
-            return Err("this writer does not lead".into());
+            return unsent("this writer does not lead");
         }
-        if self.pause.until(Instant::now()).is_some() {
-            return Err("the API server asked for patience".into());
+        if self.pause.until(sent).is_some() {
+            return unsent("the API server asked for patience");
         }
         let labels = [(keys::CREATED_BY.into(), keys::MANAGER.into()), (keys::BACKEND.into(), backend.as_str().into())];
         let metadata = Meta { name: name.into(), labels: labels.into(), ..Meta::default() };
-        let start = Instant::now();
         let result = self.cluster.create(&Namespace { metadata }).await;
-        self.metrics.written("create", "Namespace", result.as_ref().err().map_or("ok", code), start.elapsed());
-        if let Err(error) = &result {
-            self.sign(error);
+        if matches!(result, Err(ApiError::Withheld)) {
+            return unsent("this writer does not lead");
         }
+        let took = sent.elapsed();
+        self.metrics.written("create", "Namespace", result.as_ref().err().map_or("ok", code), took);
+        let sign = result.as_ref().err().map_or(Sign::Answered, |error| self.sign(error));
         self.metrics.namespace_created(result.is_ok());
-        match result {
+        let result = match result {
             Ok(_) => Ok(()),
             Err(ApiError::AlreadyExists { .. }) => Err("it exists, and is being deleted or not seen yet".into()),
             Err(error) => {
                 tracing::warn!(namespace = name, %backend, %error, "cannot create a namespace; it is tried again");
                 Err(error.told().to_owned())
             }
-        }
+        };
+        Created { result, answer: Some(Answer { sent, took, sign }) }
     }
 
     async fn create(&self, body: &Body) -> Result<Written, ApiError> {

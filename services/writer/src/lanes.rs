@@ -7,7 +7,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::apply::{Sent, Writes};
 use crate::metrics::Metrics;
-use crate::pace::{Pace, Room, Wait};
+use crate::pace::{Answer, Pace, Room, Wait};
 
 /// Writes of one job that are under way side by side: a Service of many slices must not take every lane for itself.
 const SIDE_BY_SIDE: usize = 8;
@@ -27,6 +27,8 @@ pub struct Lanes {
     running: JoinSet<Done>,
     /// Writes that the running jobs may have under way.
     under_way: usize,
+    /// What is no part of a job had its turn, and the jobs have theirs before it has the next.
+    jobs_first: bool,
     /// What stands in the way of the next job, and since when.
     waiting: Option<(Wait, Instant)>,
 }
@@ -35,7 +37,7 @@ impl Lanes {
     /// No job runs.
     #[must_use]
     pub fn new(writes: Writes, pace: Pace, metrics: Metrics) -> Self {
-        Self { writes, pace, metrics, running: JoinSet::new(), under_way: 0, waiting: None }
+        Self { writes, pace, metrics, running: JoinSet::new(), under_way: 0, jobs_first: false, waiting: None }
     }
 
     /// Where writes go.
@@ -60,11 +62,13 @@ impl Lanes {
             let Some(mut job) = job else {
                 if otherwise.is_none() {
                     self.pace.idle();
+                    self.jobs_first = false;
                 }
                 break otherwise;
             };
             // What is left out is decided anew after the rest: a job is only ever the first part of what is to be done.
             job.truncate(self.pace.pay(&job.actions));
+            self.jobs_first = false;
             let (first, rest) = job.stages();
             let width = first.len().max(rest.len()).min(room).min(SIDE_BY_SIDE);
             self.under_way += width;
@@ -79,6 +83,29 @@ impl Lanes {
             self.metrics.waited(wait, now.saturating_duration_since(since));
         }
         self.waiting = stopped.map(|wait| (wait, now));
+    }
+
+    /// Whether one write may start now that is no part of a job; it is paid for. Of two budgets' worth one is for the jobs, if
+    /// any wait.
+    pub fn take_one(&mut self, state: &Reconciler, now: Instant) -> bool {
+        if self.jobs_first || !self.writes.may_write() {
+            return false;
+        }
+        if self.pace.room(self.under_way, state.is_shared(now), self.writes.pause.until(now), now).is_err() {
+            return false;
+        }
+        self.pace.pay_one();
+        self.under_way += 1;
+        self.jobs_first = true;
+        true
+    }
+
+    /// It ended.
+    pub fn give_back_one(&mut self, answer: Option<&Answer>) {
+        self.under_way -= 1;
+        if let Some(answer) = answer {
+            self.pace.answered(answer);
+        }
     }
 
     /// The next job that ends; `None` if there is none.

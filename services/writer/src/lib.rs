@@ -13,6 +13,7 @@ mod admin;
 mod apply;
 mod args;
 pub mod config;
+mod creating;
 mod decommission;
 mod discovery;
 mod follow;

@@ -13,10 +13,11 @@ use gimbal_plan::GuardEvent;
 use gimbal_reconcile::{Output, Reconciler, Stage};
 use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use crate::apply::Writes;
+use crate::apply::Created;
+use crate::creating::Creating;
 use crate::keep::Keeper;
 use crate::lanes::{Done, Lanes};
 use crate::lease::Leadership;
@@ -69,8 +70,6 @@ pub struct Owner {
     parts: Parts,
     mail: mpsc::Receiver<Mail>,
     touched: Touched,
-    /// The way back here, for what is asked of the API server beside the jobs.
-    handle: Handle,
     /// By generation: while a newer stream takes over, there are two of a backend.
     streams: HashMap<u64, Stream>,
     shown: Option<Instant>,
@@ -79,8 +78,8 @@ pub struct Owner {
     begun: Option<(u64, Instant)>,
     /// The Gimbal cluster has been seen whole since the start.
     observed: bool,
-    /// What goes on beside.
-    errands: JoinSet<()>,
+    /// Namespaces that are to be created.
+    creating: Creating,
     /// A task that was part of this one failed: it cannot go on.
     failed: Option<JoinError>,
 }
@@ -90,24 +89,10 @@ impl Owner {
     #[must_use]
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
-        let (streams, same) = (HashMap::new(), handle.clone());
-        let (leading, begun, errands, failed) = (None, None, JoinSet::new(), None);
-        (
-            Self {
-                parts,
-                mail,
-                touched,
-                handle,
-                streams,
-                shown: None,
-                leading,
-                begun,
-                observed: false,
-                errands,
-                failed,
-            },
-            same,
-        )
+        let (leading, begun, creating, failed) = (None, None, Creating::default(), None);
+        let streams = HashMap::new();
+        let (shown, observed) = (None, false);
+        (Self { parts, mail, touched, streams, shown, leading, begun, observed, creating, failed }, handle)
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
@@ -122,7 +107,7 @@ impl Owner {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(done) = self.parts.lanes.next() => self.finished(done),
-                Some(done) = self.errands.join_next() => self.failed = done.err(),
+                Some(done) = self.creating.next() => self.created(done),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
                 Some(told) = self.parts.keeper.told() => self.told(told),
@@ -137,6 +122,7 @@ impl Owner {
             }
             self.parts.lanes.start_jobs(&mut self.parts.state, Instant::now());
             self.send();
+            self.creating.start(&mut self.parts.lanes, &self.parts.state, Instant::now());
         }
         self.end().await;
         Ok(())
@@ -145,6 +131,15 @@ impl Owner {
     fn finished(&mut self, done: Result<Done, JoinError>) {
         match done {
             Ok(done) => self.parts.lanes.finished(done, &mut self.parts.state, Instant::now()),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn created(&mut self, done: Result<(Arc<str>, Created), JoinError>) {
+        match done {
+            Ok(done) => {
+                self.creating.ended(done, &mut self.parts.lanes, &mut self.parts.state, Instant::now());
+            }
             Err(error) => self.failed = Some(error),
         }
     }
@@ -275,14 +270,7 @@ impl Owner {
                     self.parts.metrics.guarded(backend.as_str(), &event);
                     tell(&backend, &event);
                 }
-                Output::CreateNamespace { namespace, backend } => {
-                    self.errands.spawn(create_namespace(
-                        self.parts.lanes.writes().clone(),
-                        self.handle.clone(),
-                        namespace,
-                        backend,
-                    ));
-                }
+                Output::CreateNamespace { namespace, backend } => self.creating.ask(namespace, backend),
                 Output::Touched(claim) => {
                     self.touched.tell(claim);
                 }
@@ -350,17 +338,6 @@ fn tell(backend: &BackendName, event: &GuardEvent) {
         }
         GuardEvent::SnapshotWanted { id } => tracing::info!(%backend, id, "a complete snapshot is asked for"),
     }
-}
-
-async fn create_namespace(writes: Writes, owner: Handle, namespace: Arc<str>, backend: BackendName) {
-    let answer = writes.create_namespace(&namespace, &backend).await;
-    match &answer {
-        Ok(()) => tracing::info!(%backend, %namespace, "created a namespace, as the backend's policy says"),
-        // Whoever tried has told why.
-        Err(reason) => tracing::debug!(%backend, %namespace, reason, "a namespace was not created"),
-    }
-    // When the process ends, nobody waits for the answer.
-    owner.ask(move |state| state.namespace_created(&namespace, answer, Instant::now())).await.ok();
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -151,6 +151,13 @@ impl Pace {
         paid
     }
 
+    /// Pays for one write of which nobody who watches our objects hears.
+    pub fn pay_one(&mut self) {
+        if let Some(budget) = &mut self.writes {
+            budget.spend(1);
+        }
+    }
+
     fn affordable(&self) -> Result<(), Wait> {
         match (&self.writes, &self.fanout) {
             (Some(budget), _) if !budget.has_any() => Err(Wait::Qps),

@@ -52,6 +52,9 @@ impl Owner {
     fn lead(&mut self, epoch: Option<u64>) {
         tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
         self.leading = epoch;
+        if epoch.is_none() {
+            self.creating.forget();
+        }
         self.parts.state.lead(epoch);
     }
 }

@@ -1,0 +1,140 @@
+//! Namespaces that are created because a policy says so: one after the other, and each of them a write like any other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::BackendName;
+use gimbal_reconcile::Reconciler;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::apply::Created;
+use crate::lanes::Lanes;
+
+/// See the module. Part of the owner's state.
+#[derive(Default)]
+pub struct Creating {
+    /// The first has waited longest.
+    waiting: VecDeque<(Arc<str>, BackendName)>,
+    /// One at most.
+    under_way: JoinSet<(Arc<str>, Created)>,
+}
+
+impl Creating {
+    /// A namespace is to be created.
+    pub fn ask(&mut self, namespace: Arc<str>, backend: BackendName) {
+        self.waiting.push_back((namespace, backend));
+    }
+
+    /// Whoever leads next asks anew.
+    pub fn forget(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Starts the next, if it may start now.
+    pub fn start(&mut self, lanes: &mut Lanes, state: &Reconciler, now: Instant) {
+        if self.waiting.is_empty() || !self.under_way.is_empty() || !lanes.take_one(state, now) {
+            return;
+        }
+        let Some((namespace, backend)) = self.waiting.pop_front() else { return };
+        let writes = lanes.writes().clone();
+        self.under_way.spawn(async move {
+            let created = writes.create_namespace(&namespace, &backend).await;
+            match &created.result {
+                Ok(()) => tracing::info!(%backend, %namespace, "created a namespace, as the backend's policy says"),
+                // Whoever tried has told why.
+                Err(reason) => tracing::debug!(%backend, %namespace, reason, "a namespace was not created"),
+            }
+            (namespace, created)
+        });
+    }
+
+    /// The next that ends; `None` if none is under way.
+    pub async fn next(&mut self) -> Option<Result<(Arc<str>, Created), JoinError>> {
+        self.under_way.join_next().await
+    }
+
+    /// Takes in how it ended.
+    pub fn ended(
+        &mut self,
+        (namespace, created): (Arc<str>, Created),
+        lanes: &mut Lanes,
+        state: &mut Reconciler,
+        now: Instant,
+    ) {
+        lanes.give_back_one(created.answer.as_ref());
+        state.namespace_created(&namespace, created.result, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gimbal_kube_io::{Access, Cluster};
+    use gimbal_plan::EndpointsApi;
+    use gimbal_reconcile::Settings;
+    use gimbal_stream::{Credit, WriterLimits};
+    use prometheus_client::registry::Registry;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::apply::Writes;
+    use crate::lease::{Leadership, Moment};
+    use crate::metrics::Metrics;
+    use crate::pace::{Pace, PaceSettings};
+    use crate::pause::Pause;
+
+    /// An API server that is not there answers as well: what counts is how often it is asked.
+    const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
+        clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}";
+
+    #[tokio::test]
+    async fn one_after_the_other_and_no_faster_than_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig");
+        std::fs::write(&path, KUBECONFIG).unwrap();
+        let until = Moment::now() + Duration::from_secs(3600);
+        let (leader, leadership) = watch::channel(Leadership::Leader { epoch: 1, until });
+        let metrics = Metrics::register(&mut Registry::default());
+        let writes = Writes {
+            cluster: Cluster::connect(&Access::Kubeconfig(path), "test").unwrap(),
+            leadership,
+            pause: Pause::default(),
+            metrics: metrics.clone(),
+            failures: Arc::default(),
+        };
+        let pace =
+            PaceSettings { concurrency: 8, latency_target: Duration::from_secs(1), qps: 4, fanout: 0, watchers: 0 };
+        let mut lanes = Lanes::new(writes, Pace::new(&pace), metrics);
+        let limits =
+            WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: Duration::from_secs(15) };
+        let comparison_interval = Duration::from_secs(300);
+        let mut state = Reconciler::new(Settings { api: EndpointsApi::default(), limits, comparison_interval });
+        let mut creating = Creating::default();
+        for n in 0..100 {
+            creating.ask(format!("ns{n}").into(), BackendName::parse("a").unwrap());
+        }
+        let (zero, mut created) = (Instant::now(), Vec::new());
+        for quarter in 0..20 {
+            let now = zero + quarter * Duration::from_millis(260);
+            // As often as the owner has its turn.
+            for _ in 0..3 {
+                creating.start(&mut lanes, &state, now);
+                creating.start(&mut lanes, &state, now);
+                assert!(creating.under_way.len() <= 1);
+                lanes.start_jobs(&mut state, now);
+                if let Some(ended) = creating.next().await {
+                    let ended = ended.unwrap();
+                    created.push(ended.0.to_string());
+                    creating.ended(ended, &mut lanes, &mut state, now);
+                }
+            }
+        }
+        assert_eq!(created, (0..20).map(|n| format!("ns{n}")).collect::<Vec<_>>());
+        // Who leads no more sends nothing; what waits, waits.
+        leader.send(Leadership::Follower { holder: String::new() }).unwrap();
+        creating.start(&mut lanes, &state, zero + Duration::from_secs(60));
+        assert!(creating.next().await.is_none() && creating.waiting.len() == 80);
+    }
+}
