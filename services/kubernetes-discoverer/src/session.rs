@@ -97,7 +97,7 @@ impl Session {
                 self.take(Watched::Services, event, Index::apply_service, Index::delete_service, now)
             }
             SourceEvent::Slice(event) if self.flavour == Flavour::Endpoints => {
-                self.slices_found |= !matches!(event, WatchEvent::Failed(_));
+                self.slices_found |= event.is_sign_of_life();
                 None
             }
             SourceEvent::Slice(event) => {
@@ -122,8 +122,7 @@ impl Session {
         delete: fn(&mut KubernetesIndex, &str, &str),
         now: Instant,
     ) -> Option<Notice> {
-        // That a list begins is told before anything is asked.
-        if !matches!(event, WatchEvent::Failed(_) | WatchEvent::ListBegin) {
+        if event.is_sign_of_life() {
             self.health_mut(kind).heard(now);
         }
         match event {

@@ -71,6 +71,22 @@ pub enum WatchEvent<T> {
     Failed(ApiError),
 }
 
+impl<T> WatchEvent<T> {
+    /// Whether the server said this. That a list begins is our own word, told before the server is asked.
+    #[must_use]
+    pub fn is_sign_of_life(&self) -> bool {
+        match self {
+            Self::ListBegin | Self::Failed(_) => false,
+            Self::Listed(_)
+            | Self::WentBack { .. }
+            | Self::ListDone
+            | Self::Applied(_)
+            | Self::Deleted(_)
+            | Self::Alive => true,
+        }
+    }
+}
+
 /// Follows all objects of a kind. The stream never ends, and does nothing while it is not polled.
 pub fn watch<T: Object>(cluster: Cluster, scope: WatchScope) -> impl Stream<Item = WatchEvent<T>> + Send + Unpin {
     let follower = Follower {

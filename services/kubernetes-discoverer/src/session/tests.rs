@@ -206,8 +206,14 @@ fn slices_that_come_later_are_noticed() {
     let now = Instant::now();
     let missing = || ApiError::NotFound { message: "404".into(), namespace: false };
     let mut session = session(Flavour::Endpoints);
-    session.event(SourceEvent::Slice(WatchEvent::Failed(missing())), now);
-    assert!(!session.has_slices_after_all() && session.trouble().is_none());
+    // As a watch tells it: that a list begins comes before the server is asked, and again before each try.
+    for _ in 0..3 {
+        session.event(SourceEvent::Slice(WatchEvent::ListBegin), now);
+        assert!(!session.has_slices_after_all(), "nobody has answered");
+        session.event(SourceEvent::Slice(WatchEvent::Failed(missing())), now);
+        assert!(!session.has_slices_after_all() && session.trouble().is_none());
+    }
+    session.event(SourceEvent::Slice(WatchEvent::ListBegin), now);
     session.event(SourceEvent::Slice(WatchEvent::Alive), now);
     assert!(session.has_slices_after_all());
     assert!(session.freshness(now).iter().all(|kind| kind.age.is_none()), "they are not what is read");
