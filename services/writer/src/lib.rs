@@ -27,6 +27,7 @@ mod metrics;
 mod owner;
 mod pace;
 mod pause;
+mod reach;
 mod ready;
 mod run;
 mod supervise;

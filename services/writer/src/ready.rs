@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_link::Serving;
-use gimbal_operate::{Guard, Health, Readiness};
+use gimbal_operate::{Guard, Readiness};
 use gimbal_reconcile::Reconciler;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use crate::lease::{Leadership, Moment};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
+use crate::reach::Reach;
 
-/// Watches on an API server that is there say something once a minute at least.
+/// A watch on an API server that is there hears something once a minute at least.
 pub(crate) const UNREACHABLE: Duration = Duration::from_secs(150);
 /// Calls that fail for so long are no hiccup.
 const FAILING: Duration = Duration::from_secs(30);
@@ -23,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Report {
     pub(crate) owner: Handle,
     pub(crate) readiness: Readiness,
-    /// Beaten by the watches on the Gimbal cluster; dead after [`UNREACHABLE`].
-    pub(crate) reach: Health,
+    /// What the watches on the Gimbal cluster hear.
+    pub(crate) reach: Reach,
     /// For how long no call to the Gimbal cluster has been answered; `None`: the last one was.
     pub(crate) failing: Box<dyn Fn() -> Option<Duration> + Send>,
     pub(crate) leadership: watch::Receiver<Leadership>,
@@ -56,14 +57,14 @@ impl Report {
                     Err(_) => return,
                 }
             }
-            let reached = self.reach.is_alive() && (self.failing)().is_none_or(|time| time < FAILING);
+            let silent = self.reach.silent();
+            let reached = silent.is_empty() && (self.failing)().is_none_or(|time| time < FAILING);
             match (reached, away.is_some()) {
                 (true, true) => away = None,
                 (false, false) if observing.is_none() => {
-                    let silence = self.reach.silence().as_secs();
                     tracing::warn!(
-                        silence,
-                        "the Gimbal cluster's API server cannot be reached: this writer is not ready"
+                        ?silent,
+                        "the Gimbal cluster's API server cannot be reached, or does not say what is there: this writer is not ready"
                     );
                     away = Some(self.readiness.block("the Gimbal cluster's API server"));
                 }
@@ -97,6 +98,8 @@ impl Report {
 mod tests {
     use prometheus_client::registry::Registry;
 
+    use gimbal_reconcile::Watched;
+
     use super::*;
     use crate::mailbox::Mail;
 
@@ -110,7 +113,20 @@ mod tests {
                 question(&mut state);
             }
         });
-        let (readiness, reach) = (Readiness::new(), Health::new(Duration::from_millis(300)));
+        let (readiness, reach) = (Readiness::new(), Reach::new(Duration::from_millis(300)));
+        let hear = |kinds: &'static [Watched]| {
+            let reach = reach.clone();
+            tokio::spawn(async move {
+                let mut beat = tokio::time::interval(Duration::from_millis(50));
+                loop {
+                    beat.tick().await;
+                    kinds.iter().for_each(|kind| reach.heard(*kind));
+                }
+            })
+        };
+        // One is not heard of, whatever the others tell.
+        let [services, others @ ..] = &Watched::ALL;
+        hear(others);
         let (lead, leadership) = watch::channel(Leadership::Follower { holder: "other".into() });
         let (serving, mut told) = watch::channel(Serving { ready: false, leading: false });
         let (identity, metrics) = ("this".to_owned(), Metrics::register(&mut Registry::default()));
@@ -123,7 +139,7 @@ mod tests {
         assert!(readiness.awaited().is_empty(), "a standby is ready");
         told.wait_for(|now| !now.ready).await.unwrap();
         assert_eq!(readiness.awaited(), ["the Gimbal cluster's API server"]);
-        reach.beat();
+        hear(std::slice::from_ref(services));
         told.wait_for(|now| now.ready).await.unwrap();
         assert!(readiness.awaited().is_empty());
         let until = Moment::now() + Duration::from_secs(3600);
@@ -132,12 +148,12 @@ mod tests {
     }
 
     fn observed() -> Reconciler {
-        use gimbal_reconcile::{Settings, Watched};
+        use gimbal_reconcile::Settings;
         use gimbal_stream::{Credit, WriterLimits};
         let limits = WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: UNREACHABLE };
         let comparison_interval = UNREACHABLE;
         let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
-        for kind in [Watched::Services, Watched::Slices, Watched::Endpoints, Watched::Namespaces] {
+        for kind in Watched::ALL {
             state.list_begin(kind);
             state.list_end(kind, std::time::Instant::now());
         }

@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
 use crate::pace::Pace;
 use crate::pause::Pause;
+use crate::reach::Reach;
 use crate::ready::{Report, UNREACHABLE};
 use crate::supervise::supervise;
 use crate::watches;
@@ -59,7 +60,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
 
     let shutdown = shutdown_token()?;
     let mut tasks = Tasks::new(shutdown.clone());
-    let (readiness, health, reach) = (Readiness::new(), Health::new(HEALTH), Health::new(UNREACHABLE));
+    let (readiness, health, reach) = (Readiness::new(), Health::new(HEALTH), Reach::new(UNREACHABLE));
     let observing = readiness.block("the watches on the Gimbal cluster");
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);

@@ -7,13 +7,13 @@ use std::time::Instant;
 use futures::StreamExt;
 use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
 use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
-use gimbal_operate::Health;
 use gimbal_reconcile::{Reconciler, Watched};
 use tokio::sync::{Semaphore, mpsc, watch as value};
 use tokio::task::JoinSet;
 
 use crate::apply::code;
 use crate::metrics::Metrics;
+use crate::reach::Reach;
 
 /// Events that may wait for the owner.
 const QUEUE: usize = 64;
@@ -86,11 +86,11 @@ impl Told for Namespace {
 }
 
 /// Starts every watch. The tasks end when the receiver is dropped.
-/// `reach` is beaten by whatever the API server says.
+/// `reach` hears of whatever the API server says.
 pub fn start(
     cluster: &Cluster,
     metrics: &Metrics,
-    reach: &Health,
+    reach: &Reach,
 ) -> (mpsc::Receiver<ClusterEvent>, Again, JoinSet<()>) {
     let (events, receiver) = mpsc::channel(QUEUE);
     let (asks, again) = value::channel(());
@@ -122,7 +122,7 @@ struct Way {
     again: value::Receiver<()>,
     /// Turns of pages that wait for the owner.
     pages: Arc<Semaphore>,
-    reach: Health,
+    reach: Reach,
 }
 
 async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
@@ -143,8 +143,8 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
             }
         };
         let Some(event) = event else { return };
-        if !matches!(event, WatchEvent::Failed(_)) {
-            way.reach.beat();
+        if event.is_sign_of_life() {
+            way.reach.heard(T::WATCHED);
         }
         let apply: Telling = match event {
             WatchEvent::ListBegin => {
@@ -196,6 +196,52 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
         };
         if way.events.send(ClusterEvent(apply)).await.is_err() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gimbal_kube_io::Access;
+    use gimbal_testkit::{Rule, TestCluster, eventually};
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    /// A watch that is refused is tried again and again, and that is not to hear of the API server.
+    #[tokio::test]
+    async fn of_what_it_may_not_read_a_writer_hears_nothing() {
+        let server = TestCluster::start().await.unwrap();
+        let user = server.user("writer").unwrap();
+        let rules = [Rule::read("", &["endpoints", "namespaces"]), Rule::read("discovery.k8s.io", &["endpointslices"])];
+        server.grant(&user, &rules).await.unwrap();
+        let cluster = Cluster::connect(&Access::Kubeconfig(user.kubeconfig().to_owned()), "test").unwrap();
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let reach = Reach::new(Duration::from_secs(3600));
+        let begun = Instant::now();
+        let (mut events, _again, _tasks) = start(&cluster, &metrics, &reach);
+        // Whoever takes the events lets the watches go on.
+        tokio::spawn(async move { while events.recv().await.is_some() {} });
+        let refused = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let count =
+                text.lines().find(|line| line.contains("watch_failures_total{kind=\"services\",reason=\"forbidden\"}"));
+            count.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0_u32)
+        };
+        let often = async || match refused() {
+            4.. => Ok(()),
+            times => Err(format!("{times} times")),
+        };
+        eventually("Services are refused four times", Duration::from_secs(30), often).await.unwrap();
+        let time = begun.elapsed();
+        assert!(reach.silence(Watched::Services) >= time, "nothing was ever heard of Services");
+        for kind in [Watched::Slices, Watched::Endpoints, Watched::Namespaces] {
+            assert!(reach.silence(kind) < time, "{kind:?} were listed");
         }
     }
 }
