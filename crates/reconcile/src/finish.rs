@@ -13,8 +13,11 @@ use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
 /// Longest wait after the API server said that an object is not valid: that changes when somebody changes a webhook.
 const LONGEST_INVALID: Duration = Duration::from_secs(300);
-/// So many conflicts in a row are tried again at once with what was found: somebody else changed the object meanwhile.
+/// From so many jobs in a row that met a conflict on, it is told. Those before are tried again at once with what was found:
+/// somebody else changed an object meanwhile.
 const CONFLICTS: u32 = 3;
+/// What is told then, in words of ours: the server's own may be about others.
+const CONFLICT: &str = "the API server answers 409 time and again: something changes the object all the time, or a quota, a webhook or a proxy is against it";
 /// How long to wait where a create found what counts as gone, so that it does not find it over and over.
 const FOUND_DELAY: Duration = Duration::from_secs(1);
 
@@ -27,6 +30,7 @@ impl Reconciler {
         let (mut as_sent, mut ours) = (0, 0);
         // What is answered was asked after all that is held was known, if nothing came since.
         let told = if self.queue.noticed(key) == 0 { Told::Last } else { Told::InAnyOrder };
+        let mut conflicts = self.count_conflicts(job, &written);
         for (action, written) in job.actions.iter().zip(written) {
             // What a list of the kind, which began meanwhile, shows or does not show was there after the write, or its
             // watch tells of the write. The answer may even be of a store that is no more.
@@ -53,9 +57,11 @@ impl Reconciler {
                     self.told(&body, told, now);
                     (!self.holds(key, &body)).then(|| now + FOUND_DELAY)
                 }
-                Written::Conflict { there, message } => {
+                Written::Conflict { there } => {
                     self.told(&there, told, now);
-                    self.met_conflict(job, action, message, now)
+                    // Of many in one job one is told: the next try is of all of them.
+                    let failure = conflicts.take().map(|message| WriteFailure::Api(message.into()));
+                    failure.and_then(|failure| self.failed(job, action, failure, now))
                 }
                 Written::Gone => {
                     if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals.is_empty()) {
@@ -134,15 +140,21 @@ impl Reconciler {
         self.gone(action.kind(), key, action.name(), uid, version, now);
     }
 
-    /// Returns when to try again; `None`: at once, with what was found.
-    fn met_conflict(&mut self, job: &Job, action: &Action, message: String, now: Instant) -> Option<Instant> {
+    /// Counts jobs in a row that met a conflict. What to tell, if it is time; until then it is tried again at once, with what
+    /// was found.
+    fn count_conflicts(&mut self, job: &Job, written: &[Written]) -> Option<&'static str> {
         let target = self.targets.get_mut(&job.target)?;
-        target.conflicts = target.conflicts.saturating_add(1);
-        if target.conflicts < CONFLICTS {
-            return None;
+        // One that a list has overtaken says nothing of what is there now.
+        let counts = |action: &Action| !self.relists.began_since(job.lists, action.kind());
+        let mut answers = job.actions.iter().zip(written);
+        if answers.any(|(action, written)| matches!(written, Written::Conflict { .. }) && counts(action)) {
+            target.conflicts = target.conflicts.saturating_add(1);
+            return (target.conflicts >= CONFLICTS).then_some(CONFLICT);
         }
-        let message = format!("the API server answers 409 time and again: {message}");
-        self.failed(job, action, WriteFailure::Api(message), now)
+        if written.iter().any(|written| written.is_there() || *written == Written::Gone) {
+            target.conflicts = 0;
+        }
+        None
     }
 
     /// Returns when to try again.

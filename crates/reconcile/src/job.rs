@@ -71,8 +71,6 @@ pub enum Written {
     Conflict {
         /// What is there, as it was read after that.
         there: Body,
-        /// What the API server says.
-        message: String,
     },
     /// It did not happen, as far as is known.
     Failed(WriteFailure),

@@ -17,6 +17,10 @@ use crate::metrics::Metrics;
 use crate::pace::{Answer, Sign};
 use crate::pause::Pause;
 
+/// A create met a conflict, and nothing of ours is there: in words of ours, for the server's own may be about others.
+const NOT_CREATED: &str =
+    "the API server answers 409 to its creation; a quota of the namespace, a webhook or a proxy may be why";
+
 /// Everything a write needs. Cheap to clone.
 #[derive(Clone)]
 pub struct Writes {
@@ -105,7 +109,10 @@ impl Writes {
                 tracing::debug!(kind, name = %action.name(), %error, "the object was gone already");
                 Written::Gone
             }
-            Err(ApiError::Conflict { message }) => self.after_conflict(action, message).await,
+            Err(error @ ApiError::Conflict { .. }) => {
+                self.log(kind, action.name(), &error);
+                self.after_conflict(action).await
+            }
             Err(error) => {
                 let failure = failure(&error);
                 if matches!(failure, WriteFailure::Api(_) | WriteFailure::Forbidden(_)) {
@@ -201,7 +208,7 @@ impl Writes {
 
     /// A write met another version than it named, or so the API server says: what is there now is looked up, for the watch
     /// may never tell of it.
-    async fn after_conflict(&self, action: &Action, message: String) -> Written {
+    async fn after_conflict(&self, action: &Action) -> Written {
         let (kind, namespace, name) = (action.kind(), action.namespace(), action.name());
         let there = match kind {
             Service::KIND => self.find(namespace, name, keys::MANAGED_BY, Body::Service).await,
@@ -209,11 +216,11 @@ impl Writes {
             _ => self.find(namespace, name, keys::SLICE_MANAGED_BY, Body::Slice).await,
         };
         match there {
-            Ok(Some(there)) => Written::Conflict { there, message },
+            Ok(Some(there)) => Written::Conflict { there },
             // It is not ours any more; a create of the name will find out whose it is.
             Ok(None) if !matches!(action, Action::Create(_)) => Written::Gone,
             Err(ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => Written::Gone,
-            Ok(None) | Err(ApiError::NotFound { .. }) => Written::Failed(WriteFailure::Api(message)),
+            Ok(None) | Err(ApiError::NotFound { .. }) => Written::Failed(WriteFailure::Api(NOT_CREATED.into())),
             Err(error) => Written::Failed(failure(&error)),
         }
     }
@@ -290,7 +297,37 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use gimbal_kube_io::Access;
+    use gimbal_objects::ServiceSpec;
+    use gimbal_testkit::api_proxy::{Calls, Trouble};
+    use gimbal_testkit::{ApiProxy, Rule, TestCluster};
+    use prometheus_client::registry::Registry;
+
     use super::*;
+
+    /// The 409 of a create comes from something else than the object: a quota, a webhook, or a proxy with words of its own.
+    #[tokio::test]
+    async fn who_answers_409_to_a_create_is_quoted_to_nobody() {
+        let server = TestCluster::start().await.unwrap();
+        let user = server.user("writer").unwrap();
+        server.grant(&user, &[Rule::read("", &["services"])]).await.unwrap();
+        let proxy = ApiProxy::start(&server, &user).await.unwrap();
+        proxy.trouble(&[Calls::Writes], Trouble::Answer(409, None));
+        let access = Access::Kubeconfig(proxy.kubeconfig().to_owned());
+        let writes = Writes {
+            cluster: Cluster::connect(&access, "test").unwrap(),
+            leadership: Leadership::unopposed(),
+            pause: Pause::default(),
+            metrics: Metrics::register(&mut Registry::default()),
+            failures: Arc::default(),
+        };
+        let metadata = Meta { namespace: "default".into(), name: "web".into(), ..Meta::default() };
+        let body = Body::Service(Service { metadata, spec: ServiceSpec::default() });
+        let Written::Failed(WriteFailure::Api(told)) = writes.write(&Action::Create(body)).await.written else {
+            panic!("it cannot be written")
+        };
+        assert!(told.contains("409") && !told.contains("in trouble"), "{told}");
+    }
 
     /// What a credential plug-in printed, its environment, and where the API server is, are no business of any backend's.
     #[test]
@@ -304,6 +341,7 @@ mod tests {
             ApiError::Unauthorized { message: message() },
             ApiError::Forbidden { message: message() },
             ApiError::Undecodable { message: message() },
+            ApiError::Conflict { message: message() },
         ] {
             let (WriteFailure::Api(told) | WriteFailure::Forbidden(told)) = failure(&error) else {
                 panic!("{error:?}")

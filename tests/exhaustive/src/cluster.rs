@@ -75,7 +75,7 @@ impl World {
             Trouble::Conflicts(backend) if of(backend) && !create => {
                 let same = |there: &&Body| there.kind() == body.kind() && there.name() == body.name();
                 let there = self.cluster.server.objects.values().find(same)?.clone();
-                Some(Written::Conflict { there, message: "a webhook refuses it".into() })
+                Some(Written::Conflict { there })
             }
             _ => None,
         }

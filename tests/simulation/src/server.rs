@@ -272,7 +272,7 @@ impl Server {
 /// What whoever sent the write tells of it, once it has looked what is there: what bears no mark is not ours any more.
 fn conflict(there: &Body) -> Written {
     match is_marked(there) {
-        true => Written::Conflict { there: there.clone(), message: "another version".into() },
+        true => Written::Conflict { there: there.clone() },
         false => Written::Gone,
     }
 }

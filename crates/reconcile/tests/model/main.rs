@@ -6,6 +6,7 @@
 mod answers;
 mod check;
 mod cold;
+mod conflicts;
 mod contested;
 mod guard;
 mod held;

@@ -111,7 +111,7 @@ fn a_conflict_without_end_is_told_and_comes_seldom() {
             let written = job.carry_out(|action| match action {
                 Action::Replace(body) => {
                     let there = world.server.objects[&id(body.kind(), body.meta())].clone();
-                    Written::Conflict { there, message: "no".into() }
+                    Written::Conflict { there }
                 }
                 _ => world.server.write(action, Luck::Good),
             });
