@@ -11,6 +11,7 @@
 //! One task owns a [`Reconciler`], feeds it and carries out what it says. Start, reconnect, relist and repair are one
 //! path: a target is put in the queue and decided anew from what is desired and observed at that moment.
 
+mod aside;
 mod audit;
 mod backend;
 mod backends;

@@ -139,6 +139,11 @@ impl Loss {
         period.stage
     }
 
+    /// Agents have so long to come back once more, from the next look on.
+    pub(crate) fn begin_grace(&mut self) {
+        self.first = None;
+    }
+
     /// What is to be kept.
     pub(crate) fn record(&self) -> Option<LossRecord> {
         self.period.and_then(|period| period.record)

@@ -136,6 +136,8 @@ pub struct Reconciler {
     pub(crate) wall: SystemTime,
     /// Set while this process leads.
     pub(crate) epoch: Option<u64>,
+    /// See [`Reconciler::stand_aside`].
+    pub(crate) aside: bool,
     /// Everything is to be weighed before the next target is decided.
     pub(crate) unweighed: bool,
     pub(crate) comparison: Comparison,
@@ -169,6 +171,7 @@ impl Reconciler {
             generation: 0,
             wall: SystemTime::UNIX_EPOCH,
             epoch: None,
+            aside: false,
             unweighed: false,
             comparison: Comparison::default(),
             outputs: Vec::new(),
@@ -191,10 +194,11 @@ impl Reconciler {
             return;
         }
         if self.epoch.is_some() {
-            self.end_all_streams();
+            self.end_all_streams("this writer does not lead any more");
             self.forget_desired();
         }
         self.epoch = epoch;
+        self.aside = false;
         if let Some(epoch) = epoch {
             // Generations of a later leader are larger than those of an earlier one.
             self.generation = self.generation.max(epoch << 32);
@@ -236,10 +240,10 @@ impl Reconciler {
         });
     }
 
-    /// Whether this process leads.
+    /// Whether this process leads, and does not [stand aside](Self::stand_aside).
     #[must_use]
     pub fn is_leading(&self) -> bool {
-        self.epoch.is_some()
+        self.epoch.is_some() && !self.aside
     }
 
     /// What has to be done since the last call.

@@ -9,6 +9,7 @@ use gimbal_stream::{
     AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
 
+use crate::aside::ASIDE;
 use crate::{Claim, Output, Reconciler, Urgency};
 
 impl Reconciler {
@@ -38,6 +39,9 @@ impl Reconciler {
         let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
         if self.epoch.is_none() {
             return refuse(GoodbyeReason::NotLeader, "this writer does not lead".into());
+        }
+        if self.aside {
+            return refuse(GoodbyeReason::NotLeader, ASIDE.into());
         }
         let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.listed) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
@@ -119,13 +123,9 @@ impl Reconciler {
         }
     }
 
-    pub(crate) fn end_all_streams(&mut self) {
+    pub(crate) fn end_all_streams(&mut self, why: &str) {
         for backend in self.backends.values_mut().filter(|backend| backend.connected) {
-            let goodbye = Goodbye {
-                reason: GoodbyeReason::NotLeader,
-                message: "this writer does not lead any more".into(),
-                retry_after: None,
-            };
+            let goodbye = Goodbye { reason: GoodbyeReason::NotLeader, message: why.into(), retry_after: None };
             let (name, generation) = (backend.name.clone(), backend.generation);
             let message = WriterMessage::Goodbye(goodbye);
             self.outputs.push(Output::Send { backend: name.clone(), generation, message });

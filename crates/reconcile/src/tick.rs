@@ -55,7 +55,7 @@ impl Reconciler {
                 self.outputs.push(Output::Guard { backend: name.clone(), event });
             }
             if self.epoch.is_some() {
-                decide_anew |= self.follow_loss(&name, now);
+                decide_anew |= !self.aside && self.follow_loss(&name, now);
                 self.keep_news(&name, now);
                 self.end_decommission(&name, now);
             }

@@ -17,7 +17,7 @@ use tonic::Status;
 use crate::config::{Config, Identity};
 use crate::decommission;
 use crate::follow::follow;
-use crate::lease::Leadership;
+use crate::lease::{Leadership, Moment};
 use crate::listing::{Selection, status};
 use crate::mailbox::{Ended, Handle};
 
@@ -55,10 +55,13 @@ impl Inspection for Answers {
     }
 
     fn writer(&self) -> Option<pb::WriterStanding> {
-        Some(match &*self.leadership.borrow() {
-            Leadership::Leader { .. } => pb::WriterStanding { leading: true, leader: self.identity.clone() },
-            Leadership::Follower { holder } => pb::WriterStanding { leading: false, leader: holder.clone() },
-        })
+        let leadership = self.leadership.borrow();
+        let leader = match &*leadership {
+            // Late or not: it knows of no other.
+            Leadership::Leader { .. } => self.identity.clone(),
+            Leadership::Follower { holder } => holder.clone(),
+        };
+        Some(pb::WriterStanding { leading: leadership.may_write(Moment::now()), leader })
     }
 
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {

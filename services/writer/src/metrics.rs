@@ -307,11 +307,13 @@ impl Metrics {
 
     /// Shows the state as it is now. What is known of backends is a leader's: a standby hears no agent, and its zeros would
     /// stand beside the leader's figures.
-    pub fn show(&self, reconciler: &Reconciler) {
+    ///
+    /// `may_write`: the lease is not late.
+    pub fn show(&self, reconciler: &Reconciler, may_write: bool) {
         let inner = &self.0;
         inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.in_flight.set(signed(reconciler.in_flight()));
-        inner.leading.set(i64::from(reconciler.is_leading()));
+        inner.leading.set(i64::from(reconciler.is_leading() && may_write));
         inner.happened.show(reconciler.counters());
         let known = reconciler.backends();
         let is_known = |backend: &str| known.contains_key(backend);

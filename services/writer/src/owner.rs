@@ -2,6 +2,8 @@
 //! goes out from here. Nobody else touches the state.
 
 mod leading;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::apply::Created;
 use crate::creating::Creating;
 use crate::keep::Keeper;
 use crate::lanes::{Done, Lanes};
-use crate::lease::Leadership;
+use crate::lease::{Leadership, Moment};
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
 use crate::watches::{Again, ClusterEvent};
@@ -74,6 +76,8 @@ pub struct Owner {
     streams: HashMap<u64, Stream>,
     shown: Option<Instant>,
     leading: Option<u64>,
+    /// Agents are sent on: see [`Reconciler::stand_aside`].
+    aside: bool,
     /// The epoch that began last, and when: what is kept is asked for.
     begun: Option<(u64, Instant)>,
     /// The Gimbal cluster has been seen whole since the start.
@@ -89,10 +93,23 @@ impl Owner {
     #[must_use]
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
+        let (streams, same) = (HashMap::new(), handle.clone());
         let (leading, begun, creating, failed) = (None, None, Creating::default(), None);
-        let streams = HashMap::new();
-        let (shown, observed) = (None, false);
-        (Self { parts, mail, touched, streams, shown, leading, begun, observed, creating, failed }, handle)
+        let owner = Self {
+            parts,
+            mail,
+            touched,
+            handle,
+            streams,
+            shown: None,
+            leading,
+            aside: false,
+            begun,
+            observed: false,
+            creating,
+            failed,
+        };
+        (owner, same)
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
@@ -112,7 +129,7 @@ impl Owner {
                 Some(mail) = self.mail.recv() => self.receive(mail),
                 Some(told) = self.parts.keeper.told() => self.told(told),
                 // An error means that it never changes.
-                Ok(()) = self.parts.leadership.changed() => self.follow_leadership(Instant::now()),
+                Ok(()) = self.parts.leadership.changed() => self.follow_leadership(Instant::now(), Moment::now()),
                 () = sleep_until(wake) => {}
                 _ = tick.tick() => self.tick(),
             }
@@ -215,11 +232,11 @@ impl Owner {
     fn tick(&mut self) {
         self.parts.health.beat();
         let now = Instant::now();
-        self.follow_leadership(now);
+        self.follow_leadership(now, Moment::now());
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
-            self.parts.metrics.show(&self.parts.state);
+            self.parts.metrics.show(&self.parts.state, self.parts.lanes.writes().may_write());
             let oldest = self.streams.values().filter_map(|stream| stream.told.front());
             let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
             self.parts.metrics.oldest_pending(age.unwrap_or_default());

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod answers;
+mod aside;
 mod check;
 mod cold;
 mod conflicts;

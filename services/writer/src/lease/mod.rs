@@ -50,6 +50,15 @@ impl Leadership {
         matches!(self, Self::Leader { until, .. } if now < *until)
     }
 
+    /// For how long a leader may not have written any more at `now`; `None`: it may, or is none.
+    #[must_use]
+    pub fn late(&self, now: Moment) -> Option<Duration> {
+        match self {
+            Self::Leader { until, .. } if now >= *until => Some(now.since(*until)),
+            _ => None,
+        }
+    }
+
     /// The epoch that is led, whether or not its lease is late: nobody else is known to have led since.
     #[must_use]
     pub fn epoch(&self) -> Option<u64> {

@@ -14,6 +14,7 @@ struct Writer {
     metrics: Metrics,
     registry: Registry,
     now: Instant,
+    may_write: bool,
 }
 
 fn name(backend: &str) -> BackendName {
@@ -28,7 +29,7 @@ impl Writer {
         let state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let mut writer = Self { state, metrics, registry, now: Instant::now() };
+        let mut writer = Self { state, metrics, registry, now: Instant::now(), may_write: true };
         writer.configure(backends);
         writer
     }
@@ -40,7 +41,7 @@ impl Writer {
 
     /// The samples with this in them.
     fn samples(&self, with: &str) -> Vec<String> {
-        self.metrics.show(&self.state);
+        self.metrics.show(&self.state, self.may_write);
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
         let samples = text.lines().filter(|line| !line.starts_with('#') && line.contains(with));
@@ -61,6 +62,19 @@ fn a_standby_tells_nothing_of_backends() {
     // What it counted it has counted.
     let of_backends = writer.samples("gimbal_writer_backend_");
     assert!(of_backends.iter().all(|sample| sample.contains("_total{")), "{of_backends:?}");
+}
+
+/// A leader that is late does not lead as far as anybody can tell, and one that stands aside knows no more than a standby.
+#[test]
+fn who_cannot_write_does_not_say_that_it_leads() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    assert_eq!(writer.samples("gimbal_writer_leading"), ["gimbal_writer_leading 1"]);
+    writer.may_write = false;
+    assert_eq!(writer.samples("gimbal_writer_leading"), ["gimbal_writer_leading 0"]);
+    assert_eq!(writer.samples("gimbal_writer_backend_connected").len(), 1);
+    writer.state.stand_aside(true);
+    assert_eq!(writer.samples("gimbal_writer_backend_connected"), Vec::<String>::new());
 }
 
 #[test]

@@ -4,17 +4,24 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::Owner;
 use crate::keep::Told;
+use crate::lease::Moment;
 
 /// How long one that leads may be unable to do its work before it says so.
 const ABLE_WITHIN: Duration = Duration::from_secs(30);
+/// How long a lease may be late before its leader stands aside: longer than an API server needs to come back, and so short
+/// that, if another leads meanwhile, agents are with that one before it counts them as lost for long.
+const LATE: Duration = Duration::from_secs(90);
 
 impl Owner {
-    /// A new leader first reads what was kept by the one before. A lease that is late is still this leader's.
-    pub(super) fn follow_leadership(&mut self, now: Instant) {
+    /// A new leader first reads what was kept by the one before. A lease that is late is still this leader's, but not for
+    /// ever: cut off from its API server, it would keep its agents from another that leads.
+    pub(super) fn follow_leadership(&mut self, now: Instant, moment: Moment) {
         let epoch = self.parts.leadership.borrow().epoch();
         if self.leading.is_some() && epoch != self.leading {
             self.lead(None);
         }
+        let late = self.parts.leadership.borrow().late(moment);
+        self.stand_aside(self.leading.is_some() && late.is_some_and(|late| late >= LATE));
         if epoch != self.begun.map(|(epoch, _)| epoch) {
             self.begun = epoch.map(|epoch| (epoch, now));
             if let Some(epoch) = epoch {
@@ -49,7 +56,21 @@ impl Owner {
         }
     }
 
-    fn lead(&mut self, epoch: Option<u64>) {
+    fn stand_aside(&mut self, aside: bool) {
+        if std::mem::replace(&mut self.aside, aside) == aside {
+            return;
+        }
+        if aside {
+            tracing::warn!(
+                "the lease has been late for long, and another may lead: agents are sent on until it is renewed"
+            );
+        } else if self.leading.is_some() {
+            tracing::info!("the lease is renewed: agents are welcome again");
+        }
+        self.parts.state.stand_aside(aside);
+    }
+
+    pub(super) fn lead(&mut self, epoch: Option<u64>) {
         tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
         self.leading = epoch;
         if epoch.is_none() {

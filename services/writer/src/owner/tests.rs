@@ -1,0 +1,114 @@
+//! What becomes of agents' streams while the lease is late.
+
+use std::sync::Arc;
+
+use gimbal_kube_io::{Access, Cluster};
+use gimbal_operate::Health;
+use gimbal_reconcile::{Policy, Settings};
+use gimbal_stream::{Credit, Hello, PROTOCOL, WriterLimits};
+use prometheus_client::registry::Registry;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::lease::Moment;
+use crate::pace::{Pace, PaceSettings};
+use crate::pause::Pause;
+use crate::reach::Reach;
+use crate::watches;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn name() -> BackendName {
+    BackendName::parse("node02").unwrap()
+}
+
+/// An owner whose API server is not there, and how it is led.
+fn owner() -> (Owner, watch::Sender<Leadership>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kubeconfig");
+    let config = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "test", "user": {}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let cluster = Cluster::connect(&Access::Kubeconfig(file), "test").unwrap();
+    let metrics = Metrics::register(&mut Registry::default());
+    let (events, again, _) = watches::start(&cluster, &metrics, &Reach::new(SECOND));
+    let (lead, leadership) = watch::channel(Leadership::Leader { epoch: 1, until: Moment::now() });
+    let limits = WriterLimits { credit: Credit { changes: 9, bytes: 9 }, heartbeat_timeout: 15 * SECOND };
+    let comparison_interval = 600 * SECOND;
+    let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
+    state.configure([(name(), Policy::default())].into(), Instant::now());
+    let writes = Writes {
+        cluster: cluster.clone(),
+        leadership: leadership.clone(),
+        pause: Pause::default(),
+        metrics: metrics.clone(),
+        failures: Arc::default(),
+    };
+    let settings = PaceSettings { concurrency: 1, latency_target: SECOND, qps: 0, fanout: 0, watchers: 1 };
+    let lanes = Lanes::new(writes, Pace::new(&settings), metrics.clone());
+    let (keeper, _) = Keeper::new(cluster, "default", leadership.clone());
+    let (able, health) = (watch::channel(true).0, Health::new(SECOND));
+    let parts = Parts { state, events, again, leadership, able, lanes, keeper, metrics, health };
+    (Owner::new(parts).0, lead)
+}
+
+/// An agent dials: what it hears, or why it is refused.
+fn dial(owner: &mut Owner) -> Result<mpsc::Receiver<WriterMessage>, GoodbyeReason> {
+    let hello = Hello {
+        protocol: (PROTOCOL, PROTOCOL),
+        capabilities: Vec::new(),
+        backend: name().to_string(),
+        agent_instance: "1".into(),
+        source_incarnation: "source".into(),
+        held: None,
+        agent_version: "test".into(),
+    };
+    let (outgoing, heard) = mpsc::channel(STREAM_QUEUE);
+    let (reply, mut answer) = oneshot::channel();
+    owner.receive(Mail::Open { backend: name(), policy: None, hello, outgoing, reply });
+    owner.send();
+    answer.try_recv().unwrap().map(|_| heard).map_err(|goodbye| goodbye.reason)
+}
+
+/// What an agent hears, and whether its stream is open still.
+fn hear(heard: &mut mpsc::Receiver<WriterMessage>) -> (Vec<GoodbyeReason>, bool) {
+    let mut goodbyes = Vec::new();
+    loop {
+        match heard.try_recv() {
+            Ok(WriterMessage::Goodbye(goodbye)) => goodbyes.push(goodbye.reason),
+            Ok(_) => {}
+            Err(error) => return (goodbyes, error == mpsc::error::TryRecvError::Empty),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
+    let (mut owner, lead) = owner();
+    let renewed = Moment::now();
+    let renew = |until: Moment| lead.send_replace(Leadership::Leader { epoch: 1, until });
+    renew(renewed + SECOND);
+    owner.lead(Some(1));
+    let mut agent = dial(&mut owner).unwrap();
+    let look = |owner: &mut Owner, seconds: u32| {
+        owner.follow_leadership(Instant::now(), renewed + SECOND * seconds);
+        owner.send();
+    };
+    // An API server that is away for a minute costs nothing.
+    look(&mut owner, 90);
+    assert_eq!(hear(&mut agent), (vec![], true));
+    look(&mut owner, 91);
+    assert_eq!(hear(&mut agent), (vec![GoodbyeReason::NotLeader], false));
+    assert_eq!(dial(&mut owner).unwrap_err(), GoodbyeReason::NotLeader);
+    look(&mut owner, 3600);
+    assert_eq!(dial(&mut owner).unwrap_err(), GoodbyeReason::NotLeader);
+    renew(renewed + SECOND * 3602);
+    look(&mut owner, 3601);
+    let mut agent = dial(&mut owner).unwrap();
+    look(&mut owner, 3603);
+    assert_eq!(hear(&mut agent), (vec![], true));
+}
