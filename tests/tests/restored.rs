@@ -1,6 +1,9 @@
 //! A cluster whose etcd was restored to an older state: its versions go backwards.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
+use std::time::Duration;
+
+use gimbal_testkit::eventually;
 use gimbal_tests::{Discoverer, Mirror, Scene, Writer, expect_metric, metric, slice_of, svc};
 
 async fn offer(scene: &Scene, name: &str, first: u32, endpoints: u32) {
@@ -43,6 +46,11 @@ async fn is_changed(scene: &Scene) {
 async fn a_gimbal_cluster_restored_to_an_older_state_is_made_as_the_sources_are() {
     let scene = Scene::start().await.unwrap();
     let (writer, _discoverer) = mirrored(&scene).await;
+    let record = "/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02";
+    let kept = async || scene.gimbal.admin().get(record).await.map(|record| record["data"]["incarnation"].clone());
+    let before = eventually("the source is known", Duration::from_secs(20), kept).await.unwrap();
+    // As in a backup from before the backend was known.
+    scene.gimbal.admin().delete(record).await.unwrap();
     let backup = scene.gimbal.back_up().await.unwrap();
     changed(&scene).await;
     let mark = scene.gimbal.audit_mark().await.unwrap();
@@ -62,6 +70,8 @@ async fn a_gimbal_cluster_restored_to_an_older_state_is_made_as_the_sources_are(
     }
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-later").await.unwrap();
     assert_eq!(metric(writer.admin_port, "gimbal_writer_comparison_differences", "").await.unwrap(), 0.0);
+    let after = eventually("whose name it is, is kept again", Duration::from_secs(20), kept).await.unwrap();
+    assert_eq!(after, before);
 }
 
 /// What the restored source does not have is gone, as it says; all else is compared by content and not written; and what

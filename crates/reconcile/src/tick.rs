@@ -122,6 +122,16 @@ impl Reconciler {
         }
     }
 
+    /// What is kept may be older than what was given to be kept: all of it is given again.
+    pub fn keep_all(&mut self) {
+        let leads = self.epoch.is_some();
+        for backend in self.backends.values_mut().filter(|_| leads) {
+            if backend.version > 0 || backend.state != BackendState::default() {
+                backend.keep(&mut self.outputs);
+            }
+        }
+    }
+
     /// A state that [`Output::Keep`] gave is kept, and all that were given before it.
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.backends.get_mut(name) else { return };

@@ -174,7 +174,8 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
                     listed,
                     "the Gimbal cluster's store went back to an older state: all of it is compared anew"
                 );
-                continue;
+                // What is kept of the backends is in the same store.
+                Box::new(|state, _| state.keep_all())
             }
             WatchEvent::ListDone => Box::new(|state, now| state.list_end(T::WATCHED, now)),
             WatchEvent::Applied(object) => Box::new(move |state, now| object.is(state, now)),

@@ -55,6 +55,24 @@ fn what_changed_since_the_backup_is_made_so_again() {
     check(&world);
 }
 
+/// The records of the backends are in the same store, and nobody watches them.
+#[test]
+fn what_is_kept_of_the_backends_is_kept_again() {
+    let mut world = changed_since_the_backup();
+    let kept = std::mem::take(&mut world.kept);
+    assert!(kept.values().any(|state| state.incarnation.is_some()), "{kept:?}");
+    world.restore(false);
+    world.writer.keep_all();
+    world.settle();
+    assert_eq!(world.kept, kept);
+    // Nobody writes what is another leader's.
+    world.lose_lease();
+    world.kept.clear();
+    world.writer.keep_all();
+    world.collect();
+    assert!(world.kept.is_empty());
+}
+
 /// Nobody heard of the restoration: what the writer tries tells it, and it does not try more often than it has to.
 #[test]
 fn watches_that_hear_nothing_make_no_storm() {
