@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gimbal_link::{Reloaded, Reloader, ServeOptions, Services, serve};
+use gimbal_link::{Reloaded, Reloader, ServeOptions, Services, Serving, serve};
 use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, serve_admin};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::inspect::Inspector;
@@ -49,10 +50,23 @@ impl<S: Source> Discoverer<S> {
     /// When a server fails. Trouble with the source or the writer is none.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Exit> {
         let services = Services { discovery: None, inspection: Arc::new(self.inspector), admin: None };
+        let (serving, served) = watch::channel(Serving { ready: false, leading: false });
+        let options = ServeOptions { serving: Some(served), ..self.options };
+        let readiness = self.readiness.clone();
+        // What is asked of one that has not read its source is answered with next to nothing.
+        let shows = async {
+            let mut ready = false;
+            loop {
+                readiness.becomes(!ready).await;
+                ready = !ready;
+                serving.send_replace(Serving { ready, leading: ready });
+            }
+        };
+        let shows = shutdown.run_until_cancelled(shows);
         // Whoever ends first ends all.
         let ends = shutdown.clone();
         let inspection = async {
-            let served = serve(self.listener, services, self.options, shutdown.clone()).await;
+            let served = serve(self.listener, services, options, shutdown.clone()).await;
             ends.cancel();
             served.map_err(|error| Exit::Failure(format!("--listen: {error}")))
         };
@@ -78,7 +92,7 @@ impl<S: Source> Discoverer<S> {
             ends.cancel();
             ended.map_err(|error| Exit::Failure(format!("the main task failed: {error}")))
         };
-        let (inspection, admin, owner, ()) = tokio::join!(inspection, admin, owner, certificate);
+        let (inspection, admin, owner, (), _) = tokio::join!(inspection, admin, owner, certificate, shows);
         owner.and(inspection).and(admin)
     }
 }

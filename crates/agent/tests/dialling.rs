@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use cloud::{Poll, Running};
+use gimbal_testkit::eventually;
 use gimbal_testkit::scripted_writer::{Said, ScriptedWriter};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -85,7 +86,10 @@ async fn a_discoverer_is_ready_without_its_writer() {
     let cloud = Running::start(&["--writer", &format!("http://{nobody}")]).await;
     let (code, text) = cloud.get("/readyz").await;
     assert_eq!((code, text.contains("a complete list of the source")), (503, true), "{text}");
+    assert!(!cloud.serves().await, "what it would answer with is not read yet");
     cloud.poll(Poll::of(&["a/web 10.0.0.1"])).await;
     cloud.ready().await;
+    let serves = async || if cloud.serves().await { Ok(()) } else { Err("not yet") };
+    eventually("grpc.health.v1 says the same", Duration::from_secs(30), serves).await.unwrap();
     cloud.stop().await;
 }

@@ -53,13 +53,18 @@ impl Readiness {
         self.0.borrow().awaited.values().cloned().collect()
     }
 
-    /// Waits until nothing blocks.
-    pub async fn ready(&self) {
+    /// Waits until it is ready, or is not.
+    pub async fn becomes(&self, ready: bool) {
         let mut changes = self.0.subscribe();
         // Fails only without a sender, and `self` is one.
-        if changes.wait_for(|blocks| blocks.awaited.is_empty()).await.is_err() {
+        if changes.wait_for(|blocks| blocks.awaited.is_empty() == ready).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Waits until nothing blocks.
+    pub async fn ready(&self) {
+        self.becomes(true).await;
     }
 }
 

@@ -252,6 +252,15 @@ impl Running {
         InspectionServiceClient::new(gimbal_link::dial(&format!("http://{}", self.listen), None, SOON).await.unwrap())
     }
 
+    /// What grpc.health.v1 says of the whole server.
+    pub async fn serves(&self) -> bool {
+        use tonic_health::pb::health_check_response::ServingStatus;
+        use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+        let channel = gimbal_link::dial(&format!("http://{}", self.listen), None, SOON).await.unwrap();
+        let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await.unwrap();
+        answer.into_inner().status() == ServingStatus::Serving
+    }
+
     pub async fn ready(&self) {
         eventually("ready", SOON, async || match self.get("/readyz").await {
             (200, _) => Ok(()),
