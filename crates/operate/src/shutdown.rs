@@ -1,11 +1,12 @@
 //! Signals: the first one asks, the second one does not.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::Exit;
 
-/// A token that SIGTERM, SIGINT or SIGHUP cancels: a terminal that is closed is no reason to leave without a goodbye. A second signal ends the process at once, with code 1.
+/// A token that SIGTERM, SIGINT or SIGHUP cancels: a terminal that is closed is no reason to leave without a goodbye. SIGHUP is
+/// left alone where the process was started to ignore it. A second signal ends the process at once, with code 1.
 ///
 /// # Errors
 /// When signals cannot be watched.
@@ -13,7 +14,8 @@ pub fn shutdown_token() -> Result<CancellationToken, Exit> {
     let failed = |error| Exit::Failure(format!("cannot watch signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    // To listen is to take the signal in place of whoever ignored it for this process, as nohup does.
+    let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
     let token = CancellationToken::new();
     let asked = token.clone();
     tokio::spawn(async move {
@@ -21,7 +23,7 @@ pub fn shutdown_token() -> Result<CancellationToken, Exit> {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
-                _ = hangup.recv() => "SIGHUP",
+                Some(_) = of(hangup.as_mut()) => "SIGHUP",
             };
             if asked.is_cancelled() {
                 tracing::warn!(signal = name, "told to end a second time: ending at once");
@@ -33,4 +35,20 @@ pub fn shutdown_token() -> Result<CancellationToken, Exit> {
         }
     });
     Ok(token)
+}
+
+async fn of(signal: Option<&mut Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => None,
+    }
+}
+
+/// Whether whoever started the process lets it ignore SIGHUP. Where the kernel does not say, it is not so.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    // The first bit is signal 1.
+    mask & 1 != 0
 }

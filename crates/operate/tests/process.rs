@@ -84,6 +84,25 @@ fn the_first_signal_asks() {
     }
 }
 
+/// As under nohup: whoever ignored the signal for it wanted it to outlive the session.
+#[test]
+fn a_hangup_that_is_ignored_at_the_start_stays_so() {
+    let of = child("obedient");
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(of.get_program()).args(of.get_args());
+    command.env(ROLE, "obedient").env_remove("GIMBAL_LOG");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    signal(&child, "-HUP");
+    signal(&child, "-TERM");
+    line.clear();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("SIGTERM"), "{line}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn whoever_reads_the_log_may_be_gone() {
     let mut child = child("obedient").spawn().unwrap();
