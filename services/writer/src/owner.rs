@@ -257,6 +257,8 @@ impl Owner {
                         "the Gimbal cluster's store was put back to an older state: everything is listed again"
                     );
                     self.parts.again.list();
+                    // What is kept of the backends was in it too.
+                    self.parts.state.keep_all();
                 }
                 Output::Keep { backend, version, state } => match self.leading {
                     Some(epoch) => self.parts.keeper.keep(epoch, backend, version, state),
@@ -281,7 +283,7 @@ impl Owner {
                     self.parts.metrics.lost(backend.as_str(), stage);
                 }
                 Output::Accepted { target, kind, name } => {
-                    tracing::info!(%target, kind, %name, "the API server stores this otherwise than it was sent; its form is accepted");
+                    tracing::info!(object = %target, kind, %name, "the API server stores this otherwise than it was sent; its form is accepted");
                 }
                 Output::Guard { backend, event } => {
                     self.parts.metrics.guarded(backend.as_str(), &event);
