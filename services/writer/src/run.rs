@@ -50,7 +50,7 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     let times = args.lease_times()?;
-    let (config, file) = configuration(&args)?;
+    let (config, file) = configuration(&args).await?;
     tell_doubts(&config);
     let current = Arc::new(Current::new(config));
     let tls = tls(&args)?;
@@ -200,10 +200,10 @@ async fn until(shutdown: CancellationToken, work: impl Future<Output = ()>) -> R
     Ok(())
 }
 
-fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
+async fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
     match &args.config {
         Some(path) => {
-            let text = config::text(path).map_err(|error| Exit::Usage(error.to_string()))?;
+            let text = config::settled(path).await.map_err(|error| Exit::Usage(error.to_string()))?;
             let config = Config::parse(path, &text).map_err(|error| Exit::Usage(error.to_string()))?;
             Ok((config, Some(Followed::new(path.clone(), &text))))
         }

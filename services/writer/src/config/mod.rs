@@ -21,7 +21,7 @@ use ipnet::IpNet;
 
 pub use current::Current;
 pub use identity::Identity;
-pub use reload::{Followed, Reloaded};
+pub use reload::{Followed, Reloaded, settled};
 
 /// What an agent with one address may take to notice that its connection is dead.
 const RECONNECT: Duration = Duration::from_secs(15);

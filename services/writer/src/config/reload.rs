@@ -16,6 +16,9 @@ use super::{Config, ConfigError};
 /// within this time.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Between the two looks of a start, which should not take a second for it.
+const SETTLE: Duration = Duration::from_millis(250);
+
 /// What a file that changed and then stayed gave.
 pub type Reloaded = Result<Config, ConfigError>;
 
@@ -77,6 +80,22 @@ impl Followed {
     }
 }
 
+/// The text of the file once two looks in a row find the same: at the start, too, somebody may be at it.
+///
+/// # Errors
+/// It cannot be read.
+pub async fn settled(path: &Path) -> Result<String, ConfigError> {
+    let mut found = super::text(path)?;
+    loop {
+        tokio::time::sleep(SETTLE).await;
+        let again = super::text(path)?;
+        if again == found {
+            return Ok(found);
+        }
+        found = again;
+    }
+}
+
 /// Read where blocking harms nobody: the file may lie on a network. `None` when the process ends.
 async fn read(path: &Path) -> Option<Result<String, ConfigError>> {
     let path = path.to_owned();
@@ -113,6 +132,19 @@ mod tests {
         }
         std::fs::write(&path, whole).unwrap();
         assert_eq!([looked(&mut file), looked(&mut file)], [None, Some(Ok(2))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_half_written_at_the_start_is_not_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("writer.yaml");
+        let whole = "backends:\n- name: b0\n  identity: b0\n  mode: quarantine\n";
+        std::fs::write(&path, "backends:\n- name: b0\n  identity: b0\n").unwrap();
+        let mut start = Box::pin(settled(&path));
+        assert!(futures::poll!(&mut start).is_pending(), "more may come");
+        std::fs::write(&path, whole).unwrap();
+        assert_eq!(start.await.unwrap(), whole);
+        assert!(settled(&dir.path().join("none")).await.unwrap_err().to_string().contains("cannot be read"));
     }
 
     #[test]
