@@ -13,6 +13,7 @@ use crate::connection::Known;
 use crate::discovery::known;
 use crate::standing::refused;
 use crate::turns::{Turn, Turns};
+use crate::unread::taking;
 use crate::{Part, Peer, Place, page};
 
 /// What somebody may see.
@@ -112,19 +113,19 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
         &self,
         request: Request<pb::ListBackendsRequest>,
     ) -> Result<Response<pb::ListBackendsResponse>, Status> {
-        let (viewer, _turn) = self.viewer(&request).await?;
+        let (viewer, turn) = self.viewer(&request).await?;
         let backends = self.inspection.list_backends(&viewer).await?;
-        Ok(Response::new(pb::ListBackendsResponse { backends, writer: self.inspection.writer() }))
+        Ok(taking(turn, pb::ListBackendsResponse { backends, writer: self.inspection.writer() }))
     }
 
     async fn list_services(
         &self,
         request: Request<pb::ListServicesRequest>,
     ) -> Result<Response<pb::ListServicesResponse>, Status> {
-        let (viewer, _turn) = self.viewer(&request).await?;
+        let (viewer, turn) = self.viewer(&request).await?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
-        page::page(&*self.inspection, &viewer, &request).await.map(Response::new)
+        page::page(&*self.inspection, &viewer, &request).await.map(|page| taking(turn, page))
     }
 
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
@@ -147,11 +148,11 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
     }
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> Result<Response<pb::ExplainResponse>, Status> {
-        let (viewer, _turn) = self.viewer(&request).await?;
+        let (viewer, turn) = self.viewer(&request).await?;
         let mut request = request.into_inner();
         if let Some(pb::explain_request::Object::Source(source)) = &mut request.object {
             viewer.narrow(&mut source.backend)?;
         }
-        self.inspection.explain(&viewer, request).await.map(Response::new)
+        self.inspection.explain(&viewer, request).await.map(|answer| taking(turn, answer))
     }
 }

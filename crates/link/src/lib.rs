@@ -27,6 +27,7 @@ mod standing;
 mod tls;
 mod trust;
 mod turns;
+mod unread;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -6,8 +6,8 @@ use tonic::Status;
 
 use crate::{Inspection, Viewer};
 
-/// Most bytes of a page.
-const PAGE: usize = 1 << 20;
+/// Most bytes of a page, but for one that holds a single Service: many pages may wait to be read at a time.
+const PAGE: usize = 128 << 10;
 /// Tag and length of an entry.
 const FIELD: usize = 8;
 

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use tonic::codec::CompressionEncoding;
 use tonic::server::NamedService;
 use tonic::transport::Server;
+use tower::util::MapResponseLayer;
 
 use crate::admin::AdminEdge;
 use crate::discovery::DiscoveryEdge;
@@ -21,6 +22,7 @@ use crate::error::chain;
 use crate::health::Health;
 use crate::inspection::InspectionEdge;
 use crate::trust::Trust;
+use crate::unread::until_read;
 use crate::{
     Admin, CONNECTION_WINDOW, Credentials, Denied, Discovery, Inspection, KEEPALIVE, KEEPALIVE_TIMEOUT, LinkError,
     MAX_MESSAGE, Refusal, STREAM_WINDOW, accept, plaintext_allowed,
@@ -154,7 +156,8 @@ fn router(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS);
-    Ok((server.add_routes(routes.routes()), Health { reporter, names }))
+    let routes = routes.routes().into_axum_router().layer(MapResponseLayer::new(until_read));
+    Ok((server.add_routes(routes.into()), Health { reporter, names }))
 }
 
 /// Names only what this process serves: a tool that lists a service may call it.
