@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_link::{Credentials, Reloader, ServeOptions, plaintext_allowed};
-use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, bind};
+use gimbal_operate::{CertificateMetrics, Exit, Health, Readiness, bind, register_process_metrics};
 use gimbal_stream::AgentConfig;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
@@ -59,6 +59,7 @@ impl Setup {
         let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
         let metrics = Arc::new(Metrics::default());
         let mut registry = Registry::default();
+        register_process_metrics(&mut registry);
         metrics.register(args.backend_name.as_str(), program.version, &mut registry);
         Ok(Self { args, program, tls, metrics, registry })
     }

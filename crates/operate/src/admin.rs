@@ -1,5 +1,6 @@
 //! The admin endpoint: metrics, liveness, readiness.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,28 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Exit, Health, Readiness};
 
+/// Connections at a time. Each takes a file, and files are what a lease and the agents need, too.
+const CONNECTIONS: usize = 64;
+/// How long a question may take to come; so long a connection may rest, too.
+const QUESTION: Duration = Duration::from_secs(5);
+/// How long a connection may last.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How long its last answer may take after that.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
+/// Pause after a connection that could not be taken.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Time for open requests to end at shutdown.
 const GRACE: Duration = Duration::from_secs(1);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,7 +46,7 @@ struct Sources {
 /// awaited, else 503 and its names) until `shutdown`.
 ///
 /// # Errors
-/// When the server fails.
+/// None as yet: a connection that fails concerns nobody else.
 pub async fn serve_admin(
     listener: TcpListener,
     registry: Arc<Registry>,
@@ -43,14 +59,59 @@ pub async fn serve_admin(
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(Sources { registry, readiness, health });
-    let server = axum::serve(listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    let deadline = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(GRACE).await;
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    // Whoever comes when all places are taken waits in the kernel's queue, which takes nothing of ours.
+    while let Some(Ok(place)) = shutdown.run_until_cancelled(places.clone().acquire_owned()).await {
+        while connections.try_join_next().is_some() {}
+        match shutdown.run_until_cancelled(listener.accept()).await {
+            None => break,
+            Some(Ok((socket, _))) => {
+                let answered = answer(socket, router.clone(), shutdown.clone());
+                connections.spawn(async move {
+                    answered.await;
+                    drop(place);
+                });
+            }
+            Some(Err(error)) => {
+                // Files run out, or the peer left already: neither ends a process that does its work.
+                tracing::debug!(%error, "a connection to the admin endpoint was not taken");
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+    drop(listener);
+    let rest = async { while connections.join_next().await.is_some() {} };
+    // What is open after that is cut.
+    tokio::time::timeout(GRACE, rest).await.ok();
+    Ok(())
+}
+
+/// Answers what one connection asks, for no longer than a connection may last.
+async fn answer(socket: TcpStream, router: Router, shutdown: CancellationToken) {
+    let service = TowerToHyperService::new(router);
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(QUESTION);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(socket), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = shutdown.cancelled() => None,
+        () = tokio::time::sleep(LONGEST) => None,
     };
-    tokio::select! {
-        ended = server => ended.map_err(|error| Exit::Failure(format!("the admin endpoint failed: {error}"))),
-        () = deadline => Ok(()),
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(LAST_ANSWER, connection).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    return tracing::debug!("a connection to the admin endpoint was cut: its answer was not read");
+                }
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection to the admin endpoint failed");
     }
 }
 

@@ -89,3 +89,44 @@ async fn an_open_request_does_not_hold_shutdown_up() {
     endpoint.shutdown.cancel();
     tokio::time::timeout(Duration::from_secs(5), endpoint.server).await.unwrap().unwrap().unwrap();
 }
+
+/// Nobody else comes in while all places are taken, and each is given up before long.
+#[tokio::test]
+async fn however_many_connect_and_say_nothing_others_come_in() {
+    let endpoint = start(healthy()).await;
+    let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open_files();
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        let mut socket = TcpStream::connect(endpoint.address).await.unwrap();
+        socket.write_all(b"GET /metr").await.unwrap();
+        silent.push(socket);
+    }
+    let served = open_files() - before - silent.len();
+    assert!(served <= 70, "{served} connections are served at a time");
+    let answer = tokio::time::timeout(Duration::from_secs(40), get(endpoint.address, "/healthz")).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut rest = Vec::new();
+    silent[0].read_to_end(&mut rest).await.ok();
+}
+
+/// A scrape takes what it takes; one that reads nothing has its end.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_goes_on_and_on_ends() {
+    let endpoint = start(healthy()).await;
+    let mut socket = TcpStream::connect(endpoint.address).await.unwrap();
+    let mut answers = 0;
+    // Asked again each second on the same connection, it is told to come anew before long.
+    while answers < 200 {
+        if socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.is_err() {
+            break;
+        }
+        let mut answer = [0; 1024];
+        match socket.read(&mut answer).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => answers += 1,
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!((10..=100).contains(&answers), "{answers} answers");
+}

@@ -82,6 +82,12 @@ struct HolderLabels {
     holder: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeaseLabels {
+    verb: &'static str,
+    code: &'static str,
+}
+
 impl OfBackend for BackendLabels {
     fn backend(&self) -> &str {
         &self.backend
@@ -115,6 +121,7 @@ struct Inner {
     in_flight: Gauge,
     leading: Gauge,
     lease_holder: Counts<HolderLabels>,
+    lease_calls: Family<LeaseLabels, Counter>,
     happened: Happened,
     refused_streams: Family<ReasonLabels, Counter>,
     goodbyes: Events<GoodbyeLabels, Counter>,
@@ -148,6 +155,7 @@ impl Metrics {
             in_flight: Gauge::default(),
             leading: Gauge::default(),
             lease_holder: Counts::default(),
+            lease_calls: Family::default(),
             happened: Happened::register(registry.sub_registry_with_prefix("gimbal_writer")),
             refused_streams: Family::default(),
             goodbyes: Events::default(),
@@ -193,6 +201,7 @@ impl Metrics {
             "1 for the writer that leads, as far as this one knows",
             inner.lease_holder.family(),
         );
+        r.register("lease_calls", "Calls about the Lease, by outcome; verb renew keeps it", inner.lease_calls.clone());
         r.register_with_unit(
             "oldest_pending",
             "Age of the oldest change that an agent told and that is neither written, nor rejected, nor held; 0: none waits",
@@ -231,6 +240,11 @@ impl Metrics {
     pub fn led_by(&self, holder: &str) {
         let holder = (!holder.is_empty()).then(|| (HolderLabels { holder: holder.to_owned() }, 1));
         self.0.lease_holder.show(holder);
+    }
+
+    /// A call about the Lease ended.
+    pub fn lease_called(&self, verb: &'static str, code: &'static str) {
+        self.0.lease_calls.get_or_create_owned(&LeaseLabels { verb, code }).inc();
     }
 
     /// The age of the oldest change that waits.

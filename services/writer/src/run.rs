@@ -8,7 +8,8 @@ use gimbal_link::{
     Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, Serving, TlsFiles, plaintext_allowed, serve,
 };
 use gimbal_operate::{
-    CertificateMetrics, Exit, Health, Readiness, Tasks, bind, init_logging, serve_admin, shutdown_token,
+    CertificateMetrics, Exit, Health, Readiness, Tasks, bind, init_logging, register_process_metrics, serve_admin,
+    shutdown_token,
 };
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_stream::{Credit, WriterLimits};
@@ -63,6 +64,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let (readiness, health, reach) = (Readiness::new(), Health::new(HEALTH), Reach::new(UNREACHABLE));
     let observing = readiness.block("the watches on the Gimbal cluster");
     let mut registry = Registry::default();
+    register_process_metrics(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let tls = tls.map(|(credentials, reloader)| {
         let certificate = CertificateMetrics::default();
@@ -87,7 +89,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let identity = lease::identity(&address);
     let (able, is_able) = watch::channel(true);
     let (leadership, lease) = if args.leader_election {
-        let work_goes = health.clone();
+        let (work_goes, counts) = (health.clone(), metrics.clone());
         let candidate = Candidate {
             cluster: watching.apart(),
             namespace: namespace.clone(),
@@ -98,6 +100,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
                 (true, false) => Work::Cannot,
                 (true, true) => Work::Goes,
             }),
+            called: Box::new(move |verb, code| counts.lease_called(verb, code)),
         };
         let (leadership, task) = candidate.start(release.clone());
         (leadership, Some(task))

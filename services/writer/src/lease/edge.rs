@@ -9,6 +9,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::apply::code;
+
 use super::machine::{Failure, Machine, Step};
 use super::{Leadership, Moment, NAME, Times, Work};
 
@@ -29,6 +31,8 @@ pub struct Candidate {
     pub times: Times,
     /// Whether the rest of the process does its work: asked before each renewal.
     pub work: Box<dyn Fn() -> Work + Send>,
+    /// Told of each call about the Lease: what it was, and how it ended.
+    pub called: Box<dyn Fn(&'static str, &'static str) + Send>,
 }
 
 impl Candidate {
@@ -86,6 +90,13 @@ impl Keeper {
         let started = Moment::now();
         let cluster = self.candidate.cluster.clone().with_timeout(self.machine.patience());
         let reading = step == Step::Read;
+        let verb = match &step {
+            Step::Wait(_) => return,
+            Step::Read => "read",
+            Step::Create(_) => "create",
+            Step::Replace(_) if self.machine.held().is_some() => "renew",
+            Step::Replace(_) => "take",
+        };
         let answer = match step {
             Step::Wait(_) => return,
             Step::Read => cluster.get::<Lease>(&self.candidate.namespace, NAME).await.map(|lease| (lease, false)),
@@ -94,6 +105,7 @@ impl Keeper {
         };
         let now = Moment::now();
         self.machine.took(now.since(started));
+        (self.candidate.called)(verb, answer.as_ref().err().map_or("ok", code));
         match answer {
             Ok((lease, written)) => {
                 if written {

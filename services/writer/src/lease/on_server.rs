@@ -1,5 +1,7 @@
 //! Two candidates on a real API server.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gimbal_kube_io::Cluster;
@@ -16,20 +18,23 @@ struct Competing {
     leadership: watch::Receiver<Leadership>,
     task: JoinHandle<()>,
     stop: CancellationToken,
+    calls: Arc<Mutex<BTreeMap<(&'static str, &'static str), u32>>>,
 }
 
 impl Competing {
     fn start(cluster: Cluster, identity: &str) -> Self {
-        let stop = CancellationToken::new();
+        let (stop, calls) = (CancellationToken::new(), Arc::<Mutex<BTreeMap<_, _>>>::default());
+        let counted = calls.clone();
         let candidate = Candidate {
             cluster,
             namespace: "kube-system".into(),
             identity: identity.into(),
             times: Times::new(Duration::from_secs(3)),
             work: Box::new(|| Work::Goes),
+            called: Box::new(move |verb, code| *counted.lock().unwrap().entry((verb, code)).or_default() += 1),
         };
         let (leadership, task) = candidate.start(stop.clone());
-        Self { leadership, task, stop }
+        Self { leadership, task, stop, calls }
     }
 
     /// Waits until this leads; how long that took, and the epoch.
@@ -38,6 +43,11 @@ impl Competing {
         let leads = |leadership: &Leadership| leadership.may_write(Moment::now());
         let leader = timeout(Duration::from_secs(20), self.leadership.wait_for(leads)).await.unwrap().unwrap();
         (start.elapsed(), leader.epoch().unwrap())
+    }
+
+    /// How often a call ended in this way.
+    fn calls(&self, verb: &'static str, code: &'static str) -> u32 {
+        self.calls.lock().unwrap().get(&(verb, code)).copied().unwrap_or_default()
     }
 
     fn now(&self) -> bool {
@@ -64,6 +74,9 @@ async fn a_lease_changes_hands() {
     let renewed = |leadership: &Leadership| matches!(leadership, Leadership::Leader { until: later, .. } if *later > until + Duration::from_secs(3));
     timeout(Duration::from_secs(20), one.leadership.wait_for(renewed)).await.unwrap().unwrap();
     assert!(!two.now());
+    assert_eq!((one.calls("create", "ok"), one.calls("take", "ok")), (1, 0));
+    assert!(one.calls("renew", "ok") >= 2, "{:?}", one.calls);
+    assert_eq!(two.calls("renew", "ok"), 0);
 
     // A clean stop hands over at once.
     one.stop().await;
@@ -94,6 +107,7 @@ async fn a_lease_changes_hands() {
     .await
     .unwrap();
     assert_eq!(three.leadership.borrow().epoch(), Some(3), "late is not lost");
+    assert!(three.calls("renew", "timeout") + three.calls("read", "timeout") >= 1, "{:?}", three.calls);
     server.resume().unwrap();
     assert_eq!(three.leads().await.1, 3);
     three.stop().await;

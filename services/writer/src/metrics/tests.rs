@@ -130,10 +130,12 @@ fn what_only_grows_is_a_counter_and_what_a_label_says_is_true() {
     let writer = Writer::with(&[]);
     writer.metrics.written("create", "Service", "ok", Duration::from_millis(1));
     writer.metrics.watch_failed("services", "timeout");
+    writer.metrics.lease_called("renew", "ok");
     writer.metrics.led_by("one_10.0.0.1:7443");
     writer.metrics.led_by("two_10.0.0.2:7443");
     for sample in [
         "gimbal_writer_watch_failures_total{kind=\"services\",reason=\"timeout\"} 1",
+        "gimbal_writer_lease_calls_total{verb=\"renew\",code=\"ok\"} 1",
         "gimbal_writer_write_seconds_count{verb=\"create\"} 1",
         "gimbal_writer_lease_holder{holder=\"two_10.0.0.2:7443\"} 1",
         "gimbal_writer_differences_found_total 0",

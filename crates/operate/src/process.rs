@@ -1,0 +1,82 @@
+//! What the kernel tells of this process, under the names that every program's are known by.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// See the module. Read at each scrape; what the kernel does not tell is left out.
+#[derive(Debug)]
+struct Process {
+    /// Seconds since 1970.
+    started: f64,
+}
+
+/// Adds `process_resident_memory_bytes`, `process_open_fds` and `process_start_time_seconds`. To be called when the process
+/// starts: that is the time of its start.
+pub fn register_process_metrics(registry: &mut Registry) {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    registry.register_collector(Box::new(Process { started }));
+}
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: f64| {
+            let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)
+        };
+        if let Some(bytes) = resident() {
+            gauge("process_resident_memory", "Memory that the process holds", Some(&Unit::Bytes), bytes)?;
+        }
+        if let Some(open) = open_files() {
+            gauge("process_open_fds", "Files and connections that are open", None, open)?;
+        }
+        gauge("process_start_time", "When the process started, since 1970", Some(&Unit::Seconds), self.started)
+    }
+}
+
+fn resident() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kibibytes.trim().strip_suffix("kB")?.trim().parse::<f64>().ok().map(|kibibytes| kibibytes * 1024.0)
+}
+
+fn open_files() -> Option<f64> {
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    // One of them is the folder that is read.
+    u32::try_from(open.saturating_sub(1)).ok().map(f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn sample(registry: &Registry, name: &str) -> f64 {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_process_is_seen_as_it_is() {
+        let mut registry = Registry::default();
+        register_process_metrics(&mut registry);
+        let bytes = sample(&registry, "process_resident_memory_bytes");
+        assert!((1e6..1e11).contains(&bytes), "{bytes}");
+        // The other tests of this process open and close files, too, but not so many.
+        let before = sample(&registry, "process_open_fds");
+        let files: Vec<_> = (0..200).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
+        let after = sample(&registry, "process_open_fds");
+        assert!(before > 0.0 && after >= before + 100.0, "{before}, with {} more {after}", files.len());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        let started = sample(&registry, "process_start_time_seconds");
+        assert!((now - 60.0..=now).contains(&started), "{started}");
+    }
+}
