@@ -30,7 +30,7 @@ struct Size {
 fn size() -> Size {
     let seconds = |all: &[u64]| all.iter().map(|seconds| Duration::from_secs(*seconds)).collect();
     match std::env::var_os("GIMBAL_PROVE") {
-        Some(_) => Size { agents: 20, pauses: seconds(&[3, 60]), trouble: Duration::from_secs(300), runs: 20 },
+        Some(_) => Size { agents: 20, pauses: seconds(&[3, 60]), trouble: Duration::from_secs(60), runs: 20 },
         None => Size { agents: 2, pauses: seconds(&[3]), trouble: Duration::from_secs(3), runs: 3 },
     }
 }

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use gimbal_testkit::eventually;
+use gimbal_testkit::api_proxy::{Calls, Trouble};
 use gimbal_testkit::process::free_port;
+use gimbal_testkit::{ApiProxy, eventually};
 use gimbal_tests::{
     Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, metric, slice_of, svc, writer_rules,
 };
@@ -182,4 +183,41 @@ async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
     // The last one leaves nobody's name behind.
     second.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(lease(&scene).await["holderIdentity"].as_str().unwrap_or_default(), "");
+}
+
+/// A leader that is cut off from its API server alone knows of no other, and its agents hear it as ever: it sends them on
+/// before the other counts them as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agents_of_a_leader_that_is_cut_off_find_the_other_one() {
+    let (scene, _) = scene().await;
+    let config = scene.config(&["node02"], "onLoss: {notReadyAfter: 2m}").unwrap();
+    let api = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
+    let first = scene.writer_through(&api, &config, &[]).await.unwrap();
+    leads(&first).await;
+    let second = scene.writer_as(SECOND, free_port().unwrap(), &config, &[]).await.unwrap();
+    let both = format!("https://127.0.0.1:{},https://127.0.0.1:{}", first.port, second.port);
+    let mut args = vec!["--writer".to_owned(), both];
+    args.extend(scene.tls_of("node02").unwrap());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let _discoverer = scene.dry_run("node02", &scene.source, &args).unwrap();
+    offer(&scene, "web", 1, 3).await;
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
+
+    api.trouble(&Calls::ALL, Trouble::Silence);
+    leads(&second).await;
+    expect_metric(first.admin_port, "gimbal_writer_leading", "", 0.0).await.unwrap();
+    offer(&scene, "web", 1, 4).await;
+    let ready = |mirror: &Mirror| {
+        let endpoints = mirror.slices.iter().filter_map(|slice| slice["endpoints"].as_array()).flatten();
+        endpoints.filter(|endpoint| endpoint["conditions"]["ready"] == true).count()
+    };
+    let mirrored = eventually("the other one hears of it", Duration::from_secs(150), async || {
+        let mirror = Mirror::get(&scene.gimbal, "team1", "node02-web").await.unwrap().unwrap();
+        let (ready, all) = (ready(&mirror), mirror.addresses().len());
+        // Ready throughout: nobody was lost.
+        assert_eq!(ready, all);
+        if all == 4 { Ok(()) } else { Err(format!("{all} endpoints")) }
+    });
+    mirrored.await.unwrap();
+    assert!(!second.process.log().contains("the backend is lost"), "{}", second.process.log_tail());
 }

@@ -68,7 +68,7 @@ const PROOFS: [Proof; 6] = [
     },
     Proof {
         name: "endurance",
-        what: "the Gimbal cluster's API server in every kind of trouble for five minutes each, with twenty agents",
+        what: "the Gimbal cluster's API server in every kind of trouble for a minute each, with twenty agents",
         package: "gimbal-tests",
         file: "endurance",
         test: "",
