@@ -39,6 +39,7 @@ impl Offer {
         for (key, service) in changed {
             self.agent.set(key.clone(), service.clone(), now);
         }
+        self.agent.set_rest_unknown(!source.rest_is_known());
         let standing = source.standing();
         if standing == self.told {
             return Settled { standing: false, unknown: false };

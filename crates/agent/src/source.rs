@@ -58,6 +58,12 @@ pub trait Known {
         true
     }
 
+    /// Whether what is not named is not there. False where the source may have had parts that it does not tell of now, as
+    /// after a start: what the writer has of them stands, and all else goes on.
+    fn rest_is_known(&self) -> bool {
+        true
+    }
+
     /// When the source last said anything, by kind of object ("services", "pools"). The kinds are always the same, in the
     /// same order; they go into heartbeats and a metric.
     fn freshness(&self, now: Instant) -> Vec<Freshness>;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gimbal_model::SourceKey;
-use gimbal_stream::Freshness;
+use gimbal_stream::{AgentMessage, AgentVerdict, Credit, Frame, Freshness, Need, Welcome, WriterMessage};
 use proptest::prelude::*;
 
 use super::*;
@@ -12,6 +12,7 @@ use super::*;
 struct Fake {
     incarnation: Option<&'static str>,
     standing: Standing,
+    rest_is_known: bool,
 }
 
 impl Known for Fake {
@@ -23,6 +24,9 @@ impl Known for Fake {
     }
     fn standing(&self) -> Standing {
         self.standing.clone()
+    }
+    fn rest_is_known(&self) -> bool {
+        self.rest_is_known
     }
     fn freshness(&self, _: Instant) -> Vec<Freshness> {
         Vec::new()
@@ -43,7 +47,7 @@ fn offer() -> Offer {
 }
 
 fn settle(offer: &mut Offer, standing: &Standing) -> Settled {
-    let source = Fake { incarnation: Some("one"), standing: standing.clone() };
+    let source = Fake { incarnation: Some("one"), standing: standing.clone(), rest_is_known: true };
     offer.settle(&source, &Vec::new(), Instant::now())
 }
 
@@ -66,6 +70,41 @@ fn a_source_that_is_known_but_for_a_namespace_is_read() {
     assert_eq!(offer.unknown_namespace("a"), Some("a cannot be listed"));
     assert_eq!(offer.unknown_namespace("b"), None);
     assert_eq!(settle(&mut offer, &namespaces(&["a"])), Settled { standing: false, unknown: false });
+}
+
+/// The first data that a writer is told which wants everything.
+fn first_data(offer: &mut Offer) -> Option<Frame> {
+    let now = Instant::now();
+    offer.agent.connected(now);
+    assert!(matches!(offer.agent.next(now), Some(AgentMessage::Hello(_))));
+    let credit = Credit { changes: 100, bytes: 1 << 20 };
+    let welcome = Welcome {
+        protocol: 1,
+        generation: 1,
+        need: Need::All,
+        credit,
+        backend: "b".into(),
+        heartbeat_timeout: std::time::Duration::from_secs(15),
+    };
+    assert_eq!(offer.agent.receive(WriterMessage::Welcome(welcome), now), AgentVerdict::Continue);
+    std::iter::from_fn(|| offer.agent.next(now)).find_map(|message| match message {
+        AgentMessage::Data(data) => Some(data.frame),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_is_not_named_is_gone_only_where_the_rest_is_known() {
+    for rest_is_known in [true, false] {
+        let mut offer = offer();
+        offer.settle(
+            &Fake { incarnation: Some("one"), standing: Standing::Complete, rest_is_known },
+            &Vec::new(),
+            Instant::now(),
+        );
+        assert!(offer.is_complete());
+        assert_eq!(first_data(&mut offer).is_some(), rest_is_known);
+    }
 }
 
 #[test]

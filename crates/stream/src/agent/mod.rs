@@ -62,6 +62,7 @@ pub struct AgentEnd {
     services: BTreeMap<SourceKey, Held>,
     tree: DigestTree,
     unknown: UnknownScopes,
+    rest_unknown: bool,
     freshness: Vec<Freshness>,
     rejects: BTreeMap<SourceKey, Reject>,
     /// Services that fit in no frame. They are held nowhere, so that both ends' digests agree without them.
@@ -81,6 +82,7 @@ impl AgentEnd {
             services: BTreeMap::new(),
             tree: DigestTree::default(),
             unknown: UnknownScopes::default(),
+            rest_unknown: false,
             freshness: Vec::new(),
             rejects: BTreeMap::new(),
             too_large: BTreeMap::new(),
@@ -160,6 +162,15 @@ impl AgentEnd {
         self.unknown.add(&scope, &reason);
         if let Some(stream) = &mut self.stream {
             stream.abandon_if(&scope);
+        }
+    }
+
+    /// Whether there may be parts of the source that cannot be named yet. As long as there may, no snapshot covers a
+    /// namespace of which nothing is held, so that what the writer has of it stands; all else goes on.
+    pub fn set_rest_unknown(&mut self, unknown: bool) {
+        let was = std::mem::replace(&mut self.rest_unknown, unknown);
+        if let Some(stream) = self.stream.as_mut().filter(|_| unknown && !was) {
+            stream.abandon();
         }
     }
 

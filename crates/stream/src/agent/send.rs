@@ -131,10 +131,12 @@ impl AgentEnd {
         if self.unknown.all().is_some() {
             return None;
         }
-        if stream.owed.has_rest() && self.unknown.is_empty() {
+        if stream.owed.has_rest() && self.unknown.is_empty() && !self.rest_unknown {
             return Some(Scope::All);
         }
-        let known = |namespace: &&Arc<str>| !self.unknown.contains(namespace);
+        let held = |namespace: &str| self.tree.namespace(namespace).0 > 0;
+        let known =
+            |namespace: &&Arc<str>| !self.unknown.contains(namespace) && (!self.rest_unknown || held(namespace));
         // Only a snapshot of everything tells about namespaces that are not held; until that can begin, those that are
         // held need not wait for the unknown ones.
         let namespaces: Vec<_> = if stream.owed.has_rest() {

@@ -58,6 +58,38 @@ fn everything() {
     assert_eq!(agent.pending(), 0);
 }
 
+/// What may be there and cannot be named is not gone, whether the writer wants everything or names it.
+#[test]
+fn nothing_is_said_of_a_rest_that_is_unknown() {
+    let now = start();
+    let x = service("1", [1]);
+    let gone = Need::Namespaces(vec![("gone".into(), Summary { count: 1, digest: digest("gone/a", &x) })]);
+    for (need, while_unknown, later) in [
+        (Need::All, vec!["begin x y", "chunk a b", "end 2"], vec!["begin *", "chunk a b", "end 2"]),
+        (gone, vec!["begin x y", "chunk a b", "end 2"], vec!["begin gone", "end 0"]),
+    ] {
+        let mut agent = agent(&[("x/a", x.clone()), ("y/b", x.clone())]);
+        agent.set_rest_unknown(true);
+        connect(&mut agent, now);
+        tell(&mut agent, welcome(need.clone()), now);
+        assert_eq!(said(&mut agent, now), while_unknown, "{need:?}");
+        // All else goes on.
+        agent.set(key("x/a"), Some(service("2", [1])), now);
+        assert_eq!(said(&mut agent, now), ["delta ~a"]);
+        agent.set_rest_unknown(false);
+        assert_eq!(said(&mut agent, now), later, "{need:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_of_everything_is_given_up_when_a_rest_turns_unknown() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    agent.set_rest_unknown(true);
+    let sent = said(&mut agent, now);
+    assert!(!sent.iter().any(|frame| frame.starts_with("end")), "{sent:?}");
+}
+
 #[test]
 fn only_namespaces_that_differ() {
     let now = start();
