@@ -51,6 +51,8 @@ pub struct Cloud {
     pub(crate) projects: Projects,
     pub(crate) scopes: BTreeMap<Whose, Scope>,
     port_sets: PortSets,
+    /// When the first poll began.
+    made: Option<Instant>,
     began: Option<Instant>,
     projects_at: Option<Instant>,
     /// Since when each list of projects has failed.
@@ -68,6 +70,7 @@ impl Cloud {
             projects: Projects::default(),
             scopes: BTreeMap::new(),
             port_sets: PortSets::default(),
+            made: None,
             began: None,
             projects_at: None,
             projects_failing: None,
@@ -77,6 +80,7 @@ impl Cloud {
 
     /// Begins a poll. One that runs is given up, and has changed nothing.
     pub fn begin(&mut self, now: Instant) {
+        self.made.get_or_insert(now);
         let elapsed = self.began.replace(now).map(|began| now.saturating_duration_since(began)).unwrap_or_default();
         // What was told in parts of a poll that is given up is still owed.
         let changes = std::mem::take(&mut self.poll.changes);
@@ -131,7 +135,7 @@ impl Cloud {
             }
             Answer::Roles(whose, missing) => {
                 if let Some(scope) = self.scopes.get_mut(&whose) {
-                    scope.roles(missing, &mut self.poll);
+                    scope.roles(missing, &self.options, &mut self.poll);
                 }
             }
         }
@@ -175,6 +179,10 @@ impl Cloud {
             let reason = "the list of projects fails, so that new projects are not seen".to_owned();
             self.poll.outcome.unlisted.get_or_insert(reason);
         }
+        if let Some(reason) = self.projects.unread() {
+            self.poll.outcome.unlisted.get_or_insert_with(|| reason.to_owned());
+        }
+        self.poll.outcome.rest = self.rest(now);
         for namespace in self.projects.contested(now, self.options.project_hold) {
             self.poll.unknown(namespace, "the names of several projects yield it, and nobody holds it");
         }
@@ -183,6 +191,18 @@ impl Cloud {
         }
         let poll = std::mem::take(&mut self.poll);
         Outcome { changes: poll.changes.into_iter().collect(), ..poll.outcome }
+    }
+
+    /// A list of those projects on which the user has a role lacks one that is disabled, or on which the role was lost, and
+    /// after a start nobody knows which were there before: for so long as one that leaves the list is held.
+    fn rest(&self, now: Instant) -> Option<String> {
+        if let Some(reason) = self.projects.unread() {
+            return Some(reason.to_owned());
+        }
+        let by_role = self.mode == Mode::PerProject || self.options.by_role;
+        let lately = |made| now.saturating_duration_since(made) < self.options.project_hold;
+        let reason = || "projects may have left the list before the start (--project-hold)".to_owned();
+        (by_role && self.made.is_some_and(lately)).then(reason)
     }
 
     fn take_list<T>(

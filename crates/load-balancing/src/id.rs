@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+/// No valid ID.
+const NOBODY: &str = "-";
+
 /// Longer than any service gives out (Keystone's column has 64).
 const LONGEST: usize = 64;
 
@@ -40,6 +43,17 @@ impl TryFrom<&str> for Id {
 }
 
 impl Id {
+    /// The owner of what says that it has none. No project has this ID, since it is none.
+    pub(crate) fn nobody() -> Self {
+        Self(Arc::from(NOBODY))
+    }
+
+    /// Whether this is the owner of what says that it has none.
+    #[must_use]
+    pub fn is_nobody(&self) -> bool {
+        *self.0 == *NOBODY
+    }
+
     /// The ID as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

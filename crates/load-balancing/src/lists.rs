@@ -31,7 +31,7 @@ pub(crate) struct Table<T> {
     rows: HashMap<Id, Arc<T>>,
     /// Rows that are there, cannot be read, and never could.
     unread: HashSet<Id>,
-    /// The projects that own those, as far as they say so; `None` where one does not.
+    /// The projects that own those and the nameless ones, as far as they say so; `None` where one does not.
     owners: Option<HashSet<Id>>,
     /// Whether a row that cannot be read does not even say which it is: it may be any.
     nameless: bool,
@@ -75,20 +75,19 @@ impl<T: Row> Table<T> {
             table.rows.insert(row.id().clone(), row);
         }
         for row in list.unreadable {
-            match row.id.as_deref().and_then(|id| Id::try_from(id).ok()) {
-                None => table.nameless = true,
-                Some(id) => match before.and_then(|before| before.get(&id)) {
-                    Some(old) => drop(table.rows.insert(id, old.clone())),
-                    None => {
-                        let owner = row.project.as_deref().and_then(|project| Id::try_from(project).ok());
-                        match (owner, &mut table.owners) {
-                            (Some(owner), Some(owners)) => drop(owners.insert(owner)),
-                            (None, owners) => *owners = None,
-                            (Some(_), None) => {}
-                        }
-                        table.unread.insert(id);
+            let id = row.id.as_deref().and_then(|id| Id::try_from(id).ok());
+            match id.as_ref().and_then(|id| Some((id, before?.get(id)?))) {
+                Some((id, old)) => drop(table.rows.insert(id.clone(), old.clone())),
+                None => {
+                    let owner = row.project.as_deref().and_then(|project| Id::try_from(project).ok());
+                    match (owner, &mut table.owners) {
+                        (Some(owner), Some(owners)) => drop(owners.insert(owner)),
+                        (None, owners) => *owners = None,
+                        (Some(_), None) => {}
                     }
-                },
+                    table.nameless |= id.is_none();
+                    table.unread.extend(id);
+                }
             }
             troubles.push(Trouble::Unreadable { kind: T::KIND, id: row.id, problem: row.problem });
         }
@@ -103,9 +102,9 @@ impl<T: Row> Table<T> {
         table
     }
 
-    /// The projects of rows that cannot be read, if each of them says whose it is and which.
+    /// The projects of rows that cannot be read, if each of them says whose it is.
     pub(crate) fn unread_owners(&self) -> Option<impl Iterator<Item = &Id>> {
-        self.owners.as_ref().filter(|_| !self.nameless).map(|owners| owners.iter())
+        self.owners.as_ref().map(|owners| owners.iter())
     }
 
     pub(crate) fn is_known_unread(&self, id: &Id) -> bool {

@@ -90,6 +90,17 @@ impl Read {
         pool.members.iter().any(|id| !self.members.contains(id) && !self.members.is_known_unread(id))
     }
 
+    /// Whether members came that the pool's row does not have yet, and some went that it still has.
+    pub(crate) fn is_newer_than(&self, pool: &Pool) -> bool {
+        let stays = |id: &&Id| match self.members.get(id) {
+            Some(member) => member.provisioning != Provisioning::Deleting,
+            None => self.members.may_be_unread(id),
+        };
+        let named: HashSet<&Id> = pool.members.iter().collect();
+        let came = self.members.len() > 0 && self.members.iter().any(|member| !named.contains(&member.id));
+        came && !pool.members.iter().all(|id| stays(&id))
+    }
+
     /// Members that are listed and cannot be read.
     pub(crate) fn unread<'p>(&self, pool: &'p Pool) -> impl Iterator<Item = &'p Id> {
         pool.members.iter().filter(|id| self.members.may_be_unread(id))

@@ -53,6 +53,9 @@ pub struct Options {
     /// a deletion (404) from a lost role (403). Services remember what a token may do for some minutes, so that a role that
     /// was taken and given back leaves short lists behind.
     pub second_look: Option<Duration>,
+    /// The project of the token that lists everyone's objects. Those of others in each list show that it sees all, whatever
+    /// roles it has.
+    pub own: Option<crate::Id>,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             project_hold: Duration::from_secs(600),
             by_role: false,
             second_look: None,
+            own: None,
         }
     }
 }

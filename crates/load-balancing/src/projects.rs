@@ -67,6 +67,10 @@ pub(crate) struct Projects {
     /// One that is not selected has none.
     places: BTreeMap<Id, Option<Place>>,
     gone: BTreeSet<Id>,
+    /// Those whose rows in the last list cannot be read, and never could.
+    unread: BTreeSet<Id>,
+    /// One such row does not even say which it is: it may be any that the list lacks.
+    nameless: bool,
     listed: bool,
 }
 
@@ -78,12 +82,22 @@ impl Projects {
 
     /// Whether the last list says what is with this project: it has it, or was made when it was already missed.
     pub(crate) fn has_judged(&self, id: &Id) -> bool {
-        self.known.contains_key(id) || self.gone.contains(id)
+        self.known.contains_key(id) || self.gone.contains(id) || self.unread.contains(id)
     }
 
     /// These own load balancers and are not in the list that was just made: there is no need to ask again at once.
     pub(crate) fn judge_gone(&mut self, gone: BTreeSet<Id>) {
         self.gone.extend(gone);
+    }
+
+    /// Whether a project is in the last list, or may be, and nothing is known of it.
+    pub(crate) fn is_unread(&self, id: &Id) -> bool {
+        !id.is_nobody() && !self.known.contains_key(id) && (self.nameless || self.unread.contains(id))
+    }
+
+    /// Why there may be more projects than those that are known, if so.
+    pub(crate) fn unread(&self) -> Option<&'static str> {
+        (self.nameless || !self.unread.is_empty()).then_some("the row of a project cannot be read, and never could")
     }
 
     /// Takes a list.
@@ -96,7 +110,9 @@ impl Projects {
         }
         let mut known: BTreeMap<Id, Arc<str>> = list.rows.into_iter().map(|row| (row.id, row.name)).collect();
         let named = |row: &crate::Unreadable| row.id.as_deref().and_then(|id| Id::try_from(id).ok());
-        let unreadable: Option<Vec<Id>> = list.unreadable.iter().map(named).collect();
+        let unreadable: Option<BTreeSet<Id>> = list.unreadable.iter().map(named).collect();
+        self.nameless = unreadable.is_none();
+        self.unread = unreadable.iter().flatten().filter(|id| !self.known.contains_key(id)).cloned().collect();
         let mut left = BTreeMap::new();
         for (id, name) in &self.known {
             if known.contains_key(id) {

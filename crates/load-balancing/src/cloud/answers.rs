@@ -1,5 +1,7 @@
 //! What answers mean for a scope.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::ask::{Ask, Existence, NoMembers, Whose};
@@ -9,7 +11,7 @@ use super::scope::{Scope, Stage};
 use crate::lists::Table;
 use crate::members::{Read, Reading};
 use crate::rows::{L7Policy, Listener, LoadBalancer, Member, Pool};
-use crate::{Id, Kind, List};
+use crate::{Id, Kind, List, Options};
 
 impl Scope {
     fn project(&self) -> Option<&Id> {
@@ -84,24 +86,39 @@ impl Scope {
         poll.outcome.troubles.push(trouble);
     }
 
-    /// What the token may do now. With less than before, a project that has vanished is hidden, and who knows what else.
-    pub(super) fn roles(&mut self, missing: Result<Vec<String>, String>, poll: &mut Poll) {
+    /// What the token may do now. With less than before, a project that has vanished is hidden, and who knows what else;
+    /// unless the lists show others' objects all the same: then the role was not what showed them.
+    pub(super) fn roles(&mut self, missing: Result<Vec<String>, String>, options: &Options, poll: &mut Poll) {
         self.run.waiting -= 1;
         let trouble = match missing {
             Ok(roles) if roles.is_empty() => return,
-            Ok(roles) => {
-                let trouble = Trouble::RoleLost { roles };
-                self.run.failed.get_or_insert_with(|| trouble.to_string());
-                trouble
-            }
-            Err(reason) => {
-                let trouble = Trouble::RolesUnknown { reason };
-                let vanished = self.run.vanished.iter();
-                self.run.unseen.extend(vanished.map(|project| (project.clone(), trouble.to_string())));
-                trouble
-            }
+            Ok(roles) => Trouble::RoleLost { roles },
+            Err(reason) => Trouble::RolesUnknown { reason },
         };
+        let lost = matches!(trouble, Trouble::RoleLost { .. });
+        let sees_others = options.own.as_ref().is_some_and(|own| self.sees_others(own));
+        if lost && !sees_others {
+            self.run.failed.get_or_insert_with(|| trouble.to_string());
+        } else if !lost || options.second_look.is_some() {
+            self.run.roles_doubted = true;
+            let vanished = self.run.vanished.iter();
+            self.run.unseen.extend(vanished.map(|project| (project.clone(), trouble.to_string())));
+        }
         poll.outcome.troubles.push(trouble);
+    }
+
+    /// Whether each list of this poll shows objects of other projects.
+    fn sees_others(&self, own: &Id) -> bool {
+        let Some(lists) = &self.run.lists else { return false };
+        let is_others = |row: &&Arc<LoadBalancer>| row.project != *own && !row.project.is_nobody();
+        let others: HashMap<&Id, &Arc<LoadBalancer>> =
+            lists.load_balancers.listed().filter(is_others).map(|row| (&row.id, row)).collect();
+        let names = |ids: &[Id]| ids.iter().any(|id| others.contains_key(id));
+        let listeners = others.values().all(|row| row.listeners.is_empty())
+            || lists.listeners.listed().any(|row| names(&row.load_balancers));
+        let pools = others.values().all(|row| row.pools.is_empty())
+            || lists.pools.listed().any(|row| names(&row.load_balancers));
+        !others.is_empty() && listeners && pools
     }
 
     /// Something that lists name and do not have was asked for by itself.

@@ -19,6 +19,9 @@ pub struct Outcome {
     pub unknown_namespaces: BTreeMap<Arc<str>, String>,
     /// Why there may be projects that were not seen: they have no namespace yet that could be called unknown.
     pub unlisted: Option<String>,
+    /// Why there may be Services of which nothing is known and that were offered before, if so: what the writer has beside
+    /// those that are told now stands. By itself it makes no poll incomplete.
+    pub rest: Option<String>,
     /// What went wrong, however small.
     pub troubles: Vec<Trouble>,
     /// Member lists that were asked for since something said that they changed.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
-use super::ask::{Ask, Existence};
+use super::ask::{Ask, Existence, Whose};
 use super::outcome::Trouble;
 use super::poll::Poll;
 use super::scope::{Around, Run, Scope};
@@ -21,7 +21,7 @@ impl Scope {
         let Some(lists) = &self.run.lists else { return };
         let belongings = lists.belongings();
         let parts = Parts { lists, belongings: &belongings, options: around.options };
-        let view = View { lists, parts, members: &self.members, open: &self.open, run: &self.run };
+        let view = View { lists, parts, members: &self.members, open: &self.open, newer: &self.newer, run: &self.run };
         let mut asks: BTreeMap<Id, Kind> = BTreeMap::new();
         if !self.open.is_empty() {
             for balancer in lists.load_balancers.iter() {
@@ -35,6 +35,8 @@ impl Scope {
             }
         }
         let whose = &self.whose;
+        // Where 404 is said of what is hidden, too. With each project's own token there is nothing to compare with.
+        let doubtful = around.options.second_look.is_some() && *whose == Whose::Everyones && !asks.is_empty();
         // In turns: those that stay open must not keep the others from being asked about.
         let (mut next, mut before) = (asks, BTreeMap::new());
         if let Some(last) = &self.proved {
@@ -44,7 +46,7 @@ impl Scope {
         }
         let asks: Vec<(Id, Kind)> = next.into_iter().chain(before).take(PROOFS).collect();
         self.proved = asks.last().map(|(id, _)| id.clone());
-        let asks: Vec<Ask> = asks
+        let mut asks: Vec<Ask> = asks
             .into_iter()
             .map(|(id, kind)| match kind {
                 Kind::Listener => Ask::Listener(whose.clone(), id),
@@ -53,6 +55,9 @@ impl Scope {
             })
             .collect();
         drop(belongings);
+        if doubtful && self.run.vanished.is_empty() {
+            asks.push(Ask::Roles(whose.clone()));
+        }
         self.run.waiting = asks.len();
         poll.asks.extend(asks);
     }
@@ -81,11 +86,16 @@ impl Scope {
         }
     }
 
-    /// Projects that have vanished wait for a second look where one look proves nothing.
+    /// Projects that have vanished, and whatever else is said to be gone, wait for a second look where one look proves nothing.
     pub(super) fn look_twice(&mut self, around: Around<'_>, now: Instant) {
-        let Run { vanished, unseen, .. } = &mut self.run;
+        let vanished = &self.run.vanished;
         self.vanished.retain(|project, _| vanished.contains(project));
         let Some(wait) = around.options.second_look else { return };
+        let stays = |since: &Instant| now.saturating_duration_since(*since) >= wait;
+        let believed = |id: &Id| !self.run.roles_doubted && self.open_since.get(id).is_some_and(stays);
+        let Run { proofs, gone, .. } = &self.run;
+        self.run.doubted = proofs.keys().chain(gone).filter(|id| !believed(id)).cloned().collect();
+        let Run { vanished, unseen, .. } = &mut self.run;
         for project in std::mem::take(vanished) {
             let since = *self.vanished.entry(project.clone()).or_insert(now);
             if now.saturating_duration_since(since) < wait {
@@ -103,7 +113,8 @@ impl Scope {
 impl View<'_> {
     /// Whether what is missing was shown to be gone.
     pub(super) fn is_gone(&self, id: &Id) -> bool {
-        self.run.gone.contains(id) || matches!(self.run.proofs.get(id), Some(Ok(Existence::Gone)))
+        let said = self.run.gone.contains(id) || matches!(self.run.proofs.get(id), Some(Ok(Existence::Gone)));
+        said && !self.run.doubted.contains(id)
     }
 
     /// Why something that is missing is there all the same, if that was found out.

@@ -1,6 +1,6 @@
 //! One scope's share of a poll: everyone's objects in bulk mode, one project's in the other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,6 +53,10 @@ pub(crate) struct Scope {
     pub(super) unread: HashMap<Id, u32>,
     /// By load balancer: what was named in one list and missing in another, in the poll before, if that was complete.
     pub(super) open: BTreeMap<Id, BTreeSet<Id>>,
+    /// Since when each of these is open, in polls without a failed one between them; see [`Options::second_look`].
+    pub(super) open_since: HashMap<Id, Instant>,
+    /// Pools whose members were listed after they had changed, in the poll before.
+    pub(super) newer: BTreeSet<Id>,
     /// What was asked about last of these, so that those behind it have their turn.
     pub(super) proved: Option<Id>,
     pub(super) policies_of: PoliciesOf,
@@ -98,6 +102,10 @@ pub(super) struct Run {
     pub(super) vanished: BTreeSet<Id>,
     /// Projects of which nothing is known, while their list cannot be had.
     pub(super) unjudged: BTreeSet<Id>,
+    /// The token may show less than it did, so that a 404 proves nothing.
+    pub(super) roles_doubted: bool,
+    /// What is said to be gone, and not believed yet.
+    pub(super) doubted: HashSet<Id>,
     /// What was asked for by itself since lists name it and do not have it, and what came of that.
     pub(super) proofs: BTreeMap<Id, Result<Existence, String>>,
 }
@@ -118,6 +126,8 @@ impl Scope {
             vanished: BTreeMap::new(),
             unread: HashMap::new(),
             open: BTreeMap::new(),
+            open_since: HashMap::new(),
+            newer: BTreeSet::new(),
             proved: None,
             policies_of: HashMap::new(),
             savings: Savings::default(),
@@ -174,6 +184,7 @@ impl Scope {
         self.run = Run::done();
         // What is open after it may be another change, or the same role lost again.
         self.open.clear();
+        self.open_since.clear();
         self.vanished.clear();
         match &self.whose {
             Whose::Everyones => poll.outcome.unknown = Some(reason.to_owned()),
@@ -207,11 +218,20 @@ impl Scope {
         }
         let strange = lists.load_balancers.iter().filter(|row| !around.projects.has_judged(&row.project));
         let strange: BTreeMap<&Id, &Id> = strange.map(|row| (&row.project, &row.id)).collect();
-        if self.whose != Whose::Everyones || strange.is_empty() {
+        if self.whose != Whose::Everyones {
+            return true;
+        }
+        if strange.is_empty() {
+            self.run.unjudged = unread_owners(lists, around.projects);
             return true;
         }
         match poll.newest_projects() {
-            ProjectList::Fresh => true,
+            ProjectList::Fresh => {
+                self.run.unjudged = unread_owners(lists, around.projects);
+                // There is no need to ask again at once.
+                poll.gone.extend(self.run.unjudged.iter().cloned());
+                true
+            }
             ProjectList::Old | ProjectList::Awaited => false,
             ProjectList::Failed => {
                 for (project, load_balancer) in &strange {
@@ -221,8 +241,18 @@ impl Scope {
                     poll.outcome.troubles.push(trouble);
                 }
                 self.run.unjudged = strange.into_keys().cloned().collect();
+                self.run.unjudged.extend(unread_owners(lists, around.projects));
                 true
             }
         }
     }
+}
+
+/// The projects of load balancers that are listed, and whose own rows cannot be read.
+fn unread_owners(lists: &Lists, projects: &Projects) -> BTreeSet<Id> {
+    if projects.unread().is_none() {
+        return BTreeSet::new();
+    }
+    let owners = lists.load_balancers.iter().map(|row| &row.project);
+    owners.filter(|project| projects.is_unread(project)).cloned().collect()
 }

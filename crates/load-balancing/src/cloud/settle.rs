@@ -10,7 +10,7 @@ use super::poll::Poll;
 use super::scope::{Around, Run, Scope, Standing};
 use crate::lists::{Belongings, Lists, Table};
 use crate::members::Read;
-use crate::rows::LoadBalancer;
+use crate::rows::{LoadBalancer, Pool};
 use crate::translate::{Parts, PortSets};
 use crate::{Id, Kind, Skip};
 
@@ -35,6 +35,7 @@ impl Scope {
             parts: Parts { lists: &lists, belongings: &belongings, options: around.options },
             members: &self.members,
             open: &self.open,
+            newer: &self.newer,
             run: &run,
         };
         let unseen = &run.unseen;
@@ -86,7 +87,12 @@ impl Scope {
             places.for_each(|place| poll.unknown(&place.namespace, &format!("the members of pool {id} are not known")));
         }
         drop(belongings);
+        let named = || open.iter().flat_map(|(id, named)| std::iter::once(id).chain(named));
+        let since = |id: &Id| (id.clone(), self.open_since.get(id).copied().unwrap_or(around.now));
+        self.open_since = named().map(since).collect();
         self.open = open;
+        let newer = |pool: &&Arc<Pool>| self.members.get(&pool.id).is_some_and(|read| read.is_newer_than(pool));
+        self.newer = lists.pools.iter().filter(newer).map(|pool| pool.id.clone()).collect();
         if let Some(policies_of) = policies_of {
             self.policies_of = policies_of;
         }
@@ -128,6 +134,8 @@ pub(super) struct View<'a> {
     pub(super) members: &'a HashMap<Id, Read>,
     /// References that were open in the poll before, if that was complete.
     pub(super) open: &'a BTreeMap<Id, BTreeSet<Id>>,
+    /// Pools whose members had been listed after they changed, in the poll before.
+    pub(super) newer: &'a BTreeSet<Id>,
     pub(super) run: &'a Run,
 }
 
@@ -188,6 +196,13 @@ impl<'a> View<'a> {
         let mut pools = offers.iter().flat_map(|offer| offer.live_pools());
         if let Some(pool) = pools.find(|pool| !pool.members.is_empty() && !self.members.contains_key(&pool.id)) {
             return Some(format!("the members of pool {} are not known", pool.id));
+        }
+        // The row names those that went, and the list has those that came: between the two there is nothing. Once that is
+        // a change; what stays so is believed.
+        let mut pools = offers.iter().flat_map(|offer| offer.live_pools());
+        let newer = |pool: &&Pool| self.members.get(&pool.id).is_some_and(|read| read.is_newer_than(pool));
+        if let Some(pool) = pools.find(|pool| newer(pool) && !self.newer.contains(&pool.id)) {
+            return Some(format!("the members of pool {} changed between two lists", pool.id));
         }
         // After a restart the writer may hold what cannot be read now. What was told by us never had it.
         let unread = self.unread(balancer).into_iter().next().filter(|_| !told)?;

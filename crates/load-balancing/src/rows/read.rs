@@ -23,7 +23,9 @@ pub(super) struct LoadBalancer {
     id: Id,
     #[serde(default, deserialize_with = "text")]
     name: Arc<str>,
+    #[serde(default, deserialize_with = "owner")]
     project_id: Option<Id>,
+    #[serde(default, deserialize_with = "owner")]
     tenant_id: Option<Id>,
     #[serde(default = "on", deserialize_with = "on_unless_false")]
     admin_state_up: bool,
@@ -44,7 +46,8 @@ impl TryFrom<LoadBalancer> for super::LoadBalancer {
 
     fn try_from(row: LoadBalancer) -> Result<Self, Ownerless> {
         let LoadBalancer { id, name, project_id, tenant_id, admin_state_up, provisioning, listeners, pools } = row;
-        let project = project_id.or(tenant_id).ok_or(Ownerless)?;
+        let named = project_id.clone().filter(|id| !id.is_nobody());
+        let project = named.or(tenant_id).or(project_id).ok_or(Ownerless)?;
         Ok(Self { id, name, project, admin_state_up, provisioning, listeners, pools })
     }
 }
@@ -75,6 +78,12 @@ impl From<WithoutOwner> for L7Policy {
             provisioning: row.provisioning,
         }
     }
+}
+
+/// The column may be empty, as after an import from neutron-lbaas: then the row says that it is nobody's.
+fn owner<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Id>, D::Error> {
+    let said = Option::<Arc<str>>::deserialize(from)?.filter(|text| !text.is_empty());
+    said.map_or(Ok(Id::nobody()), Id::try_from).map(Some).map_err(serde::de::Error::custom)
 }
 
 pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Id>, D::Error> {
