@@ -144,6 +144,12 @@ impl Cloud {
         self.shared.transport.calls.clone()
     }
 
+    /// Another round of questions begins. In each of them a call to which a server says that it is away is tried once more,
+    /// until one of those fails again.
+    pub fn begin_round(&self) {
+        self.shared.transport.hope_again();
+    }
+
     /// The projects for which this user may have a token (`/v3/auth/projects`). Of an application credential only its own is
     /// of use.
     ///

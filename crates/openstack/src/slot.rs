@@ -13,6 +13,10 @@ use crate::token::Token;
 /// After a renewal that failed, the token that is still good is used for so long before the next try.
 const NEXT_TRY: Duration = Duration::from_secs(20);
 
+/// The same where the credentials were refused: seldom enough that Keystone locks nobody, and soon enough that one refusal by
+/// a directory that was away is past before the token ends.
+const AFTER_REFUSAL: Duration = Duration::from_secs(300);
+
 /// The token of one scope. Whoever finds none, or one that is due, gets another while all others wait for it, and all of
 /// them get the same answer: with Keystone down, a hundred callers ask it once, not a hundred times one after the other.
 #[derive(Debug, Default)]
@@ -72,8 +76,10 @@ impl Slot {
             return Ok(token.clone());
         }
         // The same credentials shown again and again lock the account, also for who repairs it.
-        if let Some(error @ Error::InvalidCredentials { .. }) = &state.failure {
-            return good.ok_or_else(|| error.clone());
+        if good.is_none()
+            && let Some(error @ Error::InvalidCredentials { .. }) = &state.failure
+        {
+            return Err(error.clone());
         }
         // Somebody tried while this caller waited: that answer is for all who did.
         if self.tries.load(SeqCst) != tries
@@ -90,7 +96,8 @@ impl Slot {
                 Ok(token)
             }
             Err(error) => {
-                state.next_try = Some(Instant::now() + NEXT_TRY);
+                let refused = matches!(error, Error::InvalidCredentials { .. });
+                state.next_try = Some(Instant::now() + if refused { AFTER_REFUSAL } else { NEXT_TRY });
                 state.failure = Some(error.clone());
                 match good {
                     Some(token) => {
@@ -177,6 +184,19 @@ mod tests {
         advance(Duration::from_secs(3600)).await;
         let error = slot.token(never).await.unwrap_err();
         assert!(matches!(error, Error::InvalidCredentials { .. }), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_refusal_is_not_the_end_of_a_token_that_is_good() {
+        let slot = Slot::default();
+        let refused = async || Err(Error::InvalidCredentials { message: "LDAP is down".into() });
+        let first = slot.token(async || token()).await.unwrap();
+        advance(Duration::from_secs(2900)).await;
+        assert!(Arc::ptr_eq(&first, &slot.token(refused).await.unwrap()));
+        advance(AFTER_REFUSAL / 2).await;
+        assert!(Arc::ptr_eq(&first, &slot.token(never).await.unwrap()));
+        advance(AFTER_REFUSAL / 2).await;
+        assert!(!Arc::ptr_eq(&first, &slot.token(async || token()).await.unwrap()));
     }
 
     #[tokio::test(start_paused = true)]

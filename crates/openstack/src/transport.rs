@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::{Client, Url};
+use tokio::sync::Mutex;
 
 use crate::answer::{Answer, refusal};
 use crate::error::one_line;
@@ -74,6 +76,11 @@ pub(crate) struct Transport {
     client: Client,
     options: Options,
     pub calls: Arc<Calls>,
+    /// One second try at a time, and when the last one found a server that is back: of many calls that failed together, one
+    /// finds out for all.
+    second_try: Mutex<Option<Instant>>,
+    /// A second try has failed: a server that is in trouble is not asked everything twice.
+    stays_away: AtomicBool,
 }
 
 impl Transport {
@@ -93,30 +100,38 @@ impl Transport {
             let authorities = credentials.authorities.iter().map(|der| reqwest::Certificate::from_der(der));
             builder = builder.tls_certs_only(authorities.collect::<Result<Vec<_>, _>>().map_err(setup)?);
         }
-        Ok(Self { client: builder.build().map_err(setup)?, options, calls: Arc::default() })
+        let client = builder.build().map_err(setup)?;
+        Ok(Self { client, options, calls: Arc::default(), second_try: Mutex::default(), stays_away: false.into() })
+    }
+
+    /// A server that did not come back in a second may be back by now.
+    pub(crate) fn hope_again(&self) {
+        self.stays_away.store(false, SeqCst);
     }
 
     /// Asks, and returns what was answered with success. A GET over a connection that broke is asked once more: servers close
     /// idle ones without a word. So is one to which a server, or a proxy before it, says 502 or 503 and not for how long, a
-    /// second later: one that is restarted is no trouble. Who is told to wait (429, 503) waits, as long as all waits together stay within
+    /// second later: one that is restarted is no trouble. Where one of these failed again, no other is tried
+    /// ([`Transport::hope_again`]). Who is told to wait (429, 503) waits, as long as all waits together stay within
     /// [`Options::longest_wait`].
     pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Error> {
         let mut patience = self.options.longest_wait;
         let mut again_when_broken = question.method == Method::GET;
         let mut again_when_away = question.method == Method::GET;
+        let mut result = self.once(question).await;
         loop {
-            let error = match self.once(question).await {
+            let error = match result {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::Broken(_)) if again_when_broken => {
                     again_when_broken = false;
                     self.calls.add_retry();
+                    result = self.once(question).await;
                     continue;
                 }
                 Err(Failed::Final(error)) if again_when_away && error.is_away() => {
                     again_when_away = false;
                     tracing::debug!(%error, "asking once more");
-                    tokio::time::sleep(SECOND_TRY).await;
-                    self.calls.add_retry();
+                    result = self.second_try(question, error).await;
                     continue;
                 }
                 Err(Failed::Broken(error) | Failed::Final(error)) => error,
@@ -128,10 +143,31 @@ impl Transport {
                     self.calls.add_wait(wait);
                     tokio::time::sleep(wait).await;
                     self.calls.add_retry();
+                    result = self.once(question).await;
                 }
                 _ => return Err(error),
             }
         }
+    }
+
+    async fn second_try(&self, question: &Question, error: Error) -> Result<Answer, Failed> {
+        let failed = Instant::now();
+        let mut back = self.second_try.lock().await;
+        if self.stays_away.load(SeqCst) {
+            return Err(Failed::Final(error));
+        }
+        self.calls.add_retry();
+        if back.is_some_and(|back| back > failed) {
+            drop(back);
+            return self.once(question).await;
+        }
+        tokio::time::sleep(SECOND_TRY).await;
+        let result = self.once(question).await;
+        match &result {
+            Err(Failed::Final(error)) if error.is_away() => self.stays_away.store(true, SeqCst),
+            _ => *back = Some(Instant::now()),
+        }
+        result
     }
 
     async fn once(&self, question: &Question) -> Result<Answer, Failed> {

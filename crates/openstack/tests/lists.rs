@@ -84,6 +84,30 @@ async fn a_server_that_is_away_for_a_moment_is_asked_once_more() {
     }
 }
 
+/// A server in trouble is not asked everything twice, and one that was restarted is asked at once by all who waited.
+#[tokio::test]
+async fn of_many_calls_one_finds_out_whether_a_server_is_back() {
+    let (fake, cloud) = cloud_with(1).await;
+    let session = cloud.session(&Scope::Project("p1".into()));
+    session.roles().await.unwrap();
+    let nine = async || futures::future::join_all((0..9).map(|_| list(&cloud))).await;
+    fake.fail(Fault::on("/loadbalancers").status(503));
+    fake.forget_calls();
+    assert!(nine().await.iter().all(Result::is_err));
+    assert_eq!(fake.count(LISTS), 10);
+    // It is not tried again before the next round.
+    assert!(nine().await.iter().all(Result::is_err));
+    assert_eq!(fake.count(LISTS), 19);
+    cloud.begin_round();
+    fake.heal();
+    fake.fail(Fault::on("/loadbalancers").times(9).status(503));
+    let begun = std::time::Instant::now();
+    assert!(nine().await.iter().all(Result::is_ok));
+    assert_eq!(fake.count(LISTS), 37);
+    // A second for all together, and not one for each.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn a_page_that_is_full_and_last_costs_one_more() {
     let (fake, cloud) = cloud_with(6).await;

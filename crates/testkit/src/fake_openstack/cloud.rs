@@ -31,6 +31,8 @@ pub struct FakeCloud {
     pub(super) issued: usize,
     /// Whether the user may list the objects of all projects.
     pub global: bool,
+    /// Roles that it has besides, which show nothing.
+    pub roles: BTreeSet<&'static str>,
     /// Projects, in order.
     pub projects: Vec<Value>,
     /// Projects on which the user has no role (any more).
@@ -86,6 +88,7 @@ impl FakeCloud {
             tokens: BTreeMap::new(),
             issued: 0,
             global: false,
+            roles: BTreeSet::new(),
             projects: Vec::new(),
             foreign: BTreeSet::new(),
             projects_truncated: false,

@@ -90,7 +90,8 @@ impl FakeCloud {
         let mut said = json!({"issued_at": Timestamp::now().to_string(), "expires_at": token.expires_at.to_string()});
         if token.project.is_some() || token.system {
             let roles = if self.global { vec!["member", "load-balancer_global_observer"] } else { vec!["member"] };
-            said["roles"] = roles.into_iter().map(|name| json!({"name": name})).collect();
+            said["roles"] =
+                roles.into_iter().chain(self.roles.iter().copied()).map(|name| json!({"name": name})).collect();
         }
         said
     }
