@@ -175,6 +175,7 @@ impl Args {
     #[must_use]
     pub fn options(&self) -> Options {
         Options {
+            own: None,
             projects: self.projects.clone(),
             service_name: match self.service_name {
                 Naming::NameAndId => ServiceName::NameAndId,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use gimbal_load_balancing::rows::{LoadBalancer, Project};
-use gimbal_load_balancing::{List, Mode};
+use gimbal_load_balancing::{Id, List, Mode};
 use gimbal_openstack::{
     Cloud, Credentials, CredentialsError, Dialect, Error, LoadBalancing, Options, Place, Scope, Session,
 };
@@ -23,6 +23,26 @@ pub(crate) struct Terms {
     pub(crate) place: Place,
     /// The roles that the token had: with fewer it shows less, without an error.
     pub(crate) roles: BTreeSet<String>,
+    /// The project of that token, if it has one.
+    pub(crate) own: Option<Id>,
+}
+
+impl Terms {
+    /// What credentials of another kind can keep of them: an application credential's token has no scope but its own, and no
+    /// other credentials have that one.
+    async fn fit(mut self, cloud: &Cloud) -> Result<Self, Error> {
+        let bound = cloud.scope() == Some(&Scope::Bound);
+        if bound == (self.scope == Scope::Bound) {
+            return Ok(self);
+        }
+        self.scope = first_scope(cloud).await?;
+        self.projects = match self.projects {
+            ProjectsFrom::All(_) => ProjectsFrom::All(self.scope.clone()),
+            ProjectsFrom::Token => ProjectsFrom::Roles,
+            ProjectsFrom::Roles => ProjectsFrom::Roles,
+        };
+        Ok(self)
+    }
 }
 
 /// Where the list of projects comes from. It stays the same: another one would look like projects that come and go.
@@ -55,6 +75,8 @@ pub(crate) enum Wish {
     Decide(Option<Scope>),
     /// They were decided before.
     As(Terms),
+    /// They were decided before, and the roles of now are to be compared with from now on, if they show as much.
+    Renew(Terms),
 }
 
 /// What every entry needs.
@@ -122,30 +144,56 @@ pub(crate) async fn enter(door: Door, wish: Wish, refused: Option<Credentials>) 
     if now != door.incarnation {
         return Err(EntryError::Moved { before: door.incarnation, now });
     }
-    let terms = match wish {
-        Wish::As(terms) => terms,
-        Wish::Decide(scope) => match decide(&cloud, door.mode, scope).await {
-            Err(EntryError::Cloud(error @ Error::InvalidCredentials { .. })) => {
-                return Err(EntryError::Refused { error, credentials: Box::new(credentials) });
-            }
-            terms => terms?,
-        },
+    let decided = match wish {
+        Wish::As(terms) => as_before(&cloud, terms).await,
+        Wish::Decide(scope) => decide(&cloud, door.mode, scope).await,
+        Wish::Renew(terms) => renew(&cloud, terms).await,
     };
+    match decided {
+        Ok(Decided { terms, session, projects }) => Ok(Way { cloud, credentials, terms, session, projects }),
+        Err(EntryError::Cloud(error @ Error::InvalidCredentials { .. })) => {
+            Err(EntryError::Refused { error, credentials: Box::new(credentials) })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Terms, and the sessions of their scopes: with them the tokens that were made already are kept.
+struct Decided {
+    terms: Terms,
+    session: Session,
+    projects: Session,
+}
+
+/// Asks nothing, where the credentials are of the same kind.
+async fn as_before(cloud: &Cloud, terms: Terms) -> Result<Decided, EntryError> {
+    let terms = terms.fit(cloud).await?;
     let session = cloud.session(&terms.scope);
     let projects = match &terms.projects {
         ProjectsFrom::All(scope) => cloud.session(scope),
         ProjectsFrom::Roles | ProjectsFrom::Token => session.clone(),
     };
-    Ok(Way { cloud, credentials, terms, session, projects })
+    Ok(Decided { terms, session, projects })
+}
+
+/// The same terms with the roles of now, where the token is shown to see all with these. Everything else stays as it was
+/// decided.
+async fn renew(cloud: &Cloud, terms: Terms) -> Result<Decided, EntryError> {
+    let before = as_before(cloud, terms).await?;
+    let now = decide(cloud, ModeWanted::Bulk, Some(before.terms.scope.clone())).await?.terms;
+    if now.place != before.terms.place {
+        return Err(EntryError::Elsewhere);
+    }
+    Ok(Decided { terms: Terms { roles: now.roles, own: now.own, ..before.terms }, ..before })
 }
 
 /// A list with a foreign project in it proves that the token sees all. Nothing proves that it does not, so lists of single
 /// projects are looked at as well, later (see [`crate::fetch`]).
-async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Result<Terms, EntryError> {
+async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Result<Decided, EntryError> {
     let bound = cloud.scope() == Some(&Scope::Bound);
-    let scope = match scope.or_else(|| cloud.scope().cloned()) {
+    let scope = match scope {
         Some(scope) => scope,
-        None => first_project(cloud).await?,
+        None => first_scope(cloud).await?,
     };
     let session = cloud.session(&scope);
     let own = session.project().await?;
@@ -155,34 +203,40 @@ async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Resu
     if own.is_none() && place.dialect() == Dialect::NeutronLbaas {
         return Err(EntryError::SystemOfNeutron);
     }
-    let sees_all = wanted != ModeWanted::PerProject && sees_all(&load_balancing, own).await?;
+    // Before the lists: a token goes with each question.
+    if place.is_plaintext() && cloud.keystone_url().starts_with("https:") {
+        tracing::warn!(%place, "Keystone is asked over TLS, and its catalog sends tokens on without: correct the catalog");
+    }
+    let sees_all = wanted != ModeWanted::PerProject && sees_all(&load_balancing, own.as_ref()).await?;
     if wanted == ModeWanted::Bulk && !sees_all {
         return Err(EntryError::NotBulk);
     }
-    let projects = match (sees_all, bound) {
-        (true, _) => from_all(cloud, &scope, bound).await?,
-        (false, true) => ProjectsFrom::Token,
-        (false, false) => ProjectsFrom::Roles,
+    let (from, projects) = match (sees_all, bound) {
+        (true, _) => from_all(cloud, &session, bound).await?,
+        (false, true) => (ProjectsFrom::Token, session.clone()),
+        (false, false) => (ProjectsFrom::Roles, session.clone()),
     };
     // Only now, so that a cloud that cannot be entered is not said to serve it with every attempt.
     let version = load_balancing.version().await;
     let version = version.ok().flatten().map(|(major, minor)| format!("v{major}.{minor}"));
     tracing::info!(api = ?place.dialect(), version, %place, "this cloud serves load balancing");
-    if place.is_plaintext() && cloud.keystone_url().starts_with("https:") {
-        tracing::warn!(%place, "Keystone is asked over TLS, and its catalog sends tokens on without: correct the catalog");
-    }
     let mode = if sees_all { Mode::Bulk } else { Mode::PerProject };
-    Ok(Terms { mode, scope, projects, place, roles })
+    let terms = Terms { mode, scope, projects: from, place, roles, own: own.map(|own| own.id) };
+    Ok(Decided { terms, session, projects })
 }
 
-async fn first_project(cloud: &Cloud) -> Result<Scope, Error> {
+/// The scope that was configured, else the user's first project.
+async fn first_scope(cloud: &Cloud) -> Result<Scope, Error> {
+    if let Some(scope) = cloud.scope() {
+        return Ok(scope.clone());
+    }
     let projects = cloud.projects().await?;
     let first = projects.rows.iter().map(|project| &project.id).min();
     let none = || Error::Forbidden { message: "the user has a role on no project".to_owned() };
     first.map(|id| Scope::Project(id.to_string())).ok_or_else(none)
 }
 
-async fn sees_all(load_balancing: &LoadBalancing, own: Option<Project>) -> Result<bool, Error> {
+async fn sees_all(load_balancing: &LoadBalancing, own: Option<&Project>) -> Result<bool, Error> {
     let list = match load_balancing.load_balancers(None).await {
         Ok(list) => list,
         Err(Error::Forbidden { message }) => {
@@ -191,11 +245,12 @@ async fn sees_all(load_balancing: &LoadBalancing, own: Option<Project>) -> Resul
         }
         Err(error) => return Err(error),
     };
-    // A token that is scoped to the system has no project of its own.
-    let Some(own) = own else { return Ok(true) };
-    let foreign: Vec<&LoadBalancer> = list.rows.iter().filter(|row| row.project != own.id).collect();
+    // A token that is scoped to the system has no project of its own: what it may list is everything, also where that is
+    // nothing yet.
+    let foreign = |row: &&LoadBalancer| own.is_none_or(|own| row.project != own.id) && !row.project.is_nobody();
+    let foreign: Vec<&LoadBalancer> = list.rows.iter().filter(foreign).collect();
     if foreign.is_empty() {
-        return Ok(false);
+        return Ok(own.is_none());
     }
     shows_what_belongs_to(load_balancing, &foreign).await?;
     Ok(true)
@@ -205,7 +260,7 @@ async fn sees_all(load_balancing: &LoadBalancing, own: Option<Project>) -> Resul
 /// without endpoints.
 async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadBalancer]) -> Result<(), Error> {
     let ids: BTreeSet<_> = foreign.iter().map(|row| &row.id).collect();
-    let listed = |owners: &[gimbal_load_balancing::Id]| owners.iter().any(|id| ids.contains(id));
+    let listed = |owners: &[Id]| owners.iter().any(|id| ids.contains(id));
     let missing = |kind: &str| Error::Forbidden {
         message: format!(
             "the list of load balancers shows those of other projects, and the list of {kind} shows none of theirs: \
@@ -226,11 +281,12 @@ async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadB
 }
 
 /// A role that sees all load balancers need not see all projects. A reader of the system does.
-async fn from_all(cloud: &Cloud, scope: &Scope, bound: bool) -> Result<ProjectsFrom, Error> {
-    let system = (!bound && *scope != Scope::System).then_some(Scope::System);
-    for scope in [scope.clone()].into_iter().chain(system) {
-        match cloud.session(&scope).all_projects().await {
-            Ok(_) => return Ok(ProjectsFrom::All(scope)),
+async fn from_all(cloud: &Cloud, session: &Session, bound: bool) -> Result<(ProjectsFrom, Session), Error> {
+    let system = (!bound && *session.scope() != Scope::System).then(|| cloud.session(&Scope::System));
+    for session in [session.clone()].into_iter().chain(system) {
+        let scope = session.scope().clone();
+        match session.all_projects().await {
+            Ok(_) => return Ok((ProjectsFrom::All(scope), session)),
             Err(Error::Forbidden { message }) => tracing::debug!(text = message, ?scope, "may not list all projects"),
             Err(error) => return Err(error),
         }
@@ -240,5 +296,5 @@ async fn from_all(cloud: &Cloud, scope: &Scope, bound: bool) -> Result<ProjectsF
         false => (ProjectsFrom::Roles, "the projects on which it has a role"),
     };
     tracing::warn!("this user may not list all projects: only load balancers of {offered} are offered");
-    Ok(from)
+    Ok((from, session.clone()))
 }

@@ -56,19 +56,20 @@ pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
         Ask::Projects => Answer::Projects(projects(&way).await.map_err(|error| failures.note(error))),
         Ask::LoadBalancers(whose) => {
             let list = async { session.load_balancing_at(&way.terms.place).await?.load_balancers(None).await }.await;
-            sees_all = list.as_ref().ok().and_then(|list| foreign(&whose, list));
+            sees_all = list.as_ref().is_ok_and(|list| foreign(&whose, list)).then(|| session.scope().clone());
             Answer::LoadBalancers(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::Listeners(whose) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.listeners(None).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.listeners(own(&whose)).await }.await;
             Answer::Listeners(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::Pools(whose) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.pools(None).await }.await;
+            let list = async { session.load_balancing_at(&way.terms.place).await?.pools(own(&whose)).await }.await;
             Answer::Pools(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::L7Policies(whose) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.l7_policies(None).await }.await;
+            let list =
+                async { session.load_balancing_at(&way.terms.place).await?.l7_policies(own(&whose)).await }.await;
             Answer::L7Policies(whose, list.map_err(|error| failures.note(error)))
         }
         Ask::Members(whose, pool) => {
@@ -114,13 +115,16 @@ async fn projects(way: &Way) -> Result<List<Project>, Error> {
     }
 }
 
-/// The scope of a token for one project that shows objects of another one.
-fn foreign(whose: &Whose, list: &List<LoadBalancer>) -> Option<Scope> {
+/// Whether a token for one project shows objects of another one.
+fn foreign(whose: &Whose, list: &List<LoadBalancer>) -> bool {
+    own(whose).is_some_and(|id| list.rows.iter().any(|row| row.project.as_str() != id && !row.project.is_nobody()))
+}
+
+/// Which project's objects are asked for, where a token may show more. The list of load balancers is not narrowed: it tells
+/// whether it does.
+fn own(whose: &Whose) -> Option<&str> {
     match whose {
         Whose::Everyones => None,
-        Whose::Project(id) => {
-            let foreign = list.rows.iter().any(|row| row.project != *id);
-            foreign.then(|| Scope::Project(id.to_string()))
-        }
+        Whose::Project(id) => Some(id.as_str()),
     }
 }

@@ -20,32 +20,31 @@ pub(crate) const KINDS: [&str; 5] = ["projects", "loadbalancers", "listeners", "
 /// The cloud as the polls have shown it.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    incarnation: String,
+    /// Keystone's URL and the region.
+    keystone: String,
+    /// What is told of them, once it is known who serves load balancing.
+    incarnation: Option<String>,
     options: Options,
     cloud: Cloud,
     heard: BTreeMap<&'static str, Instant>,
     poll: Poll,
     standing: Standing,
-    /// What could not be seen in the last polls; all of the cloud without a name.
-    failing: BTreeMap<Option<Arc<str>>, Failing>,
+    /// What could not be seen in the last polls, since the first of them began; all of the cloud without a name.
+    failing: BTreeMap<Option<Arc<str>>, Instant>,
     /// Whether anything was seen since the mode was entered.
     was_seen: bool,
     /// Namespaces that were seen whole since then.
     known: BTreeSet<Arc<str>>,
-    /// A part that was seen is called unknown when it could not be seen in two polls, and for two of these.
+    /// A part that was seen is called unknown when it could not be seen for two of these.
     interval: Duration,
+    began: Option<Instant>,
+    /// There may be what is not told now, and was before the start.
+    rest_is_known: bool,
     whole: bool,
     trouble: Option<String>,
     /// What went wrong in the last poll.
     troubles: BTreeSet<String>,
     changed: Changed,
-}
-
-/// Since when, and for how many polls.
-#[derive(Debug, Clone, Copy)]
-struct Failing {
-    since: Instant,
-    polls: u32,
 }
 
 /// How it goes with the kinds in the poll that runs.
@@ -91,9 +90,10 @@ impl PollResult {
 
 impl Seen {
     /// `incarnation`: Keystone's URL and the region. `interval`: from one poll to the next.
-    pub(crate) fn new(incarnation: String, options: Options, interval: Duration) -> Self {
+    pub(crate) fn new(keystone: String, options: Options, interval: Duration) -> Self {
         Self {
-            incarnation,
+            keystone,
+            incarnation: None,
             cloud: Cloud::new(Mode::PerProject, options.clone()),
             options,
             heard: BTreeMap::new(),
@@ -103,6 +103,8 @@ impl Seen {
             was_seen: false,
             known: BTreeSet::new(),
             interval,
+            began: None,
+            rest_is_known: true,
             whole: true,
             trouble: None,
             troubles: BTreeSet::new(),
@@ -113,10 +115,15 @@ impl Seen {
     /// From now on, or again, lists are asked for in this way. What was seen in another way does not count any more.
     pub(crate) fn enter(&mut self, mode: Mode, terms: &Terms) {
         let doubted = terms.place.dialect() == Dialect::NeutronLbaas;
+        // While Octavia is missing in the catalog an old plug-in of Neutron may answer, with nothing in it: at a start nobody
+        // else could tell that from a cloud in which everything was deleted.
+        let by = if doubted { " neutron-lbaas" } else { "" };
+        self.incarnation = Some(format!("{}{by}", self.keystone));
         let options = Options {
             by_role: terms.projects == ProjectsFrom::Roles,
             // Neutron says 404 also of what this user may not see.
             second_look: self.options.second_look.filter(|_| doubted),
+            own: terms.own.clone(),
             ..self.options.clone()
         };
         self.begin_anew(Cloud::new(mode, options));
@@ -128,6 +135,7 @@ impl Seen {
         self.was_seen = false;
         self.known.clear();
         self.whole = true;
+        self.rest_is_known = true;
         self.poll = Poll::default();
         self.standing = Standing::Nothing;
         self.changed.clear();
@@ -141,6 +149,7 @@ impl Seen {
 
     pub(crate) fn begin(&mut self, now: Instant) {
         self.poll = Poll::default();
+        self.began = Some(now);
         self.cloud.begin(now);
     }
 
@@ -175,6 +184,7 @@ impl Seen {
         self.troubles = troubles;
         self.standing = self.patient(&outcome, now);
         self.whole = outcome.unlisted.is_none();
+        self.rest_is_known = outcome.rest.is_none();
         self.trouble = trouble(&outcome);
         let result = match &outcome.unknown {
             Some(_) => PollResult::Failed,
@@ -184,17 +194,16 @@ impl Seen {
         Summary { result, new_troubles, needed: outcome.members_needed, swept: outcome.members_swept }
     }
 
-    /// One poll that fails is no news of a cloud that was seen before: nothing is removed by it, and what was told stands.
+    /// One poll that fails soon is no news of a cloud that was seen before: nothing is removed by it, and what was told stands.
     fn patient(&mut self, outcome: &Outcome, now: Instant) -> Standing {
         let all = outcome.unknown.iter().map(|reason| (None, reason));
         let parts = outcome.unknown_namespaces.iter().map(|(namespace, reason)| (Some(namespace.clone()), reason));
         let mut before = std::mem::take(&mut self.failing);
         let mut told = Outcome::default();
         for (part, reason) in all.chain(parts) {
-            let mut failing = before.remove(&part).unwrap_or(Failing { since: now, polls: 0 });
-            failing.polls += 1;
-            let lasts = failing.polls > 1 && now.saturating_duration_since(failing.since) >= self.interval * 2;
-            self.failing.insert(part.clone(), failing);
+            let since = before.remove(&part).or(self.began).unwrap_or(now);
+            let lasts = now.saturating_duration_since(since) >= self.interval * 2;
+            self.failing.insert(part.clone(), since);
             match part {
                 None if lasts || !self.was_seen => told.unknown = Some(reason.clone()),
                 Some(namespace) if lasts || !self.known.contains(&namespace) => {
@@ -229,6 +238,12 @@ impl Seen {
                 self.heard.insert(kind, now);
             }
         }
+    }
+
+    /// How much is offered.
+    #[cfg(test)]
+    pub(crate) fn services(&self) -> usize {
+        self.cloud.services().count()
     }
 
     /// What changed since the last call.
@@ -269,11 +284,11 @@ fn trouble(outcome: &Outcome) -> Option<String> {
 
 impl Known for Seen {
     fn incarnation(&self) -> Option<&str> {
-        Some(&self.incarnation)
+        self.incarnation.as_deref()
     }
 
     fn identified_by(&self) -> &'static str {
-        "Keystone's URL and the region"
+        "Keystone's URL, the region, and whether neutron-lbaas serves load balancing"
     }
 
     fn standing(&self) -> Standing {
@@ -282,6 +297,10 @@ impl Known for Seen {
 
     fn is_whole(&self) -> bool {
         self.whole
+    }
+
+    fn rest_is_known(&self) -> bool {
+        self.rest_is_known
     }
 
     fn freshness(&self, now: Instant) -> Vec<Freshness> {

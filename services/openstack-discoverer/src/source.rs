@@ -62,6 +62,9 @@ pub(crate) struct CloudSource {
     refused: Option<Refused>,
     /// A token of one project showed more, and that was looked into without another mode as its end.
     looked_into: bool,
+    /// When that is worth another look.
+    look_again: Instant,
+    look_pauses: Backoff,
     undated: bool,
     /// Each keeps the token of its project.
     sessions: HashMap<Id, Session>,
@@ -95,8 +98,8 @@ impl Refused {
 enum Stage {
     /// Nothing, until the next poll.
     Resting(Next),
-    /// The cloud is being entered.
-    Entering,
+    /// The cloud is being entered: as before, or also to learn what the token sees now.
+    Entering(Entering),
     /// A poll.
     Polling(Polling),
 }
@@ -108,11 +111,19 @@ enum Next {
     Enter(Wish),
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entering {
+    AsBefore,
+    Deciding,
+}
+
 #[derive(Debug)]
 struct Polling {
     began: Instant,
     calls_before: u64,
     next: Next,
+    /// The token has fewer roles than when the terms were decided.
+    lost_roles: bool,
 }
 
 /// What a task or the clock tells.
@@ -147,6 +158,8 @@ impl CloudSource {
             way: None,
             refused: None,
             looked_into: false,
+            look_again: Instant::now(),
+            look_pauses: Backoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
             undated: false,
             sessions: HashMap::new(),
             tasks: JoinSet::new(),
@@ -168,7 +181,7 @@ impl CloudSource {
                 Err(Exit::Usage(format!("{}: {error}", self.door.access.flag())))
             }
             Ok(entered) => {
-                self.entered(entered.map(Box::new), Instant::now());
+                self.entered(entered.map(Box::new), Entering::Deciding, Instant::now());
                 Ok(())
             }
             Err(_) => {
@@ -191,10 +204,10 @@ impl CloudSource {
         match std::mem::replace(&mut self.stage, Stage::Resting(Next::Poll)) {
             Stage::Resting(Next::Poll) => self.begin(now),
             Stage::Resting(Next::Enter(wish)) => self.start_entering(wish, now),
-            Stage::Entering => {
+            Stage::Entering(how) => {
                 self.tasks = JoinSet::new();
                 let message = "not within the time that a poll may take (--poll-timeout)".to_owned();
-                self.entered(Err(EntryError::Cloud(Error::Timeout { message })), now);
+                self.entered(Err(EntryError::Cloud(Error::Timeout { message })), how, now);
             }
             Stage::Polling(polling) => {
                 self.tasks = JoinSet::new();
@@ -205,21 +218,31 @@ impl CloudSource {
 
     fn start_entering(&mut self, wish: Wish, now: Instant) {
         let refused = self.refused.as_ref().filter(|refused| now < refused.until);
+        let how = if matches!(wish, Wish::As(_)) { Entering::AsBefore } else { Entering::Deciding };
         let entry = enter(self.door.clone(), wish, refused.map(|refused| refused.credentials.clone()));
         self.tasks.spawn(async move { Event::Entered(entry.await.map(Box::new)) });
-        self.stage = Stage::Entering;
+        self.stage = Stage::Entering(how);
         self.due = now + self.pace.timeout;
     }
 
     /// The way into the cloud is open, or not.
-    fn entered(&mut self, entered: Result<Box<Way>, EntryError>, now: Instant) -> Taken {
+    fn entered(&mut self, entered: Result<Box<Way>, EntryError>, how: Entering, now: Instant) -> Taken {
         let stays = |way: &Way| self.way.as_ref().is_none_or(|before| before.terms.place == way.terms.place);
         let way = match entered.and_then(|way| if stays(&way) { Ok(way) } else { Err(EntryError::Elsewhere) }) {
             Ok(way) => *way,
             Err(error) => {
-                self.seen.not_entered(error.to_string());
+                let goes_on = how == Entering::Deciding && self.way.is_some();
+                if goes_on {
+                    tracing::warn!(%error, "what the token sees could not be looked into: going on as before");
+                } else {
+                    self.seen.not_entered(error.to_string());
+                }
                 if let EntryError::Refused { credentials, .. } = error {
                     self.refused = Some(Refused::again(*credentials, self.refused.take(), now));
+                }
+                if goes_on {
+                    self.begin(now);
+                    return Taken::Told;
                 }
                 // In doubt the terms stay: what a token may see must not change what an empty list means.
                 let wish = self.way.as_ref().map_or(Wish::Decide(None), |way| Wish::As(way.terms.clone()));
@@ -246,9 +269,10 @@ impl CloudSource {
 
     fn begin(&mut self, now: Instant) {
         let calls_before = self.way.as_ref().map(|way| way.cloud.calls().total()).unwrap_or_default();
+        self.way.iter().for_each(|way| way.cloud.begin_round());
         self.seen.begin(now);
         self.due = now + self.pace.timeout;
-        self.stage = Stage::Polling(Polling { began: now, calls_before, next: Next::Poll });
+        self.stage = Stage::Polling(Polling { began: now, calls_before, next: Next::Poll, lost_roles: false });
         self.ask();
     }
 
@@ -288,12 +312,17 @@ impl CloudSource {
         }
         let Stage::Polling(polling) = &mut self.stage else { return };
         let mut over = false;
+        polling.lost_roles |= matches!(&answer, Answer::Roles(_, Ok(missing)) if !missing.is_empty());
         if let Some(way) = self.way.as_ref().filter(|_| invalid_credentials) {
             // They may have been replaced where they came from. Until then no other question may show them.
             polling.next = Next::Enter(Wish::As(way.terms.clone()));
             self.refused = Some(Refused::again(way.credentials.clone(), self.refused.take(), now));
             over = true;
-        } else if sees_all.is_some() && self.door.mode == ModeWanted::Auto && matches!(polling.next, Next::Poll) {
+        } else if sees_all.is_some()
+            && self.door.mode == ModeWanted::Auto
+            && now >= self.look_again
+            && matches!(polling.next, Next::Poll)
+        {
             polling.next = Next::Enter(Wish::Decide(sees_all));
             // Each project's list would show everything. If looking into it changed nothing before, the lists are read all
             // the same.
@@ -312,8 +341,15 @@ impl CloudSource {
         }
     }
 
-    fn finish(&mut self, polling: Polling, now: Instant) {
+    fn finish(&mut self, mut polling: Polling, now: Instant) {
         let summary = self.seen.finish(now);
+        if let Some(way) = self.way.as_ref().filter(|_| polling.lost_roles && matches!(polling.next, Next::Poll))
+            && summary.result != PollResult::Failed
+        {
+            // The lists show as much as before, so what the token has now is enough. Were it kept to what it had, each poll
+            // from the next loss on would fail for a role that shows nothing.
+            polling.next = Next::Enter(Wish::Renew(way.terms.clone()));
+        }
         for trouble in summary.new_troubles.iter().take(TOLD) {
             tracing::warn!("{trouble}");
         }
@@ -331,15 +367,18 @@ impl CloudSource {
             self.metrics.polled(&summary, took, made);
             tracing::debug!(calls = made, ?took, result = summary.result.as_str(), "a poll has ended");
         }
-        let pause = match &polling.next {
-            // What one token sees is to be offered from the first poll on, not an interval later.
-            Next::Enter(Wish::Decide(_)) if !std::mem::replace(&mut self.looked_into, true) => Duration::ZERO,
-            Next::Enter(Wish::Decide(_)) => self.pace.interval + self.entry_pauses.pause(),
-            _ => {
-                self.entry_pauses.reset();
-                self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10)
+        let mut pause = self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10);
+        match &polling.next {
+            Next::Enter(Wish::Decide(_)) => {
+                // What one token sees is to be offered from the first poll on, not an interval later.
+                if !std::mem::replace(&mut self.looked_into, true) {
+                    pause = Duration::ZERO;
+                }
+                // The polls between keep their pace.
+                self.look_again = now + self.pace.interval + self.look_pauses.pause();
             }
-        };
+            _ => self.entry_pauses.reset(),
+        }
         self.rest(pause, polling.next, now);
     }
 }
@@ -389,7 +428,13 @@ impl Source for CloudSource {
 
     fn take(&mut self, event: Event, now: Instant) -> Taken {
         match event {
-            Event::Entered(entered) => return self.entered(entered, now),
+            Event::Entered(entered) => {
+                let how = match &self.stage {
+                    Stage::Entering(how) => *how,
+                    Stage::Resting(_) | Stage::Polling(_) => Entering::AsBefore,
+                };
+                return self.entered(entered, how, now);
+            }
             Event::Fetched(fetched) => self.fetched(*fetched, now),
             Event::Due => self.time_is_up(now),
         }
@@ -404,3 +449,6 @@ impl Source for CloudSource {
         &self.seen
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -162,6 +162,43 @@ fn a_project_is_waited_for_like_the_cloud() {
     assert_eq!(seen.standing(), Standing::Complete);
 }
 
+/// With servers that take long to fail, or many projects, one poll lasts for minutes.
+#[test]
+fn one_poll_that_fails_slowly_is_enough() {
+    for (mode, takes, complete) in [
+        (Mode::Bulk, INTERVAL * 2, false),
+        (Mode::Bulk, INTERVAL, true),
+        (Mode::PerProject, INTERVAL * 2, false),
+        (Mode::PerProject, INTERVAL, true),
+    ] {
+        let mut seen = seen(mode);
+        let start = Instant::now();
+        poll(&mut seen, start, &never);
+        let broken = |ask: &Ask| *ask == Ask::LoadBalancers(Whose::Project(id("pb"))) || mode == Mode::Bulk;
+        seen.begin(start + INTERVAL);
+        while let Some(ask) = seen.next_ask() {
+            let (answer, failed) = answer(&ask, &|ask| broken(ask) && matches!(ask, Ask::LoadBalancers(_)));
+            seen.answer(answer, failed, start + INTERVAL + takes);
+        }
+        seen.finish(start + INTERVAL + takes);
+        assert_eq!(seen.standing() == Standing::Complete, complete, "{mode:?} {takes:?}");
+    }
+}
+
+/// What left the list before the start is not gone for the writer.
+#[test]
+fn the_rest_is_not_known_for_a_while_with_a_token_for_each_project() {
+    for (mode, known_at_once) in [(Mode::PerProject, false), (Mode::Bulk, true)] {
+        let mut seen = seen(mode);
+        let start = Instant::now();
+        poll(&mut seen, start, &never);
+        assert_eq!((seen.standing(), seen.is_whole()), (Standing::Complete, true));
+        assert_eq!(seen.rest_is_known(), known_at_once, "{mode:?}");
+        poll(&mut seen, start + Options::default().project_hold, &never);
+        assert!(seen.rest_is_known(), "{mode:?}");
+    }
+}
+
 #[test]
 fn a_question_without_an_answer_leaves_its_kind_stale() {
     let mut seen = seen(Mode::Bulk);
