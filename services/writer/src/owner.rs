@@ -93,23 +93,10 @@ impl Owner {
     #[must_use]
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
-        let (streams, same) = (HashMap::new(), handle.clone());
         let (leading, begun, creating, failed) = (None, None, Creating::default(), None);
-        let owner = Self {
-            parts,
-            mail,
-            touched,
-            handle,
-            streams,
-            shown: None,
-            leading,
-            aside: false,
-            begun,
-            observed: false,
-            creating,
-            failed,
-        };
-        (owner, same)
+        let streams = HashMap::new();
+        let (shown, aside, observed) = (None, false, false);
+        (Self { parts, mail, touched, streams, shown, leading, aside, begun, observed, creating, failed }, handle)
     }
 
     /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
