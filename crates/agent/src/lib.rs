@@ -58,7 +58,8 @@
 //! `take` puts the result in the place of the one before, and notes in a [`KindHealth`] for each kind how it went. `settle`
 //! gives the keys that differ. A part that failed (a project) leaves what was offered of it as it was, and is named in
 //! [`Standing::Unknown`] by its namespace, until a poll sees it again; everything that failed is [`gimbal_stream::Scope::All`].
-//! Its incarnation is known from the configuration, and never [`Taken::Replaced`].
+//! Its incarnation is known when it has been read, and never [`Taken::Replaced`]. What may have gone before it was first read
+//! is [`Known::rest_is_known`]'s to say.
 //!
 //! # What a source can rely on
 //!

@@ -7,7 +7,7 @@ mod dry;
 use std::time::Duration;
 
 use gimbal_testkit::fake_openstack::{FakeCloud, FakeOpenStack, Fault};
-use gimbal_tests::{Discoverer, Mirror, Scene, Writer, expect_log, expect_metric, metric};
+use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_log, expect_metric, metric};
 
 /// Several polls.
 const A_WHILE: Duration = Duration::from_secs(2);
@@ -163,6 +163,25 @@ async fn with_a_token_for_each_project_a_project_fails_by_itself() {
     stage.fake.heal();
     stage.complete(true).await;
     Mirror::expect(&stage.scene.gimbal, "alpha", "osp1-web-lb1", &[]).await.unwrap();
+}
+
+/// A role is lost, and the discoverer is restarted: it never knew of that project, and the writer does.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_left_the_list_while_nobody_looked_stands_for_a_while() {
+    let mut stage = Stage::start(false).await;
+    stage.discoverer.process.terminate(SOON).await.unwrap();
+    stage.fake.set(|cloud| {
+        cloud.foreign.insert("p2".to_owned());
+        cloud.member("pool1", "member9", "10.1.0.9", 8080);
+    });
+    let flags = [&OFTEN[..], &["--project-hold", "8s"]].concat();
+    let credentials = stage.scene.path("credentials");
+    stage.discoverer = stage.scene.openstack_discoverer("osp1", &credentials, stage.writer.port, &flags).unwrap();
+    stage.complete(true).await;
+    let changed = ["10.1.0.1:8080", "10.1.0.9:8080"];
+    Mirror::expect(&stage.scene.gimbal, "alpha", "osp1-web-lb1", &changed).await.unwrap();
+    stage.mirrors[2].expect_unchanged(&stage.scene.gimbal, A_WHILE).await.unwrap();
+    stage.gone(3).await;
 }
 
 /// A token of one project turns out to see more than that: the cloud was empty when the mode was decided.

@@ -1,5 +1,7 @@
 //! The edge before a scripted cloud, without a writer.
 
+mod plaintext;
+
 use std::path::Path;
 
 use clap::Parser as _;
@@ -45,7 +47,10 @@ fn write(dir: &Path, keys: &[(&str, &str)]) {
 impl Run {
     /// Two projects, of which the first one has a load balancer; the user sees everything.
     async fn start(set: impl FnOnce(&mut FakeCloud), keys: &[(&str, &str)], flags: &[&str]) -> Self {
-        let fake = FakeOpenStack::start().await.unwrap();
+        Self::with(FakeOpenStack::start().await.unwrap(), set, keys, flags)
+    }
+
+    fn with(fake: FakeOpenStack, set: impl FnOnce(&mut FakeCloud), keys: &[(&str, &str)], flags: &[&str]) -> Self {
         fake.set(|cloud| {
             cloud.global = true;
             cloud.project("p1", "alpha");
