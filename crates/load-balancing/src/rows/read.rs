@@ -83,7 +83,7 @@ impl From<WithoutOwner> for L7Policy {
 /// The column may be empty, as after an import from neutron-lbaas: then the row says that it is nobody's.
 fn owner<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Id>, D::Error> {
     let said = Option::<Arc<str>>::deserialize(from)?.filter(|text| !text.is_empty());
-    said.map_or(Ok(Id::nobody()), Id::try_from).map(Some).map_err(serde::de::Error::custom)
+    said.map_or_else(|| Ok(Id::nobody()), Id::try_from).map(Some).map_err(serde::de::Error::custom)
 }
 
 pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Id>, D::Error> {
