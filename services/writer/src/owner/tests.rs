@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::apply::Writes;
 use crate::lease::Moment;
 use crate::pace::{Pace, PaceSettings};
 use crate::pause::Pause;
