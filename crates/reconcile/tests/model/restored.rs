@@ -138,7 +138,8 @@ fn a_conflict_without_end_is_told_and_comes_seldom() {
         world.pass(Duration::from_millis(100));
         while world.speak(0) | world.hear(0) {}
     }
-    assert!(tried < 20, "{tried} jobs in a minute");
+    // Each of the Service and its slice is tried by itself.
+    assert!(tried < 30, "{tried} jobs in a minute");
     let rejects = world.rejects(0);
     assert!(rejects.iter().any(|reject| reject.retryable && reject.message.contains("409")), "{rejects:?}");
     assert_eq!(world.untold(0), 0, "it is acknowledged");
