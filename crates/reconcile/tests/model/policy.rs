@@ -194,6 +194,10 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
         }
         assert_eq!(world.writer.audit(), [""; 0]);
     }
+    // Of those that wait for room and whose creation is refused, each is tried in its turn, for ever.
+    if world.policies.values().any(|policy| policy.quota != Quota::default()) {
+        world.server.full.clear();
+    }
     come_to_rest(&mut world);
     check_policies(&world);
     let writes = world.server.writes;
