@@ -339,7 +339,7 @@ impl Reconciler {
         }
         let Some(target) = self.targets.get_mut(key) else { return };
         target.counted_for = name;
-        target.counted_as = whose.map(|claim| claim.key).or(target.counted_as.take());
+        target.counted_as = whose.map(|claim| claim.key).or_else(|| target.counted_as.take());
         let count = target.observed.count();
         self.count(key, count, now);
     }
