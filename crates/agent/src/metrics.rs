@@ -86,7 +86,7 @@ impl Metrics {
         r.register("skipped", "Services, slices and endpoints left out, by reason", self.skipped.clone());
         r.register("connected", "1 while the writer has taken the stream in", self.connected.clone());
         r.register("source_complete", "1 while everything of the source is known", self.complete.clone());
-        r.register("source_freshness_seconds", "Time since the source was last heard of", self.freshness.clone());
+        r.register("source_age_seconds", "Time since the source was last heard of", self.freshness.clone());
         r.register("source_failures", "Failed lists and watches", self.source.failures.clone());
         r.register("source_lists", "Complete lists", self.source.lists.clone());
         r.register("source_replacements", "Times that another source was found", self.replaced.clone());

@@ -125,7 +125,7 @@ async fn the_metrics_are_those_of_every_discoverer_and_the_source_adds_its_own()
         "gimbal_discoverer_endpoints 1",
         "gimbal_discoverer_source_complete 0",
         "gimbal_discoverer_skipped{reason=\"NoName\"} 3",
-        "gimbal_discoverer_source_freshness_seconds{kind=\"pools\"}",
+        "gimbal_discoverer_source_age_seconds{kind=\"pools\"}",
         "gimbal_discoverer_source_lists_total{kind=\"pools\"} 1",
         "gimbal_discoverer_source_failures_total{kind=\"pools\",reason=\"Server\"} 1",
         "gimbal_discoverer_polls_total 2",

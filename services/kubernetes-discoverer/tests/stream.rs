@@ -142,7 +142,7 @@ async fn rejects_are_shown_until_they_are_over() {
             "gimbal_discoverer_services 2",
             "gimbal_discoverer_endpoints 2",
             "gimbal_discoverer_connected 1",
-            "gimbal_discoverer_source_freshness_seconds{kind=\"endpointslices\"}",
+            "gimbal_discoverer_source_age_seconds{kind=\"endpointslices\"}",
         ];
         match lines.iter().find(|line| !text.contains(**line)) {
             None => Ok(()),

@@ -27,7 +27,7 @@ async fn down_for_a_while(stage: &Stage, service: Service, name: &str) {
     assert_eq!(get(beginner.admin_port, "/readyz").await.unwrap().0, 503);
     mirror.expect_unchanged(&stage.scene.gimbal, A_WHILE).await.unwrap();
     for (discoverer, backend) in stage.discoverers.iter().zip(BACKENDS) {
-        let stale = metric(discoverer.admin_port, "gimbal_discoverer_source_freshness_seconds", "loadbalancers").await;
+        let stale = metric(discoverer.admin_port, "gimbal_discoverer_source_age_seconds", "loadbalancers").await;
         assert!(stale.unwrap() >= A_WHILE.as_secs_f64());
         let own = discoverer.ask().backend(backend).unwrap();
         assert!(own["trouble"].as_str().unwrap().starts_with("source: "), "{own}");

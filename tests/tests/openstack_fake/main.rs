@@ -140,7 +140,7 @@ async fn with_a_token_for_each_project_a_project_fails_by_itself() {
     });
     expect_log(&stage.discoverer.process, &["list_limit"]).await.unwrap();
     stage.all_stands().await;
-    let stale = metric(stage.discoverer.admin_port, "gimbal_discoverer_source_freshness_seconds", "projects").await;
+    let stale = metric(stage.discoverer.admin_port, "gimbal_discoverer_source_age_seconds", "projects").await;
     assert!(stale.unwrap() >= 1.0);
     stage.fake.set(|cloud| {
         cloud.projects_truncated = false;
