@@ -276,8 +276,8 @@ impl Reconciler {
     /// Where else the source Service of a target stands, and what counts there.
     fn other_places(&self, target: &Target, key: &TargetKey) -> Vec<(TargetKey, Count)> {
         let (Some(name), Some(source)) = (&target.counted_for, &target.counted_as) else { return Vec::new() };
-        let places = self.targets.places(name.as_str(), source).into_iter().filter(|place| place != key);
-        let counts = places.filter_map(|place| {
+        let places = self.targets.places(name.as_str(), source, Some(key));
+        let counts = places.into_iter().filter_map(|place| {
             let there = self.targets.get(&place).filter(|there| there.counted_for.as_ref() == Some(name))?;
             Some((place, there.settled))
         });

@@ -82,7 +82,7 @@ impl Reconciler {
         places.retain(|place| self.targets.contains_key(place));
         if places.is_empty() {
             // Where a map goes by what the Service says, only what stands in the Gimbal cluster tells where that is.
-            let standing = self.targets.places(claim.backend.as_str(), &claim.key);
+            let standing = self.targets.places(claim.backend.as_str(), &claim.key, None);
             let whose = |place: &TargetKey| self.targets.get(place).and_then(|target| self.whose(place, target));
             places.extend(standing.into_iter().filter(|place| whose(place).as_ref() == Some(claim)));
         }

@@ -67,7 +67,7 @@ impl Targets {
         self.lend(key);
         self.lent = None;
         let target = self.all.remove(key)?;
-        Self::take_out(&mut self.files, key, &target.filed, |_| true);
+        Self::take_out(&mut self.files, key, &target.filed, |_| true, true);
         Some(target)
     }
 
@@ -131,16 +131,18 @@ impl Targets {
         keys
     }
 
-    /// Where a source Service of a backend stands, as the objects there say.
-    pub(crate) fn places(&self, backend: &str, source: &SourceKey) -> Vec<TargetKey> {
+    /// Where a source Service of a backend stands, as the objects there say; at `but` or not is not asked.
+    pub(crate) fn places(&self, backend: &str, source: &SourceKey, but: Option<&TargetKey>) -> Vec<TargetKey> {
         let filed = self.filed_from(backend, source).take_while(|(key, _)| key == source).map(|(_, place)| place);
         let lent = self.lent.iter().filter(|_| self.lent_stands_for(backend) == Some(source));
-        filed.filter(|place| self.lent.as_ref() != Some(*place)).chain(lent).cloned().collect()
+        let all = filed.filter(|place| self.lent.as_ref() != Some(*place)).chain(lent);
+        all.filter(|place| but != Some(*place)).cloned().collect()
     }
 
     /// What was filed of a backend, from a source Service on.
     fn filed_from(&self, backend: &str, source: &SourceKey) -> impl Iterator<Item = &(SourceKey, TargetKey)> {
-        let from = (source.clone(), TargetKey::new("", ""));
+        // Empty texts that are made without an allocation.
+        let from = (source.clone(), TargetKey::new(Arc::<str>::default(), Arc::<str>::default()));
         let file = self.files.get(backend).into_iter();
         file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| probe::looked())
     }
@@ -179,24 +181,27 @@ impl Targets {
         let old = std::mem::replace(&mut target.filed, filed);
         let new = &target.filed;
         let left = |name: &Arc<str>| !new.under.contains(name);
-        Self::take_out(&mut self.files, &key, &old, left);
+        // Mostly it is only pending, or not any more.
+        let moved = old.place() != new.place();
+        Self::take_out(&mut self.files, &key, &old, left, moved);
         for (at, name) in new.under.iter().enumerate() {
             let file = self.files.entry(name.clone()).or_default();
             file.targets.insert(key.clone());
             file.pending += u64::from(new.pending == Some(at));
-            if let Some((_, source)) = new.stands_for.as_ref().filter(|(of, _)| *of == at) {
+            if let Some((_, source)) = new.stands_for.as_ref().filter(|(of, _)| moved && *of == at) {
                 file.places.insert((source.clone(), key.clone()));
             }
         }
     }
 
     /// Takes back what was filed as `old`, but under no name that it has not `left`.
-    fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool) {
+    /// `moved`: nor where it stands for what it stood for.
+    fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool, moved: bool) {
         for (at, name) in old.under.iter().enumerate() {
             let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
             let file = entry.get_mut();
             file.pending -= u64::from(old.pending == Some(at));
-            if let Some((_, source)) = old.stands_for.as_ref().filter(|(of, _)| *of == at) {
+            if let Some((_, source)) = old.stands_for.as_ref().filter(|(of, _)| moved && *of == at) {
                 file.places.remove(&(source.clone(), key.clone()));
             }
             if left(name) {
@@ -226,7 +231,7 @@ impl Targets {
         }
         let mut held = self.files.clone();
         if let Some((key, target)) = self.lent.as_ref().and_then(|lent| self.all.get_key_value(lent)) {
-            Self::take_out(&mut held, key, &target.filed, |_| true);
+            Self::take_out(&mut held, key, &target.filed, |_| true, true);
         }
         let names: BTreeSet<&Arc<str>> = files.keys().chain(held.keys()).collect();
         let differs = |name: &&Arc<str>| files.get(*name) != held.get(*name);
@@ -258,10 +263,15 @@ impl Filed {
         Self { under: under.into(), stands_for, pending }
     }
 
+    /// The backend and the source Service that it was filed as standing for.
+    fn place(&self) -> Option<(&str, &SourceKey)> {
+        self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key))
+    }
+
     /// Whether this is what the target says. Asked after each change, and mostly so.
     fn is_of(&self, target: &Target) -> bool {
         let pending = self.pending.map(|at| &*self.under[at]);
-        let stands_for = self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key));
+        let stands_for = self.place();
         pending == target.pending_for()
             && stands_for == target.stands_for()
             && target.concerns().all(|name| self.under.iter().any(|known| **known == *name))
