@@ -9,7 +9,9 @@ use gimbal_operate::{Exit, LogFormat, init_logging, run, shutdown_token};
 const ROLE: &str = "GIMBAL_TEST_ROLE";
 
 fn child(role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Whoever started the tests may have had them ignore it, as nohup does.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(std::env::current_exe().unwrap());
     command.args(["--exact", "as_child", "--nocapture"]).env(ROLE, role).env_remove("GIMBAL_LOG");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -87,9 +89,9 @@ fn the_first_signal_asks() {
 /// As under nohup: whoever ignored the signal for it wanted it to outlive the session.
 #[test]
 fn a_hangup_that_is_ignored_at_the_start_stays_so() {
-    let of = child("obedient");
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(of.get_program()).args(of.get_args());
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "as_child", "--nocapture"]);
     command.env(ROLE, "obedient").env_remove("GIMBAL_LOG");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
