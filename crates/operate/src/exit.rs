@@ -53,6 +53,9 @@ where
     }
 }
 
+/// More than any machine has cores; a runtime with far more ends badly.
+const MOST_THREADS: usize = 1024;
+
 fn try_run<F>(name: &str, threads: NonZeroUsize, work: F) -> Result<(), Exit>
 where
     F: Future<Output = Result<(), Exit>>,
@@ -62,6 +65,11 @@ where
     let ours = || rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
     if !PROVIDER.get_or_init(ours) {
         return Err(Exit::Failure("a TLS provider was already installed when the process began".to_owned()));
+    }
+    if threads.get() > MOST_THREADS {
+        return Err(Exit::Usage(format!(
+            "--worker-threads {threads}: use at most {MOST_THREADS}; one is mostly enough"
+        )));
     }
     let mut builder = match threads.get() {
         1 => tokio::runtime::Builder::new_current_thread(),

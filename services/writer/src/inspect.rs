@@ -9,7 +9,7 @@ use gimbal_link::{Inspection, Part, Peer, Place, Viewer};
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
 use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, State, Tally};
-use gimbal_stream::Summary;
+use gimbal_stream::{Scope, Summary};
 use gimbal_wire::{pb, source_key, target_key};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -25,6 +25,9 @@ use crate::mailbox::{Ended, Handle};
 const STANDBY: &str = "this writer does not lead and hears no agent; ask the one that leads";
 /// Events that may wait for a reader of Watch.
 const WATCH_QUEUE: usize = 256;
+/// Scopes that are unknown, of each backend, and characters of the reason of each.
+const UNKNOWN: usize = 10;
+const UNKNOWN_REASON: usize = 200;
 
 /// See the module.
 pub struct Answers {
@@ -131,14 +134,24 @@ impl Inspection for Answers {
     }
 }
 
+/// The first few of what is unknown: what one backend says must not make the list of all too long to be read.
+fn unknown<S: AsRef<str>>(all: impl Iterator<Item = (Scope, S)>) -> Vec<pb::UnknownScope> {
+    let mut all = all.map(|(scope, reason)| {
+        let reason = reason.as_ref().chars().take(UNKNOWN_REASON).collect();
+        pb::UnknownScope { scope: Some((&scope).into()), reason }
+    });
+    let mut first: Vec<pb::UnknownScope> = all.by_ref().take(UNKNOWN).collect();
+    let more = all.count();
+    if let Some(last) = first.last_mut().filter(|_| more > 0) {
+        last.reason.push_str(&format!("; and {more} more like these"));
+    }
+    first
+}
+
 fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> pb::Backend {
     let end = &backend.end;
     let hello = end.hello().cloned().unwrap_or_default();
-    let unknown = end
-        .unknown()
-        .iter()
-        .map(|(scope, reason)| pb::UnknownScope { scope: Some((&scope).into()), reason: reason.to_owned() })
-        .collect();
+    let unknown = unknown(end.unknown().iter());
     let held_changes =
         [(&backend.guard, false), (&backend.readiness, true)].into_iter().filter_map(|(guard, readiness)| {
             guard.held().map(|held| pb::HeldChange {
@@ -260,5 +273,15 @@ mod tests {
         assert_eq!(own.reasons, ["the name belongs to another backend"]);
         assert_eq!(own.other_claims.len(), 1);
         assert_eq!(explain(&Viewer::Backend(BackendName::parse("a").unwrap()), &explanation).reasons, all.reasons);
+    }
+
+    #[test]
+    fn of_much_that_is_unknown_a_little_is_told_and_how_much_it_is() {
+        let scope = |n: usize| (Scope::Namespaces(vec![format!("n{n}").into()]), "r".repeat(2000));
+        let told = unknown((0..5000).map(scope));
+        assert_eq!(told.len(), UNKNOWN);
+        assert!(told.iter().all(|scope| scope.reason.len() <= UNKNOWN_REASON + 40), "{}", told[0].reason.len());
+        assert!(told[UNKNOWN - 1].reason.ends_with("; and 4990 more like these"));
+        assert_eq!(unknown((0..2).map(scope)).iter().filter(|scope| scope.reason.contains("more")).count(), 0);
     }
 }
