@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Action, Passage, Plan, Removals};
+use gimbal_plan::{Action, Guard, Passage, Plan, Removals};
 use gimbal_stream::{Outcome, Reject, RejectReason};
 
 use crate::claims::Standing;
@@ -132,9 +132,14 @@ impl Reconciler {
         self.let_go(key);
     }
 
-    /// What is to go waits for a record that may never be kept: whoever asks is to hear of it.
+    /// What is to go waits for a record that may never be kept: whoever asks is to hear of it. One that is merely slow is no
+    /// news.
     fn tell_that_it_waits(&mut self, key: &TargetKey, owner: Option<&Claim>) {
         let Some(target) = self.targets.get(key) else { return };
+        let backend = target.counted_for.as_ref().and_then(|name| self.backends.get(name));
+        if !backend.is_some_and(|backend| backend.guards().into_iter().any(Guard::waits_for_record)) {
+            return;
+        }
         let why = format!(
             "what {key} would lose waits: the guard's record of its backend cannot be kept in the Gimbal cluster"
         );
