@@ -73,6 +73,8 @@ pub struct Guard {
     whole: bool,
     earlier: Option<Earlier>,
     asked: Option<Instant>,
+    /// How often a person let something go.
+    approvals: u64,
     events: Vec<GuardEvent>,
 }
 
@@ -95,6 +97,7 @@ impl Guard {
             whole: false,
             earlier: None,
             asked: None,
+            approvals: 0,
             events: Vec::new(),
         }
     }

@@ -45,6 +45,7 @@ impl Guard {
         self.hold.as_ref().filter(|hold| hold.id == id)?;
         let released = self.release(Release::Approval, None, |_| true);
         self.hold = None;
+        self.approvals += 1;
         Some(released)
     }
 
@@ -131,10 +132,11 @@ impl Guard {
         self.events.extend(self.held().map(GuardEvent::Held));
     }
 
-    /// Of the figures alone, so that the same drop has the same id whoever holds it.
+    /// Of the figures, so that the same drop has the same id whoever holds it; but none that was approved is good again, or an
+    /// approval that is sent twice would let go what nobody looked at.
     fn id(&self, to_nothing: bool) -> String {
         let mut printer = Printer::new(if to_nothing { "all" } else { "part" });
-        for figure in [self.sums.loss, self.base()] {
+        for figure in [self.sums.loss, self.base(), self.approvals] {
             printer.text(&figure.to_string());
         }
         printer.finish().to_string().chars().take(10).collect()

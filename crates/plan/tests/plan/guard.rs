@@ -378,6 +378,21 @@ fn a_release_is_remembered() {
     assert_eq!(case.verdict(0), Passage::Held);
 }
 
+/// It may be sent twice, or late: what is held then was looked at by nobody.
+#[test]
+fn an_approval_is_good_for_one_drop() {
+    let mut case = Case::of(&[60, 40]);
+    case.lose(0, 60);
+    let id = case.held().id;
+    assert_eq!(case.guard.approve(&id), Some(60));
+    assert!(case.write(0));
+    case.have(0, 60);
+    case.lose(0, 60);
+    assert_ne!(case.held().id, id, "the same figures");
+    assert_eq!(case.guard.approve(&id), None);
+    assert_eq!(case.verdict(0), Passage::Held);
+}
+
 #[test]
 fn age_releases_all() {
     let config = GuardConfig { release_all_after: Some(600 * SECOND), ..GuardConfig::default() };
