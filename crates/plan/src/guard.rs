@@ -122,7 +122,7 @@ impl Guard {
                     self.update(target, has(target), |account| account.had(*had, at, length));
                 }
             }
-            let until = now + record.left(wall, length).min(length);
+            let until = now + record.left(wall, length);
             self.inherited = Some(Inherited { base: record.base, unlisted: record.unlisted, until });
         }
         self.earlier = hold.map(|record| Earlier::new(record.clone(), now, wall));

@@ -266,10 +266,9 @@ impl Reconciler {
 
     /// Of what a target has, what its source Service has at a larger place, too.
     fn twice(&self, key: &TargetKey, target: &Target) -> Count {
-        let size = |place: &TargetKey, target: &Target| (target.settled.endpoints, place.clone());
-        let larger = self.other_places(target, key).into_iter().filter(|(place, there)| {
-            self.targets.get(place).is_some_and(|other| size(place, other) > size(key, target) && there.endpoints > 0)
-        });
+        let own = (target.settled.endpoints, key);
+        let others = self.other_places(target, key).into_iter();
+        let larger = others.filter(|(place, there)| (there.endpoints, place) > own);
         larger.map(|(_, there)| there).max_by_key(|there| there.endpoints).unwrap_or_default()
     }
 

@@ -131,7 +131,7 @@ impl Targets {
         keys
     }
 
-    /// Where a source Service of a backend stands, as the objects there say; at `but` or not is not asked.
+    /// Where a source Service of a backend stands, as the objects there say, other than at `but`.
     pub(crate) fn places(&self, backend: &str, source: &SourceKey, but: Option<&TargetKey>) -> Vec<TargetKey> {
         let filed = self.filed_from(backend, source).take_while(|(key, _)| key == source).map(|(_, place)| place);
         let lent = self.lent.iter().filter(|_| self.lent_stands_for(backend) == Some(source));
@@ -195,7 +195,7 @@ impl Targets {
     }
 
     /// Takes back what was filed as `old`, but under no name that it has not `left`.
-    /// `moved`: nor where it stands for what it stood for.
+    /// Unless it `moved`, the source Service that it stands for is still filed at its place.
     fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool, moved: bool) {
         for (at, name) in old.under.iter().enumerate() {
             let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
