@@ -184,6 +184,10 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     assert!(error.contains("PermissionDenied"), "{error}");
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(1)).await.unwrap();
 
+    // A slip of the pen shuts nobody out.
+    let slip = json!({"backend": "node02", "source_incarnation": "11111111-2222-3333-4444-555555555555"});
+    let error = client.call("AdminService/ConfirmIncarnation", &slip).unwrap_err().to_string();
+    assert!(error.contains("FailedPrecondition") && error.contains(&*new), "{error}");
     let confirmed = client.call("AdminService/ConfirmIncarnation", &request).unwrap();
     assert_eq!(confirmed["previous"], *old);
     Mirror::expect(&scene.gimbal, "team1", "node02-second", &["10.2.0.1:8080"]).await.unwrap();

@@ -41,13 +41,17 @@ pub(crate) fn get(kind: Kind, namespace: &str, name: &str) -> Result<Call, ApiEr
     build(Method::GET, path(kind, namespace, Some(name))?, Bytes::new())
 }
 
+/// What is sent has no field that its kind has not, so nobody need look for one: by default the API server does, for a
+/// warning that nobody would read.
+const UNCHECKED: &str = "?fieldValidation=Ignore";
+
 pub(crate) fn create<T: Object>(object: &T) -> Result<Call, ApiError> {
-    build(Method::POST, path(T::KIND, &object.meta().namespace, None)?, body(object)?)
+    build(Method::POST, path(T::KIND, &object.meta().namespace, None)? + UNCHECKED, body(object)?)
 }
 
 pub(crate) fn replace<T: Object>(object: &T) -> Result<Call, ApiError> {
     let meta = object.meta();
-    build(Method::PUT, path(T::KIND, &meta.namespace, Some(&meta.name))?, body(object)?)
+    build(Method::PUT, path(T::KIND, &meta.namespace, Some(&meta.name))? + UNCHECKED, body(object)?)
 }
 
 pub(crate) fn patch<T: Object>(object: &T) -> Result<Call, ApiError> {
@@ -171,14 +175,14 @@ mod tests {
         let put = line(&replace(&slice).unwrap());
         assert_eq!(
             put,
-            "PUT /apis/discovery.k8s.io/v1/namespaces/team/endpointslices/web \
+            "PUT /apis/discovery.k8s.io/v1/namespaces/team/endpointslices/web?fieldValidation=Ignore \
              {\"apiVersion\":\"discovery.k8s.io/v1\",\"kind\":\"EndpointSlice\",\"metadata\":{\"name\":\"web\",\
              \"namespace\":\"team\",\"uid\":\"u\",\"resourceVersion\":\"7\"},\"addressType\":\"\",\"endpoints\":[],\"ports\":[]}"
         );
         let namespace = Namespace { metadata: Meta { name: "team".into(), ..Meta::default() } };
         assert_eq!(
             line(&create(&namespace).unwrap()),
-            "POST /api/v1/namespaces {\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"team\"}}"
+            "POST /api/v1/namespaces?fieldValidation=Ignore {\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"team\"}}"
         );
         assert_eq!(line(&get(Service::KIND, "team", "web").unwrap()), "GET /api/v1/namespaces/team/services/web ");
     }

@@ -4,6 +4,27 @@ use gimbal_model::BackendName;
 
 use crate::Reconciler;
 
+/// Why a backend's name goes on belonging to the source that it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotConfirmed {
+    /// The configuration does not name it, and nothing is kept of it.
+    #[error("backend {0} is not configured")]
+    Unknown(BackendName),
+    /// A slip of the pen would shut out the source that is there.
+    #[error(
+        "no agent of backend {backend} has shown incarnation {incarnation} since this writer leads: it shows {}; ListBackends tells which is refused",
+        refused.as_deref().unwrap_or("no other than the one it has")
+    )]
+    NotShown {
+        /// Whose.
+        backend: BackendName,
+        /// What was to be confirmed.
+        incarnation: String,
+        /// What an agent showed, and was refused for.
+        refused: Option<String>,
+    },
+}
+
 impl Reconciler {
     /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
@@ -17,12 +38,22 @@ impl Reconciler {
         approved.max()
     }
 
-    /// Lets a backend's name belong to another source. Returns the source that it belonged to.
+    /// Lets a backend's name belong to another source, which an agent has shown. Returns the source that it belonged to.
     ///
     /// # Errors
-    /// When the backend is not known, in a sentence.
-    pub fn confirm_incarnation(&mut self, name: &BackendName, incarnation: &str) -> Result<Option<String>, String> {
-        let backend = self.backends.get_mut(name).ok_or_else(|| format!("backend {name} is not configured"))?;
+    /// Why it goes on belonging to that one.
+    pub fn confirm_incarnation(
+        &mut self,
+        name: &BackendName,
+        incarnation: &str,
+    ) -> Result<Option<String>, NotConfirmed> {
+        let backend = self.backends.get_mut(name).ok_or_else(|| NotConfirmed::Unknown(name.clone()))?;
+        let shown = [&backend.refused_incarnation, &backend.state.incarnation];
+        // One that belongs to nobody yet may be told beforehand whose it is.
+        if backend.state.incarnation.is_some() && !shown.iter().any(|shown| shown.as_deref() == Some(incarnation)) {
+            let refused = backend.refused_incarnation.clone();
+            return Err(NotConfirmed::NotShown { backend: name.clone(), incarnation: incarnation.to_owned(), refused });
+        }
         let previous = backend.state.incarnation.replace(incarnation.to_owned());
         backend.refused_incarnation = None;
         backend.keep(&mut self.outputs);

@@ -48,6 +48,7 @@ mod tick;
 mod work;
 
 pub use backend::{Backend, BackendState, describe_hold};
+pub use decisions::NotConfirmed;
 pub use decommission::{Decommission, Inventory, NotDecommissioned};
 pub use job::{Job, WriteFailure, Written};
 pub use loss::{Facts, GRACE, Loss, LossPolicy, LossRecord, Stage};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_link::{Admin, Peer};
 use gimbal_model::BackendName;
-use gimbal_reconcile::Reconciler;
+use gimbal_reconcile::{NotConfirmed, Reconciler};
 use gimbal_wire::pb;
 use tonic::Status;
 
@@ -49,7 +49,10 @@ impl Admin for Answers {
         }
         let name = backend.clone();
         let decided = self.decide(backend, move |state| {
-            state.confirm_incarnation(&name, &request.source_incarnation).map_err(Status::not_found)
+            state.confirm_incarnation(&name, &request.source_incarnation).map_err(|error| match error {
+                NotConfirmed::Unknown(_) => Status::not_found(error.to_string()),
+                NotConfirmed::NotShown { .. } => Status::failed_precondition(error.to_string()),
+            })
         });
         Ok(pb::ConfirmIncarnationResponse { previous: decided.await?.unwrap_or_default() })
     }

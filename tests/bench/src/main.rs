@@ -18,6 +18,7 @@ mod inspection;
 mod machine;
 mod plot;
 mod proc;
+mod protobuf;
 mod raw;
 mod relay;
 mod results;

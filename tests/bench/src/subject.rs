@@ -7,6 +7,7 @@ use gimbal_tests::slice_of;
 use serde_json::{Value, json};
 
 use crate::change::address;
+use crate::protobuf;
 use crate::verb::{Request, Verb};
 
 /// Where they all are.
@@ -69,7 +70,8 @@ impl Subject {
         edit["endpoints"][0]["addresses"][0] = json!("10.0.9.9");
         edit["metadata"]["managedFields"] = Value::Null;
         let path = format!("{}?fieldManager=kubectl-edit", self.path());
-        let edited = api.exchange(Method::PUT, &path, "application/json", edit.to_string()).await?;
+        let json = "application/json";
+        let edited = api.exchange(Method::PUT, &path, (json, json), edit.to_string().into_bytes()).await?;
         self.learn(&edited)?;
         let told = match self.change(api).await {
             Ok(_) => {
@@ -89,15 +91,19 @@ impl Subject {
 
     async fn send(&mut self, api: &Api, path: &str, request: Request) -> Result<(usize, usize), Refused> {
         let (path, sent) = (format!("{path}{}", request.query), request.body.len());
-        let answer = api.exchange(request.method, &path, request.kind, request.body).await?;
+        let answer = api.exchange(request.method, &path, (request.kind, request.accepted), request.body).await?;
         self.learn(&answer)?;
         Ok((sent, answer.len()))
     }
 
     /// What must stand there when the next change comes.
-    fn learn(&mut self, answer: &str) -> Result<(), Refused> {
-        let unreadable = |error: serde_json::Error| Refused { code: 200, message: error.to_string() };
-        self.answer = serde_json::from_str(answer).map_err(unreadable)?;
+    fn learn(&mut self, answer: &[u8]) -> Result<(), Refused> {
+        let unreadable = |message: String| Refused { code: 200, message };
+        self.answer = if protobuf::is(answer) {
+            protobuf::decode(answer).map_err(|error| unreadable(error.to_string()))?
+        } else {
+            serde_json::from_slice(answer).map_err(|error| unreadable(error.to_string()))?
+        };
         for field in ["uid", "resourceVersion"] {
             self.wanted["metadata"][field] = self.answer["metadata"][field].clone();
         }

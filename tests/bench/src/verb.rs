@@ -3,11 +3,25 @@
 use gimbal_testkit::cluster::Method;
 use serde_json::{Value, json};
 
+use crate::protobuf;
+
+const JSON: &str = "application/json";
+/// See <https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches>.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 /// A way to change an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// The whole object.
     Put,
+    /// The same, without a look at fields that the server does not know.
+    UncheckedPut,
+    /// The same, of which the answer has the metadata alone.
+    PutForMetadata,
+    /// Both.
+    UncheckedPutForMetadata,
+    /// The whole object, sent and answered as protobuf.
+    ProtobufPut,
     /// What is to be otherwise; a list is whole.
     MergePatch,
     /// Operations on places.
@@ -29,19 +43,35 @@ pub struct Request {
     pub query: String,
     /// Content type.
     pub kind: &'static str,
+    /// Of the answer.
+    pub accepted: &'static str,
     /// Body.
-    pub body: String,
+    pub body: Vec<u8>,
 }
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Put, Self::MergePatch, Self::JsonPatch, Self::Apply, Self::ForcedApply];
+    pub const ALL: [Self; 9] = [
+        Self::Put,
+        Self::UncheckedPut,
+        Self::PutForMetadata,
+        Self::UncheckedPutForMetadata,
+        Self::ProtobufPut,
+        Self::MergePatch,
+        Self::JsonPatch,
+        Self::Apply,
+        Self::ForcedApply,
+    ];
 
     /// As tables name it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Put => "PUT",
+            Self::UncheckedPut => "unchecked PUT",
+            Self::PutForMetadata => "PUT for metadata",
+            Self::UncheckedPutForMetadata => "unchecked PUT for metadata",
+            Self::ProtobufPut => "PUT as protobuf",
             Self::MergePatch => "merge patch",
             Self::JsonPatch => "JSON patch",
             Self::Apply => "apply",
@@ -49,21 +79,39 @@ impl Verb {
         }
     }
 
+    /// Whether it leaves what a PUT leaves, and differs in how it is told.
+    #[must_use]
+    pub fn is_put_otherwise(self) -> bool {
+        use Verb::{ProtobufPut, PutForMetadata, UncheckedPut, UncheckedPutForMetadata};
+        matches!(self, UncheckedPut | PutForMetadata | UncheckedPutForMetadata | ProtobufPut)
+    }
+
     /// Makes a slice of the one that stands there; `slice` is the whole of what is wanted, with UID and version as they
     /// must still be, and differs from what was written last in the endpoint at `changed` alone.
     #[must_use]
     pub fn request(self, slice: &Value, changed: usize) -> Request {
         let (uid, version) = (&slice["metadata"]["uid"], &slice["metadata"]["resourceVersion"]);
-        let put =
-            |kind, body: &Value| Request { method: Method::PUT, query: String::new(), kind, body: body.to_string() };
+        let put = |kind, query: &str, accepted, body| Request {
+            method: Method::PUT,
+            query: query.to_owned(),
+            kind,
+            accepted,
+            body,
+        };
         let patch = |kind, query: &str, body: &Value| Request {
             method: Method::PATCH,
             query: query.to_owned(),
             kind,
-            body: body.to_string(),
+            accepted: JSON,
+            body: body.to_string().into_bytes(),
         };
+        let whole = || slice.to_string().into_bytes();
         match self {
-            Self::Put => put("application/json", slice),
+            Self::Put => put(JSON, "", JSON, whole()),
+            Self::UncheckedPut => put(JSON, "?fieldValidation=Ignore", JSON, whole()),
+            Self::PutForMetadata => put(JSON, "", METADATA, whole()),
+            Self::UncheckedPutForMetadata => put(JSON, "?fieldValidation=Ignore", METADATA, whole()),
+            Self::ProtobufPut => put(protobuf::KIND, "", protobuf::KIND, protobuf::encode(slice)),
             Self::MergePatch => {
                 let body = json!({
                     "metadata": {"uid": uid, "resourceVersion": version}, "endpoints": slice["endpoints"],
@@ -93,8 +141,9 @@ impl Verb {
             _ => Request {
                 method: Method::POST,
                 query: String::new(),
-                kind: "application/json",
-                body: slice.to_string(),
+                kind: JSON,
+                accepted: JSON,
+                body: slice.to_string().into_bytes(),
             },
         }
     }

@@ -34,7 +34,8 @@ pub enum Release {
 /// What happened to a hold, for logs, metrics and the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardEvent {
-    /// Removals are held. Told again, with another id, when a partial drop became one to nothing, or the reverse.
+    /// Removals are held. Told again, with another id, when a partial drop became one to nothing, or the reverse, and when
+    /// more is held by a quarter than was told.
     Held(HeldDrop),
     /// So little is missing by now that nothing need be held.
     Ended {
@@ -60,7 +61,8 @@ pub enum GuardEvent {
 /// Removals that are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldDrop {
-    /// For an approval. It changes when a partial drop becomes one to nothing: that is not what a person approved.
+    /// For an approval. It changes when a partial drop becomes one to nothing, and when it grows by a quarter: that is not
+    /// what a person approved.
     pub id: String,
     /// Endpoints that wait to go.
     pub endpoints_removed: u64,

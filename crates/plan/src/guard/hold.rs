@@ -40,6 +40,16 @@ pub(super) struct Hold {
     pub(super) id: String,
     pub(super) since: Since,
     pub(super) to_nothing: bool,
+    /// Endpoints that waited to go when its id was given.
+    pub(super) told: u64,
+}
+
+impl Hold {
+    /// It holds more by a quarter than what its id was given for: an approval by that id is not meant for it. Not for
+    /// less, or nobody could approve what grows while he looks.
+    pub(super) fn has_outgrown_its_id(&self, endpoints: u64) -> bool {
+        endpoints > self.told + self.told / 4
+    }
 }
 
 /// A hold of a writer before this one, until it is met again.
@@ -66,6 +76,7 @@ impl Earlier {
     }
 
     pub(super) fn into_hold(self) -> Hold {
-        Hold { id: self.record.id, since: self.since, to_nothing: self.record.to_nothing }
+        let HoldRecord { id, to_nothing, endpoints, .. } = self.record;
+        Hold { id, since: self.since, to_nothing, told: endpoints }
     }
 }

@@ -106,13 +106,13 @@ impl Guard {
                 }
                 self.hold = None;
             }
-            Some(hold) if hold.to_nothing == to_nothing => {}
+            Some(hold) if hold.to_nothing == to_nothing && !hold.has_outgrown_its_id(self.held_endpoints()) => {}
             None if !tripped => {}
             old => {
                 let since = old.as_ref().map_or_else(|| Since::new(now), |hold| hold.since);
                 let id = self.id(to_nothing);
-                self.hold = Some(Hold { id, since, to_nothing });
-                self.events.extend(self.held().map(GuardEvent::Held));
+                self.hold = Some(Hold { id, since, to_nothing, told: self.held_endpoints() });
+                self.tell_held();
             }
         }
         self.meet_again();
@@ -129,7 +129,14 @@ impl Guard {
         for account in self.accounts.values_mut() {
             account.pending.since = Some(since);
         }
-        self.events.extend(self.held().map(GuardEvent::Held));
+        self.tell_held();
+    }
+
+    /// Of what was held and not yet told, the newest says it all.
+    fn tell_held(&mut self) {
+        let held = self.held().map(GuardEvent::Held);
+        self.events.retain(|event| !matches!(event, GuardEvent::Held(_)));
+        self.events.extend(held);
     }
 
     /// Of the figures, so that the same drop has the same id whoever holds it; but none that was approved is good again, or an

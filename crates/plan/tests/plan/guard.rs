@@ -393,6 +393,38 @@ fn an_approval_is_good_for_one_drop() {
     assert_eq!(case.verdict(0), Passage::Held);
 }
 
+/// A hold that grows while somebody looks at it lets go little more than he saw; and each part of a large drop is not
+/// told by itself.
+#[test]
+fn an_approval_is_good_for_what_was_seen() {
+    let mut case = Case::of(&[60, 10, 10, 100]);
+    case.lose(3, 100);
+    let seen = case.held();
+    assert_eq!(seen.endpoints_removed, 100);
+    case.guard.tick(case.now);
+    case.lose(1, 10);
+    case.lose(2, 10);
+    assert_eq!(case.held().id, seen.id, "a little more");
+    case.lose(0, 50);
+    assert_ne!(case.held().id, seen.id);
+    assert_eq!(case.guard.approve(&seen.id), None, "of 170 only 100 were seen");
+    let events = case.guard.tick(case.now);
+    let [GuardEvent::Held(held)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((held.endpoints_removed, case.guard.approve(&held.id)), (170, Some(170)));
+}
+
+/// What comes in parts is one hold.
+#[test]
+fn a_drop_that_grows_is_told_once_a_tick() {
+    let mut case = Case::of(&[10; 20]);
+    for n in 0..18 {
+        case.lose(n, 10);
+    }
+    let events = case.guard.tick(case.now);
+    let [GuardEvent::Held(held)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(case.held().id, held.id);
+}
+
 #[test]
 fn age_releases_all() {
     let config = GuardConfig { release_all_after: Some(600 * SECOND), ..GuardConfig::default() };

@@ -9,6 +9,8 @@ use serde_json::Value;
 /// How this client calls itself, so that an audit can leave it out.
 pub const USER_AGENT: &str = "gimbal-testkit";
 
+const JSON: &str = "application/json";
+
 /// An API server, as one user.
 #[derive(Clone)]
 pub struct Api {
@@ -104,35 +106,54 @@ impl Api {
     /// # Errors
     /// Anything but success.
     pub async fn text(&self, path: &str) -> Result<String, Refused> {
-        self.send(Method::GET, path, None).await
+        let answer = self.send(Method::GET, path, None, "*/*").await?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Any request, as it is: a body of this content type; the answer as it comes.
+    /// Any request, as it is: a body of this content type; the answer as it comes, in the form that is asked for.
     ///
     /// # Errors
     /// Anything but success.
-    pub async fn exchange(&self, method: Method, path: &str, kind: &str, body: String) -> Result<String, Refused> {
-        self.send(method, path, Some((kind, body))).await
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        (kind, accepted): (&str, &str),
+        body: Vec<u8>,
+    ) -> Result<Vec<u8>, Refused> {
+        self.send(method, path, Some((kind, body)), accepted).await
     }
 
     async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Refused> {
-        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let text = self.send(method, path, body.map(|body| (kind, body.to_string()))).await?;
-        serde_json::from_str(&text).map_err(|error| Refused { code: 200, message: format!("{error} in {text:?}") })
+        let kind = if method == Method::PATCH { "application/merge-patch+json" } else { JSON };
+        let body = body.map(|body| (kind, body.to_string().into_bytes()));
+        let answer = self.send(method, path, body, JSON).await?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            let text = String::from_utf8_lossy(&answer);
+            Refused { code: 200, message: format!("{error} in {text:?}") }
+        })
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<(&str, String)>) -> Result<String, Refused> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        accepted: &str,
+    ) -> Result<Vec<u8>, Refused> {
         let lost = |error: reqwest::Error| Refused { code: 0, message: format!("{:#}", anyhow::Error::from(error)) };
         let mut request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
+        request = request.header("accept", accepted);
         if let Some((kind, body)) = body {
             request = request.header("content-type", kind).body(body);
         }
         let answer = request.send().await.map_err(lost)?;
         let status = answer.status();
-        let text = answer.text().await.map_err(lost)?;
+        let body = answer.bytes().await.map_err(lost)?;
         if status.is_success() {
-            return Ok(text);
+            return Ok(body.into());
         }
+        let text = String::from_utf8_lossy(&body);
         let message = serde_json::from_str::<Value>(&text).ok();
         let message = message.as_ref().and_then(|status| status.get("message")?.as_str()).unwrap_or(&text);
         Err(Refused { code: status.as_u16(), message: message.to_owned() })

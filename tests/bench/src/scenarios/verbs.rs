@@ -50,7 +50,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
         }
         outcome.figures.extend(figures(endpoints, &subjects));
         for (_, of_verb) in subjects.iter_mut().filter(|_| endpoints == 20) {
-            if let Some(subject) = of_verb.first_mut() {
+            if let Some(subject) = of_verb.first_mut().filter(|subject| !subject.verb.is_put_otherwise()) {
                 outcome.notes.push(subject.after_an_edit(cluster.admin()).await?);
             }
         }
