@@ -213,6 +213,16 @@ async fn every_flag_is_taken_by_its_names_and_by_its_variable() {
     }
 }
 
+#[test]
+fn help_that_cannot_be_written_is_one_line() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut help = std::process::Command::new(binary(WRITER).unwrap());
+    let ended = help.arg("--help").stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: cannot write to standard output: ") && said.lines().count() == 1, "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn both_answer_on_their_admin_ports_and_say_goodbye_when_asked_to_end() {
     let scene = Scene::start().await.unwrap();

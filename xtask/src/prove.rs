@@ -98,6 +98,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         build::debug()?;
     }
     let mut command = shell::cargo(&["test", "--package", proof.package, "--test", proof.file]);
+    if !proof.programs {
+        // It computes for as long as it runs.
+        command.args(["--profile", "quick"]);
+    }
     command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
     shell::run(command)
 }

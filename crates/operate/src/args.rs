@@ -1,6 +1,7 @@
 //! Command lines. clap explains a mistake over several lines; here it is one, as every other wrong input.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -14,12 +15,20 @@ use crate::Exit;
 /// The code to end with.
 pub fn parse<A: Parser>() -> Result<A, ExitCode> {
     parse_from(std::env::args_os()).map_err(|stop| match stop {
-        Stop::Shown(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Stop::Shown(text) => match show(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            // As `head` does: whoever has read enough closes the pipe.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(error) => Exit::Failure(format!("cannot write to standard output: {error}")).report(),
+        },
         Stop::Wrong(exit) => exit.report(),
     })
+}
+
+fn show(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 #[derive(Debug)]

@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use super::values::{
-    AppProtocol, Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_count, optional_number,
+    AppProtocol, Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_count,
+    optional_guard_time, optional_number,
 };
 use super::{BackendConfig, Config, ConfigError};
 
@@ -86,8 +87,11 @@ struct Guard {
     max_drop_percent: Option<Percent>,
     #[serde(deserialize_with = "optional_number")]
     min_endpoints: Option<u64>,
+    #[serde(deserialize_with = "optional_guard_time")]
     window: Option<HumanDuration>,
+    #[serde(deserialize_with = "optional_guard_time")]
     quiet_time: Option<HumanDuration>,
+    #[serde(deserialize_with = "optional_guard_time")]
     release_all_after: Option<HumanDuration>,
     floors: Floors,
     readiness: bool,

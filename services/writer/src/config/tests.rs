@@ -211,6 +211,10 @@ fn bad_files() {
             "gimbal.yaml:4:29: 0 would let nothing through: use at least 1, or quarantine the backend (mode)",
         ),
         (
+            "backends:\n- name: a\n  identity: a\n  guard: {window: 0s}\n",
+            "gimbal.yaml:4:19: 0 would hold nothing: make it longer, or turn the guard off with maxDropPercent: 100",
+        ),
+        (
             "backends:\n- name: a\n  identity: a\n  quota: {services: -1}\n",
             "gimbal.yaml:4:21: \"-1\" is no number: use digits only",
         ),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use gimbal_link::{DeniedCertificate, InvalidDenial};
 use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
+use gimbal_operate::HumanDuration;
 use gimbal_reconcile::is_namespace;
 use ipnet::IpNet;
 use serde::de::Error;
@@ -101,6 +102,16 @@ pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
             Err(D::Error::custom("0 would let nothing through: use at least 1, or quarantine the backend (mode)"))
         }
         number => Ok(number),
+    }
+}
+
+/// A time of the guard's that is not nothing, or none.
+pub(super) fn optional_guard_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HumanDuration>, D::Error> {
+    match Option::<HumanDuration>::deserialize(from)? {
+        Some(time) if time.0.is_zero() => Err(D::Error::custom(
+            "0 would hold nothing: make it longer, or turn the guard off with maxDropPercent: 100",
+        )),
+        time => Ok(time),
     }
 }
 
