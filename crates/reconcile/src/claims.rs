@@ -343,13 +343,15 @@ impl Reconciler {
         self.count(key, count, now);
     }
 
-    /// A write failed, and may fail for long: what is missing by now is missing. What came beside what is to go does not count
-    /// yet, for a moment later it would be missing.
-    pub(crate) fn count_losses(&mut self, key: &TargetKey, now: Instant) {
+    /// What is to be written next may wait for long: what is missing by now is missing, and true if anything is. What came
+    /// beside what is to go does not count yet, for a moment later it would be missing.
+    pub(crate) fn count_losses(&mut self, key: &TargetKey, now: Instant) -> bool {
         let fewer = |target: &Target| target.observed.count().endpoints < target.settled.endpoints;
-        if self.targets.get(key).is_some_and(fewer) {
+        let lost = self.targets.get(key).is_some_and(fewer);
+        if lost {
             self.recount(key, now);
         }
+        lost
     }
 
     /// Takes a target out of the total of the backend that it was counted for: nothing of that is there any more.

@@ -61,7 +61,12 @@ impl Reconciler {
 
     fn decide(&mut self, key: &TargetKey, now: Instant) -> Option<Job> {
         self.weigh(key, now);
-        let (passage, removals) = self.passage(key, now);
+        let (mut passage, mut removals) = self.passage(key, now);
+        if passage == Passage::Held && self.count_losses(key, now) {
+            // What was let pass before the hold is gone, and waits no more.
+            self.weigh(key, now);
+            (passage, removals) = self.passage(key, now);
+        }
         if let Some(target) = self.targets.get_mut(key) {
             target.preview = None;
         }

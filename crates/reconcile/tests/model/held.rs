@@ -8,6 +8,7 @@ use gimbal_plan::{EndpointsApi, GuardConfig};
 use gimbal_reconcile::{LossPolicy, Policy};
 use gimbal_stream::RejectReason;
 
+use super::server::Luck;
 use super::world::{BACKENDS, World, key, service};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -123,4 +124,31 @@ fn what_is_held_and_waited_for_is_told_as_held_though_its_backend_is_lost() {
     assert_eq!(there(&world, "one"), (vec![BACKENDS[0].to_owned()], 0, 40));
     let rejects = world.writer.backends()[&name(0)].end.rejects();
     assert_eq!(rejects.values().map(|reject| reject.reason).collect::<Vec<_>>(), [RejectReason::Held]);
+}
+
+/// What may go went, and only then the rest was held: no part of what went waits with it.
+#[test]
+fn what_was_let_pass_before_a_hold_goes_to_its_end() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let hosts: Vec<u8> = (0..20).collect();
+    let services = ["x", "y", "z"].map(|name| SourceKey::new("one", name));
+    for key in &services {
+        world.set(0, key, Some(service(1, 0, &hosts)));
+    }
+    world.settle();
+    world.set(0, &services[1], None);
+    while world.speak(0) {}
+    while !world.start_job() {
+        world.pass(SECOND);
+        world.collect();
+    }
+    // Its slices go, and before its Service does, another one's are to go.
+    assert!(world.finish_job(Luck::Good));
+    assert_eq!((there(&world, "one").0.len(), there(&world, "one").1), (3, 40));
+    world.set(0, &services[2], None);
+    while world.speak(0) {}
+    world.pass(SECOND);
+    world.settle_for(5 * SECOND);
+    assert_eq!((there(&world, "one").0.len(), there(&world, "one").1), (2, 40));
+    assert_eq!(reasons(&world, 0), [RejectReason::Held]);
 }
