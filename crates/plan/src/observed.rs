@@ -59,7 +59,8 @@ impl Observed {
     /// Takes the Service; false if it is older than what is known, or the very one that is held.
     pub fn set_service(&mut self, object: &objects::Service, told: Told) -> bool {
         let held = self.service.as_mut().map(|held| &mut held.common);
-        let news = News::of(objects::Service::KIND, "", &object.metadata, told, held, &mut self.graves);
+        let print = || print::service(object);
+        let news = News::of(objects::Service::KIND, "", &object.metadata, told, held, &mut self.graves, print);
         self.went_back |= news == News::Older;
         if news == News::None {
             return false;
@@ -75,7 +76,8 @@ impl Observed {
     pub fn set_slice(&mut self, object: &objects::EndpointSlice, told: Told) -> bool {
         let (name, at) = (&object.metadata.name, self.slice_at(&object.metadata.name));
         let held = at.ok().map(|at| &mut self.slices[at].common);
-        let news = News::of(objects::EndpointSlice::KIND, name, &object.metadata, told, held, &mut self.graves);
+        let print = || print::slice(object);
+        let news = News::of(objects::EndpointSlice::KIND, name, &object.metadata, told, held, &mut self.graves, print);
         self.went_back |= news == News::Older;
         if news == News::None {
             return false;
@@ -115,7 +117,8 @@ impl Observed {
     /// Takes the Endpoints object; as [`Observed::set_service`].
     pub fn set_endpoints(&mut self, object: &objects::Endpoints, told: Told) -> bool {
         let held = self.packed.as_mut().map(|held| &mut held.common);
-        let news = News::of(objects::Endpoints::KIND, "", &object.metadata, told, held, &mut self.graves);
+        let print = || print::endpoints(object);
+        let news = News::of(objects::Endpoints::KIND, "", &object.metadata, told, held, &mut self.graves, print);
         self.went_back |= news == News::Older;
         if news == News::None {
             return false;
@@ -362,7 +365,7 @@ enum News {
     None,
     /// It is newer.
     Newer,
-    /// It is what there is, though its version is older.
+    /// It is what there is, though its version is older, or was seen of something else.
     Older,
 }
 
@@ -374,12 +377,14 @@ impl News {
         told: Told,
         held: Option<&mut Common>,
         graves: &mut Graves,
+        print: impl FnOnce() -> Fingerprint,
     ) -> Self {
         let (believed, older) = match held {
             Some(held) => {
                 let unlisted = std::mem::take(&mut held.unlisted);
                 if *held.resource_version == *meta.resource_version && *held.uid == *meta.uid {
-                    return Self::None;
+                    // A store that was put back gives a version out again, to something else.
+                    return if unlisted && held.print != print() { Self::Older } else { Self::None };
                 }
                 (unlisted, version::is_older(&meta.resource_version, &held.resource_version))
             }

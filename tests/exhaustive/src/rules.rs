@@ -91,19 +91,24 @@ pub(crate) fn look(world: &mut World) {
     fault.into_iter().for_each(|fault| world.fail(fault));
 }
 
-/// The guard's sentence: of what there was at any time within the window, no more is missing now than may be.
+/// The guard's sentence: of all that there was within the window, no more is missing now than may be. A Service counts with
+/// the most that it had.
 fn judge_guard(world: &World, number: usize, now: &BTreeMap<TargetKey, u64>) -> Option<Fault> {
     let backend = &world.setup.backends[number];
     let guard = &backend.policy.guard;
+    let mut most = now.clone();
     let held = world.small.held[number].as_ref()?;
-    held.iter().filter(|(at, _)| world.small.clock < *at + guard.window).find_map(|(_, then)| {
-        let total: u64 = then.values().sum();
-        let missing: u64 =
-            then.iter().map(|(target, had)| had.saturating_sub(now.get(target).copied().unwrap_or_default())).sum();
-        let may = (total * u64::from(guard.max_drop_percent) / 100).max(guard.min_endpoints);
-        let what = || format!("{missing} of {total} endpoints of {} are missing, {may} may be", backend.name);
-        (missing > may).then(|| Fault { rule: Rule::Guard, what: what() })
-    })
+    for (_, then) in held.iter().filter(|(at, _)| world.small.clock < *at + guard.window) {
+        for (target, had) in then {
+            let most = most.entry(target.clone()).or_default();
+            *most = (*most).max(*had);
+        }
+    }
+    let total: u64 = most.values().sum();
+    let missing = total - now.values().sum::<u64>();
+    let may = (total * u64::from(guard.max_drop_percent) / 100).max(guard.min_endpoints);
+    let what = || format!("{missing} of {total} endpoints of {} are missing, {may} may be", backend.name);
+    (missing > may).then(|| Fault { rule: Rule::Guard, what: what() })
 }
 
 /// A snapshot released what the guard held.

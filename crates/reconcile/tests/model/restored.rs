@@ -100,6 +100,28 @@ fn watches_that_hear_nothing_make_no_storm() {
     check(&world);
 }
 
+/// The first version after the backup is given out twice: to our write, and after the restoration to somebody's edit.
+#[test]
+fn a_version_that_was_seen_of_something_else_is_no_echo() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
+    world.settle();
+    world.backup = world.server.back_up();
+    world.set(0, &key(0), Some(service(0, 0, &[1, 3])));
+    world.settle();
+    let written = world.slices().next().cloned().unwrap();
+    world.restore(true);
+    let mut edited = world.slices().next().cloned().unwrap();
+    edited.endpoints.pop();
+    world.server.put(Body::Slice(edited));
+    let edited = world.slices().next().unwrap();
+    assert_eq!(edited.metadata.resource_version, written.metadata.resource_version);
+    assert_ne!(edited.endpoints, written.endpoints);
+    world.list();
+    world.settle();
+    check(&world);
+}
+
 /// An answer that is under way while a list begins is older than the list, whatever its version.
 #[test]
 fn an_answer_from_before_the_restoration_is_not_believed() {
