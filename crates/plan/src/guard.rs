@@ -73,8 +73,8 @@ pub struct Guard {
     whole: bool,
     earlier: Option<Earlier>,
     asked: Option<Instant>,
-    /// How often a person let something go.
-    approvals: u64,
+    /// Grows with each id that is given.
+    serial: u64,
     events: Vec<GuardEvent>,
 }
 
@@ -97,7 +97,7 @@ impl Guard {
             whole: false,
             earlier: None,
             asked: None,
-            approvals: 0,
+            serial: 0,
             events: Vec::new(),
         }
     }
@@ -126,6 +126,9 @@ impl Guard {
             self.inherited = Some(Inherited { base: record.base, unlisted: record.unlisted, until });
         }
         self.earlier = hold.map(|record| Earlier::new(record.clone(), now, wall));
+        // No writer before this one gave an id for each millisecond.
+        let age = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.serial = self.serial.max(u64::try_from(age.as_millis()).unwrap_or_default());
         self.refresh(now);
     }
 
@@ -218,6 +221,14 @@ impl Guard {
         self.refresh(now);
     }
 
+    /// A write for the target may have been done though nobody heard so, or may yet be: until that is clear, what was let pass
+    /// may go.
+    pub fn in_doubt(&mut self, target: &TargetKey, doubt: bool) {
+        if self.accounts.get(target).is_some_and(|account| account.in_doubt != doubt) {
+            self.update(target, 0, |account| account.in_doubt = doubt);
+        }
+    }
+
     /// Of what a target has, so much is in another one too, for it moves there.
     pub fn stands_twice(&mut self, target: &TargetKey, endpoints: u64, of: u64, now: Instant) {
         if endpoints > 0 || self.accounts.contains_key(target) {
@@ -263,8 +274,8 @@ impl Guard {
         }
         let hold = self.hold.as_ref()?;
         let since = wall.checked_sub(hold.since.age(now).unwrap_or_default()).unwrap_or(wall);
-        let (id, to_nothing) = (hold.id.clone(), hold.to_nothing);
-        Some(HoldRecord { id, since, endpoints: self.held_endpoints(), to_nothing })
+        let Hold { id, to_nothing, told, .. } = hold.clone();
+        Some(HoldRecord { id, since, endpoints: self.held_endpoints(), told, to_nothing })
     }
 
     /// For how long it is held.

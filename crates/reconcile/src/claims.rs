@@ -374,11 +374,14 @@ impl Reconciler {
         let fall = falls(counts && stage != Stage::Drained);
         let fall_of_ready = falls(counts && stage == Stage::Hold);
         let others = self.other_places(target, key);
+        let in_doubt = self.doubts.are_of(key, &target.observed, now);
         let Some(target) = self.targets.get_mut(key) else { return };
         let before = std::mem::replace(&mut target.settled, count);
         let Some(name) = target.counted_for.as_ref() else { return };
         let Some(backend) = self.backends.get_mut(name) else { return };
         backend.endpoints = backend.endpoints.saturating_sub(before.endpoints as u64) + count.endpoints as u64;
+        backend.guard.in_doubt(key, in_doubt);
+        backend.readiness.in_doubt(key, in_doubt);
         // It is not lost, it is elsewhere.
         let moved =
             others.iter().max_by_key(|(_, there)| there.endpoints).filter(|_| counts && count == Count::default());

@@ -36,7 +36,12 @@ impl Reconciler {
             // watch tells of the write. The answer may even be of a store that is no more.
             let overtaken = self.relists.began_since(job.lists, action.kind());
             let wait = match written {
-                Written::Failed(failure) => self.failed(job, action, failure, now),
+                Written::Failed(failure) => {
+                    if matches!(failure, WriteFailure::Api(_)) {
+                        self.doubts.note(key, action, now);
+                    }
+                    self.failed(job, action, failure, now)
+                }
                 Written::NotSent => Some(now),
                 _ if overtaken => None,
                 Written::Answered(body) => {

@@ -25,6 +25,7 @@ mod crowd;
 mod decide;
 mod decisions;
 mod decommission;
+mod doubts;
 mod finish;
 mod job;
 mod loss;

@@ -10,6 +10,7 @@ use gimbal_stream::{Outcome, WriterEnd, WriterLimits, WriterMessage};
 
 use crate::backends::Backends;
 use crate::creation::Creations;
+use crate::doubts::Doubts;
 use crate::observe::Relists;
 use crate::queue::Queue;
 use crate::target::Target;
@@ -131,6 +132,7 @@ pub struct Reconciler {
     pub(crate) creations: Creations,
     pub(crate) relists: Relists,
     pub(crate) queue: Queue,
+    pub(crate) doubts: Doubts,
     pub(crate) generation: u64,
     /// What the clock on the wall showed last.
     pub(crate) wall: SystemTime,
@@ -168,6 +170,7 @@ impl Reconciler {
             creations: Creations::new(),
             relists: Relists::default(),
             queue: Queue::default(),
+            doubts: Doubts::default(),
             generation: 0,
             wall: SystemTime::UNIX_EPOCH,
             epoch: None,
@@ -231,6 +234,7 @@ impl Reconciler {
         }
         self.places.clear();
         self.creations.clear();
+        self.doubts.clear();
         self.targets.change_all(|target| {
             target.claims.clear();
             target.leaving.clear();

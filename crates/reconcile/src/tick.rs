@@ -64,9 +64,22 @@ impl Reconciler {
             }
             self.carry_out(&name, outputs, Urgency::Bulk, now);
         }
+        for target in self.doubts.over(now) {
+            self.end_doubt(&target, now);
+        }
         self.serve_waiting();
         self.create_again(now);
         self.compare_some(now);
+    }
+
+    /// What a write may have taken away is there, or is not: what was let pass of it is not under way any more.
+    fn end_doubt(&mut self, key: &TargetKey, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return self.doubts.forget(key) };
+        let stands = self.doubts.are_of(key, &target.observed, now);
+        if !stands && !self.queue.is_in_flight(key) && target.converged {
+            self.recount(key, now);
+            self.weigh(key, now);
+        }
     }
 
     /// Brings the loss of a backend up to date. True if everything of it is to be decided anew.

@@ -34,6 +34,8 @@ pub(super) struct Account {
     /// What was let pass since it was last known to be at rest. A write that is under way does all of it, whatever is wanted
     /// by now.
     pub(super) granted: u64,
+    /// Nobody knows whether a write of that was done.
+    pub(super) in_doubt: bool,
     /// Of what it has, what is in another target too while it moves there.
     pub(super) twice: u64,
 }
@@ -82,11 +84,11 @@ impl Account {
         !lost && self.pending.loss == 0 && self.granted == 0 && self.twice == 0
     }
 
-    /// It has so many, and nothing is under way. Of what it lost, `forgiven` counts as if it never had been.
+    /// It has so many, and nothing is under way that is not in doubt. Of what it lost, `forgiven` counts as if it never had been.
     pub(super) fn set(&mut self, count: u64, forgiven: u64, at: Instant, window: Duration) {
         let fallen = self.now.saturating_sub(count);
         self.pending.fell(fallen);
-        self.granted = 0;
+        self.granted = if self.in_doubt { self.granted.saturating_sub(fallen) } else { 0 };
         self.twice = self.twice.min(count);
         let forgiven = forgiven.min(fallen);
         let had = self.now - forgiven;

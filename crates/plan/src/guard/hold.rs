@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+/// A hold of before a restart is not met any more after so long, though a part of its backend be unknown all the while: it
+/// would lend its age to a drop that nobody has seen yet.
+const LONGEST_EARLIER: Duration = Duration::from_secs(600);
+
 /// A hold, as it is kept over restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRecord {
@@ -11,6 +15,8 @@ pub struct HoldRecord {
     pub since: SystemTime,
     /// Endpoints that waited to go.
     pub endpoints: u64,
+    /// Endpoints that waited to go when its id was given.
+    pub told: u64,
     /// Nothing would remain of the backend.
     pub to_nothing: bool,
 }
@@ -70,13 +76,18 @@ impl Earlier {
         &self.record
     }
 
+    /// Whoever was to tell what it holds has done so by now.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since.at) >= LONGEST_EARLIER
+    }
+
     /// The same figures: the same hold.
     pub(super) fn is(&self, endpoints: u64, to_nothing: bool) -> bool {
         self.record.endpoints == endpoints && self.record.to_nothing == to_nothing
     }
 
     pub(super) fn into_hold(self) -> Hold {
-        let HoldRecord { id, to_nothing, endpoints, .. } = self.record;
-        Hold { id, since: self.since, to_nothing, told: endpoints }
+        let HoldRecord { id, to_nothing, told, .. } = self.record;
+        Hold { id, since: self.since, to_nothing, told }
     }
 }

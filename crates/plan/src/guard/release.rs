@@ -45,7 +45,6 @@ impl Guard {
         self.hold.as_ref().filter(|hold| hold.id == id)?;
         let released = self.release(Release::Approval, None, |_| true);
         self.hold = None;
-        self.approvals += 1;
         Some(released)
     }
 
@@ -94,6 +93,7 @@ impl Guard {
     /// Brings the hold up to date.
     pub(super) fn refresh(&mut self, now: Instant) {
         self.advance(now);
+        self.earlier.take_if(|earlier| earlier.is_over(now));
         let waiting = self.sums.waiting;
         self.whole = self.may_hold() && waiting > 0 && self.missing() + self.sums.at_risk > self.allowance();
         let tripped = self.whole || self.levels.held() > 0;
@@ -139,11 +139,12 @@ impl Guard {
         self.events.extend(held);
     }
 
-    /// Of the figures, so that the same drop has the same id whoever holds it; but none that was approved is good again, or an
-    /// approval that is sent twice would let go what nobody looked at.
-    fn id(&self, to_nothing: bool) -> String {
+    /// Another one for each hold, of this process and of those before it: an approval that is sent twice, or late, would let
+    /// go what nobody looked at.
+    fn id(&mut self, to_nothing: bool) -> String {
+        self.serial += 1;
         let mut printer = Printer::new(if to_nothing { "all" } else { "part" });
-        for figure in [self.sums.loss, self.base(), self.approvals] {
+        for figure in [self.sums.loss, self.base(), self.serial] {
             printer.text(&figure.to_string());
         }
         printer.finish().to_string().chars().take(10).collect()

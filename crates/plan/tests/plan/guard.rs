@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, Passage, Release};
+use gimbal_plan::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -453,17 +453,46 @@ fn a_snapshot_is_asked_for_once_each_quiet_time() {
     assert_eq!(asked, [60, 120, 180]);
 }
 
-/// The same drop has the same id, and a hold that ended leaves nothing behind.
+/// An approval that comes late is not meant for a later drop, though it be as large; and a hold that ended leaves nothing
+/// behind.
 #[test]
-fn an_id_is_of_the_figures() {
+fn each_hold_has_an_id_of_its_own() {
     let mut case = Case::of(&[60, 40]);
     case.lose(0, 60);
     let first = case.held();
     case.lose(0, 0);
     assert_eq!(case.guard.held(), None);
     case.lose(0, 60);
-    assert_eq!(case.held(), first);
-    case.lose(0, 0);
-    case.lose(0, 59);
-    assert_ne!(case.held().id, first.id);
+    let second = case.held();
+    assert_ne!(second.id, first.id);
+    assert_eq!(HeldDrop { id: first.id.clone(), ..second }, first);
+    assert_eq!(case.guard.approve(&first.id), None);
+}
+
+/// A hold of a writer before this one, of 130 endpoints, of which 110 were told with its id.
+fn restored() -> Case {
+    let mut case = Case::of(&[150, 100]);
+    let record =
+        HoldRecord { id: "x".into(), since: SystemTime::UNIX_EPOCH, endpoints: 130, told: 110, to_nothing: false };
+    case.guard.restore(None, Some(&record), |_| 0, case.now, SystemTime::UNIX_EPOCH + 10 * SECOND);
+    case
+}
+
+#[test]
+fn restarts_make_an_id_good_for_no_more_than_was_told_with_it() {
+    let mut case = restored();
+    case.lose(0, 130);
+    assert_eq!((case.held().id.as_str(), case.guard.held_for(case.now)), ("x", Some(10 * SECOND)));
+    case.lose(0, 140);
+    assert_ne!(case.held().id, "x", "more by a quarter than 110");
+}
+
+/// Where something is unknown for good, nobody ever says that all has been told.
+#[test]
+fn a_hold_of_before_a_restart_lends_its_age_for_ten_minutes() {
+    let mut case = restored();
+    case.wait(600 * SECOND);
+    case.lose(0, 130);
+    assert_ne!(case.held().id, "x");
+    assert_eq!(case.guard.held_for(case.now), Some(Duration::ZERO));
 }

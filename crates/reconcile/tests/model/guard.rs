@@ -7,6 +7,7 @@ use gimbal_plan::{EndpointsApi, GuardConfig, HeldDrop};
 use gimbal_reconcile::Policy;
 use gimbal_stream::RejectReason;
 
+use super::server::Luck;
 use super::world::{BACKENDS, World, key, service};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -237,4 +238,52 @@ fn a_longer_window_is_in_force_at_once() {
     }
     world.settle_for(5 * SECOND);
     assert_eq!((endpoints(&world), held(&world, 0).is_some()), (60, true));
+}
+
+/// A delete that was done without an answer took what it took, whatever its source wants by now.
+#[test]
+fn what_an_unanswered_delete_may_have_taken_counts() {
+    let mut world = filled(2, 20);
+    let hosts: Vec<u8> = (0..20).collect();
+    world.set(0, &one(0), None);
+    while world.speak(0) {}
+    while !world.start_job() {
+        world.pass(SECOND);
+        world.collect();
+    }
+    assert!(world.finish_job(Luck::AnswerLost));
+    assert_eq!(endpoints(&world), 20);
+    // It is wanted again as it was, and the watch is slow.
+    world.set(0, &one(0), Some(service(0, 0, &hosts)));
+    world.set(0, &one(1), None);
+    while world.speak(0) {}
+    for _ in 0..20 {
+        while world.start_job() | world.finish_job(Luck::Good) {}
+        world.pass(SECOND);
+        world.collect();
+        assert_eq!(endpoints(&world), 20, "all of both");
+    }
+    world.settle_for(5 * SECOND);
+    assert_eq!((endpoints(&world), held(&world, 0)), (20, None), "what is back is not lost");
+    assert_eq!(world.services().count(), 1);
+}
+
+/// A delete that was not done, and nobody knows, is not counted for ever.
+#[test]
+fn what_an_unanswered_delete_did_not_take_is_there_after_a_minute() {
+    let mut world = filled(2, 20);
+    let hosts: Vec<u8> = (0..20).collect();
+    world.set(0, &one(0), None);
+    while world.speak(0) {}
+    while !world.start_job() {
+        world.pass(SECOND);
+        world.collect();
+    }
+    assert!(world.finish_job(Luck::Refused));
+    world.set(0, &one(0), Some(service(0, 0, &hosts)));
+    world.set(0, &one(1), None);
+    world.settle_for(30 * SECOND);
+    assert_eq!((endpoints(&world), held(&world, 0).is_some()), (40, true));
+    world.settle_for(62 * SECOND);
+    assert_eq!((endpoints(&world), held(&world, 0)), (20, None));
 }

@@ -40,14 +40,17 @@ struct Hold {
     id: &'static str,
     since: &'static str,
     endpoints: &'static str,
+    told: &'static str,
     to_nothing: &'static str,
 }
 
-const HOLD: Hold = Hold { id: "held", since: "heldSince", endpoints: "heldEndpoints", to_nothing: "heldToNothing" };
+const HOLD: Hold =
+    Hold { id: "held", since: "heldSince", endpoints: "heldEndpoints", told: "heldTold", to_nothing: "heldToNothing" };
 const READY_HOLD: Hold = Hold {
     id: "readyHeld",
     since: "readyHeldSince",
     endpoints: "readyHeldEndpoints",
+    told: "readyHeldTold",
     to_nothing: "readyHeldToNothing",
 };
 
@@ -72,6 +75,7 @@ pub(super) fn render(state: &BackendState) -> Data {
         put(names.id, hold.id.clone());
         put(names.since, time(hold.since));
         put(names.endpoints, hold.endpoints.to_string());
+        put(names.told, hold.told.to_string());
         put(names.to_nothing, hold.to_nothing.to_string());
     }
     if let Some(loss) = &state.loss {
@@ -100,7 +104,10 @@ pub(super) fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     let [hold, ready_hold] = [&HOLD, &READY_HOLD].map(|names| {
         record(data, names.since, &mut odd, |since| {
             let (id, to_nothing) = (text(names.id)?.clone(), number(data, names.to_nothing)?);
-            Some(HoldRecord { id, since, endpoints: number(data, names.endpoints)?, to_nothing })
+            let endpoints = number(data, names.endpoints)?;
+            // A writer of before gave an id for whatever it grew to.
+            let told = data.get(names.told).map_or(Some(endpoints), |text| text.parse().ok())?;
+            Some(HoldRecord { id, since, endpoints, told, to_nothing })
         })
     });
     let loss = record(data, "lostSince", &mut odd, |since| {
@@ -166,7 +173,13 @@ mod tests {
                 listed: [(TargetKey::new("one", "a"), 10), (TargetKey::new("two", "b"), 8)].into(),
                 unlisted: 7,
             }),
-            hold: Some(HoldRecord { id: "0f".into(), since: at(1_700_000_000), endpoints: 60, to_nothing: true }),
+            hold: Some(HoldRecord {
+                id: "0f".into(),
+                since: at(1_700_000_000),
+                endpoints: 60,
+                told: 50,
+                to_nothing: true,
+            }),
             ready_window: Some(WindowRecord {
                 at: at(1_800_000_001),
                 base: 90,
@@ -178,6 +191,7 @@ mod tests {
                 id: "0a".into(),
                 since: at(1_700_000_001),
                 endpoints: 50,
+                told: 50,
                 to_nothing: false,
             }),
             loss: Some(LossRecord { since: at(1_600_000_000), stage: Stage::NotReady }),
