@@ -72,6 +72,11 @@ fn check_writer(url: &str, tls: bool) -> Result<(), String> {
     let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
         return wrong("names no host; write https://host:port");
     };
+    // Where it is no number of a port, the parser leaves it out, and the scheme's would be dialled.
+    let ported = uri.authority().and_then(|authority| authority.as_str().rsplit_once(':'));
+    if uri.port_u16().is_none() && ported.is_some_and(|(_, after)| !after.contains(']')) {
+        return wrong("has no port that there is; write https://host:port");
+    }
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
         return wrong("has a path; write https://host:port");
     }
@@ -134,6 +139,8 @@ mod tests {
             (vec!["--writer", "http://127.0.0.1:1/x"], "--writer http://127.0.0.1:1/x: has a path"),
             (vec!["--writer", "http://127.0.0.1:1,w:1"], "--writer w:1: has no scheme"),
             (vec!["--writer", "http://127.0.0.1:1,"], "--writer : is no URL"),
+            (vec!["--writer", "http://127.0.0.1:port"], "--writer http://127.0.0.1:port: has no port that there is"),
+            (vec!["--writer", "http://127.0.0.1:99999"], "--writer http://127.0.0.1:99999: has no port that there is"),
             (vec!["--writer", "http://ü"], "--writer http://ü: is no URL"),
             (vec!["--listen", "0.0.0.0:7444"], "--listen 0.0.0.0:7444: others can reach this address"),
             (vec!["--tls-cert", "c"], "--tls-key, --tls-ca: missing"),

@@ -1,7 +1,7 @@
 //! Which addresses a backend may publish. Everything that would lead traffic back into the Gimbal cluster's own nodes
 //! is refused, whoever asks (CVE-2026-66788 is what happens otherwise).
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
@@ -17,6 +17,9 @@ pub enum AddressRefusal {
     /// `169.254.0.0/16` (cloud metadata lives there) or `fe80::/10`.
     #[error("is link-local")]
     LinkLocal,
+    /// Where a cloud tells whoever asks what it is and who it may be, and is not link-local: of AWS, Alibaba Cloud and Oracle.
+    #[error("is a cloud's metadata address")]
+    Metadata,
     /// Multicast, or the IPv4 broadcast address.
     #[error("is multicast or broadcast")]
     Multicast,
@@ -57,6 +60,13 @@ impl AddressRules {
     }
 }
 
+/// `fd00:ec2::254`, `100.100.100.200` and `192.0.0.192`.
+const METADATA: [IpAddr; 3] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+];
+
 fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
     if address.is_unspecified() {
         return Err(AddressRefusal::Unspecified);
@@ -66,6 +76,9 @@ fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
     }
     if address.is_multicast() {
         return Err(AddressRefusal::Multicast);
+    }
+    if METADATA.contains(&address) {
+        return Err(AddressRefusal::Metadata);
     }
     match address {
         IpAddr::V4(v4) if v4.is_link_local() => Err(AddressRefusal::LinkLocal),
@@ -101,7 +114,7 @@ mod tests {
 
     #[test]
     fn table() {
-        use AddressRefusal::{LinkLocal, Loopback, Mapped, Multicast, NotAllowed, Refused, Unspecified};
+        use AddressRefusal::{LinkLocal, Loopback, Mapped, Metadata, Multicast, NotAllowed, Refused, Unspecified};
         let rules = AddressRules {
             refused: vec!["10.96.0.0/12".parse().unwrap()],
             allowed: Some(vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()]),
@@ -119,6 +132,9 @@ mod tests {
             ("0.1.2.3", Err(Unspecified)),
             ("::", Err(Unspecified)),
             ("169.254.169.254", Err(LinkLocal)),
+            ("fd00:ec2::254", Err(Metadata)),
+            ("100.100.100.200", Err(Metadata)),
+            ("192.0.0.192", Err(Metadata)),
             ("fe80::1", Err(LinkLocal)),
             ("224.0.0.1", Err(Multicast)),
             ("255.255.255.255", Err(Multicast)),

@@ -57,7 +57,10 @@ pub(crate) fn last_line(line: &str) {
             lines.push(format!("{line}\n").as_bytes());
             lines.flush(LAST);
         }
-        None => eprintln!("{line}"),
+        None => {
+            // Where that cannot be written either, the exit code says it.
+            writeln!(std::io::stderr().lock(), "{line}").ok();
+        }
     }
 }
 

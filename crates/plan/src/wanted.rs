@@ -329,6 +329,7 @@ fn labels(backend: &BackendName, source: &SourceKey, service: &Service, rules: &
     let mut labels = Sieve::of_labels(rules.strip, rules.keep).sieve(&service.header.labels);
     labels.remove(keys::MANAGED_BY);
     labels.remove(keys::SLICE_MANAGED_BY);
+    labels.remove(keys::SOURCE_CLUSTER);
     labels.insert(keys::BACKEND.into(), backend.as_str().into());
     labels.insert(keys::SERVICE.into(), label_value(&source.name).into());
     labels

@@ -137,6 +137,7 @@ fn no_source_speaks_for_us() {
         (keys::SERVICE_NAME, "other"),
         (keys::HEADLESS, "other"),
         (keys::SKIP_MIRROR, "other"),
+        (keys::SOURCE_CLUSTER, "other"),
     ];
     let header = Header { labels: map(&forged), annotations: map(&[(keys::SOURCE, "other/other")]), ..header("http") };
     let service = Service::new(Arc::new(header), [(http(), Endpoint::ready(v4(1)))]);
@@ -158,6 +159,7 @@ fn no_source_speaks_for_us() {
             let label = |key: &str| meta.labels.get(key).map(|value| &**value);
             assert_eq!(label(keys::BACKEND), Some("node02"));
             assert_eq!(label(keys::SERVICE), Some("web"));
+            assert_ne!(label(keys::SOURCE_CLUSTER), Some("other"));
             assert_eq!(meta.annotations.get(keys::SOURCE).map(|value| &**value), Some("team-a/web"));
             let slice = body.kind() == gimbal_objects::EndpointSlice::KIND;
             assert_eq!(label(keys::MANAGED_BY), (!slice).then_some("gimbal-writer"));

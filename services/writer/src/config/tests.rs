@@ -24,7 +24,7 @@ backends:
   appProtocol: {grpc: kubernetes.io/h2c, mysql: null}
   quota:      {services: 5000, endpoints: 250000, bytes: 100000000, changesPerSecond: 500}
   onLoss:     {notReadyAfter: 10m, drainAfter: null, sourceStaleAfter: 2m}
-  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}, readiness: true}
+  guard:      {maxDropPercent: 40, minEndpoints: 10, window: 1500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}, readiness: true}
   mode:       admit
 - name: osp1
   identity: osp1.backends.gimbal.example
@@ -88,7 +88,7 @@ fn the_whole_schema() {
         GuardConfig {
             max_drop_percent: 40,
             min_endpoints: 10,
-            window: Duration::from_millis(500),
+            window: Duration::from_millis(1500),
             quiet_time: seconds(30),
             release_all_after: Some(seconds(3600)),
             floors: Floors { endpoints_per_namespace: 3, endpoints_per_service: 1 },
@@ -211,8 +211,8 @@ fn bad_files() {
             "gimbal.yaml:4:29: 0 would let nothing through: use at least 1, or quarantine the backend (mode)",
         ),
         (
-            "backends:\n- name: a\n  identity: a\n  guard: {window: 0s}\n",
-            "gimbal.yaml:4:19: 0 would hold nothing: make it longer, or turn the guard off with maxDropPercent: 100",
+            "backends:\n- name: a\n  identity: a\n  guard: {window: 1ms}\n",
+            "gimbal.yaml:4:19: shorter than 1s, which would hold nothing: make it longer, or turn the guard off with maxDropPercent: 100",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  quota: {services: -1}\n",

@@ -1,6 +1,7 @@
 //! The leaves of the file. Each checks itself while it is read, so that its error carries its line.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use gimbal_link::{DeniedCertificate, InvalidDenial};
 use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
@@ -105,11 +106,14 @@ pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     }
 }
 
-/// A time of the guard's that is not nothing, or none.
+/// What is held for a shorter time is not held at all: the next snapshot, or the next tick, lets it go.
+const SHORTEST_GUARD_TIME: Duration = Duration::from_secs(1);
+
+/// A time of the guard's that holds something, or none.
 pub(super) fn optional_guard_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HumanDuration>, D::Error> {
     match Option::<HumanDuration>::deserialize(from)? {
-        Some(time) if time.0.is_zero() => Err(D::Error::custom(
-            "0 would hold nothing: make it longer, or turn the guard off with maxDropPercent: 100",
+        Some(time) if time.0 < SHORTEST_GUARD_TIME => Err(D::Error::custom(
+            "shorter than 1s, which would hold nothing: make it longer, or turn the guard off with maxDropPercent: 100",
         )),
         time => Ok(time),
     }
