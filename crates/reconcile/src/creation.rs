@@ -18,6 +18,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub(crate) struct Creation {
     failures: u32,
+    /// Why it failed last; agents hear it until it is there.
     problem: Option<String>,
     stage: Stage,
 }
@@ -70,9 +71,11 @@ impl Reconciler {
         self.enqueue_namespace(&namespace);
     }
 
-    /// Whether nothing is known to keep a namespace from being created.
+    /// Whether nothing is known to keep a namespace from being created, or it is tried again now: what waits for it takes
+    /// its room meanwhile, also after a failure.
     pub(crate) fn is_creatable(&self, namespace: &str) -> bool {
-        self.creations.get(namespace).is_none_or(|creation| creation.problem.is_none())
+        let rests = |creation: &Creation| matches!(creation.stage, Stage::Until(_));
+        self.creations.get(namespace).is_none_or(|creation| creation.problem.is_none() || !rests(creation))
     }
 
     /// Why a namespace that may be created is not there.

@@ -1,5 +1,7 @@
 //! Quotas: what stands stays, what is over waits, and what only waits is lost by nobody.
 
+use std::time::Duration;
+
 use gimbal_plan::{Body, EndpointsApi};
 use gimbal_stream::RejectReason;
 
@@ -222,6 +224,37 @@ fn namespaces_are_created_within_the_quota() {
     world.set(0, &gimbal_model::SourceKey::new("bad", "svc"), Some(service(0, INVALID, &[1])));
     world.settle();
     assert_eq!(world.created.len(), 1);
+}
+
+/// All creations failed while the API server was away: when it is back, no more are tried again than there is room for.
+#[test]
+fn namespaces_that_could_not_be_created_are_tried_again_within_the_quota() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    let mut policy = quota(Some(1), None, None);
+    policy.namespaces.create = true;
+    world.configure(0, Some(policy));
+    for n in 0..10 {
+        world.set(0, &gimbal_model::SourceKey::new(format!("ns{n}"), "svc"), Some(service(0, 0, &[n])));
+        world.unlucky.insert(format!("ns{n}"));
+    }
+    world.connect(0);
+    // Before the first is tried again.
+    for _ in 0..90 {
+        let _moved = world.speak(0) | world.hear(0) | world.start_job() | world.hear(0);
+        world.pass(Duration::from_millis(10));
+    }
+    assert!(world.unlucky.is_empty() && world.created.is_empty());
+    let rejects = world.rejects(0);
+    assert!(rejects.len() == 10 && rejects.iter().all(|reject| reject.message.contains("a test")), "{rejects:?}");
+    world.settle();
+    assert_eq!((world.created.len(), world.services().count(), world.rejects(0).len()), (1, 1, 9));
+    // Who has it goes, and so does each that follows: all come to their turn.
+    for left in (0..10_usize).rev() {
+        let has = world.services().next().map(|service| claim(&service.metadata).unwrap().1);
+        world.set(0, &has.unwrap(), None);
+        world.settle();
+        assert_eq!((world.services().count(), world.rejects(0).len()), (left.min(1), left.saturating_sub(1)));
+    }
 }
 
 /// One second's namespaces are as many as one second's changes.

@@ -1,6 +1,6 @@
 //! Two backends' agents, a writer and an API server, with everything that can go wrong between them in the hand of a test.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -54,6 +54,8 @@ pub struct World {
     pub relists: usize,
     /// Namespaces that were created because a policy says so.
     pub created: Vec<String>,
+    /// Namespaces whose next creation fails.
+    pub unlucky: BTreeSet<String>,
     api: EndpointsApi,
     epoch: u64,
     /// Whose held removals were let go, by themselves or by a snapshot.
@@ -139,6 +141,7 @@ impl World {
             unreadable: None,
             relists: 0,
             created: Vec::new(),
+            unlucky: BTreeSet::new(),
             api,
             epoch: 1,
             releases: Vec::new(),
@@ -361,6 +364,9 @@ impl World {
                     self.list();
                 }
                 Output::Forget { backend } => drop(self.kept.remove(&backend)),
+                Output::CreateNamespace { namespace, .. } if self.unlucky.remove(&*namespace) => {
+                    self.writer.namespace_created(&namespace, Err("a test".into()), self.now);
+                }
                 Output::CreateNamespace { namespace, .. } => {
                     self.created.push(namespace.to_string());
                     self.server.set_namespace(&namespace, true);
