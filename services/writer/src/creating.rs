@@ -1,4 +1,5 @@
-//! Namespaces that are created because a policy says so: one after the other, and each of them a write like any other.
+//! Namespaces that are created because a policy says so: one after the other, each of them a write like any other, and
+//! backends by turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,11 +12,33 @@ use tokio::task::{JoinError, JoinSet};
 use crate::apply::Created;
 use crate::lanes::Lanes;
 
+/// Namespaces that wait. Backends take turns, each with its own first-in-first-out line that is never empty: a source with
+/// many new ones is no reason for another to wait.
+#[derive(Default)]
+struct Waiting(VecDeque<(BackendName, VecDeque<Arc<str>>)>);
+
+impl Waiting {
+    fn push(&mut self, namespace: Arc<str>, backend: BackendName) {
+        match self.0.iter_mut().find(|(whose, _)| *whose == backend) {
+            Some((_, line)) => line.push_back(namespace),
+            None => self.0.push_back((backend, [namespace].into())),
+        }
+    }
+
+    fn pop(&mut self) -> Option<(Arc<str>, BackendName)> {
+        let (backend, mut line) = self.0.pop_front()?;
+        let namespace = line.pop_front()?;
+        if !line.is_empty() {
+            self.0.push_back((backend.clone(), line));
+        }
+        Some((namespace, backend))
+    }
+}
+
 /// See the module. Part of the owner's state.
 #[derive(Default)]
 pub struct Creating {
-    /// The first has waited longest.
-    waiting: VecDeque<(Arc<str>, BackendName)>,
+    waiting: Waiting,
     /// One at most.
     under_way: JoinSet<(Arc<str>, Created)>,
 }
@@ -23,20 +46,20 @@ pub struct Creating {
 impl Creating {
     /// A namespace is to be created.
     pub fn ask(&mut self, namespace: Arc<str>, backend: BackendName) {
-        self.waiting.push_back((namespace, backend));
+        self.waiting.push(namespace, backend);
     }
 
     /// Whoever leads next asks anew.
     pub fn forget(&mut self) {
-        self.waiting.clear();
+        self.waiting = Waiting::default();
     }
 
     /// Starts the next, if it may start now.
     pub fn start(&mut self, lanes: &mut Lanes, state: &Reconciler, now: Instant) {
-        if self.waiting.is_empty() || !self.under_way.is_empty() || !lanes.take_one(state, now) {
+        if self.waiting.0.is_empty() || !self.under_way.is_empty() || !lanes.take_one(state, now) {
             return;
         }
-        let Some((namespace, backend)) = self.waiting.pop_front() else { return };
+        let Some((namespace, backend)) = self.waiting.pop() else { return };
         let writes = lanes.writes().clone();
         self.under_way.spawn(async move {
             let created = writes.create_namespace(&namespace, &backend).await;
@@ -115,9 +138,9 @@ mod tests {
         for n in 0..100 {
             creating.ask(format!("ns{n}").into(), BackendName::parse("a").unwrap());
         }
-        let (zero, mut created) = (Instant::now(), Vec::new());
-        for quarter in 0..20 {
-            let now = zero + quarter * Duration::from_millis(260);
+        let (mut now, mut created) = (Instant::now(), Vec::new());
+        for _ in 0..20 {
+            now += Duration::from_millis(260);
             // As often as the owner has its turn.
             for _ in 0..3 {
                 creating.start(&mut lanes, &state, now);
@@ -132,9 +155,23 @@ mod tests {
             }
         }
         assert_eq!(created, (0..20).map(|n| format!("ns{n}")).collect::<Vec<_>>());
+        // Another backend's is not behind them.
+        creating.ask("other".into(), BackendName::parse("b").unwrap());
+        for next in ["ns20", "other", "ns21"] {
+            now += Duration::from_secs(1);
+            lanes.start_jobs(&mut state, now);
+            creating.start(&mut lanes, &state, now);
+            let ended = creating.next().await.unwrap().unwrap();
+            assert_eq!(*ended.0, *next);
+            creating.ended(ended, &mut lanes, &mut state, now);
+        }
         // Who leads no more sends nothing; what waits, waits.
+        now += Duration::from_secs(60);
+        lanes.start_jobs(&mut state, now);
         leader.send(Leadership::Follower { holder: String::new() }).unwrap();
-        creating.start(&mut lanes, &state, zero + Duration::from_secs(60));
-        assert!(creating.next().await.is_none() && creating.waiting.len() == 80);
+        creating.start(&mut lanes, &state, now);
+        assert!(creating.next().await.is_none());
+        let waiting: Vec<_> = std::iter::from_fn(|| creating.waiting.pop()).collect();
+        assert_eq!((waiting.len(), &*waiting[0].0), (78, "ns22"));
     }
 }

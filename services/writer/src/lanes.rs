@@ -86,7 +86,7 @@ impl Lanes {
     }
 
     /// Whether one write may start now that is no part of a job; it is paid for. Of two budgets' worth one is for the jobs, if
-    /// any wait.
+    /// any wait; the other is for whoever asks here before they start.
     pub fn take_one(&mut self, state: &Reconciler, now: Instant) -> bool {
         if self.jobs_first || !self.writes.may_write() {
             return false;

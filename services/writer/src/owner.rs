@@ -124,12 +124,20 @@ impl Owner {
             if let Some(error) = self.failed.take() {
                 return Err(Exit::Failure(format!("a task of the owner failed: {error}")));
             }
-            self.parts.lanes.start_jobs(&mut self.parts.state, Instant::now());
-            self.send();
-            self.creating.start(&mut self.parts.lanes, &self.parts.state, Instant::now());
+            self.start();
         }
         self.end().await;
         Ok(())
+    }
+
+    /// Starts what may start now, and sends what is to be said.
+    fn start(&mut self) {
+        // Before the jobs: where they are many, no room is left after them. The lanes see to it that they have their turn, too.
+        self.creating.start(&mut self.parts.lanes, &self.parts.state, Instant::now());
+        self.parts.lanes.start_jobs(&mut self.parts.state, Instant::now());
+        self.send();
+        // What the jobs asked for just now.
+        self.creating.start(&mut self.parts.lanes, &self.parts.state, Instant::now());
     }
 
     fn finished(&mut self, done: Result<Done, JoinError>) {

@@ -1,11 +1,13 @@
-//! What becomes of agents' streams while the lease is late.
+//! What becomes of agents' streams while the lease is late, and of namespaces while many jobs wait.
 
 use std::sync::Arc;
 
 use gimbal_kube_io::{Access, Cluster};
+use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
+use gimbal_objects::{Meta, Namespace};
 use gimbal_operate::Health;
-use gimbal_reconcile::{Policy, Settings};
-use gimbal_stream::{Credit, Hello, PROTOCOL, WriterLimits};
+use gimbal_reconcile::{Policy, Settings, Watched};
+use gimbal_stream::{AgentConfig, AgentEnd, AgentVerdict, Credit, Hello, PROTOCOL, WriterLimits};
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
@@ -38,7 +40,7 @@ fn owner() -> (Owner, watch::Sender<Leadership>) {
     let metrics = Metrics::register(&mut Registry::default());
     let (events, again, _) = watches::start(&cluster, &metrics, &Reach::new(SECOND));
     let (lead, leadership) = watch::channel(Leadership::Leader { epoch: 1, until: Moment::now() });
-    let limits = WriterLimits { credit: Credit { changes: 9, bytes: 9 }, heartbeat_timeout: 15 * SECOND };
+    let limits = WriterLimits { credit: Credit { changes: 1000, bytes: 1 << 20 }, heartbeat_timeout: 15 * SECOND };
     let comparison_interval = 600 * SECOND;
     let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
     state.configure([(name(), Policy::default())].into(), Instant::now());
@@ -112,4 +114,76 @@ async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
     let mut agent = dial(&mut owner).unwrap();
     look(&mut owner, 3603);
     assert_eq!(hear(&mut agent), (vec![], true));
+}
+
+/// The Gimbal cluster has nothing but a namespace, and the backend's source has so many Services in it.
+fn fill(owner: &mut Owner, services: u8) {
+    let (state, now) = (&mut owner.parts.state, Instant::now());
+    for kind in Watched::ALL {
+        state.list_begin(kind);
+        if kind == Watched::Namespaces {
+            state.namespace_is(&Namespace { metadata: Meta { name: "ns".into(), ..Meta::default() } });
+        }
+        state.list_end(kind, now);
+    }
+    let config = AgentConfig { backend: name().to_string(), instance: "1".into(), version: "test".into() };
+    let mut agent = AgentEnd::new(config);
+    agent.set_incarnation("source".into());
+    let port =
+        ServicePort { name: "".into(), port: 80, protocol: Protocol::Tcp, app_protocol: None, target_port: None };
+    let header = Arc::new(Header { ports: vec![port], ..Header::default() });
+    let port = EndpointPort { name: "".into(), port: Some(80), protocol: Protocol::Tcp, app_protocol: None };
+    let ports = PortSet::new(vec![port]);
+    for n in 0..services {
+        let endpoint = (ports.clone(), Endpoint::ready([10, 0, 0, n].into()));
+        agent.set(
+            SourceKey::new("ns", format!("svc{n}")),
+            Some(Arc::new(Service::new(header.clone(), [endpoint]))),
+            now,
+        );
+    }
+    agent.source_complete(now);
+    agent.connected(now);
+    let mut generation = 0;
+    while let Some(said) = agent.next(now) {
+        match said {
+            AgentMessage::Hello(hello) => generation = state.open(&name(), &hello, now).unwrap(),
+            said => drop(state.receive(&name(), generation, said, now)),
+        }
+        for output in state.take_outputs() {
+            if let Output::Send { message, .. } = output {
+                assert_eq!(agent.receive(message, now), AgentVerdict::Continue);
+            }
+        }
+    }
+    assert_eq!(state.pending(), usize::from(services));
+}
+
+/// There is room for one write at a time, and always a job of another backend that could have it.
+#[tokio::test]
+async fn namespaces_and_jobs_take_turns() {
+    let (mut owner, lead) = owner();
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    fill(&mut owner, 100);
+    owner.start();
+    for n in 0..3 {
+        owner.creating.ask(format!("ns{n}").into(), BackendName::parse("b").unwrap());
+    }
+    let mut ended = String::new();
+    for _ in 0..8 {
+        tokio::select! {
+            Some(done) = owner.parts.lanes.next() => {
+                ended += "j";
+                owner.finished(done);
+            }
+            Some(done) = owner.creating.next() => {
+                ended += "n";
+                owner.created(done);
+            }
+            else => break,
+        }
+        owner.start();
+    }
+    assert_eq!(ended, "jnjnjnjj");
 }
