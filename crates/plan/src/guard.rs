@@ -241,7 +241,8 @@ impl Guard {
     /// targets, each must be told before the first verdict is asked for, or the first ones slip through.
     pub fn pending(&mut self, target: &TargetKey, loss: u64, of: u64, now: Instant) {
         if loss > 0 || self.accounts.contains_key(target) {
-            self.update(target, of, |account| account.pending.set(loss, now));
+            let quiet = self.config.quiet_time;
+            self.update(target, of, |account| account.pending.set(loss, now, quiet));
         }
         self.refresh(now);
     }

@@ -4,14 +4,27 @@ use std::time::{Duration, Instant};
 
 use super::hold::{Hold, Since};
 
-#[derive(Debug, Clone, Copy, Default)]
+/// The quiet time, and beyond it the age of what waits, is told apart in so many pieces.
+const PIECES: u32 = 16;
+
+/// The loss has been no less than `level` since then.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    /// When the first part of it began to wait.
+    from: Since,
+    /// When the last one did.
+    since: Since,
+    level: u64,
+}
+
+#[derive(Debug, Clone, Default)]
 pub(super) struct Pending {
     pub(super) loss: u64,
     /// The part of `loss` that may go.
     pub(super) released: u64,
-    /// The largest loss so far, and since when.
-    peak: u64,
-    pub(super) since: Option<Since>,
+    /// Since when how much of it waits: rising, the oldest first, `loss` the last. Steps of nearly one age are one, as young as
+    /// the youngest of them: rather too young than too old, but by no more than a piece, or what joins would put it off for ever.
+    steps: Vec<Step>,
 }
 
 impl Pending {
@@ -19,29 +32,120 @@ impl Pending {
         self.loss - self.released
     }
 
-    /// The loss is another number from now on.
-    pub(super) fn set(&mut self, loss: u64, now: Instant) {
-        *self = match loss {
-            0 => Self::default(),
-            loss if loss > self.peak => {
-                Self { loss, released: self.released, peak: loss, since: Some(Since::new(now)) }
+    /// The loss is another number from now on. What it is more waits since now, and what waited before as long as it did.
+    pub(super) fn set(&mut self, loss: u64, now: Instant, quiet: Duration) {
+        if loss > self.loss {
+            let since = Since::new(now);
+            self.steps.push(Step { from: since, since, level: loss });
+            self.merge(now, quiet);
+        } else {
+            let below = self.steps.iter().take_while(|step| step.level < loss).count();
+            // Of the step that reaches it, as much as is left.
+            self.steps.truncate(below + usize::from(loss > 0));
+            if let Some(last) = self.steps.last_mut() {
+                last.level = loss;
             }
-            loss => Self { loss, released: self.released.min(loss), ..*self },
-        };
+        }
+        self.loss = loss;
+        self.released = self.released.min(loss);
     }
 
-    /// So much of it is gone; what was released goes first.
+    /// So much of it is gone; what was released goes first, and what waited longest.
     pub(super) fn fell(&mut self, by: u64) {
-        let left = self.loss.saturating_sub(by);
-        *self = match left {
-            0 => Self::default(),
-            loss => Self { loss, released: self.released.saturating_sub(by), ..*self },
-        };
+        self.loss = self.loss.saturating_sub(by);
+        self.released = self.released.saturating_sub(by).min(self.loss);
+        self.steps.retain_mut(|step| {
+            step.level = step.level.saturating_sub(by);
+            step.level > 0
+        });
     }
 
-    /// Whether it waits, and did so for `after` at `at`, in this hold.
-    pub(super) fn is_due(&self, hold: &Hold, at: Instant, after: Duration) -> bool {
+    /// All of it waits since then.
+    pub(super) fn waits_since(&mut self, since: Since) {
+        self.steps.clear();
+        if self.loss > 0 {
+            self.steps.push(Step { from: since, since, level: self.loss });
+        }
+    }
+
+    /// The part of the loss that waited for `after` at `at`, in this hold; what is released already is a part of it, or more.
+    pub(super) fn due(&self, hold: &Hold, at: Instant, after: Duration) -> u64 {
         let old_enough = |since: &Since| since.age(at).is_some_and(|age| age >= after);
-        self.loss > self.released && old_enough(&hold.since) && self.since.as_ref().is_none_or(old_enough)
+        if !old_enough(&hold.since) {
+            return 0;
+        }
+        self.steps.iter().rev().find(|step| old_enough(&step.since)).map_or(0, |step| step.level)
+    }
+
+    /// Lets that part go.
+    pub(super) fn release(&mut self, due: u64) {
+        self.released = self.released.max(due.min(self.loss));
+    }
+
+    /// Makes one of steps that differ little for their age, so that there are few of them however often the loss changes.
+    fn merge(&mut self, now: Instant, quiet: Duration) {
+        self.steps.dedup_by(|later, earlier| {
+            let [oldest, youngest] = [earlier.from, later.since].map(|since| since.age(now).unwrap_or_default());
+            let near = oldest.saturating_sub(youngest) <= youngest.max(quiet) / PIECES;
+            if near {
+                *earlier = Step { from: earlier.from, ..*later };
+            }
+            near
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Duration = Duration::from_secs(60);
+
+    #[allow(clippy::disallowed_methods)]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn hold(now: Instant) -> Hold {
+        Hold { id: String::new(), since: Since::new(now), to_nothing: false, told: 0 }
+    }
+
+    /// However often the loss changes, few steps are kept, and none is taken for much younger than it is, or for older.
+    #[test]
+    fn a_loss_that_rises_for_a_day() {
+        let (start, mut pending) = (start(), Pending::default());
+        let (hold, at) = (hold(start), |second: u64| start + Duration::from_secs(second));
+        for second in 0..86_400 {
+            pending.set(second + 1, at(second), QUIET);
+            assert!(pending.steps.len() < 300, "{}", pending.steps.len());
+            for after in [60, 600, 36_000] {
+                let due = pending.due(&hold, at(second), Duration::from_secs(after));
+                let waited = (second + 1).saturating_sub(after);
+                let least = (second + 1).saturating_sub(after + after / 8);
+                assert!((least..=waited).contains(&due), "{due} of {waited} after {after} s at {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_back_was_the_last_to_wait() {
+        let (start, mut pending) = (start(), Pending::default());
+        let (hold, at) = (hold(start), |second: u64| start + Duration::from_secs(second));
+        pending.set(10, at(0), QUIET);
+        pending.set(30, at(20), QUIET);
+        pending.set(20, at(40), QUIET);
+        pending.set(25, at(50), QUIET);
+        let due = |pending: &Pending, second| pending.due(&hold, at(second), QUIET);
+        assert_eq!([59, 60, 79, 80, 109, 110].map(|second| due(&pending, second)), [0, 10, 10, 20, 20, 25]);
+        pending.release(10);
+        assert_eq!(pending.waiting(), 15);
+        pending.fell(15);
+        assert_eq!((pending.waiting(), due(&pending, 60), due(&pending, 80), due(&pending, 110)), (10, 0, 5, 10));
+        pending.waits_since(Since { at: at(60), before: QUIET });
+        assert_eq!(due(&pending, 60), 10, "as long as before the restart");
+        pending.set(11, at(61), QUIET);
+        assert_eq!(due(&pending, 61), 10, "what joins it a moment later makes it no younger");
+        pending.set(0, at(62), QUIET);
+        assert!(pending.steps.is_empty());
     }
 }

@@ -68,20 +68,23 @@ impl Guard {
     pub fn wants_snapshot(&self, now: Instant) -> bool {
         let Some(hold) = self.hold.as_ref().filter(|hold| !hold.to_nothing) else { return false };
         let quiet = self.config.quiet_time;
-        let due = |account: &Account| account.pending.is_due(hold, now, quiet);
+        let due = |account: &Account| account.pending.due(hold, now, quiet) > account.pending.released;
         self.accounts.iter().any(|(target, account)| self.is_held(target, account) && due(account))
     }
 
-    /// Marks what is held and due, or all that is held. The number of endpoints that were not marked before.
+    /// Marks of what is held as much as is due, or all of it. The number of endpoints that were not marked before.
     fn release(&mut self, by: Release, due: Option<(Instant, Duration)>, covers: impl Fn(&TargetKey) -> bool) -> u64 {
         let Some(hold) = self.hold.clone() else { return 0 };
-        let is_due = |account: &Account| due.is_none_or(|(at, after)| account.pending.is_due(&hold, at, after));
-        let held = self.accounts.iter().filter(|(target, account)| self.is_held(target, account) && is_due(account));
-        let released: Vec<TargetKey> =
-            held.filter(|(target, _)| covers(target)).map(|(target, _)| target.clone()).collect();
+        let part = |account: &Account| match due {
+            Some((at, after)) => account.pending.due(&hold, at, after),
+            None => account.pending.loss,
+        };
+        let held = self.accounts.iter().filter(|(target, account)| self.is_held(target, account) && covers(target));
+        let released: Vec<(TargetKey, u64)> =
+            held.map(|(target, account)| (target.clone(), part(account))).filter(|(_, part)| *part > 0).collect();
         let before = self.sums.waiting;
-        for target in released {
-            self.update(&target, 0, |account| account.pending.released = account.pending.loss);
+        for (target, part) in released {
+            self.update(&target, 0, |account| account.pending.release(part));
         }
         let endpoints = before - self.sums.waiting;
         if endpoints > 0 {
@@ -127,7 +130,7 @@ impl Guard {
         let since = earlier.since;
         self.hold = Some(earlier.into_hold());
         for account in self.accounts.values_mut() {
-            account.pending.since = Some(since);
+            account.pending.waits_since(since);
         }
         self.tell_held();
     }

@@ -317,19 +317,45 @@ fn a_snapshot_releases_only_what_is_old_enough() {
     // The rest alone is no mass change.
     assert_eq!(case.verdict(1), Passage::Allowed);
 
-    let mut case = Case::of(&[200, 601, 199]);
+    // Nor of one target more than what is old enough; what joined it is a mass change by itself.
+    let mut case = Case::of(&[200, 1000, 199]);
     let start = case.now;
     case.lose(0, 200);
     case.lose(1, 600);
     case.wait(50 * SECOND);
-    case.lose(1, 601);
+    case.lose(1, 1000);
     case.wait(11 * SECOND);
     assert!(case.snapshot(start + 60 * SECOND));
     assert_eq!(case.verdict(0), Passage::Allowed);
-    assert_eq!(case.verdict(1), Passage::Held);
+    assert_eq!((case.verdict(1), case.held().endpoints_removed), (Passage::Held, 400));
     case.wait(50 * SECOND);
+    assert!(!case.snapshot(start + 109 * SECOND));
     assert!(case.snapshot(start + 110 * SECOND));
     assert_eq!(case.verdict(1), Passage::Allowed);
+}
+
+/// A pod that is replaced while the rest waits joins the drop: it waits for its own quiet time, and puts off nobody else's.
+#[test]
+fn steady_replacement_puts_off_no_confirmation() {
+    let mut case = Case::of(&[600, 100]);
+    case.lose(0, 500);
+    let mut released = None;
+    for n in 1..=40 {
+        case.wait(30 * SECOND);
+        // Gains are written, losses are held.
+        case.have(0, 600 + n);
+        case.lose(0, 500 + n);
+        if n % 2 == 0 && case.snapshot(case.now) {
+            released = Some(n);
+            break;
+        }
+    }
+    assert_eq!(released, Some(2), "told a minute ago, and confirmed");
+    let told = case.guard.tick(case.now);
+    let went = |event: &GuardEvent| matches!(event, GuardEvent::Released { endpoints: 500, by: Release::Snapshot, .. });
+    assert!(told.iter().any(went), "what waited, and nothing that came later: {told:?}");
+    assert!(case.write(0), "two more are no mass change");
+    assert_eq!((case.has[0], case.guard.held()), (100, None));
 }
 
 #[test]
