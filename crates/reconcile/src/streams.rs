@@ -1,6 +1,7 @@
 //! What agents say, and what it makes desired.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
@@ -10,6 +11,7 @@ use gimbal_stream::{
 };
 
 use crate::aside::ASIDE;
+use crate::backend::Backend;
 use crate::{Claim, Output, Reconciler, Urgency};
 
 impl Reconciler {
@@ -235,20 +237,30 @@ impl Reconciler {
         if !self.has_observed() {
             return false;
         }
-        let Some(backend) = self.backends.get(name) else { return false };
-        let held = backend.guards().into_iter().flat_map(Guard::held_targets);
-        let covered: BTreeSet<TargetKey> = held
-            .filter(|key| {
-                let claim = self.targets.get(key).and_then(|target| self.whose(key, target));
-                claim.is_some_and(|claim| scope.contains(&claim.key.namespace))
-            })
-            .cloned()
-            .collect();
+        let held = self.held_claims(name).filter(|(_, claim)| scope.contains(&claim.key.namespace));
+        let covered: BTreeSet<TargetKey> = held.map(|(key, _)| key.clone()).collect();
         let Some(backend) = self.backends.get_mut(name) else { return false };
         let all = backend.end.is_complete();
         let covers = |key: &TargetKey| covered.contains(key);
         let released = backend.guard.snapshot_complete(begun, all, covers, now);
         backend.readiness.snapshot_complete(begun, all, covers, now) || released
+    }
+
+    /// Asks for a snapshot that tells of all that the guard holds, of source namespaces too that are empty now.
+    pub(crate) fn ask_for_held(&mut self, name: &BackendName) {
+        let namespaces: BTreeSet<Arc<str>> = self.held_claims(name).map(|(_, claim)| claim.key.namespace).collect();
+        if let Some(backend) = self.backends.get_mut(name) {
+            backend.end.request_snapshot(namespaces, "a complete snapshot confirms a held removal, or ends it");
+        }
+    }
+
+    /// What the guard holds of a backend, and whose it is.
+    fn held_claims(&self, name: &BackendName) -> impl Iterator<Item = (&TargetKey, Claim)> {
+        let guards = self.backends.get(name).into_iter().flat_map(Backend::guards);
+        guards.flat_map(Guard::held_targets).filter_map(|key| {
+            let target = self.targets.get(key)?;
+            Some((key, self.whose(key, target)?))
+        })
     }
 
     /// Looks at everything of a backend again, and at what is there of it in line for another.

@@ -44,15 +44,16 @@ impl Reconciler {
             }
             let mut events = backend.guard.tick(now);
             events.extend(backend.readiness.tick(now));
-            let mut decide_anew = false;
+            let (mut decide_anew, mut wanted) = (false, false);
             for event in events {
                 match &event {
-                    GuardEvent::SnapshotWanted { .. } => {
-                        backend.end.request_snapshot("a complete snapshot confirms a held removal, or ends it");
-                    }
+                    GuardEvent::SnapshotWanted { .. } => wanted = true,
                     GuardEvent::Held(_) | GuardEvent::Ended { .. } | GuardEvent::Released { .. } => decide_anew = true,
                 }
                 self.outputs.push(Output::Guard { backend: name.clone(), event });
+            }
+            if wanted {
+                self.ask_for_held(&name);
             }
             if self.epoch.is_some() {
                 decide_anew |= !self.aside && self.follow_loss(&name, now);

@@ -109,7 +109,8 @@ pub struct Welcome {
 pub enum Need {
     /// Nothing: the digests agree.
     Nothing,
-    /// The namespaces that differ from these. A namespace that is not listed is held empty.
+    /// The namespaces that differ from these. A namespace that is not listed is held empty; one that is listed as empty is
+    /// one whose emptiness the writer wants to hear of, whatever else it asks for next.
     Namespaces(Vec<(Arc<str>, Summary)>),
     /// Everything.
     All,

@@ -141,6 +141,32 @@ fn a_snapshot_releases_no_more_than_it_covers() {
     assert_eq!((endpoints(&world), held(&world, 0)), (20, None));
 }
 
+/// What is unknown elsewhere keeps no hold for ever: a namespace that was emptied is known, and is confirmed by name.
+#[test]
+fn a_namespace_that_was_emptied_is_confirmed_though_another_is_unknown() {
+    let named = |world: &mut World| world.scope_unknown(0, Some("three"));
+    let restarted = |world: &mut World| {
+        world.restart_agent(0);
+        world.scope_unknown(0, Some("three"));
+    };
+    let rest = |world: &mut World| world.agents[0].end.set_rest_unknown(true);
+    let cases: [(&str, &dyn Fn(&mut World)); 3] = [("named", &named), ("restarted", &restarted), ("rest", &rest)];
+    for (case, becomes_unknown) in cases {
+        let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+        let hosts: Vec<u8> = (0..40).collect();
+        world.set(0, &key(0), Some(service(0, 0, &hosts[..20])));
+        world.set(0, &key(2), Some(service(0, 0, &hosts)));
+        world.settle();
+        world.set(0, &key(2), None);
+        world.settle_for(SECOND);
+        assert_eq!(endpoints(&world), 60, "{case}");
+        assert!(held(&world, 0).is_some_and(|held| !held.to_nothing), "{case}");
+        becomes_unknown(&mut world);
+        (0..200).for_each(|_| world.settle_for(SECOND));
+        assert_eq!((endpoints(&world), held(&world, 0)), (20, None), "{case}");
+    }
+}
+
 /// A hold of Services that are gone goes on over a restart as one of Services that shrink does.
 #[test]
 fn a_hold_of_removed_services_keeps_its_age() {

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use gimbal_model::{Change, Digest, DigestTree, Service, SourceKey};
 
+use crate::namespaces::NamespaceSet;
 use crate::size::largest_part;
 use crate::split::LARGEST_PART;
 use crate::{Freshness, Goodbye, GoodbyeReason, Reject, RejectReason, Scope, UnknownScopes};
@@ -61,6 +62,9 @@ pub struct AgentEnd {
     complete: bool,
     services: BTreeMap<SourceKey, Held>,
     tree: DigestTree,
+    /// Namespaces of which something was held, and nothing is: they were read, so that they are empty is known whatever rest is
+    /// not.
+    emptied: NamespaceSet,
     unknown: UnknownScopes,
     rest_unknown: bool,
     freshness: Vec<Freshness>,
@@ -81,6 +85,7 @@ impl AgentEnd {
             complete: false,
             services: BTreeMap::new(),
             tree: DigestTree::default(),
+            emptied: NamespaceSet::default(),
             unknown: UnknownScopes::default(),
             rest_unknown: false,
             freshness: Vec::new(),
@@ -124,6 +129,10 @@ impl AgentEnd {
             }
             _ => {
                 self.services.remove(&key);
+                if self.tree.namespace(&key.namespace).0 == 0 {
+                    self.emptied.add(&Scope::Namespaces(vec![key.namespace]));
+                    self.emptied.bound();
+                }
             }
         }
     }
@@ -166,7 +175,7 @@ impl AgentEnd {
     }
 
     /// Whether there may be parts of the source that cannot be named yet. As long as there may, no snapshot covers a
-    /// namespace of which nothing is held, so that what the writer has of it stands; all else goes on.
+    /// namespace of which nothing ever was held, so that what the writer has of it stands; all else goes on.
     pub fn set_rest_unknown(&mut self, unknown: bool) {
         let was = std::mem::replace(&mut self.rest_unknown, unknown);
         if let Some(stream) = self.stream.as_mut().filter(|_| unknown && !was) {

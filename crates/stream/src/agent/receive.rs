@@ -117,6 +117,8 @@ fn owe(stream: &mut Stream, need: Need, tree: &DigestTree) {
         Need::Nothing => {}
         Need::All => stream.owe(&Scope::All),
         Need::Namespaces(held) => {
+            let named = held.iter().filter(|(_, summary)| summary.count == 0);
+            stream.named = named.map(|(namespace, _)| namespace.clone()).collect();
             let differing = differing(tree, &held);
             if !differing.is_empty() {
                 stream.owe(&Scope::Namespaces(differing));

@@ -135,13 +135,14 @@ impl AgentEnd {
             return Some(Scope::All);
         }
         let held = |namespace: &str| self.tree.namespace(namespace).0 > 0;
-        let known =
-            |namespace: &&Arc<str>| !self.unknown.contains(namespace) && (!self.rest_unknown || held(namespace));
-        // Only a snapshot of everything tells about namespaces that are not held; until that can begin, those that are
-        // held need not wait for the unknown ones.
+        let read = |namespace: &str| !self.rest_unknown || held(namespace) || self.emptied.contains(namespace);
+        let known = |namespace: &&Arc<str>| !self.unknown.contains(namespace) && read(namespace);
+        // Only a snapshot of everything tells about namespaces that nobody names; until that can begin, those that are
+        // held, or that the writer asked for by name, need not wait for the unknown ones.
         let namespaces: Vec<_> = if stream.owed.has_rest() {
-            let held = self.tree.namespaces().map(|(namespace, ..)| namespace);
-            held.filter(|namespace| stream.owed.contains(namespace)).filter(known).take(NAMESPACES).cloned().collect()
+            let named = stream.named.iter().filter(|namespace| !held(namespace));
+            let all = self.tree.namespaces().map(|(namespace, ..)| namespace).chain(named);
+            all.filter(|namespace| stream.owed.contains(namespace)).filter(known).take(NAMESPACES).cloned().collect()
         } else {
             stream.owed.listed().iter().filter(known).take(NAMESPACES).cloned().collect()
         };

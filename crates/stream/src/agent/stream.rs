@@ -1,6 +1,6 @@
 //! What an agent remembers of one stream. All of it goes when the stream does.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,6 +48,8 @@ pub(super) struct Stream {
     pub(super) begun: Option<Begun>,
     /// What the writer needs a snapshot of that has not begun.
     pub(super) owed: NamespaceSet,
+    /// What the writer named last and holds nothing of: of what is owed, this need not be held to be told.
+    pub(super) named: BTreeSet<Arc<str>>,
     pub(super) snapshot: Option<Snapshot>,
     /// The writer asked for a snapshot that has not begun.
     pub(super) asked: bool,
@@ -68,6 +70,7 @@ impl Stream {
             outbox: Outbox::default(),
             begun: None,
             owed: NamespaceSet::default(),
+            named: BTreeSet::new(),
             snapshot: None,
             asked: false,
         }

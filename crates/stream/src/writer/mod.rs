@@ -237,12 +237,22 @@ impl WriterEnd {
         }
     }
 
-    /// Asks for a snapshot of everything, if a stream with data is open.
-    pub fn request_snapshot(&mut self, reason: &str) {
-        if let Some(stream) = self.stream.as_mut().filter(|stream| stream.data && !stream.awaiting) {
-            stream.awaiting = true;
-            self.outbox.push(WriterMessage::Resync { need: Need::All, reason: reason.into() });
+    /// Asks for a snapshot of everything, if a stream with data is open. Of `namespaces` those are named of which nothing is
+    /// held: while a part of the source is unknown, an agent tells of no others that they are empty.
+    pub fn request_snapshot(&mut self, namespaces: impl IntoIterator<Item = Arc<str>>, reason: &str) {
+        let Some(stream) = self.stream.as_mut().filter(|stream| stream.data && !stream.awaiting) else { return };
+        stream.awaiting = true;
+        let empty = namespaces.into_iter().filter(|namespace| self.holdings.tree.namespace(namespace).0 == 0);
+        let mut bytes = 0;
+        let listed = empty.take(LISTED.0).take_while(|namespace| {
+            bytes += namespace.len();
+            bytes <= LISTED.1
+        });
+        let named: Vec<_> = listed.map(|namespace| (namespace, Summary::default())).collect();
+        if !named.is_empty() {
+            self.outbox.push(WriterMessage::Resync { need: Need::Namespaces(named), reason: reason.into() });
         }
+        self.outbox.push(WriterMessage::Resync { need: Need::All, reason: reason.into() });
     }
 
     /// Everything to send now: control, and one cumulative Ack at most.

@@ -248,6 +248,34 @@ fn what_is_unknown_is_not_snapshotted() {
     assert_eq!(said(&mut agent, now), ["begin *", "chunk a b", "end 2"], "all of it was asked for");
 }
 
+/// The writer names what it holds nothing of and wants to hear of. That it is empty is said where it is known, and only there.
+#[test]
+fn a_namespace_that_is_asked_for_by_name_is_told_to_be_empty_if_that_is_known() {
+    let now = start();
+    let ask = |agent: &mut AgentEnd| {
+        let named = ["lost", "never", "y"].map(|name| (name.into(), Summary::default()));
+        tell(agent, resync(Need::Namespaces(named.into())), now);
+        tell(agent, resync(Need::All), now);
+        said(agent, now)
+    };
+    let x = service("1", [1]);
+    let mut agent = flowing(&[("x/a", x.clone()), ("y/a", x.clone()), ("lost/a", x)], now);
+    agent.set(key("y/a"), None, now);
+    agent.set(key("lost/a"), None, now);
+    assert_eq!(said(&mut agent, now), ["delta -a -a"]);
+    assert_eq!(ask(&mut agent), ["begin *", "chunk a", "end 1"], "nothing is unknown");
+    agent.scope_unknown(some(&["lost"]), "forbidden".into());
+    assert_eq!(ask(&mut agent), ["begin x never y", "chunk a", "end 1"]);
+    assert!(said(&mut agent, now).is_empty(), "once");
+    // What may be there and cannot be named may be in a namespace of which nothing was ever read.
+    agent.set_rest_unknown(true);
+    assert_eq!(ask(&mut agent), ["begin x y", "chunk a", "end 1"]);
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin lost", "end 0"], "it was read before, and again");
+    agent.scope_unknown(Scope::All, "away".into());
+    assert!(ask(&mut agent).is_empty());
+}
+
 #[test]
 fn a_running_snapshot_of_what_becomes_unknown_is_abandoned() {
     let now = start();

@@ -101,7 +101,7 @@ fn run(world: &mut World, op: &Op) {
             world.advance(Duration::from_secs(*seconds));
             world.tick();
         }
-        Op::AskForSnapshot => world.writer.request_snapshot("to be sure"),
+        Op::AskForSnapshot => world.writer.request_snapshot(["x", "y", "z"].map(Into::into), "to be sure"),
         Op::Pump(settle) => world.pump(*settle),
     }
 }

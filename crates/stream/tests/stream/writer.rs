@@ -64,7 +64,7 @@ fn data_on_a_dataless_stream_breaks_the_rules() {
     writer.open(&Hello { held: None, ..hello(&[]) }, "b", 2, now);
     writer.take_messages();
     assert!(writer.receive(Heartbeat { sources: Vec::new(), backlog: 9 }, now).is_empty());
-    writer.request_snapshot("guard");
+    writer.request_snapshot([], "guard");
     assert!(writer.take_messages().is_empty(), "no snapshot can come");
     assert_eq!(writer.receive(begin(1, Scope::All), now), [WriterOutput::Close]);
     let messages = writer.take_messages();

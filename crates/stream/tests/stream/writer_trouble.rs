@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gimbal_model::{Digest, EndpointChange};
 use gimbal_stream::{
-    AgentMessage, Frame, Need, Outcome, PieceChange, Scope, Unreadable, WriterEnd, WriterMessage, WriterOutput,
+    AgentMessage, Frame, Need, Outcome, PieceChange, Scope, Summary, Unreadable, WriterEnd, WriterMessage, WriterOutput,
 };
 
 use crate::common::{
@@ -149,11 +149,38 @@ fn a_difference_to_nothing_asks_for_everything() {
     assert!(!writer.knows("ns") && writer.knows("x"));
     writer.receive(delta(5, [update("b", "2")]), now);
     assert_eq!(resyncs(&mut writer), 0, "asked already");
-    writer.request_snapshot("guard");
+    writer.request_snapshot([], "guard");
     assert_eq!(resyncs(&mut writer), 0, "asked already");
     writer.receive(begin(6, Scope::All), now);
-    writer.request_snapshot("guard");
+    writer.request_snapshot([], "guard");
     assert_eq!(resyncs(&mut writer), 1, "this one began too early");
+}
+
+/// An agent to which a part of its source is unknown tells that a namespace is empty only if it is asked for that one.
+#[test]
+fn what_is_asked_for_and_not_held_is_named() {
+    let now = start();
+    let mut writer = holding(&[("a", service("1", [])), ("gone/a", service("1", []))], now);
+    writer.receive(delta(4, [remove("gone/a")]), now);
+    let ask = |writer: &mut WriterEnd, namespaces: &[&str]| {
+        writer.take_messages();
+        writer.request_snapshot(namespaces.iter().map(|name| (*name).into()), "guard");
+        let needs = writer.take_messages().into_iter().filter_map(|message| match message {
+            WriterMessage::Resync { need, .. } => Some(need),
+            _ => None,
+        });
+        needs.collect::<Vec<_>>()
+    };
+    let gone = Need::Namespaces(vec![("gone".into(), Summary::default())]);
+    assert_eq!(ask(&mut writer, &["gone", "ns"]), [gone, Need::All]);
+    assert_eq!(ask(&mut writer, &["gone"]), [], "asked already");
+    writer.receive(begin(5, some(&["gone", "ns"])), now);
+    assert_eq!(ask(&mut writer, &["ns"]), [Need::All]);
+    writer.receive(begin(6, Scope::All), now);
+    let many: Vec<String> = (0..9000).map(|n| format!("n{n}")).collect();
+    let many: Vec<&str> = many.iter().map(|name| &**name).collect();
+    let asked = ask(&mut writer, &many);
+    assert!(matches!(&asked[..], [Need::Namespaces(named), Need::All] if named.len() == 8000));
 }
 
 fn unreadable(name: Option<&str>) -> Unreadable {
