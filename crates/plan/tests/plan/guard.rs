@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release};
+use gimbal_plan::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, Passage, Release};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -12,16 +12,16 @@ fn key(n: usize) -> TargetKey {
 }
 
 /// A guard of a backend that has had its targets for a while, and a clock.
-struct Case {
-    guard: Guard,
-    now: Instant,
+pub(super) struct Case {
+    pub(super) guard: Guard,
+    pub(super) now: Instant,
     has: Vec<u64>,
     lost: Vec<u64>,
 }
 
 impl Case {
     #[allow(clippy::disallowed_methods)] // The only clock: every time in these tests is this one and some seconds.
-    fn new(config: GuardConfig, has: &[u64]) -> Self {
+    pub(super) fn new(config: GuardConfig, has: &[u64]) -> Self {
         let (guard, now) = (Guard::new(config), Instant::now());
         let mut case = Self { guard, now, has: vec![0; has.len()], lost: vec![0; has.len()] };
         for (n, has) in has.iter().enumerate() {
@@ -32,27 +32,27 @@ impl Case {
     }
 
     /// Under the configuration that is the default.
-    fn of(has: &[u64]) -> Self {
+    pub(super) fn of(has: &[u64]) -> Self {
         Self::new(GuardConfig::default(), has)
     }
 
     /// A target has another number of endpoints, whoever made it so.
-    fn have(&mut self, n: usize, has: u64) {
+    pub(super) fn have(&mut self, n: usize, has: u64) {
         let before = std::mem::replace(&mut self.has[n], has);
         self.guard.observed(&key(n), None, before, has, Fall::Lost, self.now);
     }
 
-    fn lose(&mut self, n: usize, loss: u64) {
+    pub(super) fn lose(&mut self, n: usize, loss: u64) {
         self.lost[n] = loss;
         self.guard.pending(&key(n), loss, self.has[n], self.now);
     }
 
-    fn wait(&mut self, time: Duration) {
+    pub(super) fn wait(&mut self, time: Duration) {
         self.now += time;
     }
 
     /// The verdict, with what has to be kept for it kept at once.
-    fn verdict(&mut self, n: usize) -> Passage {
+    pub(super) fn verdict(&mut self, n: usize) -> Passage {
         let first = self.guard.verdict(&key(n), self.now);
         if first != Passage::Unkept {
             return first;
@@ -62,7 +62,7 @@ impl Case {
     }
 
     /// Writes what a target loses, if it may.
-    fn write(&mut self, n: usize) -> bool {
+    pub(super) fn write(&mut self, n: usize) -> bool {
         let passes = self.verdict(n) == Passage::Allowed;
         if passes {
             let loss = std::mem::take(&mut self.lost[n]);
@@ -71,11 +71,11 @@ impl Case {
         passes
     }
 
-    fn held(&self) -> HeldDrop {
+    pub(super) fn held(&self) -> HeldDrop {
         self.guard.held().unwrap()
     }
 
-    fn snapshot(&mut self, begun: Instant) -> bool {
+    pub(super) fn snapshot(&mut self, begun: Instant) -> bool {
         self.guard.snapshot_complete(begun, true, |_| true, self.now)
     }
 }
@@ -404,53 +404,6 @@ fn a_release_is_remembered() {
     assert_eq!(case.verdict(0), Passage::Held);
 }
 
-/// It may be sent twice, or late: what is held then was looked at by nobody.
-#[test]
-fn an_approval_is_good_for_one_drop() {
-    let mut case = Case::of(&[60, 40]);
-    case.lose(0, 60);
-    let id = case.held().id;
-    assert_eq!(case.guard.approve(&id), Some(60));
-    assert!(case.write(0));
-    case.have(0, 60);
-    case.lose(0, 60);
-    assert_ne!(case.held().id, id, "the same figures");
-    assert_eq!(case.guard.approve(&id), None);
-    assert_eq!(case.verdict(0), Passage::Held);
-}
-
-/// A hold that grows while somebody looks at it lets go little more than he saw; and each part of a large drop is not
-/// told by itself.
-#[test]
-fn an_approval_is_good_for_what_was_seen() {
-    let mut case = Case::of(&[60, 10, 10, 100]);
-    case.lose(3, 100);
-    let seen = case.held();
-    assert_eq!(seen.endpoints_removed, 100);
-    case.guard.tick(case.now);
-    case.lose(1, 10);
-    case.lose(2, 10);
-    assert_eq!(case.held().id, seen.id, "a little more");
-    case.lose(0, 50);
-    assert_ne!(case.held().id, seen.id);
-    assert_eq!(case.guard.approve(&seen.id), None, "of 170 only 100 were seen");
-    let events = case.guard.tick(case.now);
-    let [GuardEvent::Held(held)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((held.endpoints_removed, case.guard.approve(&held.id)), (170, Some(170)));
-}
-
-/// What comes in parts is one hold.
-#[test]
-fn a_drop_that_grows_is_told_once_a_tick() {
-    let mut case = Case::of(&[10; 20]);
-    for n in 0..18 {
-        case.lose(n, 10);
-    }
-    let events = case.guard.tick(case.now);
-    let [GuardEvent::Held(held)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!(case.held().id, held.id);
-}
-
 #[test]
 fn age_releases_all() {
     let config = GuardConfig { release_all_after: Some(600 * SECOND), ..GuardConfig::default() };
@@ -477,48 +430,4 @@ fn a_snapshot_is_asked_for_once_each_quiet_time() {
         })
         .collect();
     assert_eq!(asked, [60, 120, 180]);
-}
-
-/// An approval that comes late is not meant for a later drop, though it be as large; and a hold that ended leaves nothing
-/// behind.
-#[test]
-fn each_hold_has_an_id_of_its_own() {
-    let mut case = Case::of(&[60, 40]);
-    case.lose(0, 60);
-    let first = case.held();
-    case.lose(0, 0);
-    assert_eq!(case.guard.held(), None);
-    case.lose(0, 60);
-    let second = case.held();
-    assert_ne!(second.id, first.id);
-    assert_eq!(HeldDrop { id: first.id.clone(), ..second }, first);
-    assert_eq!(case.guard.approve(&first.id), None);
-}
-
-/// A hold of a writer before this one, of 130 endpoints, of which 110 were told with its id.
-fn restored() -> Case {
-    let mut case = Case::of(&[150, 100]);
-    let record =
-        HoldRecord { id: "x".into(), since: SystemTime::UNIX_EPOCH, endpoints: 130, told: 110, to_nothing: false };
-    case.guard.restore(None, Some(&record), |_| 0, case.now, SystemTime::UNIX_EPOCH + 10 * SECOND);
-    case
-}
-
-#[test]
-fn restarts_make_an_id_good_for_no_more_than_was_told_with_it() {
-    let mut case = restored();
-    case.lose(0, 130);
-    assert_eq!((case.held().id.as_str(), case.guard.held_for(case.now)), ("x", Some(10 * SECOND)));
-    case.lose(0, 140);
-    assert_ne!(case.held().id, "x", "more by a quarter than 110");
-}
-
-/// Where something is unknown for good, nobody ever says that all has been told.
-#[test]
-fn a_hold_of_before_a_restart_lends_its_age_for_ten_minutes() {
-    let mut case = restored();
-    case.wait(600 * SECOND);
-    case.lose(0, 130);
-    assert_ne!(case.held().id, "x");
-    assert_eq!(case.guard.held_for(case.now), Some(Duration::ZERO));
 }

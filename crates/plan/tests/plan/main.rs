@@ -10,6 +10,7 @@ mod edits;
 mod golden;
 #[cfg(test)]
 mod guard;
+mod ids;
 #[cfg(test)]
 mod invariant;
 #[cfg(test)]
