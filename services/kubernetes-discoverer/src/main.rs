@@ -19,5 +19,6 @@ fn main() -> ExitCode {
 async fn work(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format(), "info")?;
     let shutdown = shutdown_token()?;
-    discoverer(args).await?.run(shutdown).await
+    // What is known of the source is in it: too much to be moved about on the stack.
+    Box::pin(discoverer(args).await?.run(shutdown)).await
 }

@@ -150,8 +150,8 @@ fn a_namespace_that_was_emptied_is_confirmed_though_another_is_unknown() {
         world.scope_unknown(0, Some("three"));
     };
     let rest = |world: &mut World| world.agents[0].end.set_rest_unknown(true);
-    let cases: [(&str, fn(&mut World)); 3] = [("named", named), ("restarted", restarted), ("rest", rest)];
-    for (case, becomes_unknown) in cases {
+    type Change = fn(&mut World);
+    for (case, becomes_unknown) in [("named", named as Change), ("restarted", restarted), ("rest", rest)] {
         let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
         let hosts: Vec<u8> = (0..40).collect();
         world.set(0, &key(0), Some(service(0, 0, &hosts[..20])));

@@ -148,7 +148,7 @@ fn fill(owner: &mut Owner, services: u8) {
     while let Some(said) = agent.next(now) {
         match said {
             AgentMessage::Hello(hello) => generation = state.open(&name(), &hello, now).unwrap(),
-            said => drop(state.receive(&name(), generation, said, now)),
+            said => state.receive(&name(), generation, said, now),
         }
         for output in state.take_outputs() {
             if let Output::Send { message, .. } = output {
