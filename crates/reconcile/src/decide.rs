@@ -12,6 +12,7 @@ use crate::job::Closing;
 use crate::observe::Begun;
 use crate::queue::Queue;
 use crate::quota::Amount;
+use crate::target::Target;
 use crate::{Claim, Job, Reconciler, Stage, Urgency};
 
 fn quarantined(claim: &Claim) -> Reject {
@@ -216,7 +217,9 @@ impl Reconciler {
     /// its own once it is written: until then it may yet be somebody else's turn.
     fn take(&mut self, key: &TargetKey, owner: &Claim, course: &Course, others: bool, now: Instant) {
         let written = course.plan.is_empty() && !course.is_rejected();
-        if let Some(target) = self.targets.get_mut(key).filter(|_| written || !others) {
+        // Nor is it who cannot be written and has nothing there: what comes back there may be another's.
+        let nothing = |target: &Target| course.is_rejected() && target.observed.is_empty();
+        if let Some(target) = self.targets.get_mut(key).filter(|target| written || !others && !nothing(target)) {
             target.owner = Some(owner.clone());
         }
         let reason = course.reject.as_ref().map(|reject| reject.reason);

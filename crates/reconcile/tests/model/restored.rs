@@ -7,7 +7,7 @@ use gimbal_plan::{Action, Body, EndpointsApi};
 use gimbal_reconcile::Written;
 
 use super::server::{Luck, id};
-use super::world::{World, key, service};
+use super::world::{INVALID, World, key, service};
 use super::{OPEN, check};
 
 impl World {
@@ -98,6 +98,22 @@ fn watches_that_hear_nothing_make_no_storm() {
     assert_eq!((world.rejects(0), world.untold(0)), (vec![], 0), "what was to be written is written");
     world.settle();
     check(&world);
+}
+
+/// Who waits for a name and cannot be written makes nobody's restored object its own.
+#[test]
+fn what_is_back_and_nobody_wants_goes_though_another_waits_for_its_name() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(1, &key(0), Some(service(0, 0, &[1])));
+    world.settle();
+    world.backup = world.server.back_up();
+    world.set(1, &key(0), None);
+    world.set(0, &key(1), Some(service(0, INVALID, &[1])));
+    world.settle();
+    assert_eq!(world.services().count(), 0);
+    world.restore(false);
+    world.settle();
+    assert_eq!(world.services().count(), 0, "a restart would remove it");
 }
 
 /// The first version after the backup is given out twice: to our write, and after the restoration to somebody's edit.
