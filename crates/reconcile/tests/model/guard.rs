@@ -266,9 +266,9 @@ fn a_longer_window_is_in_force_at_once() {
     assert_eq!((endpoints(&world), held(&world, 0).is_some()), (60, true));
 }
 
-/// A delete that was done without an answer took what it took, whatever its source wants by now.
-#[test]
-fn what_an_unanswered_delete_may_have_taken_counts() {
+/// Of two Services the delete of one ended so, then it is wanted again as it was and the other goes; no watch has told of
+/// anything.
+fn unanswered_delete(luck: Luck) -> World {
     let mut world = filled(2, 20);
     let hosts: Vec<u8> = (0..20).collect();
     world.set(0, &one(0), None);
@@ -277,12 +277,18 @@ fn what_an_unanswered_delete_may_have_taken_counts() {
         world.pass(SECOND);
         world.collect();
     }
-    assert!(world.finish_job(Luck::AnswerLost));
-    assert_eq!(endpoints(&world), 20);
-    // It is wanted again as it was, and the watch is slow.
+    assert!(world.finish_job(luck));
     world.set(0, &one(0), Some(service(0, 0, &hosts)));
     world.set(0, &one(1), None);
     while world.speak(0) {}
+    world
+}
+
+/// A delete that was done without an answer took what it took, whatever its source wants by now.
+#[test]
+fn what_an_unanswered_delete_may_have_taken_counts() {
+    let mut world = unanswered_delete(Luck::AnswerLost);
+    assert_eq!(endpoints(&world), 20);
     for _ in 0..20 {
         while world.start_job() | world.finish_job(Luck::Good) {}
         world.pass(SECOND);
@@ -297,17 +303,7 @@ fn what_an_unanswered_delete_may_have_taken_counts() {
 /// A delete that was not done, and nobody knows, is not counted for ever.
 #[test]
 fn what_an_unanswered_delete_did_not_take_is_there_after_a_minute() {
-    let mut world = filled(2, 20);
-    let hosts: Vec<u8> = (0..20).collect();
-    world.set(0, &one(0), None);
-    while world.speak(0) {}
-    while !world.start_job() {
-        world.pass(SECOND);
-        world.collect();
-    }
-    assert!(world.finish_job(Luck::Refused));
-    world.set(0, &one(0), Some(service(0, 0, &hosts)));
-    world.set(0, &one(1), None);
+    let mut world = unanswered_delete(Luck::Refused);
     world.settle_for(30 * SECOND);
     assert_eq!((endpoints(&world), held(&world, 0).is_some()), (40, true));
     world.settle_for(62 * SECOND);
