@@ -126,7 +126,7 @@ impl Guard {
             self.inherited = Some(Inherited { base: record.base, unlisted: record.unlisted, until });
         }
         self.earlier = hold.map(|record| Earlier::new(record.clone(), now, wall));
-        // No writer before this one gave an id for each millisecond.
+        // Ids are given far more seldom than once a millisecond: none of a writer before this one is given again.
         let age = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.serial = self.serial.max(u64::try_from(age.as_millis()).unwrap_or_default());
         self.refresh(now);

@@ -12,8 +12,8 @@ pub enum NotConfirmed {
     Unknown(BackendName),
     /// A slip of the pen would shut out the source that is there.
     #[error(
-        "no agent of backend {backend} has shown incarnation {incarnation} since this writer leads: it shows {}; ListBackends tells which is refused",
-        refused.as_deref().unwrap_or("no other than the one it has")
+        "incarnation {incarnation} is not what an agent of backend {backend} showed last and was refused for: that is {}; ListBackends tells it",
+        refused.as_deref().unwrap_or("none")
     )]
     NotShown {
         /// Whose.

@@ -121,9 +121,8 @@ fn what_another_hand_removed_counts_until_it_is_back() {
     assert_eq!((endpoints(&world), held(&world, 0)), (100, None), "what is back is not lost");
 }
 
-/// A snapshot that says nothing of the namespace that lost so much confirms nothing.
-#[test]
-fn a_snapshot_releases_no_more_than_it_covers() {
+/// Of two namespaces one has 20 endpoints, and the removal of the other's 40 is held.
+fn emptied_and_held() -> World {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
     let hosts: Vec<u8> = (0..40).collect();
     world.set(0, &key(0), Some(service(0, 0, &hosts[..20])));
@@ -131,7 +130,15 @@ fn a_snapshot_releases_no_more_than_it_covers() {
     world.settle();
     world.set(0, &key(2), None);
     world.settle_for(SECOND);
-    assert!(held(&world, 0).is_some());
+    assert_eq!(endpoints(&world), 60);
+    assert!(held(&world, 0).is_some_and(|held| !held.to_nothing));
+    world
+}
+
+/// A snapshot that says nothing of the namespace that lost so much confirms nothing.
+#[test]
+fn a_snapshot_releases_no_more_than_it_covers() {
+    let mut world = emptied_and_held();
     world.scope_unknown(0, Some("two"));
     // The guard asks for a snapshot each minute.
     (0..150).for_each(|_| world.settle_for(SECOND));
@@ -152,15 +159,7 @@ fn a_namespace_that_was_emptied_is_confirmed_though_another_is_unknown() {
     let rest = |world: &mut World| world.agents[0].end.set_rest_unknown(true);
     type Change = fn(&mut World);
     for (case, becomes_unknown) in [("named", named as Change), ("restarted", restarted), ("rest", rest)] {
-        let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
-        let hosts: Vec<u8> = (0..40).collect();
-        world.set(0, &key(0), Some(service(0, 0, &hosts[..20])));
-        world.set(0, &key(2), Some(service(0, 0, &hosts)));
-        world.settle();
-        world.set(0, &key(2), None);
-        world.settle_for(SECOND);
-        assert_eq!(endpoints(&world), 60, "{case}");
-        assert!(held(&world, 0).is_some_and(|held| !held.to_nothing), "{case}");
+        let mut world = emptied_and_held();
         becomes_unknown(&mut world);
         (0..200).for_each(|_| world.settle_for(SECOND));
         assert_eq!((endpoints(&world), held(&world, 0)), (20, None), "{case}");

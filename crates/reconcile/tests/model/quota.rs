@@ -208,9 +208,8 @@ fn a_lease_that_is_lost_and_regained_gives_no_room_away() {
     assert_eq!((rejected(&world), endpoints(&world)), (vec![Some(key(0))], 2));
 }
 
-/// As many as there is room for, and no more than its pace allows.
-#[test]
-fn namespaces_are_created_within_the_quota() {
+/// Agent 0 has ten Services, each in a namespace that is to be created, and room for one of them.
+fn ten_namespaces() -> World {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
     let mut policy = quota(Some(1), None, None);
     policy.namespaces.create = true;
@@ -218,6 +217,13 @@ fn namespaces_are_created_within_the_quota() {
     for n in 0..10 {
         world.set(0, &gimbal_model::SourceKey::new(format!("ns{n}"), "svc"), Some(service(0, 0, &[n])));
     }
+    world
+}
+
+/// As many as there is room for, and no more than its pace allows.
+#[test]
+fn namespaces_are_created_within_the_quota() {
+    let mut world = ten_namespaces();
     world.settle();
     assert_eq!((world.created.len(), world.services().count(), world.rejects(0).len()), (1, 1, 9));
     // An invalid one has none created.
@@ -229,14 +235,8 @@ fn namespaces_are_created_within_the_quota() {
 /// All creations failed while the API server was away: when it is back, no more are tried again than there is room for.
 #[test]
 fn namespaces_that_could_not_be_created_are_tried_again_within_the_quota() {
-    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
-    let mut policy = quota(Some(1), None, None);
-    policy.namespaces.create = true;
-    world.configure(0, Some(policy));
-    for n in 0..10 {
-        world.set(0, &gimbal_model::SourceKey::new(format!("ns{n}"), "svc"), Some(service(0, 0, &[n])));
-        world.unlucky.insert(format!("ns{n}"));
-    }
+    let mut world = ten_namespaces();
+    world.unlucky.extend((0..10).map(|n| format!("ns{n}")));
     world.connect(0);
     // Before the first is tried again.
     for _ in 0..90 {
