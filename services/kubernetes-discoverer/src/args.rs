@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use gimbal_agent::AgentArgs;
+use gimbal_discoverer::AgentArgs;
+use gimbal_kubernetes_source::{Export, Flavour, LabelSelector, Selection};
 use gimbal_model::NamespacePattern;
-use gimbal_translate::{Export, Flavour, LabelSelector, Selection};
 
 /// Offers the Services of a Kubernetes cluster to a Gimbal writer. Reads its source, and changes nothing anywhere; see --write-events
 /// for the one exception.
@@ -73,7 +73,7 @@ struct OldFlags {
 impl Args {
     /// Form of the log.
     #[must_use]
-    pub fn log_format(&self) -> gimbal_operate::LogFormat {
+    pub fn log_format(&self) -> gimbal_runtime::LogFormat {
         self.agent.log_format
     }
 

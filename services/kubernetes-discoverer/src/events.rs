@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::pending;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
-use gimbal_kube_io::{ApiError, Cluster};
+use gimbal_kubernetes_client::{ApiError, Cluster};
+use gimbal_kubernetes_objects::{Event, Service};
 use gimbal_model::{BackendName, SourceKey};
-use gimbal_objects::{Event, Service};
-use gimbal_stream::Reject;
+use gimbal_session::Reject;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 

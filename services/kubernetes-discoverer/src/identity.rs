@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::{Stream, stream};
-use gimbal_agent::Backoff;
-use gimbal_kube_io::{ApiError, Cluster};
-use gimbal_objects::Namespace;
+use gimbal_discoverer::Backoff;
+use gimbal_kubernetes_client::{ApiError, Cluster};
+use gimbal_kubernetes_objects::Namespace;
 use tokio::sync::watch;
 use tokio::time::timeout;
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Services, EndpointSlices --watches--+
-//!                                      +--> Kubernetes --> gimbal-agent (owner, stream, inspection, metrics)
+//!                                      +--> Kubernetes --> gimbal-discoverer (owner, stream, inspection, metrics)
 //!  namespace kube-system ---identify---+        |    |
 //!                                               |    +---events---> Events on its Services
 //!                                            session: KubernetesIndex
@@ -15,9 +15,9 @@ mod identity;
 mod session;
 mod source;
 
-use gimbal_agent::{Discoverer, Program, Setup, Source};
-use gimbal_kube_io::{Access, Cluster};
-use gimbal_operate::Exit;
+use gimbal_discoverer::{Discoverer, Program, Setup, Source};
+use gimbal_kubernetes_client::{Access, Cluster};
+use gimbal_runtime::Exit;
 
 pub use crate::args::Args;
 use crate::events::{EventMetrics, Events};

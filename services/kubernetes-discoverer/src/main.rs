@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gimbal_kubernetes_discoverer::{Args, discoverer};
-use gimbal_operate::{Exit, init_logging, parse, run, shutdown_token};
+use gimbal_runtime::{Exit, init_logging, parse, run, shutdown_token};
 
 // A relist of a large source leaves glibc's allocator with memory that it does not give back.
 #[global_allocator]

@@ -5,12 +5,12 @@
 
 use std::time::Instant;
 
-use gimbal_agent::{Changed, Failure, KindHealth, Known, Standing};
-use gimbal_kube_io::{ApiError, WatchEvent};
+use gimbal_discoverer::{Changed, Failure, KindHealth, Known, Standing};
+use gimbal_kubernetes_client::{ApiError, WatchEvent};
+use gimbal_kubernetes_objects::{self as objects, Object};
+use gimbal_kubernetes_source::{Flavour, KubernetesIndex, Selection};
 use gimbal_model::SourceKey;
-use gimbal_objects::{self as objects, Object};
-use gimbal_stream::{Freshness, Scope};
-use gimbal_translate::{Flavour, KubernetesIndex, Selection};
+use gimbal_session::{Freshness, Scope};
 
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use gimbal_agent::{Changed, Known as _, Source, SourceMetrics, Taken};
-use gimbal_kube_io::{ApiError, Cluster, WatchScope, watch};
+use gimbal_discoverer::{Changed, Known as _, Source, SourceMetrics, Taken};
+use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope, watch};
+use gimbal_kubernetes_source::{Flavour, Selection};
 use gimbal_model::SourceKey;
-use gimbal_stream::Reject;
-use gimbal_translate::{Flavour, Selection};
+use gimbal_session::Reject;
 use tokio::sync::watch as value;
 
 use crate::events::{Events, Written};

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Running, ScriptedWriter, cluster, make, rights};
 use gimbal_model::SourceKey;
-use gimbal_stream::{Reject, RejectReason, WriterMessage};
+use gimbal_session::{Reject, RejectReason, WriterMessage};
 use gimbal_testkit::{Rule, eventually};
 
 fn reject(name: &str, reason: RejectReason, message: &str) -> WriterMessage {

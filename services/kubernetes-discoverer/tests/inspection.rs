@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Running, cluster, delete, make};
-use gimbal_link::pb;
 use gimbal_testkit::eventually;
+use gimbal_transport::pb;
 use pb::watch_response::Event;
 
 #[tokio::test(flavor = "multi_thread")]

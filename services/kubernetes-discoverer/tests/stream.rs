@@ -5,9 +5,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Running, Said, ScriptedWriter, cluster, delete, make, rights, slice, slices};
-use gimbal_link::pb;
 use gimbal_model::SourceKey;
-use gimbal_stream::{Reject, RejectReason, WriterMessage};
+use gimbal_session::{Reject, RejectReason, WriterMessage};
+use gimbal_transport::pb;
 
 /// From the first word to the last.
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gimbal_openstack::{Credentials, CredentialsError};
+use gimbal_openstack_client::{Credentials, CredentialsError};
 
 use crate::Args;
 

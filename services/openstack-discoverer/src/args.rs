@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
-use gimbal_agent::AgentArgs;
-use gimbal_load_balancing::{Options, ProjectPattern, ServiceName};
-use gimbal_operate::HumanDuration;
+use gimbal_discoverer::AgentArgs;
+use gimbal_openstack_source::{Options, ProjectPattern, ServiceName};
+use gimbal_runtime::HumanDuration;
 
 /// Offers the load balancers of an OpenStack cloud to a Gimbal writer. Reads its source, and changes nothing anywhere.
 #[derive(Debug, Clone, Parser)]

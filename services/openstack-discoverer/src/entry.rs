@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_load_balancing::rows::{LoadBalancer, Project};
-use gimbal_load_balancing::{Id, List, Mode};
-use gimbal_openstack::{
+use gimbal_openstack_client::{
     Cloud, Credentials, CredentialsError, Dialect, Error, LoadBalancing, Options, Place, Scope, Session,
 };
+use gimbal_openstack_source::rows::{LoadBalancer, Project};
+use gimbal_openstack_source::{Id, List, Mode};
 
 use crate::access::Access;
 use crate::args::ModeWanted;

@@ -1,8 +1,8 @@
 //! One question to the cloud, and its answer.
 
-use gimbal_load_balancing::rows::{LoadBalancer, Project};
-use gimbal_load_balancing::{Answer, Ask, Existence, List, NoMembers, Whose};
-use gimbal_openstack::{Error, Lookup, Outcome, Scope, Session};
+use gimbal_openstack_client::{Error, Lookup, Outcome, Scope, Session};
+use gimbal_openstack_source::rows::{LoadBalancer, Project};
+use gimbal_openstack_source::{Answer, Ask, Existence, List, NoMembers, Whose};
 
 use crate::entry::{ProjectsFrom, Way};
 

@@ -1,16 +1,16 @@
 //! Offers the load balancers of one OpenStack cloud to a Gimbal writer.
 //!
 //! ```text
-//!                    +---------------------- owner (gimbal-agent, one task) ------------------+
+//!                    +---------------------- owner (gimbal-discoverer, one task) ------------------+
 //!  answers --------> |  CloudSource --> Seen: load_balancing::Cloud --> changed, Standing     |--> stream
 //!  a poll is due --> |     |  next_ask                                                        |
 //!                    +-----|------------------------------------------------------------------+
 //!                          v
-//!                    fetch (gimbal-openstack), some at a time
+//!                    fetch (gimbal-openstack-client), some at a time
 //! ```
 //!
 //! `CloudSource` is the edge: it keeps time and carries questions and answers. What to ask and what to believe is decided
-//! by the pure `gimbal-load-balancing`; what all discoverers have in common is `gimbal-agent`.
+//! by the pure `gimbal-openstack-source`; what all discoverers have in common is `gimbal-discoverer`.
 
 mod access;
 mod args;
@@ -20,8 +20,8 @@ mod metrics;
 mod seen;
 mod source;
 
-use gimbal_agent::{Discoverer, Program, Setup, Source};
-use gimbal_operate::Exit;
+use gimbal_discoverer::{Discoverer, Program, Setup, Source};
+use gimbal_runtime::Exit;
 
 pub use crate::args::{Args, ModeWanted, Naming};
 use crate::metrics::Metrics;

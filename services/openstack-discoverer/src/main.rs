@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gimbal_openstack_discoverer::{Args, discoverer};
-use gimbal_operate::{Exit, init_logging, parse, run, shutdown_token};
+use gimbal_runtime::{Exit, init_logging, parse, run, shutdown_token};
 
 // The lists of a large cloud come and go with each poll; glibc's allocator would keep what they took.
 #[global_allocator]

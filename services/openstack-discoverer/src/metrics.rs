@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use gimbal_agent::SourceMetrics;
-use gimbal_load_balancing::Mode;
-use gimbal_openstack::{CallKind, Calls, Outcome};
+use gimbal_discoverer::SourceMetrics;
+use gimbal_openstack_client::{CallKind, Calls, Outcome};
+use gimbal_openstack_source::Mode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_agent::{Changed, Known, Standing};
-use gimbal_load_balancing::{Answer, Ask, Cloud, Mode, Options, Outcome};
+use gimbal_discoverer::{Changed, Known, Standing};
 use gimbal_model::SourceKey;
-use gimbal_stream::{Freshness, Scope};
+use gimbal_openstack_source::{Answer, Ask, Cloud, Mode, Options, Outcome};
+use gimbal_session::{Freshness, Scope};
 
-use gimbal_openstack::Dialect;
+use gimbal_openstack_client::Dialect;
 
 use crate::entry::{ProjectsFrom, Terms};
 use crate::fetch::kind;

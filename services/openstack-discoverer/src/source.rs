@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_agent::{Backoff, Changed, Source, Taken};
-use gimbal_load_balancing::{Answer, Ask, Id, Mode, Whose};
-use gimbal_openstack::{Cloud, Credentials, Error, Options, Session};
-use gimbal_operate::Exit;
+use gimbal_discoverer::{Backoff, Changed, Source, Taken};
+use gimbal_openstack_client::{Cloud, Credentials, Error, Options, Session};
+use gimbal_openstack_source::{Answer, Ask, Id, Mode, Whose};
+use gimbal_runtime::Exit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
@@ -285,7 +285,7 @@ impl CloudSource {
                 // A token of an application credential is good for its project, and no other can be made from it.
                 Some(Whose::Project(_)) if way.terms.projects == ProjectsFrom::Token => way.session.clone(),
                 Some(Whose::Project(id)) => {
-                    let new = || way.cloud.session(&gimbal_openstack::Scope::Project(id.to_string()));
+                    let new = || way.cloud.session(&gimbal_openstack_client::Scope::Project(id.to_string()));
                     self.sessions.entry(id.clone()).or_insert_with(new).clone()
                 }
                 Some(Whose::Everyones) | None => way.session.clone(),

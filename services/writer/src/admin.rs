@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_link::{Admin, Peer};
 use gimbal_model::BackendName;
 use gimbal_reconcile::{NotConfirmed, Reconciler};
+use gimbal_transport::{Admin, Peer};
 use gimbal_wire::pb;
 use tonic::Status;
 
@@ -114,7 +114,7 @@ mod tests {
     use std::sync::Arc;
 
     use gimbal_reconcile::{Output, Policy, Settings};
-    use gimbal_stream::{Credit, WriterLimits};
+    use gimbal_session::{Credit, WriterLimits};
     use tokio::sync::{mpsc, watch};
 
     use super::*;

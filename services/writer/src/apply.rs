@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use gimbal_kube_io::{ApiError, Cluster};
-use gimbal_link::Quiet;
+use gimbal_kubernetes_client::{ApiError, Cluster};
+use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Meta, Namespace, Object, Service, keys};
 use gimbal_model::BackendName;
-use gimbal_objects::{EndpointSlice, Endpoints, Meta, Namespace, Object, Service, keys};
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{Job, WriteFailure, Written};
+use gimbal_transport::Quiet;
 use tokio::sync::watch;
 
 use crate::lease::{Leadership, Moment};
@@ -297,8 +297,8 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use gimbal_kube_io::Access;
-    use gimbal_objects::ServiceSpec;
+    use gimbal_kubernetes_client::Access;
+    use gimbal_kubernetes_objects::ServiceSpec;
     use gimbal_testkit::api_proxy::{Calls, Trouble};
     use gimbal_testkit::{ApiProxy, Rule, TestCluster};
     use prometheus_client::registry::Registry;

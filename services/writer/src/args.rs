@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Parser;
-use gimbal_kube_io::Access;
-use gimbal_operate::Exit;
+use gimbal_kubernetes_client::Access;
 use gimbal_plan::EndpointsApi;
+use gimbal_runtime::Exit;
 
 use crate::lease::Times;
 use crate::pace::PaceSettings;
@@ -30,7 +30,7 @@ pub struct Args {
     pub admin_listen: SocketAddr,
     /// For agents and inspection.
     #[command(flatten)]
-    pub tls: gimbal_operate::TlsArgs,
+    pub tls: gimbal_runtime::TlsArgs,
     /// No TLS. On loopback only.
     #[arg(long, env = "GIMBAL_PLAINTEXT")]
     pub plaintext: bool,
@@ -47,7 +47,7 @@ pub struct Args {
     pub write_concurrency: u32,
     /// What a write may take before fewer go side by side; 0s: any time.
     #[arg(long, env = "GIMBAL_WRITE_LATENCY_TARGET", value_name = "DURATION", default_value = "500ms")]
-    pub write_latency_target: gimbal_operate::HumanDuration,
+    pub write_latency_target: gimbal_runtime::HumanDuration,
     /// Most bytes a second that the API server has to send to those who watch what is written: the size of each object
     /// times --watchers; 0: any number.
     #[arg(long, env = "GIMBAL_WRITE_FANOUT", value_name = "BYTES", default_value_t = 0, allow_negative_numbers = true)]
@@ -65,19 +65,19 @@ pub struct Args {
     /// How long the Lease lasts without a renewal, in whole seconds: so long a leader that died is missed. Its holder writes
     /// for two thirds of it, and renews it after one; 3s suits an API server that answers within two seconds.
     #[arg(long, env = "GIMBAL_LEASE_DURATION", value_name = "DURATION", default_value = "3s")]
-    pub lease_duration: gimbal_operate::HumanDuration,
+    pub lease_duration: gimbal_runtime::HumanDuration,
     /// How long agents have to come back to a writer that begins to lead before anything new follows from their absence (onLoss).
     #[arg(long, env = "GIMBAL_LOSS_GRACE", value_name = "DURATION", default_value = "30s")]
-    pub loss_grace: gimbal_operate::HumanDuration,
+    pub loss_grace: gimbal_runtime::HumanDuration,
     /// How often everything is compared, though no comparison should ever find anything.
     #[arg(long, env = "GIMBAL_COMPARISON_INTERVAL", value_name = "DURATION", default_value = "5m")]
-    pub comparison_interval: gimbal_operate::HumanDuration,
+    pub comparison_interval: gimbal_runtime::HumanDuration,
     /// Threads to work with: one takes the least time for the same work, and is enough for thousands of writes a second.
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub worker_threads: NonZeroUsize,
     /// Form of the log on standard error.
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
-    pub log_format: gimbal_operate::LogFormat,
+    pub log_format: gimbal_runtime::LogFormat,
 }
 
 /// Where a pod finds the namespace that it runs in.

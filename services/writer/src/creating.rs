@@ -94,10 +94,10 @@ impl Creating {
 mod tests {
     use std::time::Duration;
 
-    use gimbal_kube_io::{Access, Cluster};
+    use gimbal_kubernetes_client::{Access, Cluster};
     use gimbal_plan::EndpointsApi;
     use gimbal_reconcile::Settings;
-    use gimbal_stream::{Credit, WriterLimits};
+    use gimbal_session::{Credit, WriterLimits};
     use prometheus_client::registry::Registry;
     use tokio::sync::watch;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{Fuse, FusedFuture as _, FutureExt as _};
-use gimbal_link::{AgentMessages, Discovery, LinkError, Peer, Quiet};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
-use gimbal_stream::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use gimbal_transport::{AgentMessages, Discovery, LinkError, Peer, Quiet};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
@@ -183,7 +183,7 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
-    use gimbal_stream::{Data, Frame, PROTOCOL, Summary};
+    use gimbal_session::{Data, Frame, PROTOCOL, Summary};
     use prometheus_client::registry::Registry;
 
     use super::*;

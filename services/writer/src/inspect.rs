@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use gimbal_link::{Inspection, Part, Peer, Place, Viewer};
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
 use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, State, Tally};
-use gimbal_stream::{Scope, Summary};
+use gimbal_session::{Scope, Summary};
+use gimbal_transport::{Inspection, Part, Peer, Place, Viewer};
 use gimbal_wire::{pb, source_key, target_key};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;

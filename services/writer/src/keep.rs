@@ -10,11 +10,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gimbal_kube_io::{ApiError, Cluster, WatchScope};
+use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope};
+use gimbal_kubernetes_objects::{ConfigMap, Meta, Object as _, keys};
 use gimbal_model::BackendName;
-use gimbal_objects::{ConfigMap, Meta, Object as _, keys};
-use gimbal_operate::Exit;
 use gimbal_reconcile::BackendState;
+use gimbal_runtime::Exit;
 use tokio::sync::{mpsc, watch};
 
 use crate::lease::Leadership;

@@ -1,8 +1,8 @@
 //! Services as people see them, in order and a part at a time, so that no question holds the owner up for long.
 
-use gimbal_link::{Part, Place, Viewer};
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Reconciler, ServiceStatus, State};
+use gimbal_transport::{Part, Place, Viewer};
 use gimbal_wire::pb;
 
 /// Services that one question looks at.

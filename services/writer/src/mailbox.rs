@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Policy, Reconciler};
-use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
 /// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.

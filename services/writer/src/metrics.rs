@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gimbal_link::{Problem, Refusal};
 use gimbal_plan::Guard;
 use gimbal_reconcile::{Backend, Counters, Reconciler};
-use gimbal_stream::GoodbyeReason;
+use gimbal_session::GoodbyeReason;
+use gimbal_transport::{Problem, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::BackendName;
-use gimbal_operate::Exit;
 use gimbal_plan::GuardEvent;
 use gimbal_reconcile::{Output, Reconciler, Stage};
-use gimbal_stream::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
+use gimbal_runtime::Exit;
+use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,7 @@ pub struct Parts {
     /// What is counted.
     pub metrics: Metrics,
     /// Beaten as long as the owner lives.
-    pub health: gimbal_operate::Health,
+    pub health: gimbal_runtime::Health,
 }
 
 /// See the module.

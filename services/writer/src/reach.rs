@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_operate::Health;
 use gimbal_reconcile::Watched;
+use gimbal_runtime::Health;
 
 /// When the API server said something of each kind that is watched. Cheap to clone.
 #[derive(Debug, Clone)]

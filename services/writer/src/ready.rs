@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use gimbal_link::Serving;
-use gimbal_operate::{Guard, Readiness};
 use gimbal_reconcile::Reconciler;
+use gimbal_runtime::{Guard, Readiness};
+use gimbal_transport::Serving;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -149,7 +149,7 @@ mod tests {
 
     fn observed() -> Reconciler {
         use gimbal_reconcile::Settings;
-        use gimbal_stream::{Credit, WriterLimits};
+        use gimbal_session::{Credit, WriterLimits};
         let limits = WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: UNREACHABLE };
         let comparison_interval = UNREACHABLE;
         let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_kube_io::Cluster;
-use gimbal_link::{
-    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, Serving, TlsFiles, plaintext_allowed, serve,
-};
-use gimbal_operate::{
+use gimbal_kubernetes_client::Cluster;
+use gimbal_reconcile::{Reconciler, Settings};
+use gimbal_runtime::{
     CertificateMetrics, Exit, Health, Readiness, Tasks, bind, init_logging, register_process_metrics, serve_admin,
     shutdown_token,
 };
-use gimbal_reconcile::{Reconciler, Settings};
-use gimbal_stream::{Credit, WriterLimits};
+use gimbal_session::{Credit, WriterLimits};
+use gimbal_transport::{
+    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, Serving, TlsFiles, plaintext_allowed, serve,
+};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -183,7 +183,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
             owner: handle,
             metrics: metrics.clone(),
             shutdown: shutdown.clone(),
-            refusals: gimbal_link::Quiet::default(),
+            refusals: gimbal_transport::Quiet::default(),
         })),
         inspection: answers.clone(),
         admin: Some(answers),

@@ -1,6 +1,6 @@
 //! The process as a whole: it ends when a part of it does, and gives its lease back last.
 
-use gimbal_operate::{Exit, Tasks};
+use gimbal_runtime::{Exit, Tasks};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

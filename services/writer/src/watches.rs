@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::StreamExt;
-use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
-use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
+use gimbal_kubernetes_client::{Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
 use gimbal_reconcile::{Reconciler, Watched};
 use tokio::sync::{Semaphore, mpsc, watch as value};
 use tokio::task::JoinSet;
@@ -205,7 +205,7 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
 mod tests {
     use std::time::Duration;
 
-    use gimbal_kube_io::Access;
+    use gimbal_kubernetes_client::Access;
     use gimbal_testkit::{Rule, TestCluster, eventually};
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser as _;
-use gimbal_agent::{AgentArgs, Changed, Program, Setup};
+use gimbal_discoverer::{AgentArgs, Changed, Program, Setup};
 use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
-use gimbal_operate::Exit;
+use gimbal_runtime::Exit;
 use gimbal_tests::Scene;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
-use gimbal_objects::{EndpointSlice, keys};
+use gimbal_kubernetes_client::{Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_objects::{EndpointSlice, keys};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gimbal_kube_io::{Cluster, WatchScope};
-use gimbal_objects::{EndpointSlice, keys};
+use gimbal_kubernetes_client::{Cluster, WatchScope};
+use gimbal_kubernetes_objects::{EndpointSlice, keys};
 
 /// The addresses of each Service that has any, by namespace and name in the Gimbal cluster.
 pub type Content = BTreeMap<(String, String), BTreeSet<Arc<str>>>;

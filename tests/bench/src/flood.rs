@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gimbal_kube_io::{Cluster, WatchScope};
-use gimbal_objects::{EndpointSlice, keys};
+use gimbal_kubernetes_client::{Cluster, WatchScope};
+use gimbal_kubernetes_objects::{EndpointSlice, keys};
 
 use crate::backends::Backends;
 use crate::change::{Change, OTHER, address};

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gimbal_link::pb::inspection_service_client::InspectionServiceClient;
-use gimbal_link::pb::{Backend, ListBackendsRequest};
-use gimbal_link::{Channel, TlsFiles, client_tls, dial};
 use gimbal_testkit::eventually;
 use gimbal_tests::{Scene, Writer};
+use gimbal_transport::pb::inspection_service_client::InspectionServiceClient;
+use gimbal_transport::pb::{Backend, ListBackendsRequest};
+use gimbal_transport::{Channel, TlsFiles, client_tls, dial};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 

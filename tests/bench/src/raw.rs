@@ -1,8 +1,8 @@
 //! The same objects written without us: the floor.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gimbal_kube_io::{Access, Cluster, WatchScope};
-use gimbal_objects::{EndpointSlice, Meta, Service, keys};
+use gimbal_kubernetes_client::{Access, Cluster, WatchScope};
+use gimbal_kubernetes_objects::{EndpointSlice, Meta, Service, keys};
 use gimbal_testkit::TestCluster;
 use gimbal_testkit::cluster::USER_AGENT;
 use gimbal_tests::writer_rules;

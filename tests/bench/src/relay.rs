@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gimbal_kube_io::{ApiError, Cluster, WatchEvent, WatchScope, watch};
-use gimbal_objects::{EndpointSlice, Meta, Service, keys};
+use gimbal_kubernetes_client::{ApiError, Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_objects::{EndpointSlice, Meta, Service, keys};
 use tokio::sync::Mutex;
 
 use crate::change::OTHER;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt as _, stream};
-use gimbal_kube_io::{Cluster, WatchEvent, WatchScope, watch};
-use gimbal_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
+use gimbal_kubernetes_client::{Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Namespace, Object, Service, keys};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_agent::{Changed, Known, Source, Standing, Taken};
+use gimbal_discoverer::{Changed, Known, Source, Standing, Taken};
 use gimbal_model::SourceKey;
-use gimbal_stream::Freshness;
+use gimbal_session::Freshness;
 use tokio::sync::mpsc;
 
 /// A source whose changes come from this process.

@@ -1,6 +1,6 @@
 //! A slice that is changed again and again by one verb.
 
-use gimbal_objects::keys;
+use gimbal_kubernetes_objects::keys;
 use gimbal_testkit::cluster::Method;
 use gimbal_testkit::cluster::{Api, Refused};
 use gimbal_tests::slice_of;

@@ -1,7 +1,7 @@
 //! The agents' side, and the connections.
 
 use gimbal_model::SourceKey;
-use gimbal_stream::{AgentConfig, AgentEnd, AgentVerdict, Scope};
+use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Scope};
 
 use crate::setup::{Backend, Offer, address};
 use crate::world::{Agent, Link, World};

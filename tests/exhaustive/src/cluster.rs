@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use gimbal_kubernetes_objects::keys;
 use gimbal_model::TargetKey;
-use gimbal_objects::keys;
 use gimbal_plan::{Action as Write, Body};
 use gimbal_reconcile::{Watched, WriteFailure, Written};
 use gimbal_simulation::judge_write;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gimbal_kubernetes_objects::keys;
 use gimbal_model::{SourceKey, TargetKey};
-use gimbal_objects::keys;
+use gimbal_session::RejectReason;
 use gimbal_simulation::content::{self, Mirror};
-use gimbal_stream::RejectReason;
 
 use crate::rules::{Fault, Rule};
 use crate::setup::{Offer, address};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use gimbal_stream::StreamState;
+use gimbal_session::StreamState;
 
 use crate::part::Part;
 use crate::rules::{self, Fault, Rule};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use gimbal_kubernetes_objects::keys;
 use gimbal_model::TargetKey;
-use gimbal_objects::keys;
 use gimbal_plan::Body;
 use gimbal_simulation::server::Server;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use gimbal_kubernetes_objects::Kind;
 use gimbal_model::{
     BackendName, Conditions, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey,
     TargetKey, service_name,
 };
-use gimbal_objects::Kind;
 use gimbal_reconcile::Policy;
 
 /// A world, before anything happens in it.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::Action as Write;
 use gimbal_reconcile::{BackendState, Job, Reconciler, Watched, Written};
+use gimbal_session::{AgentEnd, AgentMessage, WriterMessage};
 use gimbal_simulation::server::{Event, Server};
-use gimbal_stream::{AgentEnd, AgentMessage, WriterMessage};
 
 use crate::part::Part;
 use crate::print::fingerprint;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gimbal_plan::{EndpointsApi, GuardEvent, Release};
 use gimbal_reconcile::{Output, Reconciler, Settings, Watched, Written};
+use gimbal_session::{AgentMessage, Credit, WriterLimits, WriterMessage};
 use gimbal_simulation::server::{Event, Server};
-use gimbal_stream::{AgentMessage, Credit, WriterLimits, WriterMessage};
 
 use crate::rules;
 use crate::world::{Keep, Running, Seen, World, Writer};

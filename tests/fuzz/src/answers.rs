@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gimbal_model::SourceKey;
-use gimbal_stream::{
+use gimbal_session::{
     AgentConfig, AgentEnd, AgentVerdict, Goodbye, GoodbyeReason, MAX_FRAME, Reject, RejectReason, WriterMessage,
 };
 use gimbal_wire::{encoded_len, pb, writer_message};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
-use gimbal_stream::{
+use gimbal_session::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Hello, MAX_FRAME,
     Need, Outcome, PROTOCOL, Scope, Summary, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
 };
@@ -63,8 +63,8 @@ fn survives_the_wire(message: &AgentMessage) {
     let whole = match message {
         AgentMessage::Unreadable { .. } => false,
         AgentMessage::Data(data) => match &data.frame {
-            gimbal_stream::Frame::Delta { changes, .. } => changes.iter().all(Result::is_ok),
-            gimbal_stream::Frame::SnapshotChunk { pieces, .. } => pieces.iter().all(Result::is_ok),
+            gimbal_session::Frame::Delta { changes, .. } => changes.iter().all(Result::is_ok),
+            gimbal_session::Frame::SnapshotChunk { pieces, .. } => pieces.iter().all(Result::is_ok),
             _ => true,
         },
         _ => true,

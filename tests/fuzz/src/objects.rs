@@ -1,7 +1,7 @@
 //! What a source's API server may send: objects as JSON, one in each message, applied to the index.
 
-use gimbal_objects::{EndpointSlice, Endpoints, Service};
-use gimbal_translate::{Flavour, KubernetesIndex, Selection};
+use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Service};
+use gimbal_kubernetes_source::{Flavour, KubernetesIndex, Selection};
 
 use crate::cut::{cut, join};
 

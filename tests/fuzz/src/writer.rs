@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_kubernetes_objects::{Meta, Namespace, Service as ServiceObject, keys};
 use gimbal_model::{AddressRules, BackendName, SourceKey, TargetKey, service_name};
-use gimbal_objects::{Meta, Namespace, Service as ServiceObject, keys};
 use gimbal_plan::{Action, Body, EndpointsApi};
 use gimbal_reconcile::{
     Job, NamespacePolicy, Output, Policy, Reconciler, Settings, Watched, WriteFailure, Written, is_namespace,
 };
-use gimbal_stream::{AgentMessage, Credit, Data, Frame, Hello, Piece, PieceChange, Scope, WriterLimits};
+use gimbal_session::{AgentMessage, Credit, Data, Frame, Hello, Piece, PieceChange, Scope, WriterLimits};
 use gimbal_wire::{agent_message, pb};
 use prost::Message as _;
 

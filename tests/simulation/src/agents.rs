@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_model::BackendName;
-use gimbal_stream::{AgentConfig, AgentEnd, AgentVerdict, Freshness, Scope, WriterMessage};
+use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Freshness, Scope, WriterMessage};
 
 use crate::link::{Link, Packet};
 use crate::sources;
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    fn send_up(&mut self, link: u64, packet: Packet<gimbal_stream::AgentMessage>) {
+    fn send_up(&mut self, link: u64, packet: Packet<gimbal_session::AgentMessage>) {
         let Some(open) = self.links.get_mut(&link) else { return };
         let (lag, _, until) = self.agents[open.agent].lag;
         let slow = if until > self.agenda.now() { self.random.millis(0, lag) } else { Duration::ZERO };

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use gimbal_kubernetes_objects::{EndpointSlice, Service, keys};
 use gimbal_model::{TargetKey, label_value};
-use gimbal_objects::{EndpointSlice, Service, keys};
 use gimbal_plan::Body;
 
 use crate::server::{Server, is_marked};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gimbal_stream::{AgentMessage, WriterMessage};
+use gimbal_session::{AgentMessage, WriterMessage};
 
 /// What comes out at the end of a pipe.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_stream::{AgentMessage, Credit, estimated_len};
+use gimbal_session::{AgentMessage, Credit, estimated_len};
 
 use crate::Said;
 

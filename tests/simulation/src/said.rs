@@ -1,6 +1,6 @@
 //! What agents say, counted.
 
-use gimbal_stream::{AgentMessage, Data, Frame};
+use gimbal_session::{AgentMessage, Data, Frame};
 
 /// Counts of what agents said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

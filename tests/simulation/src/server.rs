@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gimbal_objects::{Kind, Meta, Namespace, keys};
+use gimbal_kubernetes_objects::{Kind, Meta, Namespace, keys};
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{WriteFailure, Written};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_reconcile::{Reconciler, Watched};
-use gimbal_stream::{AgentMessage, Data, Frame, StreamState};
+use gimbal_session::{AgentMessage, Data, Frame, StreamState};
 
 use crate::server::{Backup, meta_mut};
 use crate::world::{Event, Phase, World};

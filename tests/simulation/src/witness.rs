@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use gimbal_kubernetes_objects::keys;
 use gimbal_model::TargetKey;
-use gimbal_objects::keys;
 use gimbal_plan::{Action, Body};
 
 use crate::server::{Event, Server, id, is_marked};
@@ -155,6 +155,6 @@ pub fn judge_write(server: &Server, action: &Action, in_time: bool) -> Result<()
     Ok(())
 }
 
-fn slice_id(slice: &gimbal_objects::EndpointSlice) -> crate::server::Id {
+fn slice_id(slice: &gimbal_kubernetes_objects::EndpointSlice) -> crate::server::Id {
     ("EndpointSlice", slice.metadata.namespace.to_string(), slice.metadata.name.to_string())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gimbal_model::BackendName;
 use gimbal_plan::{EndpointsApi, GuardEvent};
 use gimbal_reconcile::{Job, Output, Reconciler, Settings, Watched, WriteFailure, Written};
-use gimbal_stream::{AgentMessage, Goodbye, Hello, WriterLimits, WriterMessage};
+use gimbal_session::{AgentMessage, Goodbye, Hello, WriterLimits, WriterMessage};
 
 use crate::lease::Lead;
 use crate::link::Packet;

@@ -11,7 +11,7 @@ use gimbal_model::{
     SourceKey, TargetKey,
 };
 use gimbal_plan::{Body, EndpointsApi, Observed, Removals, Wanted, plan};
-use gimbal_stream::{AgentMessage, Data, Frame, Freshness, Piece, PieceChange};
+use gimbal_session::{AgentMessage, Data, Frame, Freshness, Piece, PieceChange};
 use gimbal_wire::{encoded_len, pb};
 
 fn key() -> SourceKey {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use gimbal_session::{AgentMessage, Credit};
 use gimbal_simulation::{Ending, Plan, Report, run};
-use gimbal_stream::{AgentMessage, Credit};
 use gimbal_wire::{encoded_len, pb};
 
 const BACKENDS: usize = 255;

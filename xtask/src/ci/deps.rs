@@ -5,10 +5,10 @@ use crate::{assets, shell};
 /// These hold the logic. Without a runtime, a client or a server in reach they cannot grow an edge unnoticed.
 const PURE: [&str; 7] = [
     "gimbal-model",
-    "gimbal-objects",
-    "gimbal-translate",
-    "gimbal-load-balancing",
-    "gimbal-stream",
+    "gimbal-kubernetes-objects",
+    "gimbal-kubernetes-source",
+    "gimbal-openstack-source",
+    "gimbal-session",
     "gimbal-plan",
     "gimbal-reconcile",
 ];

@@ -1,8 +1,8 @@
 //! What the source offers, and the changes that happen to it.
 
 use anyhow::Context as _;
-use gimbal_kube_io::{ApiError, Cluster};
-use gimbal_objects::{EndpointSlice, Object, Service};
+use gimbal_kubernetes_client::{ApiError, Cluster};
+use gimbal_kubernetes_objects::{EndpointSlice, Object, Service};
 
 use super::objects::{Offer, in_zone, named, not_ready, ready, terminating};
 

@@ -1,6 +1,6 @@
 //! Objects of a source, in few words.
 
-use gimbal_objects::{
+use gimbal_kubernetes_objects::{
     Endpoint, EndpointConditions, EndpointPort, EndpointSlice, IntOrString, Meta, Namespace, Service, ServicePort,
     ServiceSpec, keys,
 };

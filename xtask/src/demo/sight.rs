@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use futures::{Stream, StreamExt as _, stream};
-use gimbal_kube_io::{Cluster, WatchEvent, watch};
-use gimbal_objects::{EndpointSlice, Object, Service, keys};
+use gimbal_kubernetes_client::{Cluster, WatchEvent, watch};
+use gimbal_kubernetes_objects::{EndpointSlice, Object, Service, keys};
 use tokio::sync::watch::{Receiver, channel};
 use tokio::task::JoinHandle;
 

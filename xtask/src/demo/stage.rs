@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gimbal_kube_io::{Access, ApiError, Cluster};
-use gimbal_objects::{Kind, Namespace, Object as _};
+use gimbal_kubernetes_client::{Access, ApiError, Cluster};
+use gimbal_kubernetes_objects::{Kind, Namespace, Object as _};
 use gimbal_testkit::assets::Asset;
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Pair, Pki, Process, Rule, San, TestCluster, pki};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use gimbal_kube_io::WatchScope;
-use gimbal_objects::{EndpointSlice, Object as _, keys};
+use gimbal_kubernetes_client::WatchScope;
+use gimbal_kubernetes_objects::{EndpointSlice, Object as _, keys};
 use tokio::time::timeout;
 
 use super::BACKEND;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gimbal_kube_io::{Cluster, WatchScope};
-use gimbal_objects::{Endpoint, EndpointPort, EndpointSlice, IntOrString, Meta, Service, keys};
+use gimbal_kubernetes_client::{Cluster, WatchScope};
+use gimbal_kubernetes_objects::{Endpoint, EndpointPort, EndpointSlice, IntOrString, Meta, Service, keys};
 
 use super::BACKEND;
 

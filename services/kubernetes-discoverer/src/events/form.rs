@@ -1,7 +1,7 @@
 //! A note in the form of an Event. Pure.
 
+use gimbal_kubernetes_objects::{Event, EventSource, Meta, Object as _, ObjectReference, Service};
 use gimbal_model::BackendName;
-use gimbal_objects::{Event, EventSource, Meta, Object as _, ObjectReference, Service};
 use jiff::Timestamp;
 
 use super::notes::Note;
@@ -67,7 +67,7 @@ fn short(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gimbal_stream::RejectReason;
+    use gimbal_session::RejectReason;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use gimbal_model::SourceKey;
-use gimbal_stream::RejectReason;
+use gimbal_session::RejectReason;
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use gimbal_agent::PATIENCE;
-use gimbal_objects::{Meta, ServiceSpec};
+use gimbal_discoverer::PATIENCE;
+use gimbal_kubernetes_objects::{Meta, ServiceSpec};
 
 use super::*;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use gimbal_kubernetes_discoverer::Args;
-use gimbal_link::pb::inspection_service_client::InspectionServiceClient;
-use gimbal_operate::Exit;
+use gimbal_runtime::Exit;
 use gimbal_testkit::{Rule, TestCluster, UserAccess, eventually};
+use gimbal_transport::pb::inspection_service_client::InspectionServiceClient;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -64,8 +64,10 @@ impl Running {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    pub async fn inspection(&self) -> InspectionServiceClient<gimbal_link::Channel> {
-        InspectionServiceClient::new(gimbal_link::dial(&format!("http://{}", self.listen), None, SOON).await.unwrap())
+    pub async fn inspection(&self) -> InspectionServiceClient<gimbal_transport::Channel> {
+        InspectionServiceClient::new(
+            gimbal_transport::dial(&format!("http://{}", self.listen), None, SOON).await.unwrap(),
+        )
     }
 
     pub async fn ready(&self) {

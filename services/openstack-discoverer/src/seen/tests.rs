@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use gimbal_load_balancing::rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_load_balancing::{Id, List, Whose};
+use gimbal_openstack_source::rows::{Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_openstack_source::{Id, List, Whose};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

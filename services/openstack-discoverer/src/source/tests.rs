@@ -5,7 +5,7 @@ mod plaintext;
 use std::path::Path;
 
 use clap::Parser as _;
-use gimbal_agent::{Known as _, Standing};
+use gimbal_discoverer::{Known as _, Standing};
 use gimbal_testkit::fake_openstack::{FakeCloud, FakeOpenStack};
 
 use super::*;

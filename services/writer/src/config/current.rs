@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gimbal_link::Denied;
+use gimbal_transport::Denied;
 use tokio::sync::watch;
 
 use super::Config;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use gimbal_model::{AddressRules, BackendName};
-use gimbal_operate::HumanDuration;
 use gimbal_plan::{GuardConfig, Keep, Pattern, Strip};
 use gimbal_reconcile::{LossPolicy, NamespacePolicy, Policy};
+use gimbal_runtime::HumanDuration;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 

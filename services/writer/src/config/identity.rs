@@ -1,7 +1,7 @@
 //! Who a peer is: the names of its certificate against the configuration. The one place where that is decided, for
 //! agents, viewers and admins alike (DESIGN 2, rule 2).
 
-use gimbal_link::Peer;
+use gimbal_transport::Peer;
 
 use super::{BackendConfig, Config};
 

@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use gimbal_link::Denied;
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
+use gimbal_transport::Denied;
 use ipnet::IpNet;
 
 pub use current::Current;

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gimbal_link::{Follow, Step};
+use gimbal_transport::{Follow, Step};
 use sha2::{Digest as _, Sha256};
 
 use super::{Config, ConfigError};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gimbal_link::{Peer, PeerCertificate};
 use gimbal_model::AddressRules;
 use gimbal_plan::{Floors, GuardConfig};
 use gimbal_reconcile::{LossPolicy, Mode, Quota};
+use gimbal_transport::{Peer, PeerCertificate};
 
 use super::*;
 

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use gimbal_link::{DeniedCertificate, InvalidDenial};
 use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
-use gimbal_operate::HumanDuration;
 use gimbal_reconcile::is_namespace;
+use gimbal_runtime::HumanDuration;
+use gimbal_transport::{DeniedCertificate, InvalidDenial};
 use ipnet::IpNet;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

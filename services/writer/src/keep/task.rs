@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use gimbal_kube_io::ApiError;
+use gimbal_kubernetes_client::ApiError;
 use gimbal_model::BackendName;
-use gimbal_operate::Exit;
 use gimbal_reconcile::BackendState;
+use gimbal_runtime::Exit;
 use tokio::sync::{mpsc, watch};
 
 use super::{Change, Store, Told};

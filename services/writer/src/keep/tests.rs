@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_objects::{ConfigMap, Lease};
+use gimbal_kubernetes_objects::{ConfigMap, Lease};
 use gimbal_testkit::TestCluster;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gimbal_kube_io::{ApiError, Cluster};
-use gimbal_objects::Lease;
+use gimbal_kubernetes_client::{ApiError, Cluster};
+use gimbal_kubernetes_objects::Lease;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use gimbal_objects::{Lease, LeaseSpec, Meta};
+use gimbal_kubernetes_objects::{Lease, LeaseSpec, Meta};
 
 use super::Moment;
 use super::times::Times;

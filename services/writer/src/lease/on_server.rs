@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gimbal_kube_io::Cluster;
-use gimbal_objects::Lease;
+use gimbal_kubernetes_client::Cluster;
+use gimbal_kubernetes_objects::Lease;
 use gimbal_testkit::TestCluster;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

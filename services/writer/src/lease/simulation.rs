@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_objects::Lease;
+use gimbal_kubernetes_objects::Lease;
 use proptest::prelude::*;
 
 use super::machine::{Failure, Machine, Step};

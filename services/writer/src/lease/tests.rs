@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_objects::{Lease, LeaseSpec, Meta};
+use gimbal_kubernetes_objects::{Lease, LeaseSpec, Meta};
 
 use super::machine::{Failure, Machine, Step};
 use super::*;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Policy, Settings};
-use gimbal_stream::{AgentMessage, Credit, Freshness, Hello, PROTOCOL, WriterLimits};
+use gimbal_session::{AgentMessage, Credit, Freshness, Hello, PROTOCOL, WriterLimits};
 use prometheus_client::encoding::text::encode;
 
 use super::*;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gimbal_kube_io::{Access, Cluster};
+use gimbal_kubernetes_client::{Access, Cluster};
+use gimbal_kubernetes_objects::{Meta, Namespace};
 use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
-use gimbal_objects::{Meta, Namespace};
-use gimbal_operate::Health;
 use gimbal_reconcile::{Policy, Settings, Watched};
-use gimbal_stream::{AgentConfig, AgentEnd, AgentVerdict, Credit, Hello, PROTOCOL, WriterLimits};
+use gimbal_runtime::Health;
+use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Credit, Hello, PROTOCOL, WriterLimits};
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 

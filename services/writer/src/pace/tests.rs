@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_objects::{Meta, Service};
+use gimbal_kubernetes_objects::{Meta, Service};
 use gimbal_plan::{Action, Body};
 
 use super::{Answer, Pace, PaceSettings, Room, Sign, Wait, budget};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gimbal_kube_io::WatchScope;
-use gimbal_objects::EndpointSlice;
+use gimbal_kubernetes_client::WatchScope;
+use gimbal_kubernetes_objects::EndpointSlice;
 use gimbal_tests::Scene;
 use tokio::task::JoinSet;
 

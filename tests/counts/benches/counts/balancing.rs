@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_load_balancing::rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_load_balancing::{Answer, Ask, Cloud, Existence, List, Mode, Options, Outcome};
+use gimbal_openstack_source::rows::{Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_openstack_source::{Answer, Ask, Cloud, Existence, List, Mode, Options, Outcome};
 use gungraun::{library_benchmark, library_benchmark_group};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Kubernetes' objects, as an API server sends them, and as they are read and written.
 
-use gimbal_objects::{EndpointSlice, List, Service};
+use gimbal_kubernetes_objects::{EndpointSlice, List, Service};
 use gungraun::{library_benchmark, library_benchmark_group};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use gimbal_kubernetes_objects::Meta;
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey};
-use gimbal_objects::Meta;
 use gimbal_plan::{
     Action, AppProtocols, Body, EndpointsApi, Keep, Observed, Plan, Removals, Rules, Strip, Told, Wanted,
     plan as compare,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_kubernetes_objects::{Meta, Namespace};
 use gimbal_model::{BackendName, Service, SourceKey};
-use gimbal_objects::{Meta, Namespace};
 use gimbal_plan::{Action, EndpointsApi};
 use gimbal_reconcile::{Job, Output, Policy, Reconciler, Settings, Watched, Written};
-use gimbal_stream::{AgentEnd, AgentMessage, AgentVerdict};
+use gimbal_session::{AgentEnd, AgentMessage, AgentVerdict};
 use gungraun::{library_benchmark, library_benchmark_group};
 
 use crate::instructions_only;

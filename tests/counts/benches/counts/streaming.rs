@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_model::{Service, SourceKey};
-use gimbal_stream::{
+use gimbal_session::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Data, Frame, Outcome, WriterEnd, WriterLimits,
     WriterOutput,
 };

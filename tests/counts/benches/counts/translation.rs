@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use gimbal_kubernetes_objects::{EndpointSlice, Service};
+use gimbal_kubernetes_source::{KubernetesIndex, Selection};
 use gimbal_model::SourceKey;
-use gimbal_objects::{EndpointSlice, Service};
-use gimbal_translate::{KubernetesIndex, Selection};
 use gungraun::{library_benchmark, library_benchmark_group};
 
 use crate::object::{service, slice, slices};

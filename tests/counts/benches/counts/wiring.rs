@@ -1,6 +1,6 @@
 //! Between messages and bytes.
 
-use gimbal_stream::AgentMessage;
+use gimbal_session::AgentMessage;
 use gimbal_wire::{agent_message, pb};
 use gungraun::{library_benchmark, library_benchmark_group};
 use prost::Message as _;

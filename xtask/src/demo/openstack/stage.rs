@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gimbal_objects::keys;
+use gimbal_kubernetes_objects::keys;
 use gimbal_testkit::assets::Asset;
 use gimbal_testkit::openstack::{OpenStack, PROJECTS, User};
 use gimbal_testkit::process::free_port;

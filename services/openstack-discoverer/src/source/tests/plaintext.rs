@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use gimbal_agent::Known as _;
+use gimbal_discoverer::Known as _;
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use gimbal_testkit::{Pair, Pki};
 use rustls::ServerConfig;

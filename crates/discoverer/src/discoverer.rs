@@ -1,0 +1,98 @@
+//! The tasks of a discoverer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gimbal_runtime::{CertificateMetrics, Exit, Health, Readiness, serve_admin};
+use gimbal_transport::{Reloaded, Reloader, ServeOptions, Services, Serving, serve};
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::inspect::Inspector;
+use crate::owner::Owner;
+use crate::source::Source;
+
+/// A discoverer that has its listeners, and can run.
+pub struct Discoverer<S: Source> {
+    pub(crate) owner: Owner<S>,
+    pub(crate) inspector: Inspector,
+    pub(crate) options: ServeOptions,
+    pub(crate) registry: Registry,
+    pub(crate) health: Health,
+    pub(crate) readiness: Readiness,
+    pub(crate) listener: TcpListener,
+    pub(crate) admin: TcpListener,
+    pub(crate) certificate: Option<(Reloader, CertificateMetrics)>,
+}
+
+impl<S: Source> Discoverer<S> {
+    /// Where inspection is served.
+    ///
+    /// # Errors
+    /// When the system does not know.
+    pub fn listen_address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Where metrics, liveness and readiness are served.
+    ///
+    /// # Errors
+    /// When the system does not know.
+    pub fn admin_address(&self) -> std::io::Result<SocketAddr> {
+        self.admin.local_addr()
+    }
+
+    /// Runs until `shutdown`, then ends within five seconds.
+    ///
+    /// # Errors
+    /// When a server fails. Trouble with the source or the writer is none.
+    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Exit> {
+        let services = Services { discovery: None, inspection: Arc::new(self.inspector), admin: None };
+        let (serving, served) = watch::channel(Serving { ready: false, leading: false });
+        let options = ServeOptions { serving: Some(served), ..self.options };
+        let readiness = self.readiness.clone();
+        // What is asked of one that has not read its source is answered with next to nothing.
+        let shows = async {
+            let mut ready = false;
+            loop {
+                readiness.becomes(!ready).await;
+                ready = !ready;
+                serving.send_replace(Serving { ready, leading: ready });
+            }
+        };
+        let shows = shutdown.run_until_cancelled(shows);
+        // Whoever ends first ends all.
+        let ends = shutdown.clone();
+        let inspection = async {
+            let served = serve(self.listener, services, options, shutdown.clone()).await;
+            ends.cancel();
+            served.map_err(|error| Exit::Failure(format!("--listen: {error}")))
+        };
+        let admin = async {
+            let registry = Arc::new(self.registry);
+            let served = serve_admin(self.admin, registry, self.readiness, self.health, shutdown.clone()).await;
+            ends.cancel();
+            served
+        };
+        let certificate = async {
+            if let Some((reloader, metrics)) = self.certificate {
+                let show = move |files: &Reloaded| {
+                    metrics.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
+                };
+                reloader.run(show, shutdown.clone()).await;
+                ends.cancel();
+            }
+        };
+        // On a task of its own, so that no server's work delays it.
+        let owner = tokio::spawn(self.owner.run(shutdown.clone()));
+        let owner = async {
+            let ended = owner.await;
+            ends.cancel();
+            ended.map_err(|error| Exit::Failure(format!("the main task failed: {error}")))
+        };
+        let (inspection, admin, owner, (), _) = tokio::join!(inspection, admin, owner, certificate, shows);
+        owner.and(inspection).and(admin)
+    }
+}

@@ -1,0 +1,55 @@
+//! Who may inspect: over loopback anybody, else whoever shows a certificate with a name of our own.
+//!
+//! The CA signs the certificates of other backends too, and a backend's certificate sees its own backend only.
+
+use std::collections::BTreeSet;
+
+use gimbal_transport::{Certificate, Peer, Status};
+
+/// The names of our own certificate, as it was at the start: a renewed one has the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Identity(BTreeSet<String>);
+
+impl Identity {
+    pub(crate) fn of(certificate: &Certificate) -> Self {
+        let (uris, hosts): (BTreeSet<_>, _) = certificate.sans.iter().cloned().partition(|name| name.contains(':'));
+        // Where a URI tells who it is, host names only tell where it may be found, and many are called localhost.
+        Self(if uris.is_empty() { hosts } else { uris })
+    }
+
+    /// Whether the peer may inspect.
+    pub(crate) fn admit(&self, peer: &Peer) -> Result<(), Status> {
+        match peer {
+            Peer::Loopback => Ok(()),
+            Peer::Certificate(_) if self.0.iter().any(|name| peer.has_san(name)) => Ok(()),
+            Peer::Certificate(_) => {
+                Err(Status::permission_denied("the certificate is not this backend's own: it shares no name with it"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gimbal_transport::PeerCertificate;
+
+    use super::*;
+
+    #[test]
+    fn only_our_own_name_over_tls() {
+        let peer = |name: &str| {
+            Peer::Certificate(Arc::new(PeerCertificate {
+                sans: vec![name.into()],
+                fingerprint_sha256: String::new(),
+                address: ([127, 0, 0, 1], 1).into(),
+            }))
+        };
+        let identity = Identity(["spiffe://x/backend/a".to_owned()].into());
+        assert!(identity.admit(&peer("spiffe://x/backend/a")).is_ok());
+        assert!(identity.admit(&peer("spiffe://x/backend/b")).is_err());
+        assert!(identity.admit(&Peer::Loopback).is_ok());
+        assert!(Identity::default().admit(&peer("")).is_err());
+    }
+}

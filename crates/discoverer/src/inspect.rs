@@ -1,0 +1,93 @@
+//! `InspectionService`: questions go to the owner's mailbox, so that nobody else reads its state.
+
+use std::sync::{Arc, Weak};
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use gimbal_model::BackendName;
+use gimbal_transport::{Inspection, Part, Peer, Place, Status, Viewer, pb};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::identity::Identity;
+use crate::watchers::Batch;
+
+/// A question, and where the answer goes.
+#[derive(Debug)]
+pub(crate) enum Question {
+    Backend(oneshot::Sender<pb::Backend>),
+    Services(pb::ListServicesRequest, Option<Place>, oneshot::Sender<Part>),
+    Explain(pb::ExplainRequest, oneshot::Sender<pb::ExplainResponse>),
+    Follow(pb::WatchRequest, Weak<()>, oneshot::Sender<u64>),
+    Next(u64, oneshot::Sender<Batch>),
+}
+
+/// The owner's mailbox, as seen from the server.
+pub(crate) struct Inspector {
+    pub(crate) backend: BackendName,
+    pub(crate) identity: Identity,
+    pub(crate) owner: mpsc::Sender<Question>,
+}
+
+impl Inspector {
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Result<T, Status> {
+        ask(&self.owner, question).await
+    }
+}
+
+async fn ask<T>(
+    owner: &mpsc::Sender<Question>,
+    question: impl FnOnce(oneshot::Sender<T>) -> Question,
+) -> Result<T, Status> {
+    let ends = || Status::unavailable("the process is ending");
+    let (reply, answer) = oneshot::channel();
+    owner.send(question(reply)).await.map_err(|_| ends())?;
+    answer.await.map_err(|_| ends())
+}
+
+#[tonic::async_trait]
+impl Inspection for Inspector {
+    fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
+        self.identity.admit(peer)?;
+        Ok(match peer {
+            Peer::Loopback => Viewer::All,
+            Peer::Certificate(_) => Viewer::Backend(self.backend.clone()),
+        })
+    }
+
+    async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
+        Ok(vec![self.ask(Question::Backend).await?])
+    }
+
+    async fn list_services(
+        &self,
+        _: &Viewer,
+        request: &pb::ListServicesRequest,
+        after: Option<&Place>,
+    ) -> Result<Part, Status> {
+        self.ask(|reply| Question::Services(request.clone(), after.cloned(), reply)).await
+    }
+
+    async fn watch(
+        &self,
+        _: &Viewer,
+        request: pb::WatchRequest,
+    ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
+        // The owner forgets who no longer holds this.
+        let alive = Arc::new(());
+        let weak = Arc::downgrade(&alive);
+        let id = self.ask(|reply| Question::Follow(request, weak, reply)).await?;
+        let follower = (self.owner.clone(), alive);
+        let batches = stream::unfold(Some(follower), move |follower| async move {
+            let follower = follower?;
+            match ask(&follower.0, |reply| Question::Next(id, reply)).await {
+                Ok(batch) => Some((stream::iter(batch.into_iter().map(Ok).collect::<Vec<_>>()), Some(follower))),
+                Err(status) => Some((stream::iter(vec![Err(status)]), None)),
+            }
+        });
+        Ok(batches.flatten().boxed())
+    }
+
+    async fn explain(&self, _: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        self.ask(|reply| Question::Explain(request, reply)).await
+    }
+}

@@ -1,0 +1,96 @@
+//! The frame of a discoverer: everything but its source.
+//!
+//! ```text
+//!                  +---------------------- owner (one task) -----------------------+
+//!  watches, polls  |                                                               |
+//!  and timers ---->| Source -> changed, Standing -> Offer: AgentEnd <--- link <--|--> writer
+//!                  |   |                                                           |
+//!  questions ----->|   +-> Known -> view -> inspection, metrics, readiness, log    |
+//!                  +---------------------------------------------------------------+
+//! ```
+//!
+//! A service supplies a [`Source`] and its own flags, and has with that the stream to the writer (dialled, lost, dialled
+//! again), `InspectionService`, metrics, liveness and readiness, certificates that are followed, log lines that come once,
+//! and an end with a goodbye:
+//!
+//! ```no_run
+//! # use std::time::Instant;
+//! # use gimbal_discoverer::{AgentArgs, Changed, Known, Program, Setup, Source, Standing, Taken};
+//! # use gimbal_runtime::{Exit, init_logging, shutdown_token};
+//! # struct Cloud; struct Poll;
+//! # impl Known for Cloud {
+//! #     fn incarnation(&self) -> Option<&str> { None }
+//! #     fn identified_by(&self) -> &'static str { "Keystone's URL and the region" }
+//! #     fn standing(&self) -> Standing { Standing::Nothing }
+//! #     fn freshness(&self, _: Instant) -> Vec<gimbal_session::Freshness> { Vec::new() }
+//! #     fn trouble(&self) -> Option<String> { None }
+//! #     fn skipped(&self) -> Vec<(&'static str, u64)> { Vec::new() }
+//! #     fn explain(&self, _: &gimbal_model::SourceKey) -> Vec<String> { Vec::new() }
+//! # }
+//! # impl Source for Cloud {
+//! #     type Event = Poll; type Known = Self;
+//! #     async fn event(&mut self) -> Poll { std::future::pending().await }
+//! #     fn take(&mut self, _: Poll, _: Instant) -> Taken { Taken::Told }
+//! #     fn settle(&mut self, _: Instant) -> Changed { Vec::new() }
+//! #     fn known(&self) -> &Self { self }
+//! # }
+//! # async fn connect() -> Result<Cloud, Exit> { Ok(Cloud) }
+//! #[derive(clap::Parser)]
+//! struct Args {
+//!     #[command(flatten)]
+//!     agent: AgentArgs,
+//!     // its own flags
+//! }
+//!
+//! async fn work(args: Args) -> Result<(), Exit> {
+//!     init_logging(args.agent.log_format, "info")?;
+//!     let shutdown = shutdown_token()?;
+//!     let program = Program { name: "gimbal-openstack-discoverer", version: env!("CARGO_PKG_VERSION") };
+//!     let setup = Setup::new(args.agent, program)?;
+//!     let source = connect().await?; // with setup.source_metrics() and setup.registry()
+//!     setup.discover(source).await?.run(shutdown).await
+//! }
+//! ```
+//!
+//! # A source that polls
+//!
+//! Its poll is a task of its own that sends whole results into a bounded channel; [`Source::event`] is `recv` on that channel.
+//! `take` puts the result in the place of the one before, and notes in a [`KindHealth`] for each kind how it went. `settle`
+//! gives the keys that differ. A part that failed (a project) leaves what was offered of it as it was, and is named in
+//! [`Standing::Unknown`] by its namespace, until a poll sees it again; everything that failed is [`gimbal_session::Scope::All`].
+//! Its incarnation is known when it has been read, and never [`Taken::Replaced`]. What may have gone before it was first read
+//! is [`Known::rest_is_known`]'s to say.
+//!
+//! # What a source can rely on
+//!
+//! - Its events are taken whatever the stream does: a writer that is slow or away holds nothing up.
+//! - What it does not name in `settle` stays offered. Nothing is deleted because it is unknown (DESIGN 2.4), and the stream
+//!   opens with data only when something was read and the incarnation is known.
+//! - [`Source::rejected`] and [`Source::resolved`] tell it once what the writer thinks of each Service.
+
+mod args;
+mod backoff;
+mod dial;
+mod discoverer;
+mod identity;
+mod inspect;
+mod kind;
+mod metrics;
+mod offer;
+mod owner;
+mod places;
+mod route;
+mod setup;
+mod signs;
+mod source;
+mod speak;
+mod view;
+mod watchers;
+
+pub use args::AgentArgs;
+pub use backoff::Backoff;
+pub use discoverer::Discoverer;
+pub use kind::{Failure, KindHealth, PATIENCE};
+pub use metrics::SourceMetrics;
+pub use setup::{Program, Setup};
+pub use source::{Changed, Known, Source, Standing, Taken};

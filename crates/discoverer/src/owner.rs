@@ -1,0 +1,236 @@
+//! The one task that owns all state: source events, the stream and questions meet here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use gimbal_model::{BackendName, SourceKey};
+use gimbal_session::{AgentConfig, GoodbyeReason};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::dial::{Link, LinkEvent};
+use crate::inspect::Question;
+use crate::metrics::{Metrics, Shown};
+use crate::offer::Offer;
+use crate::places::WriterAddress;
+use crate::signs::Signs;
+use crate::source::{Source, Taken};
+use crate::view::View;
+use crate::watchers::Watchers;
+
+/// Source events taken before the rest has its turn.
+const BATCH: usize = 256;
+/// How long a goodbye may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What the owner is made of.
+pub(crate) struct Parts<S> {
+    pub(crate) backend: BackendName,
+    pub(crate) config: AgentConfig,
+    pub(crate) source: S,
+    pub(crate) writer: Option<WriterAddress>,
+    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) signs: Signs,
+}
+
+pub(crate) struct Owner<S> {
+    backend: BackendName,
+    config: AgentConfig,
+    pub(crate) source: S,
+    pub(crate) offer: Offer,
+    questions: mpsc::Receiver<Question>,
+    pub(crate) link: Link,
+    dry_run: bool,
+    /// The writer took the stream in.
+    pub(crate) welcomed: bool,
+    pub(crate) link_trouble: Option<String>,
+    pub(crate) watchers: Watchers,
+    pub(crate) metrics: Arc<Metrics>,
+    shown: Shown,
+    pub(crate) signs: Signs,
+}
+
+impl<S: Source> Owner<S> {
+    pub(crate) fn new(parts: Parts<S>) -> Self {
+        Self {
+            offer: Offer::new(parts.config.clone()),
+            source: parts.source,
+            dry_run: parts.writer.is_none(),
+            link: Link::new(parts.writer),
+            backend: parts.backend,
+            config: parts.config,
+            questions: parts.questions,
+            welcomed: false,
+            link_trouble: None,
+            watchers: Watchers::default(),
+            metrics: parts.metrics,
+            shown: Shown::default(),
+            signs: parts.signs,
+        }
+    }
+
+    /// Runs until `shutdown`, then says goodbye to the writer.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        let mut second = interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Whether there may be something to send. If in doubt the stream's end is asked.
+        let mut room = true;
+        loop {
+            let deadline = self.deadline(room);
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                event = self.source.event() => {
+                    self.source_events(event);
+                    room = true;
+                }
+                event = self.link.event(room) => room = self.link_event(event),
+                Some(question) = self.questions.recv() => self.answer(question),
+                _ = second.tick() => self.every_second(),
+                () = sleep_until(deadline.into()) => room = true,
+            }
+            room |= self.settle();
+            self.signs.beat();
+        }
+        self.farewell().await;
+    }
+
+    /// When to look again without an event. The stream's own deadlines matter only while room is not asked for anyway.
+    fn deadline(&self, room: bool) -> Instant {
+        let now = Instant::now();
+        let stream = if room || !self.link.is_open() { None } else { self.offer.agent.next_deadline(now) };
+        let next = [stream, self.source.deadline()].into_iter().flatten().min();
+        next.unwrap_or_else(|| now + Duration::from_secs(60))
+    }
+
+    /// Takes this event and what has come since, so that a burst is handed on once.
+    fn source_events(&mut self, first: S::Event) {
+        let mut next = Some(first);
+        let mut left = BATCH;
+        while let Some(event) = next.take() {
+            match self.source.take(event, Instant::now()) {
+                Taken::Told => {}
+                Taken::StartedOver => self.begin_anew(),
+                Taken::Replaced => {
+                    self.metrics.replaced.inc();
+                    self.begin_anew();
+                }
+            }
+            left -= 1;
+            if left > 0 {
+                next = self.source.event().now_or_never();
+            }
+        }
+    }
+
+    /// Forgets what was told of the source, which is read anew. Nothing is removed by that: the writer holds what it has
+    /// until the new offer has a complete view.
+    fn begin_anew(&mut self) {
+        let old = std::mem::replace(&mut self.offer, Offer::new(self.config.clone()));
+        self.welcomed = false;
+        if self.link.is_open() {
+            self.link.reopen();
+        }
+        let gone: Vec<SourceKey> = old.agent.services().map(|(key, _)| key.clone()).collect();
+        self.tell_watchers(|watchers, view| watchers.everything(view, &gone));
+    }
+
+    /// Hands on what changed. True: there may be something to send.
+    fn settle(&mut self) -> bool {
+        let now = Instant::now();
+        let changed = self.source.settle(now);
+        let settled = self.offer.settle(self.source.known(), &changed, now);
+        for (key, _) in changed.iter().filter(|(_, service)| service.is_none()) {
+            if self.signs.gone(key) {
+                self.source.resolved(key);
+            }
+        }
+        if self.offer.is_read() {
+            self.link.hurry();
+        }
+        if self.link.is_open() && self.offer.agent.wants_redial() {
+            tracing::info!("the source is known now: opening a stream with data");
+            self.offer.agent.disconnected();
+            self.welcomed = false;
+            self.link.reopen();
+        }
+        self.signs.source(self.source.known(), &self.offer);
+        if settled.unknown {
+            self.tell_watchers(|watchers, view| watchers.everything(view, &[]));
+        } else if !changed.is_empty() {
+            self.tell_watchers(|watchers, view| watchers.changed(view, changed.iter().map(|(key, _)| key)));
+        }
+        !changed.is_empty() || settled.standing
+    }
+
+    fn every_second(&mut self) {
+        self.watchers.prune();
+        let mut shown = std::mem::take(&mut self.shown);
+        self.metrics.refresh(&self.view(), &mut shown);
+        self.shown = shown;
+    }
+
+    fn answer(&mut self, question: Question) {
+        // Who no longer waits for an answer does not get one.
+        let taken = match question {
+            Question::Backend(reply) => reply.send(self.view().backend()).is_ok(),
+            Question::Services(request, after, reply) => reply.send(self.view().part(&request, after.as_ref())).is_ok(),
+            Question::Explain(request, reply) => reply.send(self.view().explain(&request)).is_ok(),
+            Question::Follow(request, alive, reply) => {
+                let mut id = 0;
+                self.tell_watchers(|watchers, view| id = watchers.add(view, &request, alive));
+                reply.send(id).is_ok()
+            }
+            Question::Next(id, reply) => {
+                self.tell_watchers(|watchers, view| watchers.ask(view, id, reply));
+                true
+            }
+        };
+        if !taken {
+            tracing::debug!("an inspection was given up before its answer");
+        }
+    }
+
+    pub(crate) fn tell_watchers(&mut self, tell: impl FnOnce(&mut Watchers, &View<'_>)) {
+        let mut watchers = std::mem::take(&mut self.watchers);
+        tell(&mut watchers, &self.view());
+        self.watchers = watchers;
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            backend: &self.backend,
+            instance: &self.config.instance,
+            version: &self.config.version,
+            source: self.source.known(),
+            offer: &self.offer,
+            connected: self.welcomed,
+            dry_run: self.dry_run,
+            link_trouble: self.link_trouble.as_deref(),
+            now: Instant::now(),
+        }
+    }
+
+    /// Tells the writer that this is no failure, and that we mean to come back.
+    async fn farewell(mut self) {
+        if !self.link.is_open() {
+            return;
+        }
+        self.offer.agent.goodbye(GoodbyeReason::Shutdown, "the discoverer ends");
+        let said = timeout(FAREWELL, async {
+            loop {
+                match self.link.event(true).await {
+                    LinkEvent::Room if self.send_next().is_some_and(|goodbye| goodbye) => break,
+                    LinkEvent::Room | LinkEvent::Message(_) | LinkEvent::Unreadable(_) | LinkEvent::Opened => {}
+                    LinkEvent::Down(_) => return,
+                }
+            }
+            self.link.finish().await;
+        });
+        if said.await.is_err() {
+            tracing::warn!("the writer did not take our goodbye in time");
+        }
+    }
+}

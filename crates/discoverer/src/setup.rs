@@ -1,0 +1,122 @@
+//! What is checked, read and bound before a discoverer runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_runtime::{CertificateMetrics, Exit, Health, Readiness, bind, register_process_metrics};
+use gimbal_session::AgentConfig;
+use gimbal_transport::{Credentials, Reloader, ServeOptions, plaintext_allowed};
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+
+use crate::args::AgentArgs;
+use crate::backoff;
+use crate::discoverer::Discoverer;
+use crate::identity::Identity;
+use crate::inspect::Inspector;
+use crate::metrics::{Metrics, SourceMetrics};
+use crate::owner::{Owner, Parts};
+use crate::places::WriterAddress;
+use crate::signs::Signs;
+use crate::source::{Known as _, Source};
+
+/// The owner's loop turns at least once a second; a relist of a huge source takes it a few.
+const LIVENESS: Duration = Duration::from_secs(30);
+/// Questions that may wait.
+const MAILBOX: usize = 64;
+
+/// Which program this is, as the writer and those who inspect are told.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// The binary: `gimbal-kubernetes-discoverer`.
+    pub name: &'static str,
+    /// `env!("CARGO_PKG_VERSION")` of it.
+    pub version: &'static str,
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.name, self.version)
+    }
+}
+
+/// Flags and files that were found to be good: the first half of a start. The source is made between the two halves.
+pub struct Setup {
+    args: AgentArgs,
+    program: Program,
+    tls: Option<(Credentials, Reloader)>,
+    metrics: Arc<Metrics>,
+    registry: Registry,
+}
+
+impl Setup {
+    /// Checks everything in the common flags that can be wrong.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`], in one line, when a flag or a file it names is wrong.
+    pub fn new(args: AgentArgs, program: Program) -> Result<Self, Exit> {
+        let tls = args.check().map_err(Exit::Usage)?.map(Credentials::load);
+        let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
+        let metrics = Arc::new(Metrics::default());
+        let mut registry = Registry::default();
+        register_process_metrics(&mut registry);
+        metrics.register(args.backend_name.as_str(), program.version, &mut registry);
+        Ok(Self { args, program, tls, metrics, registry })
+    }
+
+    /// What all sources count.
+    #[must_use]
+    pub fn source_metrics(&self) -> SourceMetrics {
+        self.metrics.source.clone()
+    }
+
+    /// For metrics that only this source has; the names begin with `gimbal_discoverer_`.
+    pub fn registry(&mut self) -> &mut Registry {
+        self.registry.sub_registry_with_prefix("gimbal_discoverer")
+    }
+
+    /// Binds the listeners.
+    ///
+    /// # Errors
+    /// [`Exit::Failure`] when an address is taken.
+    pub async fn discover<S: Source>(mut self, source: S) -> Result<Discoverer<S>, Exit> {
+        let (tls, reloader) = self.tls.take().unzip();
+        let listen = self.args.listen;
+        // Loopback stays plaintext: whoever is on this machine may look without a certificate.
+        let serving = tls.clone().filter(|_| !plaintext_allowed(&listen));
+        let options = ServeOptions { tls: serving, ..ServeOptions::default() };
+        let listener = bind("--listen", listen).await?;
+        let admin = bind("--admin-listen", self.args.admin_listen).await?;
+        let writer = self.writer(tls.as_ref())?;
+        if writer.is_none() {
+            tracing::info!("no --writer: a dry run, nothing is sent");
+        }
+
+        let certificate = reloader.map(|reloader| {
+            let certificate = CertificateMetrics::default();
+            certificate.register(self.registry());
+            (reloader, certificate)
+        });
+        let health = Health::new(LIVENESS);
+        let readiness = Readiness::new();
+        let (mailbox, questions) = mpsc::channel(MAILBOX);
+        let identity = tls.map_or_else(Identity::default, |tls| Identity::of(&tls.own()));
+        let backend = self.args.backend_name;
+        let inspector = Inspector { backend: backend.clone(), identity, owner: mailbox };
+        let config = AgentConfig {
+            backend: backend.to_string(),
+            instance: format!("{:016x}", backoff::random()),
+            version: self.program.to_string(),
+        };
+        let signs = Signs::new(health.clone(), &readiness, source.known().identified_by());
+        let owner = Owner::new(Parts { backend, config, source, writer, questions, metrics: self.metrics, signs });
+        let registry = self.registry;
+        Ok(Discoverer { owner, inspector, options, registry, health, readiness, listener, admin, certificate })
+    }
+
+    fn writer(&self, tls: Option<&Credentials>) -> Result<Option<WriterAddress>, Exit> {
+        let targets = self.args.targets(tls.is_some()).map_err(Exit::Usage)?;
+        let tls = tls.map(Credentials::client);
+        Ok((!targets.is_empty()).then_some(WriterAddress { targets, tls }))
+    }
+}

@@ -1,0 +1,117 @@
+//! What the process shows of itself as it goes: liveness, readiness, and log lines that come once for each change.
+
+use std::collections::BTreeMap;
+
+use gimbal_model::SourceKey;
+use gimbal_runtime::{Guard, Health, Readiness};
+use gimbal_session::{Reject, RejectReason};
+
+use crate::offer::Offer;
+use crate::source::Known;
+
+/// Rejects whose reason is remembered, so that they are logged once. Beyond that the oldest names are logged again.
+const REMEMBERED: usize = 100_000;
+
+pub(crate) struct Signs {
+    health: Health,
+    source: Sign,
+    identity: Sign,
+    trouble: Option<String>,
+    /// A part of the source is unknown.
+    unknown: bool,
+    rejects: BTreeMap<SourceKey, RejectReason>,
+}
+
+/// Something that must be up before the process is ready. The writer is not: an update of many discoverers must not wait for
+/// it, and `gimbal_discoverer_connected` tells.
+struct Sign {
+    readiness: Readiness,
+    what: String,
+    guard: Option<Guard>,
+}
+
+impl Sign {
+    fn new(readiness: &Readiness, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { readiness: readiness.clone(), guard: Some(readiness.block(&*what)), what }
+    }
+
+    fn set(&mut self, up: bool) {
+        if up {
+            self.guard = None;
+        } else if self.guard.is_none() {
+            self.guard = Some(self.readiness.block(&*self.what));
+        }
+    }
+}
+
+impl Signs {
+    /// `identified_by`: where the source's identity is read.
+    pub(crate) fn new(health: Health, readiness: &Readiness, identified_by: &str) -> Self {
+        Self {
+            health,
+            source: Sign::new(readiness, "a complete list of the source"),
+            identity: Sign::new(readiness, format!("the source's identity ({identified_by})")),
+            trouble: None,
+            unknown: false,
+            rejects: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn beat(&self) {
+        self.health.beat();
+    }
+
+    /// How the source stands.
+    pub(crate) fn source(&mut self, source: &dyn Known, offer: &Offer) {
+        self.source.set(offer.is_complete() && source.is_whole());
+        self.identity.set(source.incarnation().is_some() && source.identity_trouble().is_none());
+        let trouble = source.trouble();
+        // What is in trouble may be called unknown later, for the same reason.
+        let unknown = !offer.unknown().is_empty();
+        let turned = std::mem::replace(&mut self.unknown, unknown) != unknown;
+        if trouble == self.trouble && !(turned && unknown && trouble.is_some()) {
+            return;
+        }
+        match &trouble {
+            Some(reason) if unknown => {
+                tracing::warn!(reason, "the source is unknown: nothing is removed until it is read again");
+            }
+            Some(reason) => tracing::warn!(reason, "trouble with the source"),
+            None => tracing::info!("the source is well again"),
+        }
+        self.trouble = trouble;
+    }
+
+    /// The writer rejects something: told once for each key and reason. The key, if this is news of a Service.
+    pub(crate) fn rejected<'a>(&mut self, reject: &'a Reject) -> Option<&'a SourceKey> {
+        let Reject { key, reason, retryable, message: text } = reject;
+        let Some(key) = key else {
+            tracing::warn!(reason = reason.as_str(), text, "the writer could not read a message");
+            return None;
+        };
+        if self.rejects.get(key) == Some(reason) {
+            return None;
+        }
+        tracing::warn!(service = %key, reason = reason.as_str(), retryable, text, "the writer rejects a Service");
+        if self.rejects.len() >= REMEMBERED {
+            self.rejects.pop_first();
+        }
+        self.rejects.insert(key.clone(), *reason);
+        Some(key)
+    }
+
+    /// A Service is gone, and what was said of it with it. True: something was.
+    pub(crate) fn gone(&mut self, key: &SourceKey) -> bool {
+        self.rejects.remove(key).is_some()
+    }
+
+    /// A reject is over. True: it had been told.
+    pub(crate) fn resolved(&mut self, key: &SourceKey) -> bool {
+        let was_told = self.rejects.remove(key).is_some();
+        if was_told {
+            tracing::info!(service = %key, "the writer no longer rejects a Service");
+        }
+        was_told
+    }
+}

@@ -1,0 +1,185 @@
+//! What is known, as inspection tells it. Reads, and changes nothing.
+
+use std::time::Instant;
+
+use gimbal_model::{BackendName, SourceKey, service_name};
+use gimbal_session::{Scope, Summary};
+use gimbal_transport::{Part, Place, pb};
+
+use crate::offer::Offer;
+use crate::source::Known;
+
+/// Services that one question looks at, so that none holds the owner up for long.
+const PART: usize = 500;
+
+/// Everything that a question is answered from.
+pub(crate) struct View<'a> {
+    pub(crate) backend: &'a BackendName,
+    pub(crate) instance: &'a str,
+    /// Program and version.
+    pub(crate) version: &'a str,
+    pub(crate) source: &'a dyn Known,
+    pub(crate) offer: &'a Offer,
+    /// The writer took us in.
+    pub(crate) connected: bool,
+    /// Nothing is ever sent.
+    pub(crate) dry_run: bool,
+    /// Last trouble with the writer, in words.
+    pub(crate) link_trouble: Option<&'a str>,
+    pub(crate) now: Instant,
+}
+
+impl View<'_> {
+    /// This discoverer.
+    pub(crate) fn backend(&self) -> pb::Backend {
+        let agent = &self.offer.agent;
+        let tree = agent.tree();
+        pb::Backend {
+            name: self.backend.to_string(),
+            connected: self.connected,
+            complete: self.offer.is_complete() && self.source.is_whole(),
+            generation: agent.generation().unwrap_or_default(),
+            agent_instance: self.instance.to_owned(),
+            agent_version: self.version.to_owned(),
+            source_incarnation: self.source.incarnation().unwrap_or_default().to_owned(),
+            sources: self.source.freshness(self.now).iter().map(Into::into).collect(),
+            held: Some(Summary { count: tree.count(), digest: tree.root() }.into()),
+            endpoints: self.endpoints(),
+            pending: agent.pending() as u64,
+            rejected: agent.rejects().len() as u64,
+            unknown: self.unknown(),
+            held_changes: Vec::new(),
+            trouble: self.trouble().join("; "),
+            ..pb::Backend::default()
+        }
+    }
+
+    fn endpoints(&self) -> u64 {
+        self.offer.agent.services().map(|(_, service)| service.endpoint_count() as u64).sum()
+    }
+
+    fn unknown(&self) -> Vec<pb::UnknownScope> {
+        let namespaces = |scope: &Scope| match scope {
+            Scope::All => Vec::new(),
+            Scope::Namespaces(namespaces) => namespaces.iter().map(ToString::to_string).collect(),
+        };
+        let unknown = |(scope, reason): &(Scope, String)| {
+            let scope = Some(pb::Scope { namespaces: namespaces(scope) });
+            pb::UnknownScope { scope, reason: reason.clone() }
+        };
+        self.offer.unknown().iter().map(unknown).collect()
+    }
+
+    /// What is wrong now, in sentences.
+    pub(crate) fn trouble(&self) -> Vec<String> {
+        let source = self.source.trouble().map(|reason| format!("source: {reason}"));
+        let identified_by = self.source.identified_by();
+        let identity = self.source.identity_trouble();
+        let identity = identity.map(|reason| format!("source identity ({identified_by}): {reason}"));
+        let link = self.link_trouble.map(|reason| format!("writer: {reason}"));
+        source.into_iter().chain(identity).chain(link).collect()
+    }
+
+    /// Those of the next few Services after a place that a request selects.
+    pub(crate) fn part(&self, request: &pb::ListServicesRequest, after: Option<&Place>) -> Part {
+        // Nothing of this backend comes after a place in a later one.
+        if !self.is_asked_for(&request.backend) || after.is_some_and(|after| after.backend > *self.backend) {
+            return Part::default();
+        }
+        let after = after.filter(|after| after.backend == *self.backend).map(|after| &after.key);
+        let keys: Vec<_> = self.offer.agent.keys_after(&request.namespace, after).take(PART).collect();
+        let wanted = |status: &pb::ServiceStatus| !request.only_trouble || status.state != SYNCED;
+        let services = keys.iter().filter_map(|key| self.service(key)).filter(wanted).collect();
+        let last = keys.last().filter(|_| keys.len() == PART);
+        let seen = last.map(|key| Place { backend: self.backend.clone(), key: (*key).clone() });
+        Part { services, seen }
+    }
+
+    /// Whether a request's backend is this one.
+    pub(crate) fn is_asked_for(&self, backend: &str) -> bool {
+        backend.is_empty() || backend == self.backend.as_str()
+    }
+
+    /// One Service, if it is offered.
+    pub(crate) fn service(&self, key: &SourceKey) -> Option<pb::ServiceStatus> {
+        let service = self.offer.agent.service(key)?;
+        let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
+        let reject = self.offer.agent.rejects().get(key);
+        let (state, message) = self.state(key);
+        Some(pb::ServiceStatus {
+            backend: self.backend.to_string(),
+            source: Some(key.into()),
+            target: Some(self.target(key)),
+            state: state.into(),
+            endpoints: service.endpoint_count() as u64,
+            ready_endpoints: ready as u64,
+            ports: service.header.ports.iter().map(Into::into).collect(),
+            reject_reason: reject.map_or(0, |reject| pb::RejectReason::from(reject.reason).into()),
+            message,
+        })
+    }
+
+    fn state(&self, key: &SourceKey) -> (pb::ServiceState, String) {
+        let agent = &self.offer.agent;
+        if let Some(reject) = agent.rejects().get(key) {
+            return (pb::ServiceState::Rejected, reject.message.clone());
+        }
+        if self.dry_run {
+            return (pb::ServiceState::Pending, "no writer is configured: a dry run".into());
+        }
+        if let Some(reason) = self.offer.unknown_namespace(&key.namespace) {
+            return (pb::ServiceState::Held, format!("the source is not fully known: {reason}"));
+        }
+        if !self.connected {
+            let reason = self.link_trouble.unwrap_or("not yet connected");
+            return (pb::ServiceState::Pending, format!("no stream to the writer: {reason}"));
+        }
+        if agent.is_pending(key) {
+            return (pb::ServiceState::Pending, "on its way to the writer".into());
+        }
+        (pb::ServiceState::Synced, String::new())
+    }
+
+    /// Where the Service goes unless the writer's policy maps its namespace: that is known to the writer alone.
+    fn target(&self, key: &SourceKey) -> pb::ServiceKey {
+        pb::ServiceKey { namespace: key.namespace.to_string(), name: service_name(self.backend, &key.name) }
+    }
+
+    /// Where an object comes from, or why it is missing.
+    pub(crate) fn explain(&self, request: &pb::ExplainRequest) -> pb::ExplainResponse {
+        match &request.object {
+            Some(pb::explain_request::Object::Source(pb::SourceRef { backend, key: Some(key) })) => {
+                if self.is_asked_for(backend) {
+                    self.explain_source(&SourceKey::new(&*key.namespace, &*key.name))
+                } else {
+                    reason(format!("this discoverer serves backend {} only", self.backend))
+                }
+            }
+            Some(pb::explain_request::Object::Target(target)) => {
+                let source = self.offer.agent.services().find(|(key, _)| self.target(key) == *target);
+                match source {
+                    Some((key, _)) => self.explain_source(key),
+                    None => reason(format!(
+                        "backend {} offers nothing that would be {}/{} (its namespace as in the source; only the writer knows how namespaces are mapped)",
+                        self.backend, target.namespace, target.name
+                    )),
+                }
+            }
+            _ => reason("name an object: target, or source with its key".into()),
+        }
+    }
+
+    fn explain_source(&self, key: &SourceKey) -> pb::ExplainResponse {
+        let service = self.service(key);
+        let mut reasons = self.source.explain(key);
+        reasons.extend(service.iter().map(|status| status.message.clone()).filter(|message| !message.is_empty()));
+        reasons.extend(self.trouble());
+        pb::ExplainResponse { service, reasons, ..pb::ExplainResponse::default() }
+    }
+}
+
+const SYNCED: i32 = pb::ServiceState::Synced as i32;
+
+fn reason(reason: String) -> pb::ExplainResponse {
+    pb::ExplainResponse { reasons: vec![reason], ..pb::ExplainResponse::default() }
+}

@@ -1,0 +1,166 @@
+//! Those who follow what is known. Each asks for the next events when it has taken the last ones; what changes
+//! meanwhile waits as a set of keys, so a slow reader costs no more than a fast one and misses no last state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Weak;
+
+use gimbal_model::SourceKey;
+use gimbal_transport::pb;
+use pb::watch_response::{Event, SnapshotDone};
+use tokio::sync::oneshot;
+
+use crate::view::View;
+
+/// Events handed over at a time.
+const BATCH: usize = 256;
+
+/// A batch of events.
+pub(crate) type Batch = Vec<pb::WatchResponse>;
+
+/// All who follow.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    last: u64,
+    watchers: BTreeMap<u64, Watcher>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    namespace: String,
+    alive: Weak<()>,
+    /// Told of what was there: all, some still to come, or done.
+    snapshot: Option<BTreeSet<SourceKey>>,
+    /// Changed since it was told.
+    dirty: BTreeSet<SourceKey>,
+    /// Told as on their way; an acknowledgement is news of them.
+    pending: BTreeSet<SourceKey>,
+    asking: Option<oneshot::Sender<Batch>>,
+}
+
+impl Watchers {
+    /// Someone follows, for as long as `alive` is held.
+    pub(crate) fn add(&mut self, view: &View<'_>, request: &pb::WatchRequest, alive: Weak<()>) -> u64 {
+        let namespace = request.namespace.clone();
+        let wanted = |key: &SourceKey| namespace.is_empty() || *key.namespace == *namespace;
+        let shown = view.is_asked_for(&request.backend);
+        let snapshot = view.offer.agent.services().map(|(key, _)| key.clone());
+        let snapshot = snapshot.filter(|key| shown && wanted(key)).collect();
+        self.last += 1;
+        let watcher = Watcher {
+            namespace,
+            alive,
+            snapshot: Some(snapshot),
+            dirty: BTreeSet::new(),
+            pending: BTreeSet::new(),
+            asking: None,
+        };
+        self.watchers.insert(self.last, watcher);
+        self.last
+    }
+
+    /// A follower has taken its last batch.
+    pub(crate) fn ask(&mut self, view: &View<'_>, id: u64, reply: oneshot::Sender<Batch>) {
+        if let Some(watcher) = self.watchers.get_mut(&id) {
+            watcher.asking = Some(reply);
+            watcher.answer(view);
+        }
+    }
+
+    /// Services changed, or what became of them did.
+    pub(crate) fn changed<'a>(&mut self, view: &View<'_>, keys: impl Iterator<Item = &'a SourceKey> + Clone) {
+        for watcher in self.watchers.values_mut() {
+            for key in keys.clone() {
+                watcher.touch(key);
+            }
+            watcher.answer(view);
+        }
+    }
+
+    /// The writer acknowledged something.
+    pub(crate) fn acknowledged(&mut self, view: &View<'_>) {
+        for watcher in self.watchers.values_mut() {
+            let news: Vec<_> =
+                watcher.pending.iter().filter(|key| !view.offer.agent.is_pending(key)).cloned().collect();
+            for key in news {
+                watcher.touch(&key);
+            }
+            watcher.answer(view);
+        }
+    }
+
+    /// Everything may be otherwise: the source, or the way to the writer.
+    pub(crate) fn everything(&mut self, view: &View<'_>, gone: &[SourceKey]) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let all: Vec<_> = view.offer.agent.services().map(|(key, _)| key.clone()).chain(gone.iter().cloned()).collect();
+        self.changed(view, all.iter());
+    }
+
+    /// Forgets those who went away.
+    pub(crate) fn prune(&mut self) {
+        self.watchers.retain(|_, watcher| watcher.alive.strong_count() > 0);
+    }
+}
+
+impl Watcher {
+    fn touch(&mut self, key: &SourceKey) {
+        let wanted = self.namespace.is_empty() || *key.namespace == *self.namespace;
+        // What the snapshot still has to tell will be told in its newest state.
+        let still_to_come = self.snapshot.as_ref().is_some_and(|keys| keys.contains(key));
+        if wanted && !still_to_come {
+            self.dirty.insert(key.clone());
+        }
+    }
+
+    fn answer(&mut self, view: &View<'_>) {
+        if self.asking.is_none() || (self.snapshot.is_none() && self.dirty.is_empty()) {
+            return;
+        }
+        let batch = self.batch(view);
+        // A reader that is gone is pruned soon; what it was told is nobody's loss.
+        if let Some(reply) = self.asking.take()
+            && reply.send(batch).is_err()
+        {
+            self.alive = Weak::new();
+        }
+    }
+
+    fn batch(&mut self, view: &View<'_>) -> Batch {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH {
+            let event = match &mut self.snapshot {
+                Some(keys) => match keys.pop_first() {
+                    Some(key) => self.event(view, key),
+                    None => {
+                        self.snapshot = None;
+                        Event::SnapshotDone(SnapshotDone {})
+                    }
+                },
+                None => match self.dirty.pop_first() {
+                    Some(key) => self.event(view, key),
+                    None => break,
+                },
+            };
+            batch.push(pb::WatchResponse { event: Some(event) });
+        }
+        batch
+    }
+
+    fn event(&mut self, view: &View<'_>, key: SourceKey) -> Event {
+        match view.service(&key) {
+            Some(status) => {
+                if status.state() == pb::ServiceState::Pending {
+                    self.pending.insert(key);
+                } else {
+                    self.pending.remove(&key);
+                }
+                Event::Service(status)
+            }
+            None => {
+                self.pending.remove(&key);
+                Event::Gone(pb::ServiceGone { backend: view.backend.to_string(), source: Some((&key).into()) })
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A cloud whose polls a test makes up, and a discoverer around it.
+#![allow(dead_code)] // Each test file uses its share.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use gimbal_discoverer::{
+    AgentArgs, Changed, Failure, KindHealth, Known, Program, Setup, Source, SourceMetrics, Standing, Taken,
+};
+use gimbal_model::{Endpoint, Header, PortSet, Service, SourceKey};
+use gimbal_runtime::Exit;
+use gimbal_session::{Freshness, Reject, Scope};
+use gimbal_testkit::eventually;
+use gimbal_transport::pb::inspection_service_client::InspectionServiceClient;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const SOON: Duration = Duration::from_secs(30);
+
+type Services = BTreeMap<SourceKey, Arc<Service>>;
+
+/// What a poll brought.
+#[derive(Debug, Default)]
+pub struct Poll {
+    services: Services,
+    /// Why nothing could be read.
+    down: Option<String>,
+    /// Projects that could not be listed.
+    failed: Vec<Arc<str>>,
+}
+
+impl Poll {
+    /// `namespace/name address` of each Service.
+    pub fn of(services: &[&str]) -> Self {
+        let service = |text: &&str| {
+            let (key, address) = text.split_once(' ').unwrap();
+            let (namespace, name) = key.split_once('/').unwrap();
+            let endpoint = Endpoint::ready(address.parse::<IpAddr>().unwrap());
+            let service = Service::new(Arc::new(Header::default()), [(PortSet::default(), endpoint)]);
+            (SourceKey::new(namespace, name), Arc::new(service))
+        };
+        Self { services: services.iter().map(service).collect(), ..Self::default() }
+    }
+
+    pub fn down(reason: &str) -> Self {
+        Self { down: Some(reason.to_owned()), ..Self::default() }
+    }
+
+    pub fn failed(mut self, project: &str) -> Self {
+        self.failed.push(project.into());
+        self
+    }
+}
+
+enum Event {
+    Polled(Poll),
+    Replaced(&'static str),
+}
+
+/// The state: pure.
+struct State {
+    incarnation: &'static str,
+    offered: Services,
+    now: Services,
+    pools: KindHealth,
+    standing: Standing,
+}
+
+impl State {
+    fn new(incarnation: &'static str) -> Self {
+        let (offered, now) = (Services::new(), Services::new());
+        Self { incarnation, offered, now, pools: KindHealth::default(), standing: Standing::Nothing }
+    }
+
+    fn polled(&mut self, poll: Poll, now: Instant) {
+        if let Some(reason) = poll.down {
+            self.pools.failed(Failure::Denied, &*reason, now);
+            self.standing = Standing::Unknown(vec![(Scope::All, reason)]);
+            return;
+        }
+        self.pools.listed(now);
+        let kept = self.now.iter().filter(|(key, _)| poll.failed.contains(&key.namespace));
+        let kept: Services = kept.map(|(key, service)| (key.clone(), service.clone())).collect();
+        self.now = poll.services;
+        self.now.extend(kept);
+        let unknown = |project: Arc<str>| {
+            let reason = format!("project {project}: 500");
+            (Scope::Namespaces(vec![project]), reason)
+        };
+        let parts: Vec<_> = poll.failed.into_iter().map(unknown).collect();
+        self.standing = if parts.is_empty() { Standing::Complete } else { Standing::Unknown(parts) };
+    }
+}
+
+impl Known for State {
+    fn incarnation(&self) -> Option<&str> {
+        Some(self.incarnation)
+    }
+    fn identified_by(&self) -> &'static str {
+        "Keystone's URL and the region"
+    }
+    fn standing(&self) -> Standing {
+        self.standing.clone()
+    }
+    fn freshness(&self, now: Instant) -> Vec<Freshness> {
+        vec![Freshness { kind: "pools".into(), age: self.pools.age(now) }]
+    }
+    fn trouble(&self) -> Option<String> {
+        self.pools.trouble().map(ToOwned::to_owned)
+    }
+    fn skipped(&self) -> Vec<(&'static str, u64)> {
+        vec![("NoName", 3)]
+    }
+    fn explain(&self, key: &SourceKey) -> Vec<String> {
+        vec![format!("{key} is made up")]
+    }
+}
+
+/// The way to it: what a task that polls would send.
+struct Cloud {
+    state: State,
+    events: mpsc::Receiver<Event>,
+    heard: Arc<Mutex<Vec<String>>>,
+    metrics: SourceMetrics,
+    polls: Counter,
+}
+
+impl Source for Cloud {
+    type Event = Event;
+    type Known = State;
+
+    async fn event(&mut self) -> Event {
+        match self.events.recv().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Instant) -> Taken {
+        match event {
+            Event::Polled(poll) => {
+                self.polls.inc();
+                match &poll.down {
+                    Some(_) => self.metrics.failed("pools", "Server"),
+                    None => self.metrics.listed("pools"),
+                }
+                self.state.polled(poll, now);
+                Taken::Told
+            }
+            Event::Replaced(incarnation) => {
+                self.state = State::new(incarnation);
+                Taken::Replaced
+            }
+        }
+    }
+
+    fn settle(&mut self, _: Instant) -> Changed {
+        let state = &mut self.state;
+        let before = std::mem::replace(&mut state.offered, state.now.clone());
+        let gone = before.keys().filter(|key| !state.now.contains_key(*key)).map(|key| (key.clone(), None));
+        let set = state.now.iter().filter(|(key, service)| before.get(*key) != Some(*service));
+        gone.chain(set.map(|(key, service)| (key.clone(), Some(service.clone())))).collect()
+    }
+
+    fn known(&self) -> &State {
+        &self.state
+    }
+
+    fn rejected(&mut self, key: &SourceKey, reject: &Reject) {
+        self.heard.lock().unwrap().push(format!("{key} {}: {}", reject.reason.as_str(), reject.message));
+    }
+
+    fn resolved(&mut self, key: &SourceKey) {
+        self.heard.lock().unwrap().push(format!("{key} resolved"));
+    }
+}
+
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+/// A discoverer of the made-up cloud in this process.
+pub struct Running {
+    events: mpsc::Sender<Event>,
+    heard: Arc<Mutex<Vec<String>>>,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), Exit>>,
+}
+
+impl Running {
+    pub async fn start(more: &[&str]) -> Self {
+        let fixed = ["x", "--backend-name", "osp1", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+        let args = Args::try_parse_from(fixed.iter().chain(more)).unwrap().agent;
+        let program = Program { name: "gimbal-scripted-discoverer", version: "1.2.3" };
+        let mut setup = Setup::new(args, program).unwrap();
+        let polls = Counter::default();
+        setup.registry().register("polls", "Polls that ended", polls.clone());
+        let (sender, events) = mpsc::channel(1);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let state = State::new("http://keystone/RegionOne");
+        let cloud = Cloud { state, events, heard: heard.clone(), metrics: setup.source_metrics(), polls };
+        let discoverer = setup.discover(cloud).await.unwrap();
+        let (listen, admin) = (discoverer.listen_address().unwrap(), discoverer.admin_address().unwrap());
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(discoverer.run(shutdown.clone()));
+        Self { events: sender, heard, listen, admin, shutdown, task }
+    }
+
+    pub async fn poll(&self, poll: Poll) {
+        self.events.send(Event::Polled(poll)).await.ok().unwrap();
+    }
+
+    pub async fn replaced(&self, incarnation: &'static str) {
+        self.events.send(Event::Replaced(incarnation)).await.ok().unwrap();
+    }
+
+    /// Waits until the source heard exactly this.
+    pub async fn until_heard(&self, expected: &[&str]) {
+        eventually("the source hears of it", SOON, async || {
+            let heard = self.heard.lock().unwrap().clone();
+            if heard == expected { Ok(()) } else { Err(format!("{heard:?}")) }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until the metrics have a line that begins so.
+    pub async fn metric(&self, line: &str) {
+        eventually("the metrics show it", SOON, async || {
+            let (_, text) = self.get("/metrics").await;
+            if text.lines().any(|there| there.starts_with(line)) { Ok(()) } else { Err(format!("{line}: {text}")) }
+        })
+        .await
+        .unwrap();
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        let answer = reqwest::Client::new().get(format!("http://{}{path}", self.admin)).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    pub async fn inspection(&self) -> InspectionServiceClient<gimbal_transport::Channel> {
+        InspectionServiceClient::new(
+            gimbal_transport::dial(&format!("http://{}", self.listen), None, SOON).await.unwrap(),
+        )
+    }
+
+    /// What grpc.health.v1 says of the whole server.
+    pub async fn serves(&self) -> bool {
+        use tonic_health::pb::health_check_response::ServingStatus;
+        use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+        let channel = gimbal_transport::dial(&format!("http://{}", self.listen), None, SOON).await.unwrap();
+        let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await.unwrap();
+        answer.into_inner().status() == ServingStatus::Serving
+    }
+
+    pub async fn ready(&self) {
+        eventually("ready", SOON, async || match self.get("/readyz").await {
+            (200, _) => Ok(()),
+            (code, text) => Err(format!("{code} {text}")),
+        })
+        .await
+        .unwrap();
+    }
+
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,314 @@
+//! One API server behind one connection pool.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use gimbal_kubernetes_objects::{Kind, Object};
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use tower::{BoxError, ServiceExt};
+
+use crate::access::{self, Access, Answer, ConnectError, Pool};
+use crate::credentials::Credentials;
+use crate::error::one_line;
+use crate::page::Page;
+use crate::page_size::{self, PageSize};
+use crate::permit::{NotPermitted, Permit};
+use crate::reach::Reach;
+use crate::request::{self, Call};
+use crate::{ApiError, WatchScope};
+
+/// How long a call may take where nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An API server, through a connection pool of its own. Clones share the pool; [`Cluster::apart`] gives another, so that a
+/// burst of writes cannot sit in front of a lease's renewal. No call is ever repeated by itself.
+///
+/// What the API server is shown is read again while the process runs: a kubeconfig, the files that it names, and what its
+/// exec plug-in gives, which runs beside the calls.
+#[derive(Clone)]
+pub struct Cluster {
+    credentials: Arc<Credentials>,
+    /// The pool, and by which credentials it connects.
+    pool: Arc<Mutex<Option<(u64, Pool)>>>,
+    url: Arc<str>,
+    user_agent: HeaderValue,
+    timeout: Duration,
+    reach: Arc<Reach>,
+    permit: Option<Permit>,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Reads the credentials, and runs the plug-in if they come from one; the first call dials. To be called within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// When the credentials cannot be read or make no sense.
+    pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
+        let credentials = Credentials::start(access.clone())?;
+        let url = access::without_user(&credentials.shown().config.cluster_url.to_string());
+        let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("gimbal"));
+        let url = url.trim_end_matches('/').into();
+        Ok(Self {
+            credentials,
+            pool: Arc::default(),
+            url,
+            user_agent,
+            timeout: TIMEOUT,
+            reach: Arc::default(),
+            permit: None,
+        })
+    }
+
+    /// Whatever answers for an API server.
+    #[cfg(test)]
+    pub(crate) fn new(pool: Pool, url: &str, user_agent: &'static str) -> Self {
+        let credentials = Credentials::fixed();
+        let pool = Arc::new(Mutex::new(Some((credentials.shown().generation, pool))));
+        let user_agent = HeaderValue::from_static(user_agent);
+        Self { credentials, pool, url: url.into(), user_agent, timeout: TIMEOUT, reach: Arc::default(), permit: None }
+    }
+
+    /// The same API server by the same credentials, over connections of its own.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { pool: Arc::default(), ..self.clone() }
+    }
+
+    /// The same pool for writes that must not leave once `permit` says no. It is asked when a connection is there and the
+    /// request is about to be written: see [`ApiError::Withheld`].
+    #[must_use]
+    pub fn only_while(mut self, permit: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.permit = Some(Permit::new(permit));
+        self
+    }
+
+    /// For how long no call to this API server has been answered, over whatever connections: no answer, one that tells of
+    /// its own trouble (5xx), or one that does not know us (401).
+    #[must_use]
+    pub fn failing_for(&self) -> Option<Duration> {
+        self.credentials.failing_for()
+    }
+
+    /// The same pool with another time-out for each call.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Where the API server is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url.to_string()
+    }
+
+    /// Waits before a call is made again: for so long, or until another call finds a server that was away.
+    pub async fn pause(&self, pause: Duration) {
+        self.reach.pause(pause).await;
+    }
+
+    /// Reads one object. The namespace of a cluster-scoped one is empty.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn get<T: Object>(&self, namespace: &str, name: &str) -> Result<T, ApiError> {
+        self.object(request::get(T::KIND, namespace, name)?).await
+    }
+
+    /// Creates an object and returns what the server made of it.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; [`ApiError::namespace_missing`] tells why it was not found.
+    pub async fn create<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::create(object)?).await
+    }
+
+    /// Replaces an object, if it still has the version and the UID that its metadata names.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn replace<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::replace(object)?).await
+    }
+
+    /// Changes an object to what is given, if it still has the version and the UID that its metadata names: a merge patch,
+    /// so labels and annotations that are not given stay, and lists are replaced.
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn patch<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::patch(object)?).await
+    }
+
+    /// Deletes an object, if it still has this UID and this version (an empty one is not compared).
+    ///
+    /// # Errors
+    /// See [`ApiError`].
+    pub async fn delete(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        resource_version: &str,
+    ) -> Result<(), ApiError> {
+        self.answer(request::delete(kind, namespace, name, uid, resource_version)?).await.map(drop)
+    }
+
+    /// Lists all objects of a scope, page by page. One that cannot be decoded fails the list: what is returned is
+    /// complete.
+    ///
+    /// # Errors
+    /// See [`ApiError`]. [`ApiError::Gone`] when the pages took longer than the server remembers: ask again.
+    pub async fn list<T: Object>(&self, scope: &WatchScope) -> Result<Vec<T>, ApiError> {
+        let mut objects = Vec::new();
+        let mut next: Option<String> = None;
+        let mut size = PageSize::new();
+        loop {
+            let page = self.page(scope, &mut size, next.as_deref()).await?;
+            if let Some(error) = page.unreadable {
+                return Err(error);
+            }
+            objects.extend(page.items);
+            next = page.next;
+            if next.is_none() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    /// One page of a list, as large as `size` says, which learns from it. A page may be large and the line thin, so the
+    /// time-out counts from the last piece received.
+    pub(crate) async fn page<T: Object>(
+        &self,
+        scope: &WatchScope,
+        size: &mut PageSize,
+        next: Option<&str>,
+    ) -> Result<Page<T>, ApiError> {
+        let mut body = self.open(request::list(T::KIND, scope, size.limit(), next)?).await?;
+        // Half of the pages are larger than they aim at; a buffer that grows is there twice for a moment.
+        let mut bytes = BytesMut::with_capacity(2 * page_size::BYTES);
+        while let Some(piece) = self.limited(piece(&mut body)).await? {
+            bytes.extend_from_slice(&piece);
+        }
+        let page = Page::read(&bytes)?;
+        size.learn(page.objects, bytes.len());
+        Ok(page)
+    }
+
+    /// Opens a watch from `version` on; returns once the server has accepted it.
+    pub(crate) async fn watch(
+        &self,
+        kind: Kind,
+        scope: &WatchScope,
+        version: &str,
+        seconds: u64,
+    ) -> Result<Answer, ApiError> {
+        self.open(request::watch(kind, scope, version, seconds)?).await
+    }
+
+    async fn object<T: DeserializeOwned>(&self, call: Call) -> Result<T, ApiError> {
+        let bytes = self.answer(call).await?;
+        serde_json::from_slice(&bytes).map_err(|error| ApiError::undecodable("an object", &error))
+    }
+
+    async fn answer(&self, call: Call) -> Result<Bytes, ApiError> {
+        self.limited(async { collect(self.send(call).await?.into_body()).await }).await
+    }
+
+    async fn open(&self, call: Call) -> Result<Answer, ApiError> {
+        self.limited(async { Ok(self.send(call).await?.into_body()) }).await
+    }
+
+    async fn limited<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        let answer = timeout(self.timeout, call).await.unwrap_or_else(|_| {
+            Err(ApiError::Timeout { message: format!("no answer from {} in {:?}", self.url, self.timeout) })
+        });
+        match &answer {
+            Err(ApiError::Withheld) => return answer,
+            Err(error) => self.credentials.called(!error.is_outage()),
+            Ok(_) => self.credentials.called(true),
+        }
+        self.reach.saw(!matches!(&answer, Err(error) if error.nobody_answered()));
+        answer
+    }
+
+    async fn send(&self, mut call: Call) -> Result<Response<Answer>, ApiError> {
+        let shown = self.credentials.shown();
+        let headers = call.headers_mut();
+        headers.insert(header::USER_AGENT, self.user_agent.clone());
+        headers.extend(shown.authorization.clone().map(|value| (header::AUTHORIZATION, value)));
+        let pool = self.pool(shown.generation, &shown.config)?;
+        if let Some(permit) = &self.permit {
+            call.extensions_mut().insert(permit.clone());
+        }
+        let answer = pool.oneshot(call.map(Full::new)).await.map_err(|error| self.unreachable(&error))?;
+        let code = answer.status();
+        if code.is_success() {
+            return Ok(answer);
+        }
+        if code == StatusCode::UNAUTHORIZED {
+            self.credentials.refused();
+        }
+        let seconds = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = collect(answer.into_body()).await?;
+        Err(ApiError::from_answer(code, seconds.map(Duration::from_secs), &body))
+    }
+
+    /// The pool, made anew where its connections show what is not in force any more. What is under way there ends there.
+    fn pool(&self, generation: u64, config: &kube::Config) -> Result<Pool, ApiError> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((made_by, pool)) = &*pool
+            && *made_by == generation
+        {
+            return Ok(pool.clone());
+        }
+        let made = access::pool(config).map_err(|error| ApiError::Transport { message: one_line(&error) })?;
+        *pool = Some((generation, made.clone()));
+        Ok(made)
+    }
+
+    fn unreachable(&self, error: &BoxError) -> ApiError {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
+        while let Some(error) = cause {
+            if error.is::<NotPermitted>() {
+                return ApiError::Withheld;
+            }
+            cause = error.source();
+        }
+        ApiError::Transport { message: format!("{}: {}", self.url, one_line(&**error)) }
+    }
+}
+
+async fn collect(body: Answer) -> Result<Bytes, ApiError> {
+    body.collect().await.map(|body| body.to_bytes()).map_err(|error| broken(&error))
+}
+
+/// The next piece of a body; `None` at its end.
+pub(crate) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, ApiError> {
+    loop {
+        match body.frame().await {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(broken(&error)),
+            // Trailers tell nothing.
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => return Ok(Some(data)),
+                Err(_) => continue,
+            },
+        }
+    }
+}
+
+fn broken(error: &BoxError) -> ApiError {
+    ApiError::Transport { message: format!("the connection broke in the middle of an answer: {}", one_line(&**error)) }
+}

@@ -1,0 +1,270 @@
+//! How a call to an API server fails, told apart as far as callers act differently.
+
+use std::time::Duration;
+
+use gimbal_kubernetes_objects::Status;
+use http::StatusCode;
+
+/// However long an API server, or a proxy before it, asks for: an error of theirs must not stop us for a day.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+/// Why a call failed. The message is for people and names the object where the server does.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// 404: the object, its namespace or its whole API is not there.
+    #[error("not found: {message}")]
+    NotFound {
+        /// For people.
+        message: String,
+        /// Whether it is the namespace that is missing (an answer to a create).
+        namespace: bool,
+    },
+    /// 409 to a create: the name is taken.
+    #[error("already exists: {message}")]
+    AlreadyExists {
+        /// For people.
+        message: String,
+    },
+    /// 409: the object is not the version, or not the very object, that the call named.
+    #[error("conflict: {message}")]
+    Conflict {
+        /// For people.
+        message: String,
+    },
+    /// 403: no right, a quota, or an admission rule.
+    #[error("forbidden: {message}")]
+    Forbidden {
+        /// For people.
+        message: String,
+    },
+    /// 403 to a create in a namespace that is being deleted.
+    #[error("the namespace is being deleted: {message}")]
+    NamespaceTerminating {
+        /// For people.
+        message: String,
+    },
+    /// 400, 422 and every other refusal of what was asked.
+    #[error("refused: {message}")]
+    Invalid {
+        /// For people.
+        message: String,
+    },
+    /// 413, or more than etcd takes in one request.
+    #[error("too large: {message}")]
+    TooLarge {
+        /// For people.
+        message: String,
+    },
+    /// 429.
+    #[error("throttled: {message}")]
+    Throttled {
+        /// For people.
+        message: String,
+        /// When the server would like to be asked again; five minutes at most.
+        retry_after: Option<Duration>,
+    },
+    /// 410: the version or the page is too old.
+    #[error("gone: {message}")]
+    Gone {
+        /// For people.
+        message: String,
+    },
+    /// 401.
+    #[error("unauthorized: {message}")]
+    Unauthorized {
+        /// For people.
+        message: String,
+    },
+    /// 5xx. Whether a write took place is unknown.
+    #[error("server error: {message}")]
+    Server {
+        /// For people.
+        message: String,
+        /// When the server would like to be asked again.
+        retry_after: Option<Duration>,
+    },
+    /// No answer within the time-out. Whether a write took place is unknown.
+    #[error("timed out: {message}")]
+    Timeout {
+        /// For people.
+        message: String,
+    },
+    /// No connection, or one that broke. Whether a write took place is unknown.
+    #[error("cannot reach the API server: {message}")]
+    Transport {
+        /// For people.
+        message: String,
+    },
+    /// The write was not sent: the permit to send it had ended (see `Cluster::only_while`).
+    #[error("not sent: the permit to write had ended")]
+    Withheld,
+    /// An answer that is not what the API promises.
+    #[error("cannot read the answer: {message}")]
+    Undecodable {
+        /// For people.
+        message: String,
+    },
+}
+
+impl ApiError {
+    /// Whether a create failed because its namespace does not exist (yet).
+    #[must_use]
+    pub fn namespace_missing(&self) -> bool {
+        matches!(self, Self::NotFound { namespace: true, .. })
+    }
+
+    /// Whether nobody answered: the server is away, or the way to it.
+    #[must_use]
+    pub fn nobody_answered(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Transport { .. })
+    }
+
+    /// When the server would like to be asked again, if it said so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after, .. } | Self::Server { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether it tells that the API server cannot be worked with at all: there is none, it is in trouble itself, or it does
+    /// not know us.
+    pub(crate) fn is_outage(&self) -> bool {
+        matches!(self, Self::Transport { .. } | Self::Timeout { .. } | Self::Server { .. } | Self::Unauthorized { .. })
+    }
+
+    /// Reads a refusal: the HTTP status, the Retry-After header and a body that should be a `Status`.
+    pub(crate) fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let status = serde_json::from_slice::<Status>(body).unwrap_or_else(|_| Status {
+            // A proxy in between, or a path that the server does not know, answers in plain text.
+            message: first_line(&String::from_utf8_lossy(body)),
+            ..Status::default()
+        });
+        Self::from_status(code, retry_after, status)
+    }
+
+    /// Reads a `Status`, whether it came as an answer or as an event of a watch.
+    pub(crate) fn from_status(code: StatusCode, retry_after: Option<Duration>, status: Status) -> Self {
+        let details = status.details.unwrap_or_default();
+        let message = match status.message {
+            message if message.is_empty() => format!("status {code}"),
+            message => message,
+        };
+        let asked = u64::from(details.retry_after_seconds);
+        let retry_after = retry_after.or_else(|| (asked > 0).then(|| Duration::from_secs(asked)));
+        let retry_after = retry_after.map(|time| time.min(LONGEST_RETRY_AFTER));
+        let terminating = || details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+        match code.as_u16() {
+            // etcd's own limits come back as internal errors.
+            _ if message.contains("request is too large") || message.contains("larger than max") => {
+                Self::TooLarge { message }
+            }
+            401 => Self::Unauthorized { message },
+            403 if terminating() => Self::NamespaceTerminating { message },
+            403 => Self::Forbidden { message },
+            404 => Self::NotFound { message, namespace: details.kind == "namespaces" },
+            409 if status.reason == "AlreadyExists" => Self::AlreadyExists { message },
+            409 => Self::Conflict { message },
+            410 => Self::Gone { message },
+            413 => Self::TooLarge { message },
+            429 => Self::Throttled { message, retry_after },
+            500.. => Self::Server { message, retry_after },
+            _ => Self::Invalid { message },
+        }
+    }
+
+    pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Self {
+        Self::Undecodable { message: format!("{what}: {error}") }
+    }
+}
+
+/// An error and its causes on one line; causes that the text already tells are left out.
+pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = first_line(&error.to_string());
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = first_line(&error.to_string());
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+pub(crate) fn first_line(text: &str) -> String {
+    text.trim().lines().next().unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(code: u16, body: &str) -> ApiError {
+        ApiError::from_answer(StatusCode::from_u16(code).unwrap(), None, body.as_bytes())
+    }
+
+    #[test]
+    fn statuses() {
+        let m = || "m".to_owned();
+        for (code, body, expected) in [
+            (400, r#"{"message":"m","reason":"BadRequest"}"#, ApiError::Invalid { message: m() }),
+            (401, r#"{"message":"m"}"#, ApiError::Unauthorized { message: m() }),
+            (403, r#"{"message":"m","reason":"Forbidden"}"#, ApiError::Forbidden { message: m() }),
+            (
+                403,
+                r#"{"message":"m","reason":"Forbidden","details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#,
+                ApiError::NamespaceTerminating { message: m() },
+            ),
+            (
+                404,
+                r#"{"message":"m","reason":"NotFound","details":{"name":"x","kind":"services"}}"#,
+                ApiError::NotFound { message: m(), namespace: false },
+            ),
+            (
+                404,
+                r#"{"message":"m","reason":"NotFound","details":{"name":"x","kind":"namespaces"}}"#,
+                ApiError::NotFound { message: m(), namespace: true },
+            ),
+            (409, r#"{"message":"m","reason":"AlreadyExists"}"#, ApiError::AlreadyExists { message: m() }),
+            (409, r#"{"message":"m","reason":"Conflict"}"#, ApiError::Conflict { message: m() }),
+            (410, r#"{"message":"m","reason":"Expired"}"#, ApiError::Gone { message: m() }),
+            (413, r#"{"message":"m"}"#, ApiError::TooLarge { message: m() }),
+            (422, r#"{"message":"m","reason":"Invalid"}"#, ApiError::Invalid { message: m() }),
+            (
+                429,
+                r#"{"message":"m","details":{"retryAfterSeconds":7}}"#,
+                ApiError::Throttled { message: m(), retry_after: Some(Duration::from_secs(7)) },
+            ),
+            (500, r#"{"message":"m"}"#, ApiError::Server { message: m(), retry_after: None }),
+            (503, "m\nmore", ApiError::Server { message: m(), retry_after: None }),
+            (502, "", ApiError::Server { message: "status 502 Bad Gateway".into(), retry_after: None }),
+            (
+                500,
+                r#"{"message":"etcdserver: request is too large"}"#,
+                ApiError::TooLarge { message: "etcdserver: request is too large".into() },
+            ),
+        ] {
+            assert_eq!(read(code, body), expected, "{code} {body}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_to_wait_for_ever() {
+        for seconds in [301, u64::MAX] {
+            let error = ApiError::from_answer(StatusCode::TOO_MANY_REQUESTS, Some(Duration::from_secs(seconds)), b"");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(300)), "{seconds}");
+        }
+        let error = read(503, r#"{"details":{"retryAfterSeconds":4294967295}}"#);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(300)));
+    }
+
+    #[test]
+    fn only_a_missing_namespace_is_one() {
+        assert!(read(404, r#"{"details":{"kind":"namespaces"}}"#).namespace_missing());
+        assert!(!read(404, r#"{"details":{"kind":"services"}}"#).namespace_missing());
+        assert!(!read(403, r#"{"details":{"kind":"namespaces"}}"#).namespace_missing());
+    }
+}

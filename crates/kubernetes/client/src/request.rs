@@ -1,0 +1,225 @@
+//! Requests as the API server wants them. Pure.
+
+use bytes::Bytes;
+use gimbal_kubernetes_objects::{Kind, Object};
+use http::{Method, Request, header};
+use serde::Serialize;
+
+use crate::{ApiError, WatchScope};
+
+/// A request before it has gone through the client.
+pub(crate) type Call = Request<Bytes>;
+
+/// An object as it is sent: the lean structs hold neither apiVersion nor kind.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Typed<'a, T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    object: &'a T,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeleteOptions<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    preconditions: Preconditions<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Preconditions<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+}
+
+pub(crate) fn get(kind: Kind, namespace: &str, name: &str) -> Result<Call, ApiError> {
+    build(Method::GET, path(kind, namespace, Some(name))?, Bytes::new())
+}
+
+/// What is sent has no field that its kind has not, so nobody need look for one: by default the API server does, for a
+/// warning that nobody would read.
+const UNCHECKED: &str = "?fieldValidation=Ignore";
+
+pub(crate) fn create<T: Object>(object: &T) -> Result<Call, ApiError> {
+    build(Method::POST, path(T::KIND, &object.meta().namespace, None)? + UNCHECKED, body(object)?)
+}
+
+pub(crate) fn replace<T: Object>(object: &T) -> Result<Call, ApiError> {
+    let meta = object.meta();
+    build(Method::PUT, path(T::KIND, &meta.namespace, Some(&meta.name))? + UNCHECKED, body(object)?)
+}
+
+pub(crate) fn patch<T: Object>(object: &T) -> Result<Call, ApiError> {
+    let meta = object.meta();
+    let mut call = build(Method::PATCH, path(T::KIND, &meta.namespace, Some(&meta.name))?, body(object)?)?;
+    let merge = header::HeaderValue::from_static("application/merge-patch+json");
+    call.headers_mut().insert(header::CONTENT_TYPE, merge);
+    Ok(call)
+}
+
+pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version: &str) -> Result<Call, ApiError> {
+    let preconditions = Preconditions { uid, resource_version: version };
+    let options = DeleteOptions { api_version: "v1", kind: "DeleteOptions", preconditions };
+    build(Method::DELETE, path(kind, namespace, Some(name))?, json(&options)?)
+}
+
+/// One page of at most `limit` objects.
+pub(crate) fn list(kind: Kind, scope: &WatchScope, limit: u32, continue_token: Option<&str>) -> Result<Call, ApiError> {
+    let mut uri = format!("{}?limit={limit}", path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?);
+    parameter(&mut uri, "labelSelector", scope.label_selector.as_deref());
+    parameter(&mut uri, "continue", continue_token);
+    build(Method::GET, uri, Bytes::new())
+}
+
+pub(crate) fn watch(kind: Kind, scope: &WatchScope, version: &str, seconds: u64) -> Result<Call, ApiError> {
+    let path = path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?;
+    let mut uri = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}");
+    parameter(&mut uri, "labelSelector", scope.label_selector.as_deref());
+    parameter(&mut uri, "resourceVersion", Some(version));
+    build(Method::GET, uri, Bytes::new())
+}
+
+fn body<T: Object>(object: &T) -> Result<Bytes, ApiError> {
+    json(&Typed { api_version: T::KIND.api_version, kind: T::KIND.kind, object })
+}
+
+fn json(value: &impl Serialize) -> Result<Bytes, ApiError> {
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .map_err(|error| ApiError::Invalid { message: format!("cannot write the request: {error}") })
+}
+
+fn build(method: Method, uri: String, body: Bytes) -> Result<Call, ApiError> {
+    let mut request = Request::builder().method(method).uri(uri).header(header::ACCEPT, "application/json");
+    if !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    request.body(body).map_err(|error| ApiError::Invalid { message: format!("cannot write the request: {error}") })
+}
+
+/// The path of one object, or of all of a namespace or of the cluster where those are empty.
+fn path(kind: Kind, namespace: &str, name: Option<&str>) -> Result<String, ApiError> {
+    let mut path = kind.root();
+    if !namespace.is_empty() {
+        path.push_str("/namespaces");
+        segment(&mut path, namespace)?;
+    }
+    segment(&mut path, kind.plural)?;
+    if let Some(name) = name {
+        segment(&mut path, name)?;
+    }
+    Ok(path)
+}
+
+/// Names can come from a backend: one that is no path segment must never lead to another object.
+fn segment(path: &mut String, text: &str) -> Result<(), ApiError> {
+    if text.is_empty() || text == "." || text == ".." || text.contains(['/', '%']) {
+        return Err(ApiError::Invalid { message: format!("{text:?} cannot be the name of an object") });
+    }
+    path.push('/');
+    encode(path, text);
+    Ok(())
+}
+
+fn parameter(uri: &mut String, key: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        uri.push('&');
+        uri.push_str(key);
+        uri.push('=');
+        encode(uri, value);
+    }
+}
+
+/// Percent-encodes all but RFC 3986's unreserved characters.
+fn encode(into: &mut String, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            into.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                into.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_kubernetes_objects::{EndpointSlice, Meta, Namespace, Service};
+
+    use super::*;
+
+    fn line(call: &Call) -> String {
+        format!("{} {} {}", call.method(), call.uri(), String::from_utf8_lossy(call.body()))
+    }
+
+    fn meta() -> Meta {
+        Meta {
+            name: "web".into(),
+            namespace: "team".into(),
+            uid: "u".into(),
+            resource_version: "7".into(),
+            ..Meta::default()
+        }
+    }
+
+    #[test]
+    fn objects() {
+        let slice = EndpointSlice { metadata: meta(), ..EndpointSlice::default() };
+        let put = line(&replace(&slice).unwrap());
+        assert_eq!(
+            put,
+            "PUT /apis/discovery.k8s.io/v1/namespaces/team/endpointslices/web?fieldValidation=Ignore \
+             {\"apiVersion\":\"discovery.k8s.io/v1\",\"kind\":\"EndpointSlice\",\"metadata\":{\"name\":\"web\",\
+             \"namespace\":\"team\",\"uid\":\"u\",\"resourceVersion\":\"7\"},\"addressType\":\"\",\"endpoints\":[],\"ports\":[]}"
+        );
+        let namespace = Namespace { metadata: Meta { name: "team".into(), ..Meta::default() } };
+        assert_eq!(
+            line(&create(&namespace).unwrap()),
+            "POST /api/v1/namespaces?fieldValidation=Ignore {\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"team\"}}"
+        );
+        assert_eq!(line(&get(Service::KIND, "team", "web").unwrap()), "GET /api/v1/namespaces/team/services/web ");
+    }
+
+    #[test]
+    fn deletes_name_the_very_object() {
+        assert_eq!(
+            line(&delete(Service::KIND, "team", "web", "u", "7").unwrap()),
+            "DELETE /api/v1/namespaces/team/services/web {\"apiVersion\":\"v1\",\"kind\":\"DeleteOptions\",\
+             \"preconditions\":{\"uid\":\"u\",\"resourceVersion\":\"7\"}}"
+        );
+    }
+
+    #[test]
+    fn lists_and_watches() {
+        let all = WatchScope::default();
+        let some = WatchScope { namespace: Some("team".into()), label_selector: Some("a/b=c,!d".into()) };
+        assert_eq!(line(&list(Service::KIND, &all, 500, None).unwrap()), "GET /api/v1/services?limit=500 ");
+        assert_eq!(
+            line(&list(Service::KIND, &some, 7, Some("a+b")).unwrap()),
+            "GET /api/v1/namespaces/team/services?limit=7&labelSelector=a%2Fb%3Dc%2C%21d&continue=a%2Bb "
+        );
+        assert_eq!(
+            line(&watch(EndpointSlice::KIND, &all, "12", 250).unwrap()),
+            "GET /apis/discovery.k8s.io/v1/endpointslices?watch=true&allowWatchBookmarks=true&timeoutSeconds=250&resourceVersion=12 "
+        );
+    }
+
+    #[test]
+    fn a_name_never_leads_elsewhere() {
+        for name in ["", ".", "..", "../secrets/x", "a%2Fb", "a/b"] {
+            assert!(get(Service::KIND, "team", name).is_err(), "{name:?}");
+        }
+        for namespace in ["..", "a/b"] {
+            assert!(get(Service::KIND, namespace, "web").is_err(), "{namespace:?}");
+        }
+        let odd = line(&get(Service::KIND, "team", "a?b#c d").unwrap());
+        assert_eq!(odd, "GET /api/v1/namespaces/team/services/a%3Fb%23c%20d ");
+    }
+}

@@ -1,0 +1,139 @@
+//! What one slice, or one Endpoints object, adds to its Service: compact, and without anything that is not offered.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_kubernetes_objects::{self as objects, keys};
+use gimbal_model::{Conditions, Detail, Endpoint, EndpointPort, Endpoints, Family, PortSet};
+
+use crate::Skip;
+use crate::header::protocol;
+use crate::pool::Pools;
+
+/// One slice's share of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Part {
+    /// Endpoints by their ports; a slice has one group, Endpoints have one for each subset.
+    pub groups: Vec<(PortSet, Endpoints)>,
+    /// Why all of it is left out, if so.
+    pub skip: Option<Skip>,
+    /// Endpoints left out for want of a readable address.
+    pub bad_addresses: u64,
+}
+
+impl Part {
+    fn skipped(skip: Skip) -> Self {
+        Self { skip: Some(skip), ..Self::default() }
+    }
+
+    pub(crate) fn of_slice(slice: objects::EndpointSlice, pools: &mut Pools) -> Self {
+        if slice.metadata.labels.contains_key(keys::BACKEND) {
+            return Self::skipped(Skip::MirrorSlice);
+        }
+        let family = match &*slice.address_type {
+            "IPv4" => Family::V4,
+            "IPv6" => Family::V6,
+            "FQDN" => return Self::skipped(Skip::Fqdn),
+            _ => return Self::skipped(Skip::Unsupported),
+        };
+        let Some(ports) = slice.ports.into_iter().map(|from| slice_port(from, pools)).collect() else {
+            return Self::skipped(Skip::Unsupported);
+        };
+        let asked = slice.endpoints.len();
+        let endpoints: Vec<Endpoint> =
+            slice.endpoints.into_iter().filter_map(|from| endpoint(from, family, pools)).collect();
+        let bad_addresses = (asked - endpoints.len()) as u64;
+        let groups =
+            if endpoints.is_empty() { Vec::new() } else { vec![(pools.ports(PortSet::new(ports)), best(endpoints))] };
+        Self { groups, skip: None, bad_addresses }
+    }
+
+    pub(crate) fn of_endpoints(object: objects::Endpoints, pools: &mut Pools) -> Self {
+        if object.metadata.labels.contains_key(keys::BACKEND) {
+            return Self::skipped(Skip::MirrorSlice);
+        }
+        let mut part = Self::default();
+        for subset in object.subsets {
+            let Some(ports) = subset.ports.into_iter().map(|from| subset_port(from, pools)).collect() else {
+                return Self::skipped(Skip::Unsupported);
+            };
+            let asked = subset.addresses.len() + subset.not_ready_addresses.len();
+            let ready = subset.addresses.into_iter().map(|from| (from, Conditions::READY));
+            let not_ready = subset.not_ready_addresses.into_iter().map(|from| (from, Conditions::NOT_READY));
+            let endpoints: Vec<Endpoint> = ready
+                .chain(not_ready)
+                .filter_map(|(from, conditions)| {
+                    let address = from.ip.parse().ok()?;
+                    let detail = pools.detail(Detail { hostname: from.hostname, ..Detail::default() });
+                    Some(Endpoint { address, conditions, detail })
+                })
+                .collect();
+            part.bad_addresses += (asked - endpoints.len()) as u64;
+            if !endpoints.is_empty() {
+                part.groups.push((pools.ports(PortSet::new(ports)), best(endpoints)));
+            }
+        }
+        part
+    }
+}
+
+fn slice_port(from: objects::EndpointPort, pools: &mut Pools) -> Option<EndpointPort> {
+    // Unset means all ports; a number that is none must not become that.
+    let port = from.port.map(u16::try_from).transpose().ok()?;
+    endpoint_port(from.name, port, from.protocol.as_deref(), from.app_protocol, pools)
+}
+
+fn subset_port(from: objects::SubsetPort, pools: &mut Pools) -> Option<EndpointPort> {
+    let port = Some(u16::try_from(from.port).ok()?);
+    endpoint_port(from.name, port, from.protocol.as_deref(), from.app_protocol, pools)
+}
+
+fn endpoint_port(
+    name: Option<Arc<str>>,
+    port: Option<u16>,
+    transport: Option<&str>,
+    app_protocol: Option<Arc<str>>,
+    pools: &mut Pools,
+) -> Option<EndpointPort> {
+    Some(EndpointPort {
+        name: pools.text(name.unwrap_or_default()),
+        port,
+        protocol: protocol(transport)?,
+        app_protocol: app_protocol.map(|text| pools.text(text)),
+    })
+}
+
+/// The first address only: more of them mean the same endpoint. `nodeName` and `targetRef` are not even parsed.
+fn endpoint(from: objects::Endpoint, family: Family, pools: &mut Pools) -> Option<Endpoint> {
+    let address: IpAddr = from.addresses.first()?.parse().ok()?;
+    if Family::of(address) != family {
+        return None;
+    }
+    let ready = from.conditions.ready.unwrap_or(true);
+    let conditions = Conditions {
+        ready,
+        serving: from.conditions.serving.unwrap_or(ready),
+        terminating: from.conditions.terminating.unwrap_or(false),
+    };
+    let mut for_zones: Vec<_> =
+        from.hints.unwrap_or_default().for_zones.into_iter().map(|zone| pools.text(zone.name)).collect();
+    for_zones.sort();
+    for_zones.dedup();
+    let zone = from.zone.map(|zone| pools.text(zone));
+    let detail = pools.detail(Detail { hostname: from.hostname, zone, for_zones });
+    Some(Endpoint { address, conditions, detail })
+}
+
+/// One endpoint for each address: the greatest by rank.
+pub(crate) fn best(mut endpoints: Vec<Endpoint>) -> Endpoints {
+    endpoints.sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| by_rank(a, b)));
+    endpoints.into_iter().collect()
+}
+
+/// Orders two endpoints of one identity, which are there while a controller moves it between slices: the greater one
+/// may take traffic sooner. The last resort is an order of all fields, so that the outcome never depends on who came first.
+fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
+    let rank = |e: &Endpoint| (e.conditions.ready, !e.conditions.terminating, e.conditions.serving);
+    rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))
+}

@@ -1,0 +1,192 @@
+//! What the API server would certainly refuse. Said here, it costs no request and names the field in our words; the API
+//! server has the last word on the rest.
+
+use std::collections::BTreeSet;
+
+use gimbal_kubernetes_objects as objects;
+use gimbal_model::{Detail, EndpointPort, Header, PortGroup, ServicePort, TargetKey, TargetPort};
+
+use crate::{Unwanted, UnwantedReason};
+
+/// What all annotations of an object may hold, keys and values.
+const ANNOTATION_BYTES: usize = 256 * 1024;
+/// Most `hints.forZones` of an endpoint.
+const ZONES: usize = 8;
+
+/// As much of a text from outside as a line can bear.
+pub(crate) fn brief(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.into(),
+    }
+}
+
+fn invalid(message: String) -> Unwanted {
+    Unwanted { reason: UnwantedReason::Invalid, message }
+}
+
+pub(crate) fn target(key: &TargetKey) -> Result<(), Unwanted> {
+    if !is_label(&key.namespace) {
+        return Err(invalid(format!("namespace {:?} is no DNS label; map it to one", brief(&key.namespace))));
+    }
+    // Kubernetes 1.36 lets a Service's name begin with a digit; ours begins with a backend's, which has a letter there.
+    if !is_label(&key.name) || !key.name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Err(invalid(format!("name {:?} is no DNS label; rename the source", brief(&key.name))));
+    }
+    Ok(())
+}
+
+pub(crate) fn service(object: &objects::Service) -> Result<(), Unwanted> {
+    for (key, value) in &object.metadata.labels {
+        if !is_qualified(key) {
+            return Err(invalid(format!("label key {:?} is invalid; correct it, or strip it", brief(key))));
+        }
+        if !is_label_value(value) {
+            return Err(invalid(format!(
+                "label {key:?} has the invalid value {:?}; correct it, or strip the label",
+                brief(value)
+            )));
+        }
+    }
+    let mut bytes = 0;
+    for (key, value) in &object.metadata.annotations {
+        // An annotation's key may be written in capitals too.
+        if !is_qualified(&key.to_ascii_lowercase()) {
+            return Err(invalid(format!("annotation key {:?} is invalid; correct it, or strip it", brief(key))));
+        }
+        bytes += key.len() + value.len();
+    }
+    if bytes > ANNOTATION_BYTES {
+        let message = format!("annotations have {bytes} bytes, {ANNOTATION_BYTES} are allowed; strip the largest");
+        return Err(Unwanted { reason: UnwantedReason::TooLarge, message });
+    }
+    Ok(())
+}
+
+pub(crate) fn header(header: &Header) -> Result<(), Unwanted> {
+    let mut names = BTreeSet::new();
+    let mut numbers = BTreeSet::new();
+    for port in &header.ports {
+        let ServicePort { name, port: number, protocol, app_protocol, target_port } = port;
+        let what = format!("port {:?} ({number}/{})", brief(name), protocol.as_str());
+        if name.is_empty() && header.ports.len() > 1 {
+            return Err(invalid(format!("{what} has no name, and there are several; name each")));
+        }
+        if !name.is_empty() && !is_label(name) {
+            return Err(invalid(format!("{what} has a name that is no DNS label; rename it")));
+        }
+        if *number == 0 {
+            return Err(invalid(format!("{what} has the number 0; use 1 to 65535")));
+        }
+        if !names.insert(name) {
+            return Err(invalid(format!("{what} has the name of another port; rename one")));
+        }
+        if !numbers.insert((number, protocol)) {
+            return Err(invalid(format!("{what} has number and protocol of another port; change one")));
+        }
+        app(&what, app_protocol.as_deref())?;
+        let target = match target_port {
+            Some(TargetPort::Number(0)) => Some("0"),
+            Some(TargetPort::Name(name)) if !is_port_name(name) => Some(&**name),
+            _ => None,
+        };
+        if let Some(target) = target {
+            return Err(invalid(format!("{what} has the invalid targetPort {:?}; correct it", brief(target))));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
+    let mut names = BTreeSet::new();
+    for EndpointPort { name, port, protocol, app_protocol } in group.ports.ports() {
+        let number = port.unwrap_or_default();
+        let what = format!("endpoint port {:?} ({number}/{})", brief(name), protocol.as_str());
+        if !name.is_empty() && !is_label(name) {
+            return Err(invalid(format!("{what} has a name that is no DNS label; rename it")));
+        }
+        if !names.insert(name) {
+            return Err(invalid(format!("{what} has the name of another port of its set; rename one")));
+        }
+        if *port == Some(0) {
+            return Err(invalid(format!("{what} has the number 0; use 1 to 65535")));
+        }
+        app(&what, app_protocol.as_deref())?;
+    }
+    for endpoint in group.endpoints.iter() {
+        if let Some(detail) = &endpoint.detail {
+            check_detail(&endpoint.address.to_string(), detail)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn is_detail(detail: &Detail) -> bool {
+    check_detail("", detail).is_ok()
+}
+
+fn check_detail(address: &str, Detail { hostname, for_zones, .. }: &Detail) -> Result<(), Unwanted> {
+    if let Some(name) = hostname.as_deref().filter(|name| !is_label(name)) {
+        return Err(invalid(format!(
+            "endpoint {address} has the hostname {:?}, which is no DNS label; correct it",
+            brief(name)
+        )));
+    }
+    if for_zones.len() > ZONES {
+        return Err(invalid(format!(
+            "endpoint {address} has hints for {} zones, {ZONES} are allowed",
+            for_zones.len()
+        )));
+    }
+    let mut seen = BTreeSet::new();
+    match for_zones.iter().find(|zone| !is_label_value(zone) || !seen.insert(*zone)) {
+        Some(zone) => {
+            Err(invalid(format!("endpoint {address} has the hint {:?} twice, or it is no label", brief(zone))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn app(what: &str, protocol: Option<&str>) -> Result<(), Unwanted> {
+    match protocol.filter(|protocol| !is_qualified(protocol)) {
+        Some(protocol) => Err(invalid(format!("{what} has the invalid appProtocol {:?}; correct it", brief(protocol)))),
+        None => Ok(()),
+    }
+}
+
+/// A DNS label as RFC 1123 has it.
+fn is_label(text: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !text.is_empty() && text.len() <= 63 && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// A name of a container port, as IANA has it for services.
+fn is_port_name(text: &str) -> bool {
+    is_label(text) && text.len() <= 15 && !text.contains("--") && text.bytes().any(|c| c.is_ascii_lowercase())
+}
+
+/// The name part of a qualified name.
+fn is_name(text: &str) -> bool {
+    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    text.len() <= 63 && edge(text.bytes().next()) && edge(text.bytes().last()) && text.bytes().all(inner)
+}
+
+fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+/// `name` or `dns.subdomain/name`.
+pub(crate) fn is_qualified(text: &str) -> bool {
+    match text.split_once('/') {
+        None => is_name(text),
+        // Each part of a subdomain may be longer than a label; only the whole is limited.
+        Some((prefix, name)) => {
+            let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+            let part = |part: &str| {
+                !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
+            };
+            prefix.len() <= 253 && prefix.split('.').all(part) && is_name(name)
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! What one source Service becomes in the Gimbal cluster (DESIGN 3.1).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use gimbal_kubernetes_objects::{self as objects, IntOrString, Meta, keys};
+use gimbal_model::{
+    AddressRefusal, AddressRules, BackendName, Endpoint, Family, PortGroup, PortSet, Service, SourceKey, TargetKey,
+    TargetPort, label_value,
+};
+
+use crate::lost::{flat_not_ready, not_ready};
+use crate::print::{self, Fingerprint};
+use crate::strip::{Sieve, is_kubernetes};
+use crate::{AppProtocols, Keep, Lost, Observed, Strip, shape, valid};
+
+type Map = BTreeMap<Arc<str>, Arc<str>>;
+
+/// Which of the two APIs endpoints are written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EndpointsApi {
+    /// `discovery.k8s.io/v1`.
+    #[default]
+    EndpointSlices,
+    /// `core/v1`.
+    Endpoints,
+    /// Both; the mirroring controller is told to leave the second alone.
+    Both,
+}
+
+impl EndpointsApi {
+    pub(crate) fn slices(self) -> bool {
+        self != Self::Endpoints
+    }
+
+    pub(crate) fn endpoints(self) -> bool {
+        self != Self::EndpointSlices
+    }
+}
+
+/// A text that names no [`EndpointsApi`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("endpoints API {0:?} is unknown: use endpointslices, endpoints or both")]
+pub struct UnknownEndpointsApi(pub String);
+
+impl FromStr for EndpointsApi {
+    type Err = UnknownEndpointsApi;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "endpointslices" => Ok(Self::EndpointSlices),
+            "endpoints" => Ok(Self::Endpoints),
+            "both" => Ok(Self::Both),
+            _ => Err(UnknownEndpointsApi(text.into())),
+        }
+    }
+}
+
+/// The writer's policy for a backend, as far as it shapes objects.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// What is left out of labels and annotations.
+    pub strip: &'a Strip,
+    /// What alone is kept of them, where that is said.
+    pub keep: &'a Keep,
+    /// Application protocols that are written otherwise.
+    pub app_protocols: &'a AppProtocols,
+    /// Which addresses may be published.
+    pub addresses: &'a AddressRules,
+    /// Where endpoints are written.
+    pub api: EndpointsApi,
+}
+
+/// Why a Service cannot be wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnwantedReason {
+    /// The API server would certainly refuse it.
+    Invalid,
+    /// It is larger than the API server takes.
+    TooLarge,
+}
+
+/// A Service that cannot be wanted as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Unwanted {
+    /// Type.
+    pub reason: UnwantedReason,
+    /// In words.
+    pub message: String,
+}
+
+/// What one source Service becomes. Made when it is to be compared, and thrown away after.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Endpoints left out, by address.
+    pub refused: Vec<(IpAddr, AddressRefusal)>,
+    service: objects::Service,
+    slice_meta: (Map, Map),
+    slice_print: Fingerprint,
+    api: EndpointsApi,
+    groups: BTreeMap<(Family, PortSet), Vec<Endpoint>>,
+    packed: Option<(Meta, Vec<PortGroup>)>,
+    not_ready: bool,
+}
+
+impl Wanted {
+    /// Applies the rules. An address that they refuse costs its endpoint, not its Service.
+    ///
+    /// # Errors
+    /// When the API server would certainly refuse the result.
+    pub fn new(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Result<Self, Unwanted> {
+        let service = &*rules.app_protocols.apply(service);
+        let frame = Frame::new(backend, source, target, service, rules);
+        frame.check(target, service)?;
+        Ok(frame.around(backend, target, service, rules))
+    }
+
+    /// Whether [`Wanted::new`] would make anything of it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Result<(), Unwanted> {
+        let service = &*rules.app_protocols.apply(service);
+        Frame::new(backend, source, target, service, rules).check(target, service)
+    }
+
+    /// The same of what would certainly be refused. It is not to be written: it only tells what is gone, to those who plan
+    /// [`around`](crate::Plan::around) the rest.
+    #[must_use]
+    pub fn unchecked(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Self {
+        let service = &*rules.app_protocols.apply(service);
+        let mut made = Frame::new(backend, source, target, service, rules).around(backend, target, service, rules);
+        for endpoint in made.groups.values_mut().flatten() {
+            endpoint.detail.take_if(|detail| !valid::is_detail(detail));
+        }
+        if let Some((_, groups)) = &mut made.packed {
+            *groups = packed(&made.groups);
+        }
+        made
+    }
+
+    /// The same of a backend that is lost: its endpoints are not ready, those that the guard keeps included, or there are
+    /// none.
+    #[must_use]
+    pub fn lost(mut self, lost: Lost) -> Self {
+        let packed = self.packed.as_mut().map(|(_, groups)| groups);
+        match lost {
+            Lost::NotReady => {
+                let endpoints = self.groups.values_mut().flatten();
+                endpoints.for_each(|endpoint| *endpoint = not_ready(endpoint));
+                packed.into_iter().for_each(|groups| *groups = shape::group(&flat_not_ready(shape::ungroup(groups))));
+                self.not_ready = true;
+            }
+            Lost::Drained => {
+                self.groups.clear();
+                packed.into_iter().for_each(Vec::clear);
+            }
+        }
+        self
+    }
+
+    /// The same, but what is held as ready stays ready.
+    pub(crate) fn keeping_ready(&self, observed: &Observed) -> Self {
+        let mut kept = self.clone();
+        for ((_, ports), endpoints) in &mut kept.groups {
+            for endpoint in endpoints.iter_mut().filter(|endpoint| !endpoint.conditions.ready) {
+                endpoint.conditions = observed.ready(ports, endpoint.address).unwrap_or(endpoint.conditions);
+            }
+        }
+        if let Some((_, groups)) = &mut kept.packed {
+            *groups = packed(&kept.groups);
+        }
+        kept
+    }
+
+    /// Whether whatever stays is not ready.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.not_ready
+    }
+
+    /// Endpoints that the Gimbal cluster will hold, counted as [`crate::Observed::endpoint_count`] counts them.
+    #[must_use]
+    pub fn endpoint_count(&self) -> usize {
+        if self.api.slices() { self.slice_count() } else { self.packed_count() }
+    }
+
+    /// Counted as slices hold them, whether or not slices are written.
+    pub(crate) fn slice_count(&self) -> usize {
+        self.groups.values().map(Vec::len).sum()
+    }
+
+    /// Counted as an `Endpoints` object holds them, whether or not one is written.
+    pub(crate) fn packed_count(&self) -> usize {
+        let count = |groups: &[PortGroup]| groups.iter().map(|group| group.endpoints.len()).sum();
+        self.packed.as_ref().map_or_else(|| count(&packed(&self.groups)), |(_, groups)| count(groups))
+    }
+
+    pub(crate) fn service(&self) -> &objects::Service {
+        &self.service
+    }
+
+    /// All endpoints, sorted by address within each group, whether or not slices are written.
+    pub(crate) fn groups(&self) -> &BTreeMap<(Family, PortSet), Vec<Endpoint>> {
+        &self.groups
+    }
+
+    pub(crate) fn api(&self) -> EndpointsApi {
+        self.api
+    }
+
+    pub(crate) fn slice_print(&self) -> Fingerprint {
+        self.slice_print
+    }
+
+    /// A slice as it is to be written.
+    pub(crate) fn slice(
+        &self,
+        name: Arc<str>,
+        family: Family,
+        ports: &PortSet,
+        endpoints: &[Endpoint],
+    ) -> objects::EndpointSlice {
+        let (labels, annotations) = self.slice_meta.clone();
+        let namespace = self.service.metadata.namespace.clone();
+        objects::EndpointSlice {
+            metadata: Meta { name, namespace, labels, annotations, ..Meta::default() },
+            address_type: family.as_str().into(),
+            endpoints: endpoints.iter().map(shape::slice_endpoint).collect(),
+            ports: shape::slice_ports(ports),
+        }
+    }
+
+    /// Metadata and content of the `Endpoints` object, where one is wanted.
+    pub(crate) fn packed(&self) -> Option<(&Meta, &[PortGroup])> {
+        self.packed.as_ref().map(|(meta, groups)| (meta, groups.as_slice()))
+    }
+}
+
+/// What all objects of a Service share, and the Service itself.
+struct Frame {
+    labels: Map,
+    origin: Map,
+    service: objects::Service,
+}
+
+impl Frame {
+    fn new(
+        backend: &BackendName,
+        source: &SourceKey,
+        target: &TargetKey,
+        service: &Service,
+        rules: &Rules<'_>,
+    ) -> Self {
+        let labels = labels(backend, source, service, rules);
+        let origin: Map = [(keys::SOURCE.into(), source.to_string().into())].into();
+        let service = service_object(target, service, &labels, &origin, rules);
+        Self { labels, origin, service }
+    }
+
+    fn check(&self, target: &TargetKey, service: &Service) -> Result<(), Unwanted> {
+        valid::target(target)?;
+        valid::header(&service.header)?;
+        for group in service.groups() {
+            valid::group(group)?;
+        }
+        valid::service(&self.service)
+    }
+
+    fn around(self, backend: &BackendName, target: &TargetKey, service: &Service, rules: &Rules<'_>) -> Wanted {
+        let Self { labels, origin, service: object } = self;
+        let mut refused = BTreeMap::new();
+        let mut allowed = Vec::with_capacity(service.groups().len());
+        for group in service.groups() {
+            let endpoints = group.endpoints.iter().filter(|endpoint| {
+                let verdict = rules.addresses.check(endpoint.address);
+                verdict.map_err(|refusal| refused.insert(endpoint.address, refusal)).is_ok()
+            });
+            allowed.push((group.ports.clone(), endpoints.collect()));
+        }
+        let groups = by_family(allowed);
+        let packed = rules.api.endpoints().then(|| (packed_meta(target, &labels, &origin, rules.api), packed(&groups)));
+        let slice_meta = (slice_labels(backend, target, &labels), origin);
+        Wanted {
+            refused: refused.into_iter().collect(),
+            service: object,
+            slice_print: print::meta(&slice_meta.0, &slice_meta.1),
+            slice_meta,
+            api: rules.api,
+            groups,
+            packed,
+            not_ready: false,
+        }
+    }
+}
+
+/// What of a Service is written otherwise than its source has it, or left out, as its backend's policy says: in sentences.
+#[must_use]
+pub fn left_out(service: &Service, rules: &Rules<'_>) -> Vec<String> {
+    let Service { header, .. } = service;
+    let mut told = Sieve::of_labels(rules.strip, rules.keep).told("labels", &header.labels);
+    told.extend(Sieve::of_annotations(rules.strip, rules.keep).told("annotations", &header.annotations));
+    told.extend(rules.app_protocols.told(service));
+    told
+}
+
+/// The labels that everything carries, without a mark. A source's own mark would give its object to us, or to another
+/// controller.
+fn labels(backend: &BackendName, source: &SourceKey, service: &Service, rules: &Rules<'_>) -> Map {
+    let mut labels = Sieve::of_labels(rules.strip, rules.keep).sieve(&service.header.labels);
+    labels.remove(keys::MANAGED_BY);
+    labels.remove(keys::SLICE_MANAGED_BY);
+    labels.remove(keys::SOURCE_CLUSTER);
+    labels.insert(keys::BACKEND.into(), backend.as_str().into());
+    labels.insert(keys::SERVICE.into(), label_value(&source.name).into());
+    labels
+}
+
+fn service_object(
+    target: &TargetKey,
+    service: &Service,
+    labels: &Map,
+    origin: &Map,
+    rules: &Rules<'_>,
+) -> objects::Service {
+    let mut labels = labels.clone();
+    labels.insert(keys::MANAGED_BY.into(), keys::MANAGER.into());
+    labels.insert(keys::HEADLESS.into(), "".into());
+    let mut annotations = Sieve::of_annotations(rules.strip, rules.keep).sieve(&service.header.annotations);
+    annotations.extend(origin.clone());
+    let port = |port: &gimbal_model::ServicePort| objects::ServicePort {
+        name: (!port.name.is_empty()).then(|| port.name.clone()),
+        port: port.port.into(),
+        protocol: Some(port.protocol.as_str().into()),
+        app_protocol: port.app_protocol.clone(),
+        target_port: port.target_port.as_ref().map(|target| match target {
+            TargetPort::Number(number) => IntOrString::Int((*number).into()),
+            TargetPort::Name(name) => IntOrString::String(name.clone()),
+        }),
+    };
+    objects::Service {
+        metadata: meta(target, labels, annotations),
+        spec: objects::ServiceSpec {
+            type_: Some("ClusterIP".into()),
+            cluster_ip: Some("None".into()),
+            ports: service.header.ports.iter().map(port).collect(),
+            ..objects::ServiceSpec::default()
+        },
+    }
+}
+
+fn meta(target: &TargetKey, labels: Map, annotations: Map) -> Meta {
+    let (namespace, name) = (target.namespace.clone(), target.name.clone());
+    Meta { name, namespace, labels, annotations, ..Meta::default() }
+}
+
+fn slice_labels(backend: &BackendName, target: &TargetKey, labels: &Map) -> Map {
+    let mut labels = labels.clone();
+    labels.retain(|key, _| !is_kubernetes(key));
+    labels.insert(keys::SERVICE_NAME.into(), target.name.clone());
+    labels.insert(keys::SLICE_MANAGED_BY.into(), keys::MANAGER.into());
+    labels.insert(keys::SOURCE_CLUSTER.into(), backend.as_str().into());
+    labels.insert(keys::HEADLESS.into(), "".into());
+    labels
+}
+
+fn packed_meta(target: &TargetKey, labels: &Map, origin: &Map, api: EndpointsApi) -> Meta {
+    let mut labels = labels.clone();
+    // These steer the controllers of endpoints; skip-mirror from a source would hide it from every consumer of slices.
+    labels.retain(|key, _| {
+        !key.starts_with("endpoints.kubernetes.io/") && !key.starts_with("endpointslice.kubernetes.io/")
+    });
+    labels.insert(keys::MANAGED_BY.into(), keys::MANAGER.into());
+    labels.insert(keys::HEADLESS.into(), "".into());
+    if api == EndpointsApi::Both {
+        labels.insert(keys::SKIP_MIRROR.into(), "true".into());
+    }
+    meta(target, labels, origin.clone())
+}
+
+pub(crate) fn packed(groups: &BTreeMap<(Family, PortSet), Vec<Endpoint>>) -> Vec<PortGroup> {
+    let mut flat = shape::Flat::new();
+    for ((_, ports), endpoints) in groups {
+        for endpoint in endpoints {
+            if endpoint.conditions.ready || !endpoint.conditions.terminating {
+                let hostname = endpoint.detail.as_ref().and_then(|detail| detail.hostname.clone());
+                let state = shape::State { ready: endpoint.conditions.ready, hostname };
+                shape::add_flat(&mut flat, endpoint.address, ports, &state);
+            }
+        }
+    }
+    shape::group(&flat)
+}
+
+pub(crate) fn by_family(groups: Vec<(PortSet, Vec<Endpoint>)>) -> BTreeMap<(Family, PortSet), Vec<Endpoint>> {
+    let mut slices = BTreeMap::new();
+    for (ports, mut endpoints) in groups {
+        let v6 = endpoints.split_off(endpoints.partition_point(|endpoint| endpoint.address.is_ipv4()));
+        for (family, endpoints) in [(Family::V4, endpoints), (Family::V6, v6)] {
+            if !endpoints.is_empty() {
+                slices.insert((family, ports.clone()), endpoints);
+            }
+        }
+    }
+    slices
+}

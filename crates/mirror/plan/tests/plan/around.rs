@@ -1,0 +1,132 @@
+//! What goes although the API server will not take some of a plan, and what stays until it has another place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_kubernetes_objects::{EndpointSlice, Object as _};
+use gimbal_model::{Endpoint, PortSet, Service};
+use gimbal_plan::{Action, Body, EndpointsApi, Removals};
+
+use crate::server::Server;
+use crate::world::{converged, header, http, planned, ports, target, v4, v6, wanted_by, web};
+
+const BOTH: [EndpointsApi; 2] = [EndpointsApi::EndpointSlices, EndpointsApi::Both];
+
+fn of(addresses: impl IntoIterator<Item = IpAddr>, ports: &PortSet) -> Service {
+    Service::new(Arc::new(header("http")), addresses.into_iter().map(|at| (ports.clone(), Endpoint::ready(at))))
+}
+
+/// Writes all of a Service that the API server takes.
+fn write_around(server: &mut Server, service: &Service, api: EndpointsApi, refused: impl Fn(&Action) -> bool) {
+    let wanted = wanted_by(service, api);
+    // Each phase is decided on what the one before left.
+    for _ in 0..8 {
+        let observed = server.observe();
+        let plan = planned(Some(&wanted), &observed);
+        let plan = plan.around(&target(), Some(&wanted), &observed, Removals::Allowed, &refused);
+        let Some(phase) = plan.phases.first() else { return };
+        for action in phase {
+            assert!(!refused(action), "{action:?}");
+            server.apply(action).unwrap();
+        }
+    }
+    panic!("it does not come to an end");
+}
+
+/// The ports at which each address is in slices.
+fn there(server: &Server) -> BTreeMap<String, BTreeSet<i32>> {
+    let mut there = BTreeMap::<String, BTreeSet<i32>>::new();
+    for slice in server.slices() {
+        for address in slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses) {
+            there.entry(address.to_string()).or_default().extend(slice.ports.iter().filter_map(|port| port.port));
+        }
+    }
+    there
+}
+
+fn creates(family: &'static str) -> impl Fn(&Action) -> bool {
+    move |action| matches!(action, Action::Create(Body::Slice(slice)) if *slice.address_type == *family)
+}
+
+/// One family has its place at the new port, so nothing of it stays at the old one, whatever is refused of the other.
+#[test]
+fn what_has_its_place_leaves_the_one_before() {
+    for api in BOTH {
+        let all = || (0..5).map(v4).chain((0..5).map(v6));
+        let mut server = converged(&of(all(), &http()), api);
+        write_around(&mut server, &of(all(), &ports(&[("http", 9090)])), api, creates("IPv6"));
+        let there = there(&server);
+        for n in 0..5 {
+            assert_eq!(there[&v4(n).to_string()], [9090].into());
+            assert_eq!(there[&v6(n).to_string()], [8080].into(), "it waits where it is");
+        }
+    }
+}
+
+/// Nor where an address has one of two places, for that is not the one that it waits for.
+#[test]
+fn what_has_one_of_two_places_waits() {
+    let two = |addresses: &[u16]| {
+        let sets = [ports(&[("http", 9090)]), ports(&[("http", 9091)])];
+        let at = |n: &u16| sets.clone().map(|set| (set, Endpoint::ready(v4(*n))));
+        Service::new(Arc::new(header("http")), addresses.iter().flat_map(at))
+    };
+    let mut server = converged(&of([v4(1), v4(2)], &http()), EndpointsApi::EndpointSlices);
+    let at_9091 = |action: &Action| {
+        let slice = if let Action::Create(Body::Slice(slice)) = action { Some(slice) } else { None };
+        slice.is_some_and(|slice| slice.ports[0].port == Some(9091))
+    };
+    write_around(&mut server, &two(&[1]), EndpointsApi::EndpointSlices, at_9091);
+    assert_eq!(there(&server), [(v4(1).to_string(), [8080, 9090].into())].into());
+}
+
+/// What a plan takes out of a slice has no place there: where its new one is refused, it stays.
+#[test]
+fn what_moves_to_a_slice_that_is_refused_stays() {
+    let mut server = converged(&web((0..80).map(v4)), EndpointsApi::EndpointSlices);
+    // A hand put more into one slice than we would.
+    let name = server.slices().next().unwrap().metadata.name.to_string();
+    server.edit(EndpointSlice::KIND, &name, |slice| {
+        let endpoints = slice["endpoints"].as_array_mut().unwrap();
+        let one = endpoints[0].clone();
+        endpoints.extend((80..150).map(|n| {
+            let mut other = one.clone();
+            other["addresses"][0] = v4(n).to_string().into();
+            other
+        }));
+    });
+    let wanted = || web((10..150).map(v4));
+    write_around(&mut server, &wanted(), EndpointsApi::EndpointSlices, creates("IPv4"));
+    assert_eq!(there(&server).len(), 140, "what is gone goes, and nothing else");
+    write_around(&mut server, &wanted(), EndpointsApi::EndpointSlices, |_| false);
+    assert_eq!(there(&server).len(), 140);
+    assert_eq!(server.slices().count(), 2);
+}
+
+/// An `Endpoints` object that is not taken as it is wanted keeps what waits, and no port that an address has left.
+#[test]
+fn packed_addresses_leave_the_ports_that_they_have_left() {
+    let api = EndpointsApi::Endpoints;
+    let service = |sets: &[(&PortSet, &[u16])]| {
+        let at = |(set, hosts): &(&PortSet, &[u16])| {
+            let set = (*set).clone();
+            hosts.iter().map(move |n| (set.clone(), Endpoint::ready(v4(*n)))).collect::<Vec<_>>()
+        };
+        Service::new(Arc::new(header("http")), sets.iter().flat_map(at))
+    };
+    let (old, new) = (http(), ports(&[("http", 9090)]));
+    let mut server = converged(&service(&[(&old, &[1, 2, 3]), (&new, &[1])]), api);
+    let replaces = |action: &Action| matches!(action, Action::Replace(Body::Endpoints(_)));
+    write_around(&mut server, &service(&[(&new, &[1, 2])]), api, replaces);
+    let objects = server.objects.values();
+    let packed = objects.filter_map(|body| if let Body::Endpoints(object) = body { Some(object) } else { None });
+    let pairs: BTreeSet<(String, i32)> = packed
+        .flat_map(|object| &object.subsets)
+        .flat_map(|subset| {
+            let ports = || subset.ports.iter().map(|port| port.port);
+            subset.addresses.iter().flat_map(move |address| ports().map(|port| (address.ip.to_string(), port)))
+        })
+        .collect();
+    assert_eq!(pairs, [(v4(1).to_string(), 9090), (v4(2).to_string(), 8080)].into());
+}

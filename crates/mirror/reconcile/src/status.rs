@@ -1,0 +1,220 @@
+//! What people ask: the state of a source Service, and why.
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::Action;
+use gimbal_session::{Reject, RejectReason};
+
+use crate::claims::{Gone, Standing};
+use crate::{Claim, Reconciler, Stage};
+
+/// Where a source Service stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// As the source has it, in the Gimbal cluster.
+    Synced,
+    /// About to be written.
+    Pending,
+    /// Not as the source has it, for a reason.
+    Rejected,
+    /// In the Gimbal cluster, though its source is not known to have it.
+    Held,
+}
+
+/// A source Service and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceStatus {
+    /// Which.
+    pub claim: Claim,
+    /// The object that stands for it; `None` where its policy allows none.
+    pub target: Option<TargetKey>,
+    /// Where it stands.
+    pub state: State,
+    /// Why, if it is rejected.
+    pub reject: Option<Reject>,
+    /// As last heard from the agent; `None` where only the Gimbal cluster knows of it.
+    pub service: Option<std::sync::Arc<gimbal_model::Service>>,
+    /// Endpoints in the Gimbal cluster.
+    pub observed_endpoints: usize,
+}
+
+/// How an object came to be as it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Explanation {
+    /// The source Service, if one is known.
+    pub status: Option<ServiceStatus>,
+    /// Whose the object is, as far as can be told: what the sentences are about.
+    pub holder: Option<Claim>,
+    /// Sentences, in order.
+    pub reasons: Vec<String>,
+    /// Others that want the same name.
+    pub others: Vec<Claim>,
+    /// What would be written if the backend were not in quarantine, each object with its difference in words.
+    pub planned: Vec<(Action, Vec<String>)>,
+}
+
+impl Reconciler {
+    /// Where a source Service stands; `None` if neither its agent nor the Gimbal cluster knows it.
+    #[must_use]
+    pub fn status(&self, claim: &Claim) -> Option<ServiceStatus> {
+        let backend = self.backends.get(&claim.backend)?;
+        let service = backend.end.service(&claim.key).cloned();
+        let target = self.target_of(&claim.backend, &claim.key).and_then(Result::ok);
+        let entry = target.as_ref().and_then(|key| self.targets.get(key));
+        let reject = backend.end.rejects().get(&claim.key).cloned();
+        let stands = entry.is_some_and(|entry| {
+            let owner = entry.observed.owner();
+            owner.is_some_and(|(label, key)| **label == *claim.backend.as_str() && *key == claim.key)
+        });
+        if service.is_none() && !stands {
+            return None;
+        }
+        let state = match &reject {
+            Some(reject) if reject.reason == RejectReason::Held => State::Held,
+            Some(_) => State::Rejected,
+            None if entry.is_some_and(|entry| !entry.converged) => State::Pending,
+            None if service.is_none() || backend.loss.stage() != Stage::Hold => State::Held,
+            None => State::Synced,
+        };
+        let observed_endpoints = if stands { entry.map_or(0, |entry| entry.observed.endpoint_count()) } else { 0 };
+        Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
+    }
+
+    /// The keys of a backend's source Services in a namespace (empty: in every one), in order, those that only the Gimbal
+    /// cluster knows included: at most `most` of those after `after`.
+    #[must_use]
+    pub fn keys_after(
+        &self,
+        name: &BackendName,
+        namespace: &str,
+        after: Option<&SourceKey>,
+        most: usize,
+    ) -> Vec<SourceKey> {
+        let Some(backend) = self.backends.get(name) else { return Vec::new() };
+        let mut keys = self.targets.stood_for(name.as_str(), namespace, after, most);
+        keys.extend(backend.end.keys_after(namespace, after).take(most).cloned());
+        keys.into_iter().take(most).collect()
+    }
+
+    /// Why a source Service is where it is.
+    #[must_use]
+    pub fn explain_source(&self, claim: &Claim) -> Explanation {
+        let Some(target) = self.target_of(&claim.backend, &claim.key) else {
+            let reasons = vec![format!("backend {} is not configured", claim.backend)];
+            return Explanation { reasons, ..Explanation::default() };
+        };
+        match target {
+            Ok(target) => {
+                let mut explanation = self.explain_target(&target);
+                if explanation.status.as_ref().is_none_or(|status| status.claim != *claim) {
+                    if let Some(status) = self.status(claim) {
+                        if let Some(reject) = &status.reject {
+                            explanation.reasons.push(format!(
+                                "{claim} is rejected ({}): {}",
+                                reject.reason.as_str(),
+                                reject.message
+                            ));
+                        }
+                        explanation.status = Some(status);
+                    } else {
+                        explanation.reasons.push(format!("neither the agent nor the Gimbal cluster knows {claim}"));
+                    }
+                    explanation.others.retain(|other| other != claim);
+                }
+                explanation
+            }
+            Err(refused) => Explanation {
+                status: self.status(claim),
+                holder: Some(claim.clone()),
+                reasons: vec![refused.to_string()],
+                ..Explanation::default()
+            },
+        }
+    }
+
+    /// Where an object of the Gimbal cluster comes from, or why it is missing.
+    #[must_use]
+    pub fn explain_target(&self, key: &TargetKey) -> Explanation {
+        let mut reasons = Vec::new();
+        let Some(target) = self.targets.get(key) else {
+            reasons
+                .push(format!("no backend offers a Service that would be {key}, and no object of ours has that name"));
+            return Explanation { reasons, ..Explanation::default() };
+        };
+        let claim = match self.standing(key, target) {
+            Standing::Owned(claim) => {
+                reasons.push(format!("{key} stands for {claim}"));
+                Some(claim)
+            }
+            Standing::Blocked(holder) => {
+                reasons.push(format!("{key} stands for {holder}, which may still be there; others wait"));
+                Some(holder)
+            }
+            Standing::Gone(why) => {
+                let why = match why {
+                    Gone::Source => "its source has it no more".to_owned(),
+                    Gone::Policy(refused) => refused,
+                    Gone::Moved(to) => format!("it is {to} now"),
+                    Gone::Decommissioned => "an admin ordered the removal of its backend".to_owned(),
+                };
+                reasons.push(format!("{key} is about to be deleted: {why}"));
+                target.leaving.first().cloned().or_else(|| target.owner.clone()).or_else(|| self.holder(key, target))
+            }
+            Standing::Moving(claim, to) => {
+                reasons
+                    .push(format!("{key} stands for {claim}, which leads to {to} now; it stays until that is there"));
+                Some(claim)
+            }
+            Standing::Frozen(claim) => {
+                let name = &claim.backend;
+                reasons.push(format!("{key} is {claim}'s, and backend {name} is in quarantine: it stays as it is"));
+                Some(claim)
+            }
+            Standing::Kept(why) => {
+                reasons.push(format!("{key} stays as it is: {why}"));
+                target.observed.owner().and_then(|(label, source)| {
+                    BackendName::parse(label).ok().map(|backend| Claim { backend, key: source.clone() })
+                })
+            }
+            Standing::Nothing => {
+                reasons.push(format!("{key} is not there and nobody wants it"));
+                None
+            }
+        };
+        if let Some(backend) = claim.as_ref().and_then(|claim| self.backends.get(&claim.backend)) {
+            let trouble = backend.trouble();
+            if !trouble.is_empty() {
+                reasons.push(format!("backend {}: {trouble}", backend.name));
+            }
+        }
+        if !self.namespaces.contains(&key.namespace) {
+            reasons.push(format!("namespace {} does not exist in the Gimbal cluster", key.namespace));
+        }
+        let status = claim.as_ref().and_then(|claim| self.status(claim));
+        if let Some(reject) = status.as_ref().and_then(|status| status.reject.as_ref()) {
+            reasons.push(format!("rejected ({}): {}", reject.reason.as_str(), reject.message));
+        }
+        if let Some((service, backend)) = status
+            .as_ref()
+            .and_then(|status| Some((status.service.as_deref()?, self.backends.get(&status.claim.backend)?)))
+        {
+            reasons.extend(gimbal_plan::left_out(service, &backend.policy.rules(self.settings.api)));
+        }
+        if target.failures > 0 {
+            reasons.push(format!("{} tries in a row failed; it is tried again", target.failures));
+        }
+        reasons.push(if target.converged {
+            format!(
+                "{} endpoints are in the Gimbal cluster; nothing is left to write",
+                target.observed.endpoint_count()
+            )
+        } else {
+            format!(
+                "{} endpoints are in the Gimbal cluster; a write is waiting or under way",
+                target.observed.endpoint_count()
+            )
+        });
+        let others = target.claims.iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
+        let planned = self.preview_of(key);
+        Explanation { status, holder: claim, reasons, others, planned }
+    }
+}

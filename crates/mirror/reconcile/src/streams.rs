@@ -1,0 +1,280 @@
+//! What agents say, and what it makes desired.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::Guard;
+use gimbal_session::{
+    AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
+};
+
+use crate::aside::ASIDE;
+use crate::backend::Backend;
+use crate::{Claim, Output, Reconciler, Urgency};
+
+impl Reconciler {
+    /// A stream was opened by an agent whose certificate names `backend`. Returns its generation, which fences every
+    /// older stream of the backend.
+    ///
+    /// # Errors
+    /// The goodbye to answer with. A refused stream fences nobody.
+    pub fn open(&mut self, name: &BackendName, hello: &Hello, now: Instant) -> Result<u64, Goodbye> {
+        self.admit(name, hello)?;
+        self.supersede(name);
+        self.generation += 1;
+        let generation = self.generation;
+        if let Some(backend) = self.backends.get_mut(name) {
+            backend.generation = generation;
+            backend.connected = true;
+            let outputs = backend.end.open(hello, name.as_str(), generation, now);
+            self.carry_out(name, outputs, Urgency::Bulk, now);
+            // An equal digest may have made the view complete.
+            self.look_at_moves(name, now);
+        }
+        Ok(generation)
+    }
+
+    /// Identity, then protocol, then incarnation.
+    fn admit(&mut self, name: &BackendName, hello: &Hello) -> Result<(), Goodbye> {
+        let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
+        if self.epoch.is_none() {
+            return refuse(GoodbyeReason::NotLeader, "this writer does not lead".into());
+        }
+        if self.aside {
+            return refuse(GoodbyeReason::NotLeader, ASIDE.into());
+        }
+        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.listed) else {
+            return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
+        };
+        if backend.decommission.is_some() {
+            let message = format!("backend {name} is being decommissioned");
+            return refuse(GoodbyeReason::UnknownBackend, message);
+        }
+        if hello.backend != name.as_str() {
+            let message =
+                format!("the certificate is backend {name}'s, but the agent calls itself {:?}", hello.backend);
+            return refuse(GoodbyeReason::UnknownBackend, message);
+        }
+        if !(hello.protocol.0..=hello.protocol.1).contains(&PROTOCOL) {
+            let message = format!(
+                "the agent speaks protocol {} to {}, this writer {PROTOCOL}",
+                hello.protocol.0, hello.protocol.1
+            );
+            return refuse(GoodbyeReason::Protocol, message);
+        }
+        if hello.source_incarnation.is_empty() {
+            if hello.held.is_some() {
+                let message = format!(
+                    "the agent of backend {name} offers data and does not say of which source; it must say that in its Hello"
+                );
+                return refuse(GoodbyeReason::Incarnation, message);
+            }
+        } else {
+            match &backend.state.incarnation {
+                Some(known) if *known != hello.source_incarnation => {
+                    let message = format!(
+                        "backend {name} belongs to source {known}, not {}; an admin must confirm the change (AdminService.ConfirmIncarnation)",
+                        hello.source_incarnation
+                    );
+                    backend.refused_incarnation = Some(hello.source_incarnation.clone());
+                    return refuse(GoodbyeReason::Incarnation, message);
+                }
+                Some(_) => {}
+                None => {
+                    backend.state.incarnation = Some(hello.source_incarnation.clone());
+                    backend.keep(&mut self.outputs);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn supersede(&mut self, name: &BackendName) {
+        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.connected) else { return };
+        let goodbye = Goodbye {
+            reason: GoodbyeReason::Superseded,
+            message: format!("a newer stream of backend {name} took over"),
+            retry_after: None,
+        };
+        let generation = backend.generation;
+        let message = WriterMessage::Goodbye(goodbye);
+        self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+        self.outputs.push(Output::Close { backend: name.clone(), generation });
+    }
+
+    /// A message of a stream. One of an older stream is dropped.
+    pub fn receive(&mut self, name: &BackendName, generation: u64, message: AgentMessage, now: Instant) {
+        let Some(backend) = self.backends.get_mut(name).filter(|b| b.connected && b.generation == generation) else {
+            return;
+        };
+        let urgency = match &message {
+            AgentMessage::Data(Data { frame: Frame::Delta { .. }, .. }) => Urgency::Fresh,
+            _ => Urgency::Bulk,
+        };
+        let outputs = backend.end.receive(message, now);
+        self.carry_out(name, outputs, urgency, now);
+    }
+
+    /// A stream is no more. Nothing else changes: what was last known stays.
+    pub fn closed(&mut self, name: &BackendName, generation: u64) {
+        if let Some(backend) = self.backends.get_mut(name).filter(|b| b.generation == generation) {
+            backend.connected = false;
+            backend.end.closed();
+        }
+    }
+
+    pub(crate) fn end_all_streams(&mut self, why: &str) {
+        for backend in self.backends.values_mut().filter(|backend| backend.connected) {
+            let goodbye = Goodbye { reason: GoodbyeReason::NotLeader, message: why.into(), retry_after: None };
+            let (name, generation) = (backend.name.clone(), backend.generation);
+            let message = WriterMessage::Goodbye(goodbye);
+            self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+            self.outputs.push(Output::Close { backend: name, generation });
+            backend.connected = false;
+            backend.end.closed();
+        }
+    }
+
+    pub(crate) fn carry_out(&mut self, name: &BackendName, outputs: Vec<WriterOutput>, urgency: Urgency, now: Instant) {
+        for output in outputs {
+            match output {
+                WriterOutput::Changed(key) => self.changed(name, &key, urgency, now),
+                WriterOutput::Removed(key) => self.removed(name, key, urgency, now),
+                WriterOutput::ScopeComplete { scope, seq, begun } => self.scope_complete(name, &scope, seq, begun, now),
+                // What is unknown is only read when something would be deleted.
+                WriterOutput::ScopeUnknown => {}
+                WriterOutput::Unreadable { key, .. } => self.unreadable(name, key, now),
+                WriterOutput::Close => {
+                    if let Some(backend) = self.backends.get_mut(name) {
+                        let generation = backend.generation;
+                        for message in backend.end.take_messages() {
+                            self.outputs.push(Output::Send { backend: name.clone(), generation, message });
+                        }
+                        backend.connected = false;
+                        backend.end.closed();
+                        self.outputs.push(Output::Close { backend: name.clone(), generation });
+                    }
+                }
+            }
+        }
+    }
+
+    fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
+        let claim = Claim { backend: name.clone(), key: key.clone() };
+        let before = self.backends.get(name).and_then(|backend| backend.routes.get(key).cloned());
+        self.measure(&claim);
+        let target = self.route(&claim);
+        // Its header may lead it elsewhere, and what it leaves is decided anew too.
+        let left = before.filter(|before| Some(before) != target.as_ref());
+        for concerned in target.into_iter().chain(left) {
+            self.weigh(&concerned, now);
+            self.enqueue(&concerned, name, urgency);
+        }
+    }
+
+    fn removed(&mut self, name: &BackendName, key: SourceKey, urgency: Urgency, now: Instant) {
+        let claim = Claim { backend: name.clone(), key };
+        self.measure(&claim);
+        let targets = self.leave(&claim);
+        if targets.is_empty() {
+            self.left(&claim);
+        }
+        for target in targets {
+            self.weigh(&target, now);
+            self.enqueue(&target, name, urgency);
+        }
+    }
+
+    /// What cannot be read is not gone: what it had left is looked at again.
+    fn unreadable(&mut self, name: &BackendName, key: Option<SourceKey>, now: Instant) {
+        self.counters.unreadable += 1;
+        let Some(key) = key else { return };
+        let places = self.places.get(&Claim { backend: name.clone(), key });
+        for place in places.cloned().unwrap_or_default() {
+            self.weigh(&place, now);
+            self.enqueue(&place, name, Urgency::Fresh);
+        }
+    }
+
+    /// Nothing is left of a Service that its source removed.
+    pub(crate) fn left(&mut self, claim: &Claim) {
+        self.settle(claim, Outcome::Applied);
+        if let Some(backend) = self.backends.get_mut(&claim.backend) {
+            backend.end.forget_removed(&claim.key);
+        }
+    }
+
+    /// A complete snapshot proves absence: whatever the Gimbal cluster holds of this backend in its scope, and the
+    /// snapshot does not, goes. The end of the stream knows of what it held itself; here is what only we observe.
+    fn scope_complete(&mut self, name: &BackendName, scope: &Scope, seq: u64, begun: Instant, now: Instant) {
+        let orphans: Vec<(TargetKey, Claim)> = self
+            .targets
+            .of(name.as_str())
+            .filter_map(|(key, target)| {
+                let claim = self.whose(key, target)?;
+                let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
+                (theirs && !target.claims.contains(&claim)).then(|| (key.clone(), claim))
+            })
+            .collect();
+        for (target, claim) in orphans {
+            if let Some(backend) = self.backends.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
+                backend.end.expect(&claim.key, seq);
+                self.leave_place(&claim, &target);
+            }
+            self.weigh(&target, now);
+            self.enqueue(&target, name, Urgency::Bulk);
+        }
+        self.look_at_moves(name, now);
+        if self.release_covered(name, scope, begun, now) {
+            self.enqueue_backend(name);
+        }
+    }
+
+    /// All that the snapshot says has been told. What the guard holds and the snapshot covers may go, if it is old enough.
+    fn release_covered(&mut self, name: &BackendName, scope: &Scope, begun: Instant, now: Instant) -> bool {
+        if !self.has_observed() {
+            return false;
+        }
+        let held = self.held_claims(name).filter(|(_, claim)| scope.contains(&claim.key.namespace));
+        let covered: BTreeSet<TargetKey> = held.map(|(key, _)| key.clone()).collect();
+        let Some(backend) = self.backends.get_mut(name) else { return false };
+        let all = backend.end.is_complete();
+        let covers = |key: &TargetKey| covered.contains(key);
+        let released = backend.guard.snapshot_complete(begun, all, covers, now);
+        backend.readiness.snapshot_complete(begun, all, covers, now) || released
+    }
+
+    /// Asks for a snapshot that tells of all that the guard holds, of source namespaces too that are empty now.
+    pub(crate) fn ask_for_held(&mut self, name: &BackendName) {
+        let namespaces: BTreeSet<Arc<str>> = self.held_claims(name).map(|(_, claim)| claim.key.namespace).collect();
+        if let Some(backend) = self.backends.get_mut(name) {
+            backend.end.request_snapshot(namespaces, "a complete snapshot confirms a held removal, or ends it");
+        }
+    }
+
+    /// What the guard holds of a backend, and whose it is.
+    fn held_claims(&self, name: &BackendName) -> impl Iterator<Item = (&TargetKey, Claim)> {
+        let guards = self.backends.get(name).into_iter().flat_map(Backend::guards);
+        guards.flat_map(Guard::held_targets).filter_map(|key| {
+            let target = self.targets.get(key)?;
+            Some((key, self.whose(key, target)?))
+        })
+    }
+
+    /// Looks at everything of a backend again, and at what is there of it in line for another.
+    pub(crate) fn enqueue_backend(&mut self, name: &BackendName) {
+        let theirs: Vec<TargetKey> = self
+            .targets
+            .of(name.as_str())
+            .filter(|(_, target)| {
+                self.backend_of(target).as_ref() == Some(name) || target.counted_for.as_ref() == Some(name)
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for target in theirs {
+            self.enqueue(&target, name, Urgency::Bulk);
+        }
+    }
+}

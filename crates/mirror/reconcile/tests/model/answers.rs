@@ -1,0 +1,104 @@
+//! What the answers to a job tell, and what the watch tells before them.
+
+use gimbal_kubernetes_objects::EndpointSlice;
+use gimbal_plan::{Body, EndpointsApi};
+use gimbal_reconcile::{Watched, WriteFailure, Written};
+
+use super::OPEN;
+use super::server::{Luck, id};
+use super::world::{World, key, service};
+
+fn world() -> World {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.settle();
+    world.set(0, &key(0), Some(service(0, 0, &[1])));
+    while world.speak(0) | world.hear(0) {}
+    world
+}
+
+/// The Service and its slice are one job, after which nobody has to look again.
+#[test]
+fn a_service_is_created_by_one_job() {
+    for watched_first in [false, true] {
+        let mut world = world();
+        assert!(world.start_job());
+        assert!(!world.start_job());
+        world.carry_out_job(Luck::Good);
+        assert_eq!(world.server.writes, 2);
+        while watched_first && world.watch() {}
+        world.finish_job(Luck::Good);
+        assert_eq!(world.writer.pending(), 0, "watched first: {watched_first}");
+        while world.watch() {}
+        assert_eq!(world.writer.pending(), 0, "watched first: {watched_first}");
+    }
+}
+
+/// A slice without a Service is what nobody finds.
+#[test]
+fn what_follows_is_not_sent_where_the_first_fails() {
+    let mut world = world();
+    let job = world.writer.next_job(world.now).unwrap();
+    let mut sent = 0;
+    let written = job.carry_out(|_| {
+        sent += 1;
+        Written::Failed(WriteFailure::Api("refused".into()))
+    });
+    assert_eq!((sent, written.len(), &written[1]), (1, 2, &Written::NotSent));
+    world.writer.finish(&job, written, world.now);
+    world.settle();
+    assert_eq!((world.services().count(), world.slices().count()), (1, 1));
+}
+
+/// A list that has begun shows the edit and not the create before it, and the answer to that comes last.
+#[test]
+fn an_edit_that_is_seen_before_the_answer_is_put_right() {
+    let mut world = world();
+    world.start_job();
+    world.carry_out_job(Luck::Good);
+    let slice = world.slices().next().cloned().unwrap();
+    world.server.put(Body::Slice(EndpointSlice { endpoints: Vec::new(), ..slice }));
+    world.server.events.clear();
+    let edited = world.slices().next().cloned().unwrap();
+    world.writer.list_begin(Watched::Slices);
+    world.writer.slice_is(&edited, world.now);
+    world.finish_job(Luck::Good);
+    assert_eq!(world.writer.pending(), 1);
+    world.settle();
+    assert_eq!(world.slices().next().unwrap().endpoints.len(), 1);
+}
+
+/// Nothing tells of the removal: the list is younger than that, and the answer is older than the list.
+#[test]
+fn an_answer_that_comes_after_a_list_brings_nothing_back() {
+    let mut world = world();
+    world.start_job();
+    world.carry_out_job(Luck::Good);
+    let slice = world.slices().next().cloned().map(Body::Slice).unwrap();
+    world.server.remove(&id(slice.kind(), slice.meta()));
+    world.list();
+    world.finish_job(Luck::Good);
+    world.settle();
+    assert_eq!((world.services().count(), world.slices().count()), (1, 1));
+}
+
+/// Data that comes from nobody knows where could be another cluster's: it is not let in.
+#[test]
+fn an_agent_that_offers_data_says_of_which_source() {
+    let mut world = world();
+    let name = gimbal_model::BackendName::parse(super::world::BACKENDS[0]).unwrap();
+    let hello = |held| gimbal_session::Hello {
+        protocol: (1, 1),
+        capabilities: Vec::new(),
+        backend: name.to_string(),
+        agent_instance: "other".into(),
+        source_incarnation: String::new(),
+        held,
+        agent_version: "test".into(),
+    };
+    let generation = world.writer.backends()[&name].generation;
+    let refused = world.writer.open(&name, &hello(Some(gimbal_session::Summary::default())), world.now).unwrap_err();
+    assert_eq!(refused.reason, gimbal_session::GoodbyeReason::Incarnation);
+    let backend = &world.writer.backends()[&name];
+    assert!(backend.connected && backend.generation == generation, "a refused stream fences nobody");
+    assert!(world.writer.open(&name, &hello(None), world.now).is_ok(), "heartbeats may come");
+}

@@ -1,0 +1,155 @@
+//! What must hold once everything is at rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_kubernetes_objects::{EndpointSlice, Meta, Object as _, keys};
+use gimbal_model::{BackendName, Service, SourceKey, TargetKey, service_name};
+use gimbal_plan::Body;
+use gimbal_reconcile::Mode;
+
+use super::listing::listed;
+use super::server::is_marked;
+use super::world::{BACKENDS, World, is_valid};
+
+/// Comes to rest with whatever the API server refuses; then nothing is refused and nothing unknown any more.
+pub(super) fn come_to_rest(world: &mut World) {
+    if !world.writer.is_leading() {
+        world.regain_lease();
+    }
+    (0..BACKENDS.len()).for_each(|agent| world.source_complete(agent));
+    world.settle();
+    if !(world.server.refuses.is_empty() && world.server.full.is_empty()) {
+        check_removals(world);
+        world.server.refuses.clear();
+        world.server.full.clear();
+        // The longest that a write waits that was refused.
+        world.pass(Duration::from_secs(310));
+        world.settle();
+    }
+    for (agent, backend) in BACKENDS.iter().enumerate() {
+        assert_eq!(world.unacknowledged(agent), 0, "frames of {backend} are not acknowledged");
+    }
+}
+
+/// Whatever the API server refuses to add: what a source has no more gets no traffic.
+pub(super) fn check_removals(world: &World) {
+    for ((namespace, name), claims) in wanted(world) {
+        let [(backend, key, service)] = &claims[..] else { continue };
+        // Where a policy says that it is elsewhere, or waits, what stands here is not its own, or stays.
+        let policy = world.policies.get(backend).filter(|policy| policy.mode == Mode::Admit);
+        let led = policy.and_then(|policy| policy.target(backend, key, None).ok());
+        if led != Some(TargetKey::new(namespace.clone(), name.clone())) {
+            continue;
+        }
+        let own = |meta: &Meta| {
+            *meta.labels[keys::BACKEND] == *backend.as_str() && *meta.annotations[keys::SOURCE] == *key.to_string()
+        };
+        let has: BTreeSet<String> = service.endpoints().map(|(_, endpoint)| endpoint.address.to_string()).collect();
+        let theirs = world.slices().filter(|s| is_marked(&Body::Slice((*s).clone())));
+        for slice in theirs.filter(|s| *s.metadata.namespace == *namespace && names_its_source(&s.metadata)) {
+            if *slice.metadata.labels[keys::SERVICE_NAME] != *name || !own(&slice.metadata) {
+                continue;
+            }
+            // Where the slice itself must not be written as it stands, nothing can be taken out of it.
+            let label = slice.metadata.labels.get("label").map(ToString::to_string).unwrap_or_default();
+            if world.server.refuses.contains(&(EndpointSlice::KIND.kind, label)) {
+                continue;
+            }
+            for endpoint in &slice.endpoints {
+                assert!(has.contains(&*endpoint.addresses[0]), "{key} has {} no more", endpoint.addresses[0]);
+            }
+        }
+    }
+}
+
+type Wanted = BTreeMap<(String, String), Vec<(BackendName, SourceKey, Arc<Service>)>>;
+
+fn wanted(world: &World) -> Wanted {
+    let mut wanted = Wanted::new();
+    for (agent, name) in BACKENDS.iter().enumerate() {
+        let backend = BackendName::parse(name).unwrap();
+        for (key, service) in &world.agents[agent].source {
+            let target = (key.namespace.to_string(), service_name(&backend, &key.name));
+            if world.server.namespaces.contains(&target.0) {
+                wanted.entry(target).or_default().push((backend.clone(), key.clone(), service.clone()));
+            }
+        }
+    }
+    wanted
+}
+
+fn addresses(service: &Service) -> BTreeSet<String> {
+    service.endpoints().map(|(ports, e)| format!("{}:{:?}", e.address, ports.ports()[0].port)).collect()
+}
+
+/// Whether the labels and annotations of an object are those of the source Service that it can stand for. Where a hand
+/// changed them, and the writer restarted since, nobody can tell whose it was; then it stays.
+pub(super) fn names_its_source(meta: &Meta) -> bool {
+    let service = meta.labels.get(keys::SERVICE_NAME).unwrap_or(&meta.name);
+    let source = SourceKey::from_annotation(&meta.annotations[keys::SOURCE]).unwrap();
+    BackendName::parse(&meta.labels[keys::BACKEND]).is_ok_and(|b| service_name(&b, &source.name) == **service)
+}
+
+/// The Gimbal cluster holds what the sources have, and of ours nothing else.
+pub(super) fn check(world: &World) {
+    check_removals(world);
+    for (agent, name) in BACKENDS.iter().enumerate() {
+        let all = listed(world, &BackendName::parse(name).unwrap(), "");
+        assert!(world.agents[agent].source.keys().all(|key| all.contains(key)), "{all:?} is not all of {name}");
+    }
+    let wanted = wanted(world);
+    for ((namespace, name), claims) in &wanted {
+        let id = ("Service", namespace.clone(), name.clone());
+        if claims.iter().all(|(.., service)| !is_valid(service)) {
+            // What stood before stays, whatever a hand made of it.
+            continue;
+        }
+        // A hand deleted the Service of one that cannot be written any more, and its slices keep its name.
+        if claims.iter().any(|(.., service)| !is_valid(service)) && !world.server.objects.contains_key(&id) {
+            continue;
+        }
+        let there = world.server.objects.get(&id).unwrap_or_else(|| panic!("{namespace}/{name} is missing"));
+        if !is_marked(there) {
+            continue;
+        }
+        let labels = &there.meta().labels;
+        let owner = claims
+            .iter()
+            .find(|(backend, key, _)| {
+                *labels[keys::BACKEND] == *backend.as_str()
+                    && *there.meta().annotations[keys::SOURCE] == *key.to_string()
+            })
+            .or_else(|| claims.iter().find(|(.., service)| !is_valid(service)))
+            .unwrap_or_else(|| panic!("{namespace}/{name} stands for none of its claims"));
+        // Nor is an edit by hand put right of what cannot be written.
+        if !is_valid(&owner.2) {
+            // What stood before stays.
+            continue;
+        }
+        assert_eq!(labels["label"], owner.2.header.labels["label"], "{namespace}/{name}");
+        let mut held = BTreeSet::new();
+        for slice in world.slices().filter(|s| {
+            is_marked(&Body::Slice((*s).clone()))
+                && *s.metadata.namespace == **namespace
+                && *s.metadata.labels[keys::SERVICE_NAME] == **name
+        }) {
+            for endpoint in &slice.endpoints {
+                let address = format!("{}:{:?}", endpoint.addresses[0], slice.ports[0].port.map(|p| p as u16));
+                assert!(held.insert(address), "an endpoint is in two slices of {namespace}/{name}");
+            }
+        }
+        assert_eq!(held, addresses(&owner.2), "{namespace}/{name}");
+    }
+    for service in world.services().filter(|s| is_marked(&Body::Service((*s).clone())) && names_its_source(&s.metadata))
+    {
+        let target = (service.metadata.namespace.to_string(), service.metadata.name.to_string());
+        assert!(wanted.contains_key(&target), "{target:?} is left though nobody wants it");
+    }
+    for slice in world.slices().filter(|s| is_marked(&Body::Slice((*s).clone())) && names_its_source(&s.metadata)) {
+        let name = slice.metadata.labels[keys::SERVICE_NAME].to_string();
+        let target = (slice.metadata.namespace.to_string(), name);
+        assert!(wanted.contains_key(&target), "a slice of {target:?} is left though nobody wants it");
+    }
+}

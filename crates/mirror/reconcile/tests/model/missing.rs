@@ -1,0 +1,495 @@
+//! The mass-change guard's rule itself, at the whole writer, by one who only looks at the API server: of what a backend had
+//! there within the window no more than the share is missing, unless it was released; and whoever never misses so much is
+//! never held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_kubernetes_objects::keys;
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_reconcile::Policy;
+use proptest::prelude::*;
+
+use super::server::{Luck, id};
+use super::world::{BACKENDS, World, service};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Services of each backend.
+const SERVICES: u8 = 10;
+
+/// How many endpoints each source Service has in the Gimbal cluster.
+type Counts = BTreeMap<SourceKey, u64>;
+
+fn name(agent: usize) -> BackendName {
+    BackendName::parse(BACKENDS[agent]).unwrap()
+}
+
+/// No two backends want one name, and no two Services of one.
+fn source(n: u8) -> SourceKey {
+    SourceKey::new(["one", "two"][usize::from(n % 2)], format!("s{n}"))
+}
+
+/// While a Service moves it stands at two places, and has what it has at one of them.
+fn held(world: &World, agent: usize) -> Counts {
+    let mut places = BTreeMap::<(SourceKey, Arc<str>), u64>::new();
+    for slice in world.slices().filter(|slice| *slice.metadata.labels[keys::BACKEND] == *BACKENDS[agent]) {
+        let source = SourceKey::from_annotation(&slice.metadata.annotations[keys::SOURCE]).unwrap();
+        *places.entry((source, slice.metadata.namespace.clone())).or_default() += slice.endpoints.len() as u64;
+    }
+    let mut counts = Counts::new();
+    for ((source, _), count) in places {
+        let largest = counts.entry(source).or_default();
+        *largest = count.max(*largest);
+    }
+    counts
+}
+
+fn wanted(world: &World, agent: usize) -> Counts {
+    world.agents[agent].source.iter().map(|(key, service)| (key.clone(), service.endpoint_count() as u64)).collect()
+}
+
+/// What the writer has heard that the source has.
+fn heard(world: &World, agent: usize) -> Counts {
+    let end = &world.writer.backends()[&name(agent)].end;
+    let count = |n| Some((source(n), end.service(&source(n))?.endpoint_count() as u64));
+    (0..SERVICES).filter_map(count).collect()
+}
+
+fn total(counts: &Counts) -> u64 {
+    counts.values().sum()
+}
+
+/// What a backend had, and when.
+#[derive(Default)]
+struct Seen(Vec<(Instant, Counts)>);
+
+impl Seen {
+    /// What there was within a time, and how much of that is missing if there is no more than `now`.
+    fn missing(&self, within: Duration, at: Instant, now: &Counts) -> (u64, u64) {
+        let start = self.0.iter().rposition(|(seen, _)| at.duration_since(*seen) >= within).unwrap_or(0);
+        let mut peaks = now.clone();
+        for (source, count) in self.0[start..].iter().flat_map(|(_, counts)| counts) {
+            let peak = peaks.entry(source.clone()).or_default();
+            *peak = (*peak).max(*count);
+        }
+        (total(&peaks), total(&peaks) - total(now))
+    }
+
+    fn look(&mut self, at: Instant, counts: &Counts, calm: bool) {
+        let had = match self.0.last() {
+            Some((_, last)) if !calm => last
+                .iter()
+                .map(|(source, had)| (source.clone(), (*had).min(counts.get(source).copied().unwrap_or_default())))
+                .collect(),
+            _ => counts.clone(),
+        };
+        if self.0.last().is_none_or(|(_, last)| *last != had) {
+            self.0.push((at, had));
+        }
+    }
+
+    /// These were let go: what they lose of what they had, as far as it is wanted no more, never was.
+    fn release(&mut self, sources: &BTreeSet<SourceKey>, wanted: &Counts) {
+        for (source, count) in self.0.iter_mut().flat_map(|(_, counts)| counts) {
+            if sources.contains(source) {
+                *count = (*count).min(wanted.get(source).copied().unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Set(usize, u8, u8),
+    Remove(usize, u8),
+    /// All of these go, or come.
+    Many(usize, u8, u8, bool),
+    Move(usize, bool),
+    RestartWriter,
+    LoseLease,
+    RestartAgent(usize),
+    Cut(usize),
+    Luck(Luck),
+    Speak(usize),
+    Approve(usize),
+    Hand(u8),
+    Pass(u16),
+    /// Things go their way for a moment, or until nothing is left to do.
+    Run(u8),
+    Calm,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let agent = || 0usize..2;
+    let n = || 0..SERVICES;
+    let luck = prop_oneof![3 => Just(Luck::Good), 1 => Just(Luck::Refused)];
+    prop_oneof![
+        6 => (agent(), n(), 0..12u8).prop_map(|(agent, n, hosts)| Op::Set(agent, n, hosts)),
+        6 => (agent(), n()).prop_map(|(agent, n)| Op::Remove(agent, n)),
+        2 => (agent(), n(), n(), any::<bool>()).prop_map(|(agent, from, to, come)| Op::Many(agent, from, to, come)),
+        1 => (agent(), any::<bool>()).prop_map(|(agent, there)| Op::Move(agent, there)),
+        2 => Just(Op::RestartWriter),
+        1 => Just(Op::LoseLease),
+        1 => agent().prop_map(Op::RestartAgent),
+        1 => agent().prop_map(Op::Cut),
+        3 => luck.prop_map(Op::Luck),
+        3 => agent().prop_map(Op::Speak),
+        1 => agent().prop_map(Op::Approve),
+        1 => any::<u8>().prop_map(Op::Hand),
+        3 => (0u16..30_000).prop_map(Op::Pass),
+        4 => (1u8..12).prop_map(Op::Run),
+        8 => Just(Op::Calm),
+    ]
+}
+
+fn hosts(count: u8) -> Vec<u8> {
+    (0..count).collect()
+}
+
+fn moved(world: &mut World, agent: usize, there: bool) {
+    let mut policy: Policy = world.policy(agent).unwrap().clone();
+    policy.namespaces.map.clear();
+    if there {
+        policy.namespaces.map.insert("one".into(), "three".into());
+    }
+    world.configure(agent, Some(policy));
+}
+
+/// Changes that a source, or an operator, makes.
+fn change(world: &mut World, op: &Op) {
+    match *op {
+        Op::Set(agent, n, count) => world.set(agent, &source(n), Some(service(0, 0, &hosts(count)))),
+        Op::Remove(agent, n) => world.set(agent, &source(n), None),
+        Op::Many(agent, from, to, come) => {
+            for n in from..to {
+                world.set(agent, &source(n), come.then(|| service(0, 0, &hosts(8))));
+            }
+        }
+        Op::Move(agent, there) => moved(world, agent, there),
+        Op::RestartWriter => world.restart_writer(),
+        Op::LoseLease => world.regain_lease(),
+        Op::RestartAgent(agent) => world.restart_agent(agent),
+        Op::Cut(agent) => world.cut(agent),
+        Op::Speak(agent) => drop(world.speak(agent)),
+        Op::Pass(ms) => world.pass(Duration::from_millis(ms.into())),
+        _ => {}
+    }
+}
+
+fn filled() -> World {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    world.server.set_namespace("three", true);
+    for agent in 0..2 {
+        for n in 0..SERVICES {
+            world.set(agent, &source(n), Some(service(0, 0, &hosts(8))));
+        }
+    }
+    world.settle_for(SECOND);
+    world
+}
+
+/// Services whose removals a guard holds.
+fn held_back(world: &World, agent: usize) -> BTreeSet<SourceKey> {
+    let targets: BTreeSet<&TargetKey> = world.writer.backends()[&name(agent)].guard.held_targets().collect();
+    let slices = world.slices().filter(|slice| {
+        let target =
+            TargetKey::new(slice.metadata.namespace.clone(), slice.metadata.labels[keys::SERVICE_NAME].clone());
+        targets.contains(&target)
+    });
+    slices.map(|slice| SourceKey::from_annotation(&slice.metadata.annotations[keys::SOURCE]).unwrap()).collect()
+}
+
+/// One who looks at the API server after each step.
+struct Watcher {
+    window: Duration,
+    seen: [Seen; 2],
+    before: [(Counts, BTreeSet<SourceKey>, Counts); 2],
+}
+
+impl Watcher {
+    fn new(world: &World) -> Self {
+        let mut watcher =
+            Self { window: GuardConfig::default().window, seen: Default::default(), before: Default::default() };
+        watcher.look(world, true);
+        watcher
+    }
+
+    /// `calm`: nothing is under way. Only then what is there more counts as had: on the way there may be old beside new. What
+    /// is not there any more is gone from now on.
+    fn look(&mut self, world: &World, calm: bool) {
+        for agent in 0..2 {
+            let counts = held(world, agent);
+            self.seen[agent].look(world.now, &counts, calm);
+            self.before[agent] = (counts, held_back(world, agent), heard(world, agent));
+        }
+    }
+
+    /// Everything happens that can, until nothing is left to do.
+    fn rest(&mut self, world: &mut World) -> Result<(), TestCaseError> {
+        let mut end = Ok(());
+        world.settle_watched(SECOND, |world| {
+            if end.is_ok() {
+                end = self.check(world);
+            }
+            self.look(world, false);
+        });
+        self.look(world, true);
+        end
+    }
+
+    /// After the writer did something: what it removed it may have removed.
+    fn check(&mut self, world: &mut World) -> Result<(), TestCaseError> {
+        // What was released is told by and by.
+        world.pass(Duration::ZERO);
+        world.collect();
+        for backend in world.releases.drain(..) {
+            let agent = BACKENDS.iter().position(|name| *name == backend.as_str()).unwrap();
+            let (before, held_back, wanted) = &self.before[agent];
+            // A writer that has just begun may meet a hold again and let it go at once: what is to go is what was held.
+            let goes = |(source, had): (&SourceKey, &u64)| {
+                (*had > wanted.get(source).copied().unwrap_or_default()).then(|| source.clone())
+            };
+            let let_go =
+                if held_back.is_empty() { before.iter().filter_map(goes).collect() } else { held_back.clone() };
+            self.seen[agent].release(&let_go, wanted);
+        }
+        for (agent, backend) in BACKENDS.iter().enumerate() {
+            let (before, ..) = &self.before[agent];
+            let counts = held(world, agent);
+            let less = before.iter().any(|(source, count)| counts.get(source).copied().unwrap_or_default() < *count);
+            if less {
+                // What others removed the writer cannot help; it adds nothing to it.
+                let (_, already) = self.seen[agent].missing(self.window, world.now, before);
+                let (base, missing) = self.seen[agent].missing(self.window, world.now, &counts);
+                let allowed = (base / 2).max(20).max(already);
+                prop_assert!(missing <= allowed, "{backend}: {missing} of {base} are missing");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As many cases as `GIMBAL_PROVE` says (`cargo xtask prove guard-writer`).
+fn config(usual: u32) -> ProptestConfig {
+    let wanted = std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: wanted.unwrap_or(usual),
+        max_shrink_iters: 5_000,
+        max_local_rejects: u32::MAX,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Plays a history, and looks at the API server after each step.
+fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let mut world = filled();
+    let mut watcher = Watcher::new(&world);
+    for op in ops {
+        match op {
+            Op::Luck(luck) => {
+                world.start_job();
+                world.carry_out_job(luck);
+                watcher.check(&mut world)?;
+                world.finish_job(Luck::Good);
+            }
+            Op::Run(rounds) => {
+                for _ in 0..rounds {
+                    for agent in 0..2 {
+                        world.speak(agent);
+                        world.hear(agent);
+                    }
+                    watcher.look(&world, false);
+                    world.start_job();
+                    world.finish_job(Luck::Good);
+                    watcher.check(&mut world)?;
+                    watcher.look(&world, false);
+                }
+            }
+            Op::Approve(agent) => {
+                let backend = name(agent);
+                let held = world.writer.backends()[&backend].guard.held();
+                if let Some(held) = held {
+                    world.writer.approve(&backend, &held.id);
+                    let (_, held_back, wanted) = &watcher.before[agent];
+                    watcher.seen[agent].release(held_back, wanted);
+                }
+            }
+            Op::Hand(n) => {
+                watcher.rest(&mut world)?;
+                let slice = world.slices().nth(usize::from(n)).map(|slice| slice.metadata.clone());
+                if let Some(meta) = slice {
+                    world.server.remove(&id(
+                        <gimbal_kubernetes_objects::EndpointSlice as gimbal_kubernetes_objects::Object>::KIND,
+                        &meta,
+                    ));
+                    // No writer can know of what went before its time and is told of nowhere: this one sees it, and notes it.
+                    watcher.look(&world, false);
+                    watcher.rest(&mut world)?;
+                }
+            }
+            Op::Calm => watcher.rest(&mut world)?,
+            op => change(&mut world, &op),
+        }
+        watcher.look(&world, false);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(64))]
+
+    #[test]
+    fn no_more_than_the_share_is_missing(ops in proptest::collection::vec(op(), 0..80)) {
+        play(ops)?;
+    }
+}
+
+/// Steps of an everyday history, each with time for all that follows from it.
+fn everyday() -> impl Strategy<Value = Vec<Op>> {
+    let op = op().prop_filter("what a source or an operator does, or time", |op| {
+        !matches!(op, Op::Luck(_) | Op::Speak(_) | Op::Approve(_) | Op::Hand(_) | Op::Run(_) | Op::Calm | Op::Cut(_))
+    });
+    proptest::collection::vec(op, 0..60)
+}
+
+/// Plays an everyday history: what would miss more than that is not done.
+fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let mut world = filled();
+    let mut watcher = Watcher::new(&world);
+    let within = if restarts { watcher.window * 7 / 2 } else { watcher.window * 11 / 10 };
+    for op in ops {
+        if !restarts && matches!(op, Op::RestartWriter | Op::LoseLease) {
+            continue;
+        }
+        let before: Vec<_> = world.agents.iter().map(|agent| agent.source.clone()).collect();
+        change(&mut world, &op);
+        let everyday = (0..2).all(|agent| {
+            let (base, missing) = watcher.seen[agent].missing(within, world.now, &wanted(&world, agent));
+            missing <= if restarts { (base / 4).max(10) } else { (base / 2).max(20) }
+        });
+        if !everyday {
+            for (agent, source) in before.into_iter().enumerate() {
+                for n in 0..SERVICES {
+                    let service = source.get(&self::source(n)).cloned();
+                    world.set(agent, &self::source(n), service);
+                }
+            }
+        }
+        world.settle_for(SECOND);
+        for agent in 0..2 {
+            prop_assert_eq!(world.writer.backends()[&name(agent)].guard.held(), None, "after {:?}", op);
+            prop_assert_eq!(
+                held(&world, agent),
+                wanted(&world, agent).into_iter().filter(|(_, n)| *n > 0).collect::<Counts>()
+            );
+        }
+        watcher.look(&world, true);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config(16))]
+
+    /// Of what there was within a window, and a little more for what takes its time, no more than the half is away at any
+    /// moment; over restarts, whatever a record may still tell, a quarter.
+    #[test]
+    fn an_everyday_history_is_never_held(restarts in any::<bool>(), ops in everyday()) {
+        play_everyday(restarts, ops)?;
+    }
+}
+
+/// Each let go more than the share, or held what is no loss, before the guard counted a Service at all places where it stands,
+/// what is under way, what was released and still stands, and what was there before an agent spoke.
+#[test]
+fn histories_that_once_went_wrong() {
+    use Op::{Approve, Calm, Many, Move, Pass, Remove, RestartWriter, Run, Set};
+    let missed = [
+        vec![Many(1, 0, 6, false), Calm, Approve(1), Set(1, 7, 0), Calm],
+        vec![
+            Remove(0, 3),
+            Set(0, 5, 0),
+            Remove(0, 2),
+            Move(0, true),
+            Set(0, 6, 3),
+            Set(0, 4, 0),
+            Set(0, 2, 0),
+            Calm,
+            Set(0, 1, 0),
+            Move(0, false),
+            RestartWriter,
+            Calm,
+        ],
+        vec![
+            Set(1, 4, 0),
+            Move(1, true),
+            Calm,
+            Calm,
+            Calm,
+            Remove(1, 6),
+            Set(1, 0, 0),
+            Calm,
+            Remove(1, 2),
+            Pass(25692),
+            RestartWriter,
+            Pass(28808),
+            Set(1, 5, 0),
+            Remove(1, 1),
+            Calm,
+        ],
+        vec![
+            Move(1, true),
+            Set(1, 6, 0),
+            Many(1, 3, 6, false),
+            Remove(1, 8),
+            Calm,
+            Move(1, false),
+            Set(1, 1, 0),
+            RestartWriter,
+            Calm,
+        ],
+        vec![Remove(1, 1), Many(1, 0, 6, false), Run(10), Many(1, 0, 6, true), Approve(1), Pass(15000), Run(5)],
+    ];
+    for ops in missed {
+        play(ops.clone()).unwrap_or_else(|error| panic!("{ops:?}: {error}"));
+    }
+    let held = [
+        vec![
+            Remove(0, 8),
+            Remove(0, 2),
+            Move(0, true),
+            Set(0, 8, 5),
+            Remove(0, 8),
+            Remove(0, 3),
+            Remove(0, 4),
+            Set(0, 0, 0),
+        ],
+        vec![
+            Many(0, 2, 7, false),
+            Set(0, 3, 9),
+            Set(0, 0, 11),
+            Set(0, 7, 10),
+            Move(0, true),
+            Set(0, 2, 1),
+            Set(0, 3, 5),
+            Set(0, 7, 0),
+            Set(0, 8, 0),
+        ],
+        vec![
+            Remove(1, 3),
+            Remove(1, 2),
+            Remove(1, 4),
+            Move(1, true),
+            Set(1, 5, 0),
+            Set(1, 2, 8),
+            Set(1, 0, 0),
+            Set(1, 1, 0),
+        ],
+    ];
+    for ops in held {
+        play_everyday(false, ops.clone()).unwrap_or_else(|error| panic!("{ops:?}: {error}"));
+    }
+}

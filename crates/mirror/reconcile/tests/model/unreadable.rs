@@ -1,0 +1,92 @@
+//! A Service that the writer cannot read, as one of an agent that is newer.
+
+use std::time::Duration;
+
+use gimbal_model::SourceKey;
+use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_session::{AgentMessage, Data, Frame, PieceChange, RejectReason, Unreadable};
+
+use super::world::{World, key, service};
+use super::{OPEN, check};
+
+/// What is said of a key cannot be read.
+pub(super) fn spoil(message: &mut AgentMessage, of: &SourceKey) {
+    let unreadable = || Unreadable { key: Some(of.clone()), reason: "a new kind".into(), more: false };
+    let AgentMessage::Data(Data { frame, .. }) = message else { return };
+    match frame {
+        Frame::SnapshotChunk { pieces, .. } => {
+            let its =
+                |piece: &&mut Result<gimbal_session::Piece, _>| piece.as_ref().is_ok_and(|piece| piece.key == *of);
+            pieces.iter_mut().filter(its).for_each(|piece| *piece = Err(unreadable()));
+        }
+        Frame::Delta { changes, .. } => {
+            for change in changes {
+                let key = match change {
+                    Ok(PieceChange::Replace(piece)) => &piece.key,
+                    Ok(PieceChange::Update { key, .. }) => key,
+                    _ => continue,
+                };
+                if key == of {
+                    *change = Err(unreadable());
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// It is not absent, even where nothing else is known of it; and it keeps nothing of the others.
+#[test]
+fn what_cannot_be_read_stays_and_the_others_go_their_way() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    for n in [0, 2, 3] {
+        world.set(0, &key(n), Some(service(0, 0, &[1])));
+    }
+    world.settle();
+    let held = world.server.objects.clone();
+    world.unreadable = Some(key(0));
+    world.restart_writer();
+    world.settle();
+    assert_eq!(world.server.objects, held, "it is there, in whatever state");
+    let rejects = || [(Some(key(0)), RejectReason::Invalid)];
+    let told = |world: &World| world.rejects(0).into_iter().map(|r| (r.key, r.reason)).collect::<Vec<_>>();
+    assert_eq!(told(&world), rejects());
+
+    // Gone while no writer was there to hear it: a complete snapshot tells.
+    world.cut(0);
+    world.restart_writer();
+    world.set(0, &key(3), None);
+    world.settle();
+    assert_eq!(world.services().count(), 2);
+    assert_eq!(told(&world), rejects());
+
+    world.unreadable = None;
+    world.set(0, &key(0), Some(service(1, 0, &[2])));
+    world.settle();
+    check(&world);
+    assert_eq!(world.rejects(0), []);
+}
+
+/// Its removal is held when it comes back in a form that cannot be read: nothing is to be removed any more.
+#[test]
+fn what_is_back_and_cannot_be_read_keeps_its_object() {
+    let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
+    let hosts: Vec<u8> = (0..40).collect();
+    world.set(0, &key(0), Some(service(0, 0, &hosts)));
+    world.settle();
+    world.set(0, &key(0), None);
+    world.settle_for(Duration::from_secs(2));
+    let held = |world: &World| world.writer.backends().values().find_map(|backend| backend.guard.held());
+    let before = world.server.objects.clone();
+    let hold = held(&world).expect("held");
+    world.unreadable = Some(key(0));
+    world.set(0, &key(0), Some(service(1, 0, &hosts)));
+    world.settle();
+    assert_eq!(held(&world), None, "there is nothing to be held");
+    assert!(world.writer.approve(&gimbal_model::BackendName::parse("a").unwrap(), &hold.id).is_none());
+    // Nor does a snapshot remove it.
+    world.cut(0);
+    world.settle();
+    assert_eq!(world.server.objects, before);
+    assert_eq!(world.unacknowledged(0), 0);
+}

@@ -1,0 +1,471 @@
+//! Two backends' agents, a writer and an API server, with everything that can go wrong between them in the hand of a test.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use gimbal_kubernetes_objects::{EndpointSlice, Service as ServiceObject};
+use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
+use gimbal_plan::{Body, EndpointsApi, GuardConfig, GuardEvent};
+use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched, Written};
+use gimbal_session::{
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Reject, Scope,
+    WriterLimits, WriterMessage,
+};
+
+use super::server::{Backup, Event, Luck, Server};
+
+pub const BACKENDS: [&str; 2] = ["a", "a-b"];
+
+pub struct Agent {
+    pub(super) name: BackendName,
+    pub(super) end: AgentEnd,
+    /// What its source has.
+    pub source: BTreeMap<SourceKey, Arc<Service>>,
+    starts: u32,
+    /// When it was last refused: it does not dial again at once.
+    pub(super) refused: Option<Instant>,
+    pub(super) stream: Option<(u64, VecDeque<WriterMessage>)>,
+}
+
+pub struct World {
+    pub server: Server,
+    pub writer: Reconciler,
+    pub agents: Vec<Agent>,
+    jobs: VecDeque<Job>,
+    /// Answers on their way to the writer.
+    answers: VecDeque<(Job, Vec<Written>)>,
+    pub now: Instant,
+    pub wall: SystemTime,
+    /// What is kept of the backends.
+    pub kept: BTreeMap<BackendName, BackendState>,
+    /// Whether what the writer wants to be kept is.
+    pub keeps: bool,
+    /// An agent that does not dial.
+    pub silent: Option<usize>,
+    /// The policy of each backend; one without is not in the configuration.
+    pub policies: BTreeMap<BackendName, Policy>,
+    /// What the API server's store is put back to.
+    pub backup: Backup,
+    /// What the writer cannot read when it comes.
+    pub unreadable: Option<SourceKey>,
+    /// How often the writer wanted all lists again.
+    pub relists: usize,
+    /// Namespaces that were created because a policy says so.
+    pub created: Vec<String>,
+    /// Namespaces whose next creation fails.
+    pub unlucky: BTreeSet<String>,
+    api: EndpointsApi,
+    epoch: u64,
+    /// Whose held removals were let go, by themselves or by a snapshot.
+    pub releases: Vec<BackendName>,
+}
+
+pub fn key(n: u8) -> SourceKey {
+    // "b-svc" of backend "a" and "svc" of backend "a-b" want one name.
+    match n % 4 {
+        0 => SourceKey::new("one", "svc"),
+        1 => SourceKey::new("one", "b-svc"),
+        2 => SourceKey::new("two", "svc"),
+        _ => SourceKey::new("two", "other"),
+    }
+}
+
+/// For `ports` of [`service`]: two of one name, so the Service cannot be written.
+pub const INVALID: u8 = 2;
+
+/// Whether a Service can be written.
+pub fn is_valid(service: &Service) -> bool {
+    service.header.ports[0].name != service.header.ports[1].name
+}
+
+pub fn service(label: u8, ports: u8, hosts: &[u8]) -> Arc<Service> {
+    let port = |n: u16| ServicePort {
+        name: format!("p{n}").into(),
+        port: 80 + n,
+        protocol: Protocol::Tcp,
+        app_protocol: None,
+        target_port: None,
+    };
+    let set = PortSet::new(vec![EndpointPort {
+        name: "p0".into(),
+        port: Some(8080 + u16::from(ports)),
+        protocol: Protocol::Tcp,
+        app_protocol: None,
+    }]);
+    let labels = [("label".into(), label.to_string().into())].into();
+    let both = if ports == INVALID { vec![port(0), port(0)] } else { vec![port(0), port(1)] };
+    let header = Header { labels, ports: both, ..Header::default() };
+    let endpoints = hosts.iter().map(|host| (set.clone(), Endpoint::ready(IpAddr::from([10, 0, 0, *host + 1]))));
+    Arc::new(Service::new(Arc::new(header), endpoints))
+}
+
+fn agent_end(name: &BackendName, starts: u32) -> AgentEnd {
+    let mut end = AgentEnd::new(AgentConfig {
+        backend: name.to_string(),
+        instance: format!("{name}-{starts}"),
+        version: "test".into(),
+    });
+    end.set_incarnation(format!("uid of {name}"));
+    end
+}
+
+impl World {
+    pub fn new(api: EndpointsApi, guard: GuardConfig) -> Self {
+        let now = Instant::now();
+        let agents = BACKENDS
+            .iter()
+            .map(|name| {
+                let name = BackendName::parse(name).unwrap();
+                let mut end = agent_end(&name, 0);
+                end.source_complete(now);
+                Agent { name, end, source: BTreeMap::new(), starts: 0, refused: None, stream: None }
+            })
+            .collect();
+        let policy = Policy { guard, ..Policy::default() };
+        let policies = BACKENDS.iter().map(|name| (BackendName::parse(name).unwrap(), policy.clone())).collect();
+        let mut world = Self {
+            server: Server::default(),
+            writer: Self::writer(api, &policies, now),
+            agents,
+            jobs: VecDeque::new(),
+            answers: VecDeque::new(),
+            now,
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
+            kept: BTreeMap::new(),
+            keeps: true,
+            silent: None,
+            policies,
+            backup: Server::default().back_up(),
+            unreadable: None,
+            relists: 0,
+            created: Vec::new(),
+            unlucky: BTreeSet::new(),
+            api,
+            epoch: 1,
+            releases: Vec::new(),
+        };
+        world.server.set_namespace("one", true);
+        world.server.set_namespace("two", true);
+        world.backup = world.server.back_up();
+        world.list();
+        world.writer.lead(Some(1));
+        world
+    }
+
+    fn writer(api: EndpointsApi, policies: &BTreeMap<BackendName, Policy>, now: Instant) -> Reconciler {
+        let mut writer = Reconciler::new(Settings {
+            api,
+            limits: WriterLimits {
+                credit: Credit { changes: 3, bytes: 1 << 20 },
+                heartbeat_timeout: Duration::from_secs(15),
+            },
+            comparison_interval: Duration::from_secs(300),
+        });
+        writer.configure(policies.clone(), now);
+        writer
+    }
+
+    /// The configuration changes.
+    pub fn configure(&mut self, agent: usize, policy: Option<Policy>) {
+        let name = self.agents[agent].name.clone();
+        match policy {
+            Some(policy) => drop(self.policies.insert(name, policy)),
+            None => drop(self.policies.remove(&name)),
+        }
+        self.writer.configure(self.policies.clone(), self.now);
+        self.collect();
+    }
+
+    /// The policy of an agent's backend; `None`: it is not in the configuration.
+    pub fn policy(&self, agent: usize) -> Option<&Policy> {
+        self.policies.get(&self.agents[agent].name)
+    }
+
+    /// A list of every kind, as after a start or a 410.
+    pub fn list(&mut self) {
+        self.server.listed();
+        for kind in Watched::ALL {
+            self.writer.list_begin(kind);
+            if kind == Watched::Namespaces {
+                for name in &self.server.namespaces {
+                    self.writer.namespace_is(&Server::namespace(name));
+                }
+            }
+            for body in self.server.objects.values().filter(|body| super::server::is_marked(body)) {
+                match (kind, body) {
+                    (Watched::Services, Body::Service(object)) => self.writer.service_is(object, self.now),
+                    (Watched::Slices, Body::Slice(object)) => self.writer.slice_is(object, self.now),
+                    (Watched::Endpoints, Body::Endpoints(object)) => self.writer.endpoints_is(object, self.now),
+                    _ => {}
+                }
+            }
+            self.writer.list_end(kind, self.now);
+        }
+    }
+
+    pub fn set(&mut self, agent: usize, key: &SourceKey, service: Option<Arc<Service>>) {
+        let agent = &mut self.agents[agent];
+        match &service {
+            Some(service) => agent.source.insert(key.clone(), service.clone()),
+            None => agent.source.remove(key),
+        };
+        agent.end.set(key.clone(), service, self.now);
+    }
+
+    pub fn connect(&mut self, agent: usize) {
+        self.cut(agent);
+        let agent = &mut self.agents[agent];
+        agent.end.connected(self.now);
+        agent.stream = Some((0, VecDeque::new()));
+    }
+
+    pub fn cut(&mut self, agent: usize) {
+        let agent = &mut self.agents[agent];
+        if let Some((generation, _)) = agent.stream.take() {
+            agent.end.disconnected();
+            self.writer.closed(&agent.name, generation);
+        }
+    }
+
+    /// The agent loses its memory and reads its source anew.
+    pub fn restart_agent(&mut self, agent: usize) {
+        self.cut(agent);
+        let agent = &mut self.agents[agent];
+        agent.starts += 1;
+        agent.end = agent_end(&agent.name, agent.starts);
+        for (key, service) in &agent.source {
+            agent.end.set(key.clone(), Some(service.clone()), self.now);
+        }
+        agent.end.source_complete(self.now);
+    }
+
+    /// The writer loses its memory; what was in flight is lost.
+    pub fn restart_writer(&mut self) {
+        self.kill_writer();
+        self.list();
+        self.lead();
+    }
+
+    /// As [`World::restart_writer`], but the writer leads, and takes what agents say, before it knows what there is.
+    pub fn restart_writer_unlisted(&mut self) {
+        self.kill_writer();
+        self.lead();
+    }
+
+    fn kill_writer(&mut self) {
+        for agent in 0..self.agents.len() {
+            self.cut(agent);
+        }
+        self.jobs.clear();
+        self.answers.clear();
+        self.writer = Self::writer(self.api, &self.policies, self.now);
+    }
+
+    /// The writer reads what was kept, and leads.
+    fn lead(&mut self) {
+        for (name, state) in &self.kept {
+            self.writer.restore(name, state.clone(), self.now, self.wall);
+        }
+        self.epoch += 1;
+        self.writer.lead(Some(self.epoch));
+    }
+
+    /// The lease goes to nobody, and the process stays: its streams end.
+    pub fn lose_lease(&mut self) {
+        self.writer.lead(None);
+        self.collect();
+        for agent in 0..self.agents.len() {
+            self.cut(agent);
+        }
+    }
+
+    /// The same process has the lease again, under another epoch; where it had it all the time, it loses it before.
+    pub fn regain_lease(&mut self) {
+        self.lose_lease();
+        self.lead();
+    }
+
+    /// What an agent's source has in a namespace cannot be told now, or can again.
+    pub fn scope_unknown(&mut self, agent: usize, namespace: Option<&str>) {
+        let scope = namespace.map_or(Scope::All, |name| Scope::Namespaces(vec![name.into()]));
+        self.agents[agent].end.scope_unknown(scope, "a test".into());
+    }
+
+    /// Changes of an agent that the writer has not acknowledged.
+    pub fn unacknowledged(&self, agent: usize) -> usize {
+        if self.agents[agent].stream.is_some() { self.untold(agent) } else { 0 }
+    }
+
+    /// An agent knows all of its source.
+    pub fn source_complete(&mut self, agent: usize) {
+        self.agents[agent].end.source_complete(self.now);
+    }
+
+    /// The agent says one thing, if it has anything to say.
+    pub fn speak(&mut self, of: usize) -> bool {
+        let agent = &mut self.agents[of];
+        let Some((generation, _)) = &mut agent.stream else { return false };
+        let Some(mut message) = agent.end.next(self.now) else { return false };
+        if let Some(key) = &self.unreadable {
+            super::unreadable::spoil(&mut message, key);
+        }
+        let data = !matches!(message, AgentMessage::Heartbeat { .. });
+        match message {
+            AgentMessage::Hello(hello) => match self.writer.open(&agent.name, &hello, self.now) {
+                Ok(opened) => *generation = opened,
+                // It dials again by and by.
+                Err(Goodbye { reason: GoodbyeReason::UnknownBackend | GoodbyeReason::NotLeader, .. }) => {
+                    agent.refused = Some(self.now);
+                    self.cut(of);
+                    return false;
+                }
+                Err(goodbye) => panic!("refused: {goodbye:?}"),
+            },
+            message => self.writer.receive(&agent.name, *generation, message, self.now),
+        }
+        self.collect();
+        data
+    }
+
+    /// The agent says that its source has been silent for so long.
+    pub fn say_silent(&mut self, agent: usize, age: Duration) {
+        let agent = &self.agents[agent];
+        let Some((generation, _)) = &agent.stream else { return };
+        let sources = vec![Freshness { kind: "services".into(), age: Some(age) }];
+        self.writer.receive(&agent.name, *generation, AgentMessage::Heartbeat { sources, backlog: 0 }, self.now);
+    }
+
+    /// Carries out what the writer says.
+    pub fn collect(&mut self) {
+        for output in self.writer.take_outputs() {
+            match output {
+                Output::Send { backend, generation, message } => {
+                    let agent = self.agents.iter_mut().find(|agent| agent.name == backend).unwrap();
+                    if let Some((_, queue)) = agent.stream.as_mut().filter(|(own, _)| *own == generation || *own == 0) {
+                        queue.push_back(message);
+                    }
+                }
+                Output::Close { backend, generation } => {
+                    let agent = self.agents.iter_mut().find(|agent| agent.name == backend).unwrap();
+                    if agent.stream.as_ref().is_some_and(|(own, _)| *own == generation) {
+                        agent.stream = None;
+                        agent.end.disconnected();
+                    }
+                }
+                // Kept at once, or never.
+                Output::Keep { backend, version, state } if self.keeps => {
+                    self.kept.insert(backend.clone(), state);
+                    self.writer.kept(&backend, version, self.now);
+                }
+                Output::ListAgain => {
+                    self.relists += 1;
+                    self.list();
+                }
+                Output::Forget { backend } => drop(self.kept.remove(&backend)),
+                Output::CreateNamespace { namespace, .. } if self.unlucky.remove(&*namespace) => {
+                    self.writer.namespace_created(&namespace, Err("a test".into()), self.now);
+                }
+                Output::CreateNamespace { namespace, .. } => {
+                    self.created.push(namespace.to_string());
+                    self.server.set_namespace(&namespace, true);
+                    self.writer.namespace_created(&namespace, Ok(()), self.now);
+                }
+                Output::Guard { backend, event: GuardEvent::Released { .. } } => self.releases.push(backend),
+                Output::Keep { .. }
+                | Output::Loss { .. }
+                | Output::Touched(_)
+                | Output::Guard { .. }
+                | Output::Accepted { .. } => {}
+            }
+        }
+    }
+
+    /// The agent hears one thing.
+    pub fn hear(&mut self, of: usize) -> bool {
+        self.collect();
+        let agent = &mut self.agents[of];
+        let Some((_, queue)) = &mut agent.stream else { return false };
+        let Some(message) = queue.pop_front() else { return false };
+        if let AgentVerdict::Close { .. } = agent.end.receive(message, self.now) {
+            self.cut(of);
+        }
+        true
+    }
+
+    /// The writer hears of one change in the cluster.
+    pub fn watch(&mut self) -> bool {
+        let Some(event) = self.server.events.pop_front() else { return false };
+        match event {
+            Event::Is(Body::Service(object)) => self.writer.service_is(&object, self.now),
+            Event::Is(Body::Slice(object)) => self.writer.slice_is(&object, self.now),
+            Event::Is(Body::Endpoints(object)) => self.writer.endpoints_is(&object, self.now),
+            Event::Gone(Body::Service(object)) => self.writer.service_gone(&object, self.now),
+            Event::Gone(Body::Slice(object)) => self.writer.slice_gone(&object, self.now),
+            Event::Gone(Body::Endpoints(object)) => self.writer.endpoints_gone(&object, self.now),
+            Event::Namespace(name, true) => self.writer.namespace_is(&Server::namespace(&name)),
+            Event::Namespace(name, false) => self.writer.namespace_gone(&name),
+        }
+        true
+    }
+
+    /// A job leaves the writer, and is answered some other time.
+    pub fn start_job(&mut self) -> bool {
+        match self.writer.next_job(self.now) {
+            Some(job) => {
+                self.jobs.push_back(job);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The oldest job is carried out; its answers are on their way.
+    pub fn carry_out_job(&mut self, luck: Luck) -> bool {
+        let Some(job) = self.jobs.pop_front() else { return false };
+        let written = job.carry_out(|action| self.server.write(action, luck));
+        self.answers.push_back((job, written));
+        true
+    }
+
+    /// The oldest answers arrive; where there are none, the oldest job is carried out before.
+    pub fn finish_job(&mut self, luck: Luck) -> bool {
+        if self.answers.is_empty() && !self.carry_out_job(luck) {
+            return false;
+        }
+        let answered = self.answers.pop_front();
+        answered.map(|(job, written)| self.writer.finish(&job, written, self.now)).is_some()
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.wall += time;
+        self.writer.tick(self.now, self.wall);
+    }
+
+    /// What the agent has yet to tell, or to hear of.
+    pub fn untold(&self, agent: usize) -> usize {
+        self.agents[agent].end.pending()
+    }
+
+    /// What the agent was told is rejected.
+    pub fn rejects(&self, agent: usize) -> Vec<Reject> {
+        self.agents[agent].end.rejects().values().cloned().collect()
+    }
+
+    /// The objects with our mark of one kind.
+    pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
+        self.server.objects.values().filter_map(|body| match body {
+            Body::Slice(slice) => Some(slice),
+            _ => None,
+        })
+    }
+
+    pub fn services(&self) -> impl Iterator<Item = &ServiceObject> {
+        self.server.objects.values().filter_map(|body| match body {
+            Body::Service(service) => Some(service),
+            _ => None,
+        })
+    }
+}

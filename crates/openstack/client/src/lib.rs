@@ -1,0 +1,48 @@
+//! The edge to an OpenStack cloud: Keystone v3, and load balancing v2 from Octavia or from neutron-lbaas.
+//!
+//! ```no_run
+//! # use gimbal_openstack_client::{Cloud, Credentials, Error, Options, Scope};
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let credentials = Credentials::from_dir("/etc/openstack-secret".as_ref())?;
+//! let cloud = Cloud::connect(credentials, Options::default()).await?; // asks Keystone: Error::InvalidCredentials
+//! for project in cloud.projects().await?.rows {
+//!     let session = cloud.session(&Scope::Project(project.id.to_string()));
+//!     let load_balancing = session.load_balancing().await?; // Octavia, or neutron-lbaas on the network endpoint
+//!     let pools = load_balancing.pools(None).await?; // every page, or an error
+//!     println!("{}: {} pools at {:?}", project.name, pools.rows.len(), pools.server_time);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Narrow on purpose: it reads what a discoverer needs and nothing else (research/openstack-direction.md 4). A list is
+//! complete or an error, never a part. Tokens are cached, one for each [`Scope`], renewed before they end by one caller at
+//! a time; a 401 renews once. Everything that went over the wire is counted in [`Calls`].
+//! A secret is in no error, no log line and no `Debug`.
+
+mod answer;
+mod calls;
+mod catalog;
+mod cloud;
+mod credentials;
+mod error;
+mod keystone;
+mod load_balancing;
+mod page;
+mod page_size;
+mod place;
+mod session;
+mod slot;
+mod statuses;
+mod token;
+mod transport;
+mod walk;
+
+pub use calls::{CallKind, CallSum, Calls, Outcome};
+pub use cloud::{Cloud, Options};
+pub use credentials::{Credentials, CredentialsError, Domain, Interface, Scope};
+pub use error::Error;
+pub use load_balancing::{Dialect, LoadBalancing, Lookup};
+pub use place::Place;
+pub use session::Session;
+pub use statuses::{Status, Statuses};

@@ -1,0 +1,331 @@
+//! Load balancing v2, from Octavia or from neutron-lbaas.
+
+use gimbal_openstack_source::{Existence, List, rows};
+use reqwest::Url;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::page::Page;
+use crate::statuses::Statuses;
+use crate::transport::Question;
+use crate::walk::{Step, Walk};
+use crate::{CallKind, Error, Place, Session};
+
+/// How often one list tries with smaller pages: a server that hangs must not hold a poll for as many time-outs as there
+/// are sizes.
+const SHRINKS: u32 = 2;
+
+/// Who serves load balancing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Octavia, under `/v2/lbaas`.
+    Octavia,
+    /// neutron-lbaas on the network endpoint, under `/v2.0/lbaas`: Mitaka's. Its rows have no times, and none but load
+    /// balancers have statuses; [`LoadBalancing::statuses`] has the others'.
+    NeutronLbaas,
+}
+
+/// The answer to the question for one load balancer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// It is there.
+    Found(rows::LoadBalancer),
+    /// 404: it does not exist.
+    Gone,
+    /// 403: it exists or not, but not for us.
+    Forbidden,
+}
+
+/// A cloud's load balancing, with a session's token. Lists are complete or an error; their order is the server's (by
+/// time of creation, then ID).
+#[derive(Debug, Clone)]
+pub struct LoadBalancing {
+    session: Session,
+    dialect: Dialect,
+    url: Url,
+    place: Place,
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    id: String,
+}
+
+impl LoadBalancing {
+    pub(crate) fn new(session: Session, dialect: Dialect, url: Url, place: Place) -> Self {
+        Self { session, dialect, url, place }
+    }
+
+    /// Where it is served, the same for every project's token.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Who serves it.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Its address, up to and with `/lbaas`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.url.as_str()
+    }
+
+    /// The newest version that Octavia speaks, for instance (2, 30); one call, without a token. neutron-lbaas has none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn version(&self) -> Result<Option<(u32, u32)>, Error> {
+        if self.dialect == Dialect::NeutronLbaas {
+            return Ok(None);
+        }
+        let mut url = self.url.clone();
+        url.set_path(self.url.path().trim_end_matches("v2/lbaas"));
+        let answer = self.session.shared.transport.ask(&Question::get(CallKind::Versions, url, None)).await?;
+        let Versions { versions } = read("its versions", &answer.body)?;
+        Ok(versions.iter().filter_map(|version| number(&version.id)).max())
+    }
+
+    /// All load balancers that the token may see, or those of one project.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn load_balancers(&self, project: Option<&str>) -> Result<List<rows::LoadBalancer>, Error> {
+        self.list(CallKind::LoadBalancers, &["loadbalancers"], rows::LoadBalancer::FIELDS, project).await
+    }
+
+    /// All listeners that the token may see, or those of one project.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn listeners(&self, project: Option<&str>) -> Result<List<rows::Listener>, Error> {
+        self.list(CallKind::Listeners, &["listeners"], rows::Listener::FIELDS, project).await
+    }
+
+    /// All pools that the token may see, or those of one project.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn pools(&self, project: Option<&str>) -> Result<List<rows::Pool>, Error> {
+        self.list(CallKind::Pools, &["pools"], rows::Pool::FIELDS, project).await
+    }
+
+    /// All L7 policies that the token may see, or those of one project.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn l7_policies(&self, project: Option<&str>) -> Result<List<rows::L7Policy>, Error> {
+        self.list(CallKind::L7Policies, &["l7policies"], rows::L7Policy::FIELDS, project).await
+    }
+
+    /// The members of a pool.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::NotFound`] when the pool is gone.
+    pub async fn members(&self, pool: &str) -> Result<List<rows::Member>, Error> {
+        self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::FIELDS, None).await
+    }
+
+    /// One load balancer: tells a deletion from a role that was lost (DESIGN 3.3).
+    ///
+    /// # Errors
+    /// See [`Error`]; 403 and 404 are none.
+    pub async fn load_balancer(&self, id: &str) -> Result<Lookup, Error> {
+        #[derive(Deserialize)]
+        struct One {
+            loadbalancer: rows::LoadBalancer,
+        }
+        let mut url = self.at(&["loadbalancers", id])?;
+        with_fields(&mut url, rows::LoadBalancer::FIELDS);
+        match self.session.get(CallKind::LoadBalancer, url).await {
+            Ok(answer) => {
+                let One { loadbalancer } = read(&format!("load balancer {id}"), &answer.body)?;
+                Ok(Lookup::Found(loadbalancer))
+            }
+            Err(Error::NotFound { .. }) => Ok(Lookup::Gone),
+            Err(Error::Forbidden { .. }) => Ok(Lookup::Forbidden),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a listener is there.
+    ///
+    /// # Errors
+    /// See [`Error`]; 403 and 404 are none.
+    pub async fn listener(&self, id: &str) -> Result<Existence, Error> {
+        self.existence(CallKind::Listener, &["listeners", id]).await
+    }
+
+    /// Whether a pool is there.
+    ///
+    /// # Errors
+    /// See [`Error`]; 403 and 404 are none.
+    pub async fn pool(&self, id: &str) -> Result<Existence, Error> {
+        self.existence(CallKind::Pool, &["pools", id]).await
+    }
+
+    async fn existence(&self, kind: CallKind, path: &[&str]) -> Result<Existence, Error> {
+        let mut url = self.at(path)?;
+        with_fields(&mut url, &["id"]);
+        match self.session.get(kind, url).await {
+            Ok(_) => Ok(Existence::Found),
+            Err(Error::NotFound { .. }) => Ok(Existence::Gone),
+            Err(Error::Forbidden { .. }) => Ok(Existence::Forbidden),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The statuses of all objects below a load balancer. Neither weights nor admin states are among them.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn statuses(&self, load_balancer: &str) -> Result<Statuses, Error> {
+        let last = match self.dialect {
+            Dialect::Octavia => "status",
+            Dialect::NeutronLbaas => "statuses",
+        };
+        let answer = self.session.get(CallKind::Status, self.at(&["loadbalancers", load_balancer, last])?).await?;
+        Ok(Statuses::read(&read(&format!("the statuses of {load_balancer}"), &answer.body)?, answer.server_time()))
+    }
+
+    /// Walks through all pages of a list. One that is too slow is asked for again in smaller pieces.
+    async fn list<T: DeserializeOwned>(
+        &self,
+        kind: CallKind,
+        path: &[&str],
+        fields: &[&str],
+        project: Option<&str>,
+    ) -> Result<List<T>, Error> {
+        let key = path.last().copied().unwrap_or_default();
+        let list = self.query(path, fields, project)?;
+        let size = &self.session.shared.pages[&kind];
+        let mut walk = Walk::default();
+        let mut shrinks = 0;
+        let mut complete = List::from(Vec::new());
+        loop {
+            let limit = size.get();
+            let mut url = list.clone();
+            url.query_pairs_mut().append_pair("limit", &limit.to_string());
+            if let Some(marker) = walk.marker() {
+                url.query_pairs_mut().append_pair("marker", marker);
+            }
+            let answer = match self.session.get(kind, url).await {
+                Ok(answer) => answer,
+                Err(error) if walk.marker().is_some() && marker_is_gone(&error) => {
+                    if !walk.restart() {
+                        return Err(Error::InvalidMarker { message: error.to_string() });
+                    }
+                    complete = List::from(Vec::new());
+                    continue;
+                }
+                Err(error) if error.too_slow() && size.too_slow(limit) && shrinks < SHRINKS => {
+                    shrinks += 1;
+                    tracing::warn!(%error, limit, smaller = size.get(), "too slow for pages of this size");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            size.in_time();
+            let page = Page::read(key, &answer.body)?;
+            if page.ids.is_empty() && self.marker_vanished(kind, path, walk.marker()).await? {
+                if !walk.restart() {
+                    return Err(Error::InvalidMarker {
+                        message: format!("{key}: the row that a page starts after is gone"),
+                    });
+                }
+                complete = List::from(Vec::new());
+                continue;
+            }
+            let step = walk.took(key, &page.ids, page.next, limit)?;
+            if complete.server_time.is_none() {
+                complete.server_time = answer.server_time();
+            }
+            if step != Step::Echo {
+                let (rows, unreadable) = page.decode();
+                complete.rows.extend(rows);
+                complete.unreadable.extend(unreadable);
+            }
+            if step != Step::More {
+                return Ok(complete);
+            }
+        }
+    }
+
+    /// neutron-lbaas answers for a marker whose row is gone as it does after the last row: with nothing. Whether that is
+    /// the end of a list is known only once the row is found to be there still.
+    async fn marker_vanished(&self, kind: CallKind, path: &[&str], marker: Option<&str>) -> Result<bool, Error> {
+        let (Dialect::NeutronLbaas, Some(marker)) = (self.dialect, marker) else { return Ok(false) };
+        let mut url = self.at(path)?;
+        url.query_pairs_mut().append_pair("fields", "id").append_pair("id", marker);
+        let answer = self.session.get(kind, url).await?;
+        Ok(Page::read(path.last().copied().unwrap_or_default(), &answer.body)?.ids.is_empty())
+    }
+
+    /// A list's address with what stays the same on every page.
+    fn query(&self, path: &[&str], fields: &[&str], project: Option<&str>) -> Result<Url, Error> {
+        let mut url = self.at(path)?;
+        with_fields(&mut url, fields);
+        if let Some(project) = project {
+            let filter = match self.dialect {
+                Dialect::Octavia => "project_id",
+                Dialect::NeutronLbaas => "tenant_id",
+            };
+            url.query_pairs_mut().append_pair(filter, project);
+        }
+        Ok(url)
+    }
+
+    /// An address below the API's. An ID that is no path segment must never lead elsewhere.
+    fn at(&self, path: &[&str]) -> Result<Url, Error> {
+        if let Some(id) = path.iter().find(|segment| matches!(**segment, "" | "." | "..")) {
+            return Err(Error::Refused { message: format!("{id:?} cannot be the ID of an object") });
+        }
+        let mut url = self.url.clone();
+        match url.path_segments_mut() {
+            Ok(mut segments) => segments.extend(path),
+            Err(()) => return Err(Error::Catalog { message: format!("{} has no path", self.url) }),
+        };
+        Ok(url)
+    }
+}
+
+/// `fields=a,b` would give rows of nothing: each has to be said by itself.
+fn with_fields(url: &mut Url, fields: &[&str]) {
+    for field in fields {
+        url.query_pairs_mut().append_pair("fields", field);
+    }
+}
+
+/// Octavia says 400; a Neutron may look for the row and say 404. neutron-lbaas says neither.
+fn marker_is_gone(error: &Error) -> bool {
+    matches!(error, Error::InvalidMarker { .. } | Error::NotFound { .. })
+}
+
+fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| Error::Undecodable { message: format!("{what}: {error}") })
+}
+
+/// `v2.30` in numbers.
+fn number(version: &str) -> Option<(u32, u32)> {
+    let (major, minor) = version.strip_prefix('v')?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let newest = ["v2.0", "v2.30", "v2.4", "v1", "next"].into_iter().filter_map(number).max();
+        assert_eq!(newest, Some((2, 30)));
+    }
+}

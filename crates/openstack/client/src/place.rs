@@ -1,0 +1,67 @@
+//! Where load balancing is served, so that two tokens' catalogs can be compared. Pure.
+
+use std::fmt;
+
+use gimbal_openstack_source::rows::Project;
+use reqwest::Url;
+
+use crate::Dialect;
+
+/// What stands for the ID of the token's project in an address that has it.
+const PROJECT: &str = "{project}";
+
+/// Who serves load balancing, and where. The same for all projects of a cloud.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    dialect: Dialect,
+    url: String,
+}
+
+impl Place {
+    /// An endpoint may have the ID of the project in it, which is another one in each project's token.
+    pub(crate) fn of(dialect: Dialect, url: &Url, project: Option<&Project>) -> Self {
+        let url = match project {
+            Some(project) => url.as_str().replace(project.id.as_str(), PROJECT),
+            None => url.to_string(),
+        };
+        Self { dialect, url }
+    }
+
+    /// Who serves it.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Whether what goes there can be read on the way.
+    #[must_use]
+    pub fn is_plaintext(&self) -> bool {
+        self.url.starts_with("http:")
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.dialect {
+            Dialect::Octavia => "Octavia",
+            Dialect::NeutronLbaas => "neutron-lbaas",
+        };
+        write!(f, "by {by} at {}", self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_place_for_all_projects() {
+        let place = |url: &str, project: &str| {
+            let project = Project { id: project.try_into().unwrap(), name: "".into() };
+            Place::of(Dialect::Octavia, &Url::parse(url).unwrap(), Some(&project))
+        };
+        assert_eq!(place("http://o/v1/AUTH_p1/v2/lbaas", "p1"), place("http://o/v1/AUTH_p2/v2/lbaas", "p2"));
+        assert_ne!(place("http://o/v2/lbaas", "p1"), place("http://n/v2/lbaas", "p1"));
+        assert_eq!(place("http://o/v2/lbaas", "p1").to_string(), "by Octavia at http://o/v2/lbaas");
+    }
+}

@@ -1,0 +1,210 @@
+//! Calls with a token of one scope.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gimbal_openstack_source::List;
+use gimbal_openstack_source::rows::Project;
+use reqwest::Url;
+
+use crate::answer::Answer;
+use crate::cloud::Shared;
+use crate::keystone;
+use crate::page::Page;
+use crate::slot::Slot;
+use crate::token::Token;
+use crate::transport::Question;
+use crate::walk::{Step, Walk};
+use crate::{CallKind, Error, LoadBalancing, Place, Scope};
+
+/// Rows of a page of projects. Keystone takes less where its `max_db_limit` is less.
+const PROJECTS_PER_PAGE: u32 = 1000;
+
+/// One scope of a cloud. As long as it lives, its token is kept.
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+    scope: Scope,
+    slot: Arc<Slot>,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, scope: Scope, slot: Arc<Slot>) -> Self {
+        Self { shared, scope, slot }
+    }
+
+    /// What its token is good for.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Names of the roles that the user had in this scope when its token was made.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Forbidden`] when there is none.
+    pub async fn roles(&self) -> Result<BTreeSet<String>, Error> {
+        Ok(self.token().await?.roles.iter().cloned().collect())
+    }
+
+    /// Names of the roles that its token stands for now. A token carries none: Keystone works them out each time that a
+    /// service asks, so that one that lost a role stays good and shows less. Every token may look at itself.
+    ///
+    /// # Errors
+    /// As [`Session::roles`]. A token that is not accepted any more is replaced once: [`Error::Forbidden`] when there is no
+    /// role left.
+    pub async fn roles_now(&self) -> Result<BTreeSet<String>, Error> {
+        let token = self.token().await?;
+        match self.look_at(&token).await {
+            Err(Error::Unauthorized { .. } | Error::NotFound { .. }) => {}
+            result => return result,
+        }
+        self.shared.transport.calls.add_rejected_token();
+        let token = self.slot.another(&token, async || self.make().await).await?;
+        self.look_at(&token).await
+    }
+
+    async fn look_at(&self, token: &Token) -> Result<BTreeSet<String>, Error> {
+        let mut question = Question::get(CallKind::Roles, self.shared.keystone("auth/tokens"), Some(&token.value));
+        question.url.query_pairs_mut().append_key_only("nocatalog");
+        question.headers.insert("x-subject-token", token.value.clone());
+        keystone::roles(&self.shared.transport.ask(&question).await?)
+    }
+
+    /// The project that the token is scoped to, if it is to one.
+    ///
+    /// # Errors
+    /// As [`Session::roles`].
+    pub async fn project(&self) -> Result<Option<Project>, Error> {
+        Ok(self.token().await?.project.clone())
+    }
+
+    /// All projects of the cloud (`/v3/projects`), for those who may list them; also those for which this user may have no
+    /// token. Keystone gives 1,000 at most since its release 27, and says so only to who asks for a page; before, it knows no
+    /// pages.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Forbidden`] for most users, [`Error::Cut`] when Keystone gives only a part of them.
+    pub async fn all_projects(&self) -> Result<List<Project>, Error> {
+        let mut walk = Walk::of_a_silent_server();
+        let mut complete = List::from(Vec::new());
+        loop {
+            let mut url = self.shared.keystone("projects");
+            url.query_pairs_mut().append_pair("limit", &PROJECTS_PER_PAGE.to_string());
+            if let Some(marker) = walk.marker() {
+                url.query_pairs_mut().append_pair("marker", marker);
+            }
+            let answer = match self.get(CallKind::Projects, url).await {
+                // Keystone's word for a marker whose project is gone.
+                Err(Error::NotFound { message }) if walk.marker().is_some() => {
+                    if !walk.restart() {
+                        return Err(Error::InvalidMarker { message });
+                    }
+                    complete = List::from(Vec::new());
+                    continue;
+                }
+                answer => answer?,
+            };
+            let page = keystone::projects(&answer)?;
+            let step = match walk.took("projects", &page.ids, page.next, PROJECTS_PER_PAGE) {
+                Err(Error::RepeatedPage { .. }) if page.next => return Err(cut()),
+                step => step?,
+            };
+            complete.server_time = complete.server_time.or_else(|| answer.server_time());
+            if step != Step::Echo {
+                add(&mut complete, page);
+            }
+            if step != Step::More {
+                return Ok(complete);
+            }
+        }
+    }
+
+    /// Finds where load balancing is served, as the token's catalog has it now.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Catalog`] where it is not served, or in several regions of which none was named.
+    pub async fn load_balancing(&self) -> Result<LoadBalancing, Error> {
+        let token = self.token().await?;
+        let (dialect, url) = token.load_balancing.clone()?;
+        let place = Place::of(dialect, &url, token.project.as_ref());
+        Ok(LoadBalancing::new(self.clone(), dialect, url, place))
+    }
+
+    /// As [`Session::load_balancing`], but nowhere else than where it was served before: another service's lists may be
+    /// empty. A token whose catalog says otherwise is not used again, since a catalog may be put right soon.
+    ///
+    /// # Errors
+    /// As [`Session::load_balancing`]; [`Error::Catalog`] also where the catalog says otherwise.
+    pub async fn load_balancing_at(&self, expected: &Place) -> Result<LoadBalancing, Error> {
+        let token = self.token().await?;
+        let found = token.load_balancing.clone().map(|(dialect, url)| {
+            let place = Place::of(dialect, &url, token.project.as_ref());
+            (place == *expected).then(|| LoadBalancing::new(self.clone(), dialect, url, place.clone())).ok_or(place)
+        });
+        match found {
+            Ok(Ok(load_balancing)) => Ok(load_balancing),
+            Ok(Err(place)) => {
+                self.slot.forget(&token).await;
+                let message = format!(
+                    "it says that load balancing is served {place}, and at the start it was {expected}; \
+                     start again if it has moved for good"
+                );
+                Err(Error::Catalog { message })
+            }
+            Err(error) => {
+                self.slot.forget(&token).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The projects for which this user may have a token. This list has no pages.
+    pub(crate) async fn own_projects(&self) -> Result<List<Project>, Error> {
+        let answer = self.get(CallKind::Projects, self.shared.keystone("auth/projects")).await?;
+        let page = keystone::projects(&answer)?;
+        if page.next {
+            return Err(cut());
+        }
+        let mut list = List::from(Vec::new());
+        list.server_time = answer.server_time();
+        add(&mut list, page);
+        Ok(list)
+    }
+
+    pub(crate) async fn token(&self) -> Result<Arc<Token>, Error> {
+        self.slot.token(async || self.make().await).await
+    }
+
+    async fn make(&self) -> Result<Token, Error> {
+        match &self.scope {
+            Scope::Unscoped | Scope::Bound => self.shared.authenticate().await,
+            scope => self.shared.rescope(scope).await,
+        }
+    }
+
+    /// A GET. A 401 may mean a token that was revoked: another one is tried, once.
+    pub(crate) async fn get(&self, kind: CallKind, url: Url) -> Result<Answer, Error> {
+        let token = self.token().await?;
+        let mut question = Question::get(kind, url, Some(&token.value));
+        match self.shared.transport.ask(&question).await {
+            Err(Error::Unauthorized { .. }) => {}
+            result => return result,
+        }
+        self.shared.transport.calls.add_rejected_token();
+        let token = self.slot.another(&token, async || self.make().await).await?;
+        question.headers.insert("x-auth-token", token.value.clone());
+        self.shared.transport.ask(&question).await
+    }
+}
+
+fn add(list: &mut List<Project>, page: Page<'_>) {
+    let (rows, unreadable) = page.decode();
+    list.rows.extend(rows);
+    list.unreadable.extend(unreadable);
+}
+
+fn cut() -> Error {
+    let message = "projects: Keystone gives a part of them and no more; raise its list_limit".to_owned();
+    Error::Cut { message }
+}

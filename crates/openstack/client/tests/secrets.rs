@@ -1,0 +1,64 @@
+//! Nothing that is secret leaves this crate but on the wire.
+#![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
+
+mod common;
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use common::{cloud_with, connect, list};
+use gimbal_openstack_client::Scope;
+use gimbal_testkit::fake_openstack::Fault;
+use tracing_subscriber::fmt::MakeWriter;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Also with a Keystone that repeats what it was told, as its complaints about a body's shape do.
+#[tokio::test]
+async fn no_secret_in_errors_logs_or_debug() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let (fake, cloud) = cloud_with(1).await;
+    let session = cloud.session(&Scope::Project("p1".into()));
+    let load_balancing = session.load_balancing().await.unwrap();
+    list(&cloud).await.unwrap();
+    let mut seen = format!("{cloud:?} {session:?} {load_balancing:?} {:?}", cloud.calls());
+
+    for status in [400, 401, 403, 500] {
+        let echo = r#"{"error":{"message":"on instance: fake-secret fake-token-1"}}"#;
+        fake.fail(Fault::on("/auth/tokens").text(status, echo));
+        let error = connect(&fake).await.unwrap_err();
+        seen.push_str(&format!("{error} {error:?}"));
+    }
+    fake.fail(Fault::on("/loadbalancers").times(1).retry_after("0"));
+    seen.push_str(&format!("{:?}", load_balancing.load_balancers(None).await));
+
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("asked to wait"), "the log is not caught: {log}");
+    for secret in ["fake-secret", "fake-token"] {
+        assert!(!seen.contains(secret), "{seen}");
+        assert!(!log.contains(secret), "{log}");
+    }
+}

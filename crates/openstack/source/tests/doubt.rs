@@ -1,0 +1,241 @@
+//! What a restart, a row that cannot be read, other roles and a 404 that proves nothing leave in doubt: nothing is removed by
+//! it, and nothing else waits for it.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod common;
+
+use std::time::Duration;
+
+use common::faults::{spoil, two_projects};
+use common::{Caller, World, id, quiet, row};
+use gimbal_openstack_source::{Answer, Ask, Existence, Mode, Options, Skip, Whose};
+use serde_json::json;
+
+const LOOK: Duration = Duration::from_secs(60);
+
+fn held() -> Options {
+    Options { project_hold: LOOK, ..quiet() }
+}
+
+/// Of projects that left the list while nobody looked nothing is known, so what the writer has of them stands as long as if
+/// they had been seen to go.
+#[test]
+fn after_a_start_a_list_by_role_is_not_all_that_there_was() {
+    for (mode, by_role, doubted) in
+        [(Mode::PerProject, false, true), (Mode::Bulk, true, true), (Mode::Bulk, false, false)]
+    {
+        let mut caller = Caller::new(mode, Options { by_role, ..held() }, two_projects());
+        for poll in 0..8 {
+            let outcome = caller.poll();
+            assert!(outcome.is_complete(), "{mode:?} {poll}: {outcome:?}");
+            assert_eq!(outcome.rest.is_some(), doubted && poll < 6, "{mode:?} {poll}");
+            assert_eq!(caller.view.len(), 3);
+        }
+    }
+}
+
+#[test]
+fn what_is_nobodys_holds_up_no_other() {
+    for owner in [json!(null), json!("")] {
+        let mut world = two_projects();
+        let orphan = json!({"id": "lb9", "project_id": owner, "tenant_id": null, "name": "web"});
+        world.load_balancers.insert(id("lb9"), row(orphan));
+        let mut caller = Caller::bulk(world);
+        let outcome = caller.poll();
+        assert!(outcome.is_complete() && outcome.troubles.is_empty(), "{outcome:?}");
+        assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
+        assert_eq!(caller.cloud.skipped()[&Skip::ProjectGone], 1);
+        caller.settle();
+        assert_eq!(caller.asked.len(), 3, "{:?}", caller.asked);
+    }
+}
+
+#[test]
+fn a_row_with_no_id_that_says_whose_it_is_leaves_the_others_known() {
+    let mut caller = Caller::bulk(two_projects());
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
+            Answer::LoadBalancers(whose, Ok(list)) => {
+                let mut list = spoil(list, |row| row.id == id("lb2"), Some("not an ID"));
+                list.unreadable[0].project = Some("pb".into());
+                Some(Answer::LoadBalancers(whose, Ok(list)))
+            }
+            _ => None,
+        });
+        assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
+    }
+}
+
+/// A name that is no text, or a proxy's bad row, in the first list after a start.
+#[test]
+fn a_project_whose_row_cannot_be_read_is_not_gone() {
+    for (mode, says) in [(Mode::Bulk, Some("pb")), (Mode::Bulk, None), (Mode::PerProject, Some("pb"))] {
+        let mut caller = Caller::new(mode, quiet(), two_projects());
+        for poll in 0..3 {
+            let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
+                Answer::Projects(Ok(list)) => Some(Answer::Projects(Ok(spoil(list, |row| row.id == id("pb"), says)))),
+                _ => None,
+            });
+            assert!(outcome.rest.is_some() && outcome.unlisted.is_some(), "{mode:?} {says:?}: {outcome:?}");
+            assert_eq!(outcome.unknown, None);
+            assert_eq!(caller.names(), ["alpha/web-lb1"]);
+            assert_eq!(caller.cloud.skipped().get(&Skip::ProjectGone), None, "{mode:?} {says:?}");
+            let again = poll > 0 && mode == Mode::Bulk && caller.asked.contains(&Ask::Projects);
+            assert!(!again, "{says:?}: asked for in each poll");
+        }
+        caller.now += Duration::from_secs(600);
+        let outcome = caller.poll();
+        assert!(outcome.is_complete() && outcome.rest.is_none(), "{outcome:?}");
+        assert_eq!(caller.view.len(), 3);
+    }
+}
+
+/// A world in which `pb` has lost its load balancers, and others than `pa` are there still.
+fn emptied(options: Options) -> Caller {
+    let mut world = two_projects();
+    world.project("pc", "gamma");
+    world.tree(4, "pc", 1);
+    let mut caller = Caller::new(Mode::Bulk, Options { own: Some(id("pa")), ..options }, world);
+    caller.settle();
+    caller.world.delete_load_balancer("lb2");
+    caller.world.delete_load_balancer("lb3");
+    caller
+}
+
+fn roles_lost(ask: &Ask, _: &mut World) -> Option<Answer> {
+    match ask {
+        Ask::Roles(whose) => Some(Answer::Roles(whose.clone(), Ok(vec!["not-needed".into()]))),
+        _ => None,
+    }
+}
+
+/// A role that was taken long ago, and showed nothing by itself.
+#[test]
+fn a_role_that_is_not_needed_is_not_missed() {
+    let mut caller = emptied(quiet());
+    let outcome = caller.poll_with(roles_lost);
+    assert_eq!((outcome.unknown.as_ref(), outcome.is_complete()), (None, true), "{outcome:?}");
+    assert!(outcome.troubles[0].to_string().contains("not-needed"), "{outcome:?}");
+    assert_eq!(caller.names(), ["alpha/web-lb1", "gamma/web-lb4"]);
+
+    // Where 404 says nothing, the project stands, and all others go on.
+    let mut caller = emptied(Options { second_look: Some(Duration::ZERO), ..quiet() });
+    caller.world.member("p4", "new", "10.0.0.9", 80);
+    let outcome = caller.poll_with(roles_lost);
+    assert_eq!(outcome.unknown, None);
+    assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
+    assert!(caller.show().contains("10.0.0.9") && caller.view.len() == 4, "{}", caller.show());
+
+    // One list that shows none of theirs is a view that has shrunk.
+    for kind in 0..3 {
+        let mut caller = emptied(quiet());
+        let before = caller.view.clone();
+        let outcome = caller.poll_with(|ask, world| match (world.answer(ask), kind) {
+            (Answer::LoadBalancers(whose, Ok(mut list)), 0) => {
+                list.rows.retain(|row| row.project == id("pa"));
+                Some(Answer::LoadBalancers(whose, Ok(list)))
+            }
+            (Answer::Listeners(whose, Ok(mut list)), 1) => {
+                list.rows.retain(|row| row.id == id("l1"));
+                Some(Answer::Listeners(whose, Ok(list)))
+            }
+            (Answer::Pools(whose, Ok(mut list)), 2) => {
+                list.rows.retain(|row| row.id == id("p1"));
+                Some(Answer::Pools(whose, Ok(list)))
+            }
+            _ => roles_lost(ask, world),
+        });
+        assert!(outcome.unknown.is_some(), "{kind}: {outcome:?}");
+        assert_eq!(caller.view, before);
+    }
+}
+
+/// neutron-lbaas' 404 of pools that another one of its processes hides.
+#[test]
+fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
+    for gone in [false, true] {
+        let mut caller = Caller::new(Mode::Bulk, Options { second_look: Some(LOOK), ..quiet() }, two_projects());
+        caller.settle();
+        let before = caller.view.clone();
+        let hidden = |ask: &Ask, world: &mut World| match (ask, world.answer(ask)) {
+            (_, Answer::Pools(whose, Ok(mut list))) => {
+                list.rows.retain(|pool| pool.id == id("p1"));
+                Some(Answer::Pools(whose, Ok(list)))
+            }
+            (Ask::Pool(whose, pool), _) => Some(Answer::Pool(whose.clone(), pool.clone(), Ok(Existence::Gone))),
+            _ => None,
+        };
+        // Open first, then six polls of ten seconds.
+        for poll in 0..6 {
+            caller.poll_with(hidden);
+            assert_eq!(caller.view, before, "{poll}");
+            assert_eq!(caller.asked.contains(&Ask::Roles(Whose::Everyones)), poll > 0, "{poll}");
+        }
+        if gone {
+            caller.poll_with(hidden);
+            assert_eq!(caller.addresses().len(), 2, "it is believed in the end");
+            continue;
+        }
+        // The role is seen to be missing: the poll has failed, and it all begins anew.
+        let outcome = caller.poll_with(|ask, world| hidden(ask, world).or_else(|| roles_lost(ask, world)));
+        assert!(outcome.unknown.is_some(), "{outcome:?}");
+        for _ in 0..6 {
+            caller.poll_with(hidden);
+            assert_eq!(caller.view, before);
+        }
+        assert!(caller.settle().is_complete());
+        assert_eq!(caller.view, before);
+    }
+}
+
+/// Pools are listed, all members of one are replaced, and then its members are read.
+#[test]
+fn members_that_are_replaced_between_two_lists_leave_no_gap() {
+    for deleting in [false, true] {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        let before = caller.addresses();
+        caller.world.touch("p1");
+        caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
+            (Ask::Members(whose, pool), _) if *pool == id("p1") && world.pools[&id("p1")].members.len() == 2 => {
+                let old = world.members[&id("p1")].values().cloned().collect::<Vec<_>>();
+                world.delete_member("p1", "m1-0");
+                world.delete_member("p1", "m1-1");
+                world.member("p1", "m9", "10.0.0.9", 8080);
+                let Answer::Members(_, _, Ok(mut list)) = world.answer(ask) else { panic!("{ask:?}") };
+                let leaving = |mut row: gimbal_openstack_source::rows::Member| {
+                    row.provisioning = gimbal_openstack_source::rows::Provisioning::Deleting;
+                    row
+                };
+                list.rows.extend(old.into_iter().filter(|_| deleting).map(leaving));
+                Some(Answer::Members(whose.clone(), pool.clone(), Ok(list)))
+            }
+            _ => None,
+        });
+        assert_eq!(caller.addresses(), before, "{deleting}");
+        caller.poll();
+        let now = caller.addresses().join(" ");
+        assert!(now.contains("10.0.0.9") && !now.contains("10.0.1.1"), "{now}");
+    }
+}
+
+/// A server whose lists never agree is believed at the second time.
+#[test]
+fn lists_of_members_that_never_agree_are_believed() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let odd = |ask: &Ask, world: &mut World| match (ask, world.answer(ask)) {
+        (Ask::Members(..), Answer::Members(whose, pool, Ok(mut list))) if pool == id("p1") => {
+            list.rows.retain(|row| row.id == id("m1-0"));
+            list.rows.push(row(json!({"id": "odd", "address": "10.0.0.9", "protocol_port": 80})));
+            Some(Answer::Members(whose, pool, Ok(list)))
+        }
+        _ => None,
+    };
+    caller.world.touch("p1");
+    caller.poll_with(odd);
+    assert!(caller.show().contains("10.0.1.2"), "{}", caller.show());
+    caller.world.touch("p1");
+    caller.poll_with(odd);
+    assert!(!caller.show().contains("10.0.1.2"), "{}", caller.show());
+}

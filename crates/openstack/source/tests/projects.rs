@@ -1,0 +1,270 @@
+//! Which namespace a project has: selection, renames, and two projects with one name (DESIGN 3.3).
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod common;
+
+use common::{Caller, World, failed, id, small};
+use gimbal_model::SourceKey;
+use gimbal_openstack_source::{Answer, Ask, Existence, Mode, Options, Skip, Trouble, Whose};
+
+/// Two projects, of two domains, whose names yield one namespace.
+fn twins() -> World {
+    let mut world = World::default();
+    world.project("pb", "Shop");
+    world.tree(2, "pb", 1);
+    world
+}
+
+fn both(world: World) -> [Caller; 2] {
+    [Caller::bulk(world.clone()), Caller::per_project(world)].map(|mut caller| {
+        caller.settle();
+        caller
+    })
+}
+
+/// Polls until the list of projects is surely a new one.
+fn later(caller: &mut Caller) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    for _ in 0..31 {
+        let outcome = caller.poll();
+        assert!(outcome.is_complete());
+        if caller.asked.contains(&Ask::Projects) {
+            troubles = outcome.troubles;
+        }
+    }
+    troubles
+}
+
+#[test]
+fn the_first_project_keeps_the_namespace() {
+    for mut caller in both(twins()) {
+        caller.world.project("pa", "shop");
+        caller.world.tree(1, "pa", 1);
+        let troubles = later(&mut caller);
+        assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "shop/web-lb2 of pb"]);
+        assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.2.1 rs-"]);
+        assert_eq!(troubles.len(), 1, "{troubles:?}");
+        let message = troubles[0].to_string();
+        assert!(message.contains("project pa (\"shop\") is offered under its ID"), "{message}");
+        assert!(message.contains("namespace shop, which project pb has"), "{message}");
+        assert!(message.contains("(NameConflict)") && message.contains("namespaces.map"), "{message}");
+        // The holder goes: the name is free.
+        caller.world.projects.remove(&id("pb"));
+        caller.world.delete_load_balancer("lb2");
+        assert!(later(&mut caller).is_empty());
+        assert_eq!(caller.owners(), ["shop/web-lb1 of pa"]);
+    }
+}
+
+#[test]
+fn at_the_start_nobody_has_a_namespace_that_several_could() {
+    let mut world = twins();
+    world.project("pa", "shop");
+    world.tree(1, "pa", 1);
+    for mut caller in both(world) {
+        assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
+        let said = caller.cloud.explain(&SourceKey::new("pa", "web-lb1")).join("\n");
+        assert!(said.contains("namespace shop, which project pb could have as well, so that nobody has it"), "{said}");
+        // One goes: the other is alone.
+        caller.world.projects.remove(&id("pa"));
+        caller.world.delete_load_balancer("lb1");
+        later(&mut caller);
+        assert_eq!(caller.owners(), ["shop/web-lb2 of pb"]);
+    }
+}
+
+/// What stands from before a restart in a namespace that nobody holds now is not to go at once.
+#[test]
+fn a_namespace_that_nobody_holds_is_unknown_for_a_while() {
+    let mut world = twins();
+    world.project("pa", "shop");
+    let options = Options { project_hold: std::time::Duration::from_secs(30), ..common::quiet() };
+    let mut caller = Caller::new(Mode::Bulk, options, world);
+    for _ in 0..3 {
+        assert!(caller.poll().unknown_namespaces["shop"].contains("nobody holds it"));
+    }
+    assert!(caller.poll().is_complete());
+}
+
+/// The writer takes a namespace that is the project's ID for a name that is taken, so that only a conflict may look so:
+/// one always, whatever the ID, and a project whose only name it is never.
+#[test]
+fn the_project_is_its_namespace_only_where_its_name_is_taken() {
+    for (project, name, expected) in [
+        ("pb", "Alpha", "pb/web-lb2 of pb"),
+        ("PB.x_y", "Alpha", "PB.x_y/web-lb2 of PB.x_y"),
+        ("pb", "日本", "pb/web-lb2"),
+        ("PB.x_y", "日本", "pb-x-y/web-lb2 of PB.x_y"),
+        ("pb", "PB", "pb/web-lb2"),
+    ] {
+        let mut world = twins();
+        world.projects.clear();
+        world.load_balancers.get_mut(&id("lb2")).unwrap().project = id(project);
+        world.project("AA", "alpha");
+        world.tree(1, "AA", 1);
+        for mut caller in both(world) {
+            caller.world.project(project, name);
+            later(&mut caller);
+            assert_eq!(
+                caller.owners().iter().filter(|line| line.contains("lb2")).collect::<Vec<_>>(),
+                [expected],
+                "{name}"
+            );
+            assert!(caller.owners().contains(&"alpha/web-lb1 of AA".to_owned()), "{name}");
+        }
+    }
+}
+
+/// Whoever may name a project must not get where a map leads another one by its ID.
+#[test]
+fn the_id_of_another_project_is_no_name_to_have() {
+    let mut world = small();
+    world.project("pb", "PA");
+    world.tree(2, "pb", 1);
+    for mut caller in both(world) {
+        assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "pb/web-lb2 of pb"]);
+        let said = caller.cloud.explain(&SourceKey::new("pb", "web-lb2")).join("\n");
+        assert!(said.contains("namespace pa, which project pa has"), "{said}");
+        // A name that was held does not outrank a project that comes later with it as its ID.
+        caller.world.project("pb", "pc");
+        later(&mut caller);
+        assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "pc/web-lb2 of pb"]);
+        caller.world.project("pc", "gamma");
+        later(&mut caller);
+        assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "pb/web-lb2 of pb"]);
+    }
+}
+
+/// Neither way without both halves: what was offered goes from the old namespace and comes to the new one, at once.
+#[test]
+fn between_id_and_name_a_project_moves_whole() {
+    let mut world = twins();
+    world.project("pa", "alpha");
+    world.tree(1, "pa", 1);
+    for mut caller in both(world) {
+        for (name, from, to) in [("Shop", "alpha", "pa"), ("alpha", "pa", "alpha")] {
+            caller.world.project("pa", name);
+            let changes = (0..31).map(|_| caller.poll().changes).find(|changes| !changes.is_empty()).unwrap();
+            let mut told: Vec<(bool, String)> =
+                changes.iter().map(|(key, service)| (service.is_some(), key.to_string())).collect();
+            told.sort();
+            assert_eq!(told, [(false, format!("{from}/web-lb1")), (true, format!("{to}/web-lb1"))]);
+            assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.2.1 rs-"]);
+            assert_eq!(later(&mut caller).len(), usize::from(to == "pa"), "told while it lasts");
+        }
+    }
+}
+
+/// The original keyed by name: a rename orphaned everything.
+#[test]
+fn a_renamed_project_moves() {
+    for mut caller in both(small()) {
+        caller.world.project("pa", "gamma");
+        later(&mut caller);
+        assert_eq!(caller.names(), ["gamma/web-lb1"]);
+    }
+    // Two projects that exchange their names exchange their namespaces.
+    let mut world = small();
+    world.project("pb", "beta");
+    world.tree(2, "pb", 1);
+    for mut caller in both(world) {
+        caller.world.project("pa", "beta");
+        caller.world.project("pb", "alpha");
+        later(&mut caller);
+        assert_eq!(caller.names(), ["alpha/web-lb2", "beta/web-lb1"]);
+    }
+}
+
+#[test]
+fn projects_are_selected_by_name_id_and_pattern() {
+    let mut world = small();
+    for (n, name) in [(2, "beta"), (3, "Team One"), (4, "Team Two")] {
+        world.project(&format!("id{n}"), name);
+        world.tree(n, &format!("id{n}"), 1);
+    }
+    for (patterns, expected) in [
+        (&["alpha"][..], &["alpha/web-lb1"][..]),
+        (&["id2"], &["beta/web-lb2"]),
+        (&["Team *"], &["team-one/web-lb3", "team-two/web-lb4"]),
+        (&["team *"], &[]),
+        (&["alpha", "*Two"], &["alpha/web-lb1", "team-two/web-lb4"]),
+        (&[], &["alpha/web-lb1", "beta/web-lb2", "team-one/web-lb3", "team-two/web-lb4"]),
+    ] {
+        for mode in [Mode::Bulk, Mode::PerProject] {
+            let projects = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+            let mut caller = Caller::new(mode, Options { projects, ..Options::default() }, world.clone());
+            assert!(caller.poll().is_complete());
+            assert_eq!(caller.names(), expected, "{patterns:?} {mode:?}");
+        }
+    }
+}
+
+/// One that is not selected holds no namespace.
+#[test]
+fn an_unselected_project_is_in_nobodys_way() {
+    let mut world = twins();
+    world.project("pa", "shop");
+    world.tree(1, "pa", 1);
+    let options = Options { projects: vec!["Shop".parse().unwrap()], ..Options::default() };
+    let mut caller = Caller::new(Mode::Bulk, options, world);
+    assert!(caller.poll().troubles.is_empty());
+    assert_eq!(caller.names(), ["shop/web-lb2"]);
+    assert_eq!(caller.cloud.skipped().into_iter().collect::<Vec<_>>(), [(Skip::ProjectNotSelected, 1)]);
+}
+
+/// Project `pb` has two load balancers.
+fn three_trees() -> World {
+    let mut world = small();
+    world.project("pb", "beta");
+    world.tree(2, "pb", 1);
+    world.tree(3, "pb", 1);
+    world.seconds += 60;
+    world
+}
+
+/// A project that loses its name to another one stays where it was told until its own lists show it anew.
+#[test]
+fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
+    let pools = Ask::Pools(Whose::Project(id("pb")));
+    let fail = |ask: &Ask| {
+        let answer = || Answer::Pools(Whose::Project(id("pb")), Err(failed()));
+        (*ask == pools).then(answer)
+    };
+    let mut caller = Caller::per_project(three_trees());
+    caller.settle();
+    caller.world.project("pb", "alpha");
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, _| fail(ask));
+        assert!(outcome.changes.is_empty());
+        assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta", "pb"]);
+        assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
+    }
+    assert!(caller.poll().is_complete());
+    assert_eq!(caller.names(), ["alpha/web-lb1", "pb/web-lb2", "pb/web-lb3"]);
+    // Back the same way.
+    caller.world.project("pb", "beta");
+    let outcome = caller.poll_with(|ask, _| fail(ask));
+    assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta", "pb"]);
+    caller.poll();
+    assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
+}
+
+/// In everyone's lists, too, a project that is offered under its ID is gone only when one question proves it.
+#[test]
+fn a_project_under_its_id_that_vanishes_is_asked_for() {
+    let mut caller = Caller::bulk(three_trees());
+    caller.settle();
+    caller.world.project("pb", "alpha");
+    later(&mut caller);
+    caller.world.delete_load_balancer("lb2");
+    caller.world.delete_load_balancer("lb3");
+    let found = |ask: &Ask, _: &mut World| match ask {
+        Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), Ok(Existence::Found))),
+        _ => None,
+    };
+    let outcome = caller.poll_with(found);
+    assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["pb"]);
+    assert_eq!(caller.names(), ["alpha/web-lb1", "pb/web-lb2", "pb/web-lb3"]);
+    caller.poll();
+    assert_eq!(caller.names(), ["alpha/web-lb1"]);
+}

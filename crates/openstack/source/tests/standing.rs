@@ -1,0 +1,376 @@
+//! What was told stands while what would replace it cannot be read; and what cannot be read holds up nothing else.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::faults::{fail, spoil, two_projects};
+use common::{Caller, World, id, small};
+use gimbal_openstack_source::{Answer, Ask, Existence, Mode, NoMembers, Options};
+
+/// New endpoints before old ones go: with none left, Envoy would answer 503.
+#[test]
+fn members_that_were_all_replaced_stand_until_the_new_ones_are_read() {
+    for gone in [false, true] {
+        let mut caller = Caller::bulk(small());
+        caller.settle();
+        caller.world.delete_member("p1", "m1-0");
+        caller.world.delete_member("p1", "m1-1");
+        caller.world.member("p1", "m9", "10.0.0.9", 8080);
+        for poll in 0..4 {
+            let outcome = caller.poll_with(|ask, _| match ask {
+                Ask::Members(whose, pool) if gone => {
+                    Some(Answer::Members(whose.clone(), pool.clone(), Err(NoMembers::PoolGone)))
+                }
+                Ask::Members(..) => Some(fail(ask)),
+                _ => None,
+            });
+            assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.1.2 rs-"], "{gone} {poll}");
+            assert_eq!(outcome.unknown_namespaces.contains_key("alpha"), poll > 0, "{gone} {poll}: {outcome:?}");
+        }
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.addresses(), ["10.0.0.9 rs-"]);
+    }
+}
+
+/// A list of projects that fails on the day on which a project is made.
+#[test]
+fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    caller.world.project("pn", "new");
+    caller.world.tree(7, "pn", 1);
+    caller.world.tree(8, "pa", 1);
+    caller.world.delete_load_balancer("lb3");
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, _| matches!(ask, Ask::Projects).then(|| fail(ask)));
+        assert_eq!(outcome.unknown, None);
+        let told: Vec<String> = outcome.troubles.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|trouble| trouble.contains("project pn")), "{told:?}");
+        assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb8", "beta/web-lb2"]);
+    }
+    caller.poll();
+    assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb8", "beta/web-lb2", "new/web-lb7"]);
+}
+
+/// One load balancer may really be deleted in the minute in which the role goes.
+#[test]
+fn one_that_is_gone_does_not_answer_for_its_project() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    let lost = |ask: &Ask, world: &mut World| match ask {
+        Ask::LoadBalancer(whose, lb) if *lb == id("lb3") => {
+            Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Forbidden)))
+        }
+        Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
+        _ => common::faults::lost(ask, world),
+    };
+    let outcome = caller.poll_with(lost);
+    assert!(outcome.unknown.unwrap().contains("role was lost"));
+    assert_eq!(caller.view, before);
+}
+
+/// A first poll that is given up offers what it has read.
+#[test]
+fn a_poll_that_is_given_up_tells_what_it_has_read() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.cloud.begin(caller.now);
+    while let Some(ask) = caller.cloud.next_ask() {
+        if !matches!(&ask, Ask::Members(_, pool) if *pool == id("p2")) {
+            let answer = caller.world.answer(&ask);
+            caller.cloud.answer(answer, caller.now);
+        }
+    }
+    assert!(!caller.cloud.is_done());
+    let outcome = caller.cloud.finish(caller.now);
+    caller.hear(&outcome.changes);
+    assert_eq!(outcome.unknown, None);
+    assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
+    assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb3"]);
+    assert!(caller.poll().is_complete());
+    assert_eq!(caller.view.len(), 3);
+}
+
+/// Without the server's clock nobody knows whether the second of a change was over when it was read.
+#[test]
+fn a_change_in_the_second_of_a_read_is_not_lost_where_answers_have_no_date() {
+    let mut world = small();
+    world.undated = true;
+    let mut caller = Caller::bulk(world);
+    caller.settle();
+    caller.poll_with(|ask, world| {
+        if matches!(ask, Ask::Pools(_)) {
+            world.change_member("p1", "m1-0").weight = 0;
+        }
+        None
+    });
+    assert_eq!(caller.addresses(), ["10.0.1.2 rs-"]);
+    caller.world.health("p1", "m1-1").weight = 0; // In the same second: no time moves.
+    caller.poll();
+    assert_eq!(caller.addresses(), [""; 0]);
+    // Read twice, and then not again.
+    caller.poll();
+    assert!(caller.member_reads().is_empty());
+}
+
+/// Consumers that look at `serving` alone must not send traffic to what is not ready.
+#[test]
+fn what_is_not_ready_does_not_serve() {
+    let mut world = small();
+    world.health("p1", "m1-0").operating = gimbal_openstack_source::rows::Operating::Error;
+    world.member("p1", "m9", "10.0.0.9", 8080).backup = true;
+    let mut caller = Caller::bulk(world);
+    caller.settle();
+    assert_eq!(caller.addresses(), ["10.0.0.9 ---", "10.0.1.1 ---", "10.0.1.2 rs-"]);
+}
+
+/// A tenant may make a project of any name in a domain of its own.
+#[test]
+fn a_restart_gives_a_namespace_to_no_namesake() {
+    let mut world = World::default();
+    world.project("pb", "Shop");
+    world.tree(2, "pb", 1);
+    let mut caller = Caller::bulk(world);
+    caller.settle();
+    caller.world.project("pa", "shop");
+    caller.world.tree(1, "pa", 1);
+    caller.settle();
+    assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "shop/web-lb2 of pb"]);
+    let mut restarted = Caller::bulk(caller.world);
+    restarted.settle();
+    assert_eq!(restarted.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
+}
+
+/// Policies differ by kind: a load balancer list that shows all, and a list of pools that does not, show the same gap in
+/// each poll.
+#[test]
+fn what_a_list_lacks_for_ever_is_gone_only_when_it_is_shown_to_be() {
+    for existence in [Ok(Existence::Found), Ok(Existence::Forbidden), Err("500".to_owned())] {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        let before = caller.view.clone();
+        for poll in 0..4 {
+            let outcome = caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
+                (_, Answer::Pools(whose, Ok(mut list))) => {
+                    list.rows.retain(|pool| pool.id == id("p1"));
+                    Some(Answer::Pools(whose, Ok(list)))
+                }
+                (Ask::Pool(whose, pool), _) => Some(Answer::Pool(whose.clone(), pool.clone(), existence.clone())),
+                _ => None,
+            });
+            assert_eq!(caller.view, before);
+            let asked = caller.asked.iter().filter(|ask| matches!(ask, Ask::Pool(..))).count();
+            assert_eq!(asked, if poll == 0 { 0 } else { 2 }, "{poll}");
+            let unknown = poll > 0 && existence.is_ok();
+            assert_eq!(outcome.unknown_namespaces.contains_key("beta"), unknown, "{poll} {outcome:?}");
+        }
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.view, before);
+    }
+}
+
+/// However many stay open, each has its turn.
+#[test]
+fn what_stays_open_keeps_nothing_else_from_being_asked_about() {
+    let mut world = small();
+    for n in 10..50 {
+        world.tree(n, "pa", 1);
+    }
+    let mut caller = Caller::bulk(world);
+    caller.settle();
+    let mut asked = BTreeSet::new();
+    for _ in 0..4 {
+        caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
+            (_, Answer::Pools(whose, Ok(mut list))) => {
+                list.rows.clear();
+                Some(Answer::Pools(whose, Ok(list)))
+            }
+            (Ask::Pool(whose, pool), _) => Some(Answer::Pool(whose.clone(), pool.clone(), Ok(Existence::Found))),
+            _ => None,
+        });
+        asked.extend(caller.asked.iter().filter_map(|ask| match ask {
+            Ask::Pool(_, pool) => Some(pool.clone()),
+            _ => None,
+        }));
+    }
+    assert!(asked.len() > 40, "{asked:?}");
+}
+
+/// The same for a load balancer that its listener names.
+#[test]
+fn a_load_balancer_that_is_named_and_not_listed_is_asked_for() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    for _ in 0..3 {
+        caller.poll_with(|ask, world| match world.answer(ask) {
+            Answer::LoadBalancers(whose, Ok(mut list)) => {
+                list.rows.retain(|row| row.id != id("lb3"));
+                Some(Answer::LoadBalancers(whose, Ok(list)))
+            }
+            _ => None,
+        });
+        assert_eq!(caller.view, before);
+    }
+}
+
+/// A token stays good when it loses one of its roles, and shows less.
+#[test]
+fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
+    for roles in [Ok(vec!["load-balancer_global_observer".to_owned()]), Err("500".to_owned())] {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        let before = caller.view.clone();
+        let neutron = |ask: &Ask, world: &mut World| match ask {
+            // 404 for what is another's, as neutron-lbaas says.
+            Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
+            Ask::Roles(whose) => Some(Answer::Roles(whose.clone(), roles.clone())),
+            _ => common::faults::lost(ask, world),
+        };
+        for _ in 0..3 {
+            let outcome = caller.poll_with(neutron);
+            // A role that is missing may hide anything; one that cannot be asked about, what has vanished.
+            assert_eq!(outcome.unknown.is_some(), roles.is_ok(), "{outcome:?}");
+            assert_eq!(outcome.unknown_namespaces.contains_key("beta"), roles.is_err(), "{outcome:?}");
+            assert_eq!(caller.view, before);
+        }
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::Roles(_))).count(), 0);
+    }
+}
+
+/// Services remember for some minutes what a token may do: a role that is given back leaves short lists behind.
+#[test]
+fn where_404_proves_nothing_a_second_look_must_confirm_it() {
+    let options = Options { second_look: Some(Duration::from_secs(300)), ..common::quiet() };
+    let mut caller = Caller::new(Mode::Bulk, options, two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    let short = |ask: &Ask, world: &mut World| match ask {
+        Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
+        _ => common::faults::lost(ask, world),
+    };
+    for _ in 0..29 {
+        let outcome = caller.poll_with(short);
+        assert!(outcome.unknown_namespaces["beta"].contains("300 s"), "{outcome:?}");
+    }
+    assert!(caller.poll().is_complete());
+    assert_eq!(caller.view, before);
+    // Really gone: believed at the second look, and no earlier.
+    caller.world.delete_load_balancer("lb2");
+    caller.world.delete_load_balancer("lb3");
+    for _ in 0..30 {
+        assert!(!caller.poll().is_complete());
+        assert_eq!(caller.view, before);
+    }
+    assert!(caller.poll().is_complete());
+    assert_eq!(caller.names(), ["alpha/web-lb1"]);
+}
+
+/// With a token for each project nobody can tell a deleted project from a lost role.
+#[test]
+fn a_project_that_leaves_the_list_is_held_for_a_while() {
+    let options = Options { project_hold: Duration::from_secs(60), ..common::quiet() };
+    let mut caller = Caller::new(Mode::PerProject, options, two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    for back in [true, false] {
+        let beta = caller.world.projects.remove(&id("pb")).unwrap();
+        for _ in 0..6 {
+            let outcome = caller.poll();
+            assert!(outcome.unknown_namespaces["beta"].contains("has left the list"), "{outcome:?}");
+            assert_eq!(outcome.troubles.len(), 1);
+            assert_eq!(caller.asked.len(), 1 + 3, "its token cannot be had, and is not asked for");
+            assert_eq!(caller.view, before);
+        }
+        if back {
+            caller.world.projects.insert(id("pb"), beta);
+        }
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.names().len(), if back { 3 } else { 1 });
+    }
+}
+
+/// A role lost on one project takes it from the list of projects, and its load balancers are still in front of us.
+#[test]
+fn in_everyones_list_a_project_keeps_its_name_while_it_is_listed() {
+    let options = Options { by_role: true, ..common::quiet() };
+    let mut caller = Caller::new(Mode::Bulk, options, two_projects());
+    caller.settle();
+    caller.world.projects.remove(&id("pb"));
+    for _ in 0..31 {
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
+    }
+    caller.world.delete_load_balancer("lb2");
+    caller.world.delete_load_balancer("lb3");
+    caller.settle();
+    assert_eq!(caller.names(), ["alpha/web-lb1"]);
+}
+
+#[test]
+fn a_list_of_projects_that_fails_for_long_leaves_the_cloud_unseen() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let failed_since = |polls: usize, caller: &mut Caller| {
+        let poll = |caller: &mut Caller| caller.poll_with(|ask, _| matches!(ask, Ask::Projects).then(|| fail(ask)));
+        (0..polls).map(|_| poll(caller)).last().unwrap()
+    };
+    assert!(failed_since(110, &mut caller).is_complete());
+    let outcome = failed_since(20, &mut caller);
+    assert!(outcome.unlisted.is_some() && outcome.unknown.is_none() && outcome.unknown_namespaces.is_empty());
+    assert_eq!(caller.view.len(), 3);
+    assert!(caller.poll().is_complete());
+}
+
+/// One row that can never be read keeps its own project unknown, and no other.
+#[test]
+fn a_row_that_says_whose_it_is_leaves_the_others_known() {
+    let mut caller = Caller::bulk(two_projects());
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
+            Answer::LoadBalancers(whose, Ok(list)) => {
+                let mut list = spoil(list, |row| row.id == id("lb2"), Some("lb2"));
+                list.unreadable[0].project = Some("pb".into());
+                Some(Answer::LoadBalancers(whose, Ok(list)))
+            }
+            _ => None,
+        });
+        assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
+    }
+    assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb3"]);
+}
+
+#[test]
+fn excluded_projects_are_not_offered() {
+    for (projects, exclude, expected) in
+        [(&[][..], &["beta"][..], 1), (&[], &["pa"], 2), (&["*"], &["*"], 0), (&["alpha"], &["beta"], 1)]
+    {
+        let patterns = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let options = Options { projects: patterns(projects), exclude: patterns(exclude), ..common::quiet() };
+        let mut caller = Caller::new(Mode::Bulk, options, two_projects());
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.names().len(), expected, "{projects:?} {exclude:?}");
+    }
+}
+
+/// What a load balancer does and a Service cannot is not dropped in silence.
+#[test]
+fn what_is_not_carried_is_told() {
+    let mut world = small();
+    world.health("p1", "m1-0").weight = 5;
+    world.listeners.get_mut(&id("l1")).unwrap().restricted = true;
+    world.pools.get_mut(&id("p1")).unwrap().sticky = true;
+    let mut caller = Caller::bulk(world);
+    caller.settle();
+    let told = |caller: &Caller| caller.cloud.explain(&gimbal_model::SourceKey::new("alpha", "web-lb1")).join("\n");
+    for part in ["weights of the members of pool p1 (1, 5)", "listener l1", "allowed_cidrs", "session_persistence"] {
+        assert!(told(&caller).contains(part), "{part}: {}", told(&caller));
+    }
+    caller.world.change_member("p1", "m1-0").weight = 0;
+    caller.poll();
+    assert!(!told(&caller).contains("weights"), "{}", told(&caller));
+}

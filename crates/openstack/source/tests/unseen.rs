@@ -1,0 +1,193 @@
+//! A project that no list shows may be empty, or hidden from us (DESIGN 3.3): what it had stands until one or the other is
+//! proven, and loses nothing by it.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod common;
+
+use common::faults::{fail, lost, spoil, spoiled, two_projects};
+use common::{Caller, World, failed, id, row};
+use gimbal_openstack_source::{Answer, Ask, Existence, Mode, Options};
+use serde_json::json;
+
+/// Rule 3 as DESIGN 3.3 has it.
+#[test]
+fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    for _ in 0..3 {
+        let outcome = caller.poll_with(lost);
+        assert!(outcome.changes.is_empty());
+        assert!(outcome.unknown.unwrap().contains("role was lost"));
+        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 1);
+    }
+    assert_eq!(caller.view, before);
+    // The role is back.
+    assert!(caller.poll().is_complete());
+    assert_eq!(caller.view, before);
+
+    // All of them are really gone: a question for each, and the answers are believed at once.
+    caller.world.delete_load_balancer("lb2");
+    caller.world.delete_load_balancer("lb3");
+    let outcome = caller.poll();
+    assert!(outcome.is_complete());
+    assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 2);
+    assert_eq!(caller.names(), ["alpha/web-lb1"]);
+    caller.poll();
+    assert!(caller.asked.iter().all(|ask| !matches!(ask, Ask::LoadBalancer(..))));
+}
+
+/// What may be the row that cannot be read is no evidence that its project is seen.
+#[test]
+fn a_lost_role_shows_behind_a_row_without_an_id() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
+            Answer::LoadBalancers(whose, Ok(mut list)) => {
+                list.rows.clear();
+                Some(Answer::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
+            }
+            Answer::Listeners(whose, _) => Some(Answer::Listeners(whose, Ok(Vec::new().into()))),
+            Answer::Pools(whose, _) => Some(Answer::Pools(whose, Ok(Vec::new().into()))),
+            Answer::LoadBalancer(whose, id, _) => Some(Answer::LoadBalancer(whose, id, Ok(Existence::Forbidden))),
+            _ => None,
+        });
+        assert!(outcome.unknown.is_some() && outcome.changes.is_empty());
+    }
+    assert_eq!(caller.view, before);
+}
+
+#[test]
+fn a_project_whose_emptiness_cannot_be_proven_stays() {
+    for answer in [Ok(Existence::Found), Err(failed())] {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        caller.world.tree(5, "pa", 1);
+        caller.world.delete_load_balancer("lb2");
+        caller.world.delete_load_balancer("lb3");
+        let outcome = caller.poll_with(|ask, _| match ask {
+            Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), answer.clone())),
+            _ => None,
+        });
+        assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
+        assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb5", "beta/web-lb2", "beta/web-lb3"]);
+    }
+}
+
+/// Where a row without an ID may be each of the missing load balancers, the rest of the lists lacks them as little provenly.
+#[test]
+fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
+    let mut caller = Caller::bulk(two_projects());
+    caller.settle();
+    let before = caller.view.clone();
+    for _ in 0..3 {
+        let outcome = caller.poll_with(|ask, world| match lost(ask, world) {
+            Some(Answer::LoadBalancers(whose, Ok(list))) => {
+                Some(Answer::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
+            }
+            Some(Answer::LoadBalancer(..)) => Some(fail(ask)),
+            other => other,
+        });
+        assert!(outcome.changes.is_empty() && outcome.unknown_namespaces.contains_key("beta"), "{outcome:?}");
+    }
+    assert!(caller.poll().is_complete());
+    assert_eq!(caller.view, before);
+}
+
+/// Twice open is the truth only in two polls in a row: a role may be lost, come back and be lost again.
+#[test]
+fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
+    for forbidden in [true, false] {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        let before = caller.view.clone();
+        for _ in 0..3 {
+            let midway = |ask: &Ask, world: &mut World| match ask {
+                Ask::LoadBalancers(_) => None,
+                _ => lost(ask, world),
+            };
+            assert!(caller.poll_with(midway).is_complete());
+            assert_eq!(caller.view, before, "{forbidden}");
+            let outcome = caller.poll_with(|ask, world| match ask {
+                Ask::Pools(_) if !forbidden => Some(fail(ask)),
+                _ => lost(ask, world),
+            });
+            assert!(outcome.unknown.is_some());
+        }
+        assert!(caller.poll().is_complete());
+        assert_eq!(caller.view, before);
+    }
+}
+
+/// What stands was told with rows that the lists lacked since. They are still the ones told, so one of them that cannot be
+/// read when it is listed again is not new.
+#[test]
+fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
+    for (kind, named, midway) in (0..16).map(|n| (n % 4, n & 4 == 0, n & 8 != 0)) {
+        let mut caller = Caller::bulk(two_projects());
+        caller.settle();
+        let before = caller.view.clone();
+        // The role goes before the first list, and nothing proves it; or after it, and the lists do not fit together.
+        let outcome = caller.poll_with(|ask, world| match ask {
+            Ask::LoadBalancer(..) => Some(fail(ask)),
+            Ask::LoadBalancers(_) if midway => None,
+            _ => lost(ask, world),
+        });
+        assert_eq!(outcome.is_complete(), midway, "{outcome:?}");
+        if midway {
+            assert!(caller.poll_with(lost).unknown.is_some());
+        }
+        // The role is back.
+        caller.world.touch("p2");
+        for _ in 0..2 {
+            caller.poll_with(|ask, world| spoiled(ask, world, kind, named));
+            assert_eq!(caller.view, before, "{kind} {named} {midway}");
+        }
+        assert!(caller.settle().is_complete());
+        assert_eq!(caller.view, before);
+    }
+}
+
+/// The L7 policies of what stands are kept with the rest, although the list of them was read meanwhile.
+#[test]
+fn what_stood_unseen_loses_no_policy_that_cannot_be_read() {
+    for named in [true, false] {
+        let mut world = two_projects();
+        for n in [1, 2] {
+            let (pool, policy, listener) = (format!("q{n}"), format!("x{n}"), format!("l{n}"));
+            world.pool(&pool, &format!("lb{n}"), "HTTP");
+            world.member(&pool, &format!("mq{n}"), &format!("10.9.{n}.1"), 80);
+            world.listeners.get_mut(&id(&listener)).unwrap().l7_policies = Some(vec![id(&policy)]);
+            let new =
+                json!({"id": policy, "listener_id": listener, "redirect_pool_id": pool, "action": "REDIRECT_TO_POOL"});
+            world.policies.insert(id(&policy), row(new));
+        }
+        world.seconds += 60;
+        let mut caller = Caller::new(Mode::Bulk, Options { sweep: None, l7_pools: true, ..Options::default() }, world);
+        caller.settle();
+        let before = caller.view.clone();
+        assert_eq!(before.len(), 5, "{}", caller.show());
+        caller.world.listeners.get_mut(&id("l1")).unwrap().updated_at = caller.world.time();
+        caller.poll_with(|ask, world| match ask {
+            Ask::LoadBalancer(..) => Some(fail(ask)),
+            Ask::L7Policies(whose) => {
+                let seen = vec![world.policies[&id("x1")].clone()];
+                Some(Answer::L7Policies(whose.clone(), Ok(seen.into())))
+            }
+            _ => lost(ask, world),
+        });
+        assert!(caller.asked.iter().any(|ask| matches!(ask, Ask::L7Policies(_))));
+        for _ in 0..2 {
+            caller.poll_with(|ask, world| match world.answer(ask) {
+                Answer::L7Policies(whose, Ok(list)) => {
+                    let list = spoil(list, |row| row.id == id("x2"), named.then_some("x2"));
+                    Some(Answer::L7Policies(whose, Ok(list)))
+                }
+                _ => None,
+            });
+            assert_eq!(caller.view, before, "{named}");
+        }
+    }
+}

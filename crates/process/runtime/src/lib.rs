@@ -1,0 +1,42 @@
+//! The frame of a process: arguments, logging, signals, exit codes, and the admin endpoint. What all services have in
+//! common, so that an operator learns it once.
+//!
+//! ```no_run
+//! # #[derive(clap::Parser)] struct Args {}
+//! # async fn work(_: Args) -> Result<(), gimbal_runtime::Exit> { Ok(()) }
+//! fn main() -> std::process::ExitCode {
+//!     match gimbal_runtime::parse::<Args>() {
+//!         Ok(args) => gimbal_runtime::run("gimbal-example", std::num::NonZeroUsize::MIN, work(args)),
+//!         Err(code) => code,
+//!     }
+//! }
+//! ```
+
+mod admin;
+mod args;
+mod certificate;
+mod duration;
+mod exit;
+mod flags;
+mod health;
+mod lines;
+mod listen;
+mod logging;
+mod process;
+mod readiness;
+mod shutdown;
+mod tasks;
+
+pub use admin::serve_admin;
+pub use args::parse;
+pub use certificate::CertificateMetrics;
+pub use duration::{HumanDuration, InvalidDuration};
+pub use exit::{Exit, run};
+pub use flags::TlsArgs;
+pub use health::Health;
+pub use listen::bind;
+pub use logging::{LogFormat, init_logging};
+pub use process::register_process_metrics;
+pub use readiness::{Guard, Readiness};
+pub use shutdown::shutdown_token;
+pub use tasks::Tasks;

@@ -1,0 +1,182 @@
+//! Logs, to stderr: stdout belongs to what was asked for.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::Exit;
+use crate::lines::Lines;
+
+/// Overrides the level, in the syntax of `RUST_LOG`: `info,gimbal_transport=debug`.
+const VARIABLE: &str = "GIMBAL_LOG";
+
+/// How long the last lines may take when the process ends.
+const LAST: Duration = Duration::from_secs(1);
+
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For machines, one object a line.
+    Json,
+}
+
+/// Starts logging at `level` (in the syntax of `RUST_LOG`), or at what `GIMBAL_LOG` says.
+///
+/// # Errors
+/// When a level cannot be read, or logging was started before.
+pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
+    let filter = filter(std::env::var(VARIABLE).ok().as_deref(), level)?;
+    // Colours are for people: in a file or a collector their codes stand between a field's name and its value.
+    let coloured = std::io::stderr().is_terminal();
+    let lines = Lines::start(std::io::stderr());
+    let lines = lines.map_err(|error| Exit::Failure(format!("cannot start logging: {error}")))?;
+    let lines = LINES.get_or_init(|| lines).clone();
+    // Otherwise a line that cannot be written is told by eprintln!, which panics for the same reason.
+    let builder = tracing_subscriber::fmt().log_internal_errors(false);
+    let builder = builder.with_env_filter(filter).with_writer(OneLine { coloured, to: lines }).with_ansi(coloured);
+    let started = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| Exit::Failure(format!("cannot start logging: {error}")))
+}
+
+/// The last words of a process: after its log, and no longer than a second, for whoever reads may not read any more.
+pub(crate) fn last_line(line: &str) {
+    match LINES.get() {
+        Some(lines) => {
+            lines.push(format!("{line}\n").as_bytes());
+            lines.flush(LAST);
+        }
+        None => {
+            // Where that cannot be written either, the exit code says it.
+            writeln!(std::io::stderr().lock(), "{line}").ok();
+        }
+    }
+}
+
+/// Waits until what was logged is written, and no longer than a second.
+pub(crate) fn flush() {
+    if let Some(lines) = LINES.get() {
+        lines.flush(LAST);
+    }
+}
+
+/// Writes each event as one line, whatever is in its fields: what a peer says must not look like a line of ours.
+struct OneLine<M> {
+    /// Our own colours are control characters too.
+    coloured: bool,
+    to: M,
+}
+
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for OneLine<M> {
+    type Writer = OneLineWriter<M::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        OneLineWriter { coloured: self.coloured, to: self.to.make_writer() }
+    }
+}
+
+struct OneLineWriter<W> {
+    coloured: bool,
+    to: W,
+}
+
+impl<W: Write> Write for OneLineWriter<W> {
+    /// An event comes in one piece, with the end of its line.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        self.to.write_all(&one_line(event, self.coloured))?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// The event with its control characters written out, but for the last one, which ends the line.
+fn one_line(event: &[u8], coloured: bool) -> Cow<'_, [u8]> {
+    const ESCAPE: u8 = 0x1b;
+    let (text, end) = match event.strip_suffix(b"\n") {
+        Some(text) => (text, b"\n".as_slice()),
+        None => (event, b"".as_slice()),
+    };
+    let odd = |byte: &u8| byte.is_ascii_control() && !(coloured && *byte == ESCAPE);
+    if !text.iter().any(odd) {
+        return Cow::Borrowed(event);
+    }
+    let mut line = Vec::with_capacity(event.len() + 16);
+    for byte in text {
+        if odd(byte) { line.extend(byte.escape_ascii()) } else { line.push(*byte) }
+    }
+    line.extend_from_slice(end);
+    Cow::Owned(line)
+}
+
+fn filter(variable: Option<&str>, level: &str) -> Result<EnvFilter, Exit> {
+    let (name, text) = match variable.filter(|text| !text.is_empty()) {
+        Some(text) => (VARIABLE, text),
+        None => ("--log-level", level),
+    };
+    EnvFilter::try_new(text).map_err(|error| Exit::Usage(format!("{name} {text:?} is no log level: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps what is logged.
+    #[derive(Clone, Default)]
+    struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_others_say_makes_no_line_of_its_own() {
+        let (kept, forged) = (Kept::default(), "bye\n2026-01-01T00:00:00Z  INFO an admin decided\r\u{1b}[2K\u{7f}");
+        let to = kept.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(OneLine { coloured: false, to: move || to.clone() })
+            .with_ansi(false)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(quoted = forged, shown = %forged, "the agent says goodbye");
+        });
+        let log = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.ends_with('\n') && !log.trim_end().contains(|c: char| c.is_ascii_control()), "{log:?}");
+        assert!(log.contains("bye\\n2026"), "{log}");
+    }
+
+    #[test]
+    fn our_own_colours_stay() {
+        assert_eq!(&*one_line(b"\x1b[32mINFO\x1b[0m a\tb\n", true), b"\x1b[32mINFO\x1b[0m a\\tb\n");
+        assert!(matches!(one_line(b"plain \xc3\xbc\n", false), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn the_variable_wins_and_is_named_when_wrong() {
+        assert_eq!(filter(None, "info").unwrap().to_string(), "info");
+        assert_eq!(filter(Some(""), "info").unwrap().to_string(), "info");
+        assert_eq!(filter(Some("gimbal_transport=debug"), "info").unwrap().to_string(), "gimbal_transport=debug");
+        assert!(filter(Some("a=b=c"), "info").unwrap_err().line().contains("GIMBAL_LOG"));
+        assert!(filter(None, "a=b=c").unwrap_err().line().contains("--log-level"));
+    }
+}

@@ -1,0 +1,368 @@
+//! The agent: snapshots, and changes while they run.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::Service;
+use gimbal_session::{
+    AgentEnd, AgentMessage, Credit, Frame, Need, Reject, RejectReason, Scope, Summary, WriterMessage,
+};
+
+use crate::common::{
+    agent, connect, data, digest, flowing, key, said, service, short, some, start, summary, tell, welcome, welcome_with,
+};
+
+fn resync(need: Need) -> WriterMessage {
+    WriterMessage::Resync { need, reason: "test".into() }
+}
+
+/// The next data frame, in short form.
+fn next(agent: &mut AgentEnd, now: Instant) -> String {
+    loop {
+        match agent.next(now) {
+            Some(AgentMessage::Data(sent)) => return short(&sent.frame),
+            Some(_) => {}
+            None => return String::new(),
+        }
+    }
+}
+
+/// A window in which a chunk holds one Service: there may be two changes outstanding, three quarters are one.
+const NARROW: Credit = Credit { changes: 2, bytes: 1 << 20 };
+
+fn ack(agent: &mut AgentEnd, seq: u64, now: Instant) {
+    tell(agent, WriterMessage::Ack(seq), now);
+}
+
+fn three() -> [(&'static str, Arc<Service>); 3] {
+    [("a", service("1", [1])), ("b", service("1", [1])), ("c", service("1", [1]))]
+}
+
+/// An agent whose snapshot has begun; a, b and c go one by one.
+fn snapshotting(now: Instant) -> AgentEnd {
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, NARROW), now);
+    assert_eq!(next(&mut agent, now), "begin *");
+    ack(&mut agent, 1, now);
+    agent
+}
+
+#[test]
+fn everything() {
+    let now = start();
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(agent.backlog(), 3);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b c", "end 3"]);
+    ack(&mut agent, 3, now);
+    assert_eq!(agent.pending(), 0);
+}
+
+/// What may be there and cannot be named is not gone, whether the writer wants everything or names it.
+#[test]
+fn nothing_is_said_of_a_rest_that_is_unknown() {
+    let now = start();
+    let x = service("1", [1]);
+    let gone = Need::Namespaces(vec![("gone".into(), Summary { count: 1, digest: digest("gone/a", &x) })]);
+    for (need, while_unknown, later) in [
+        (Need::All, vec!["begin x y", "chunk a b", "end 2"], vec!["begin *", "chunk a b", "end 2"]),
+        (gone, vec!["begin x y", "chunk a b", "end 2"], vec!["begin gone", "end 0"]),
+    ] {
+        let mut agent = agent(&[("x/a", x.clone()), ("y/b", x.clone())]);
+        agent.set_rest_unknown(true);
+        connect(&mut agent, now);
+        tell(&mut agent, welcome(need.clone()), now);
+        assert_eq!(said(&mut agent, now), while_unknown, "{need:?}");
+        // All else goes on.
+        agent.set(key("x/a"), Some(service("2", [1])), now);
+        assert_eq!(said(&mut agent, now), ["delta ~a"]);
+        agent.set_rest_unknown(false);
+        assert_eq!(said(&mut agent, now), later, "{need:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_of_everything_is_given_up_when_a_rest_turns_unknown() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    agent.set_rest_unknown(true);
+    let sent = said(&mut agent, now);
+    assert!(!sent.iter().any(|frame| frame.starts_with("end")), "{sent:?}");
+}
+
+#[test]
+fn only_namespaces_that_differ() {
+    let now = start();
+    let (x, y) = (service("1", [1]), service("1", [2]));
+    let offered = [("x/a", x.clone()), ("y/a", y), ("new/a", x.clone())];
+    let held = |y_digest| {
+        let one = |digest| Summary { count: 1, digest };
+        let same = ("x".into(), one(digest("x/a", &x)));
+        Need::Namespaces(vec![same, ("y".into(), y_digest), ("gone".into(), one(digest("gone/a", &x)))])
+    };
+    let mut agent = agent(&offered);
+    connect(&mut agent, now);
+    // A change after Hello is a delta, not a reason to send the namespace.
+    agent.set(key("x/a"), Some(service("2", [1])), now);
+    let need = held(Summary { count: 1, digest: digest("y/a", &x) });
+    tell(&mut agent, welcome(need), now);
+    let sent = said(&mut agent, now);
+    assert_eq!(sent, ["begin gone new y", "delta ~a", "chunk a a", "end 2"]);
+    agent.set(key("y/a"), None, now);
+    agent.set(key("new/a"), None, now);
+    let all_equal =
+        Need::Namespaces(vec![("x".into(), Summary { count: 1, digest: digest("x/a", &service("2", [1])) })]);
+    tell(&mut agent, resync(all_equal), now);
+    assert_eq!(said(&mut agent, now), ["delta -a -a"], "no snapshot where nothing differs");
+}
+
+#[test]
+fn the_view_is_frozen_and_changes_go_first() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+    for name in ["a", "b"] {
+        agent.set(key(name), Some(service("2", [2])), now);
+    }
+    assert_eq!(next(&mut agent, now), "delta ~a", "its chunk is out: a difference to that");
+    ack(&mut agent, 3, now);
+    assert_eq!(next(&mut agent, now), "delta =b", "its chunk is not");
+    agent.set(key("b"), Some(service("3", [3])), now);
+    assert_eq!(next(&mut agent, now), "delta ~b", "a difference to the delta, which outranks the chunk");
+    ack(&mut agent, 5, now);
+    agent.set(key("d"), Some(service("1", [])), now);
+    agent.set(key("c"), None, now);
+    assert_eq!(next(&mut agent, now), "delta =d -c");
+    ack(&mut agent, 6, now);
+    let Some(AgentMessage::Data(chunk)) = agent.next(now) else { panic!("a chunk") };
+    let Frame::SnapshotChunk { pieces, .. } = &chunk.frame else { panic!("{chunk:?}") };
+    let piece = pieces[0].as_ref().unwrap();
+    assert_eq!((&piece.key, piece.header.as_deref()), (&key("b"), Some(&*service("1", []).header)), "as it was frozen");
+    ack(&mut agent, 7, now);
+    assert_eq!(next(&mut agent, now), "chunk c");
+    ack(&mut agent, 8, now);
+    let Some(end) = agent.next(now) else { panic!("the end") };
+    assert_eq!(end, data(9, Frame::SnapshotEnd { summary: summary(&three()) }));
+    agent.set(key("b"), None, now);
+    agent.set(key("d"), Some(service("2", [])), now);
+    assert_eq!(next(&mut agent, now), "delta -b ~d");
+}
+
+/// A deletion that waits when a view is frozen does not wait for the end of it.
+#[test]
+fn a_removal_that_waited_is_told_by_name_before_the_view() {
+    let now = start();
+    let mut agent = flowing(&three(), now);
+    agent.set(key("b"), None, now);
+    agent.set(key("c"), Some(service("2", [1])), now);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "delta -b", "chunk c a", "end 2"]);
+    // The same where the view is given up before it is through.
+    agent.set(key("a"), None, now);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(next(&mut agent, now), "begin *");
+    agent.scope_unknown(some(&["ns"]), "forbidden".into());
+    assert_eq!(said(&mut agent, now), ["delta -a"]);
+}
+
+/// A writer that could not read a Service cannot apply a difference to it.
+#[test]
+fn what_was_not_read_is_sent_whole_when_it_changes() {
+    let now = start();
+    let mut agent = flowing(&three(), now);
+    let reject = |reason| Reject { key: Some(key("a")), reason, retryable: false, message: "test".into() };
+    tell(&mut agent, WriterMessage::Reject(reject(RejectReason::Invalid)), now);
+    agent.set(key("a"), Some(service("1", [2])), now);
+    tell(&mut agent, WriterMessage::Reject(reject(RejectReason::Quota)), now);
+    assert_eq!(said(&mut agent, now), ["delta =a"]);
+    agent.set(key("a"), Some(service("1", [3])), now);
+    assert_eq!(said(&mut agent, now), ["delta ~a"]);
+}
+
+#[test]
+fn a_change_and_its_undo_before_the_chunk_send_nothing() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    agent.set(key("c"), None, now);
+    agent.set(key("d"), Some(service("1", [])), now);
+    agent.set(key("c"), Some(service("1", [1])), now);
+    agent.set(key("d"), None, now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+}
+
+#[test]
+fn a_change_that_a_snapshot_overtakes_is_a_difference_to_it() {
+    let now = start();
+    let mut agent = agent(&three()[..1]);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, Credit { changes: 9, bytes: 4000 }), now);
+    assert_eq!(next(&mut agent, now), "begin *");
+    ack(&mut agent, 1, now);
+    agent.set(key("wide"), Some(service(&"w".repeat(1500), [])), now);
+    assert_eq!(next(&mut agent, now), "delta =wide");
+    // There is room for the chunk, but not for this.
+    agent.set(key("a"), Some(service(&"v".repeat(2600), [1])), now);
+    assert_eq!(said(&mut agent, now), ["chunk a", "end 1"]);
+    ack(&mut agent, 2, now);
+    assert_eq!(next(&mut agent, now), "delta ~a");
+}
+
+#[test]
+fn bulk_leaves_a_quarter_of_the_window_to_changes() {
+    let now = start();
+    let services: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| (name, service("1", [1]))).into();
+    let mut agent = agent(&services);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, Credit { changes: 4, bytes: 1 << 20 }), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b c"]);
+    agent.set(key("new"), Some(service("1", [])), now);
+    assert_eq!(said(&mut agent, now), ["delta =new"]);
+    ack(&mut agent, 2, now);
+    assert_eq!(said(&mut agent, now), ["chunk d e"]);
+}
+
+#[test]
+fn a_resync_restarts_the_snapshot() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+    tell(&mut agent, resync(Need::All), now);
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 100, bytes: 1 << 20 }), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b c", "end 3"]);
+    tell(&mut agent, resync(Need::Nothing), now);
+    assert!(said(&mut agent, now).is_empty());
+}
+
+#[test]
+fn what_is_unknown_is_not_snapshotted() {
+    let now = start();
+    let mut agent = agent(&[("x/a", service("1", [1])), ("y/b", service("1", [1]))]);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin y", "chunk b", "end 1"], "the others do not wait for it");
+    agent.set(key("x/a"), Some(service("2", [1])), now);
+    agent.set(key("y/b"), Some(service("2", [1])), now);
+    assert_eq!(said(&mut agent, now), ["delta =a ~b"], "what the writer holds of x is not known");
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a b", "end 2"], "all of it was asked for");
+}
+
+/// The writer names what it holds nothing of and wants to hear of. That it is empty is said where it is known, and only there.
+#[test]
+fn a_namespace_that_is_asked_for_by_name_is_told_to_be_empty_if_that_is_known() {
+    let now = start();
+    let ask = |agent: &mut AgentEnd| {
+        let named = ["lost", "never", "y"].map(|name| (name.into(), Summary::default()));
+        tell(agent, resync(Need::Namespaces(named.into())), now);
+        tell(agent, resync(Need::All), now);
+        said(agent, now)
+    };
+    let x = service("1", [1]);
+    let mut agent = flowing(&[("x/a", x.clone()), ("y/a", x.clone()), ("lost/a", x)], now);
+    agent.set(key("y/a"), None, now);
+    agent.set(key("lost/a"), None, now);
+    assert_eq!(said(&mut agent, now), ["delta -a -a"]);
+    assert_eq!(ask(&mut agent), ["begin *", "chunk a", "end 1"], "nothing is unknown");
+    agent.scope_unknown(some(&["lost"]), "forbidden".into());
+    assert_eq!(ask(&mut agent), ["begin x never y", "chunk a", "end 1"]);
+    assert!(said(&mut agent, now).is_empty(), "once");
+    // What may be there and cannot be named may be in a namespace of which nothing was ever read.
+    agent.set_rest_unknown(true);
+    assert_eq!(ask(&mut agent), ["begin x y", "chunk a", "end 1"]);
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin lost", "end 0"], "it was read before, and again");
+    agent.scope_unknown(Scope::All, "away".into());
+    assert!(ask(&mut agent).is_empty());
+}
+
+#[test]
+fn a_running_snapshot_of_what_becomes_unknown_is_abandoned() {
+    let now = start();
+    let mut agent = snapshotting(now);
+    assert_eq!(next(&mut agent, now), "chunk a");
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 100, bytes: 1 << 20 }), now);
+    agent.scope_unknown(Scope::Namespaces(Vec::new()), "everything".into());
+    assert!(agent.unknown().all().is_some(), "an empty list is everything");
+    assert_eq!(next(&mut agent, now), "");
+    agent.set(key("a"), Some(service("2", [1])), now);
+    agent.set(key("b"), None, now);
+    assert_eq!(next(&mut agent, now), "delta =a -b", "changes still go");
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk a c", "end 2"]);
+}
+
+#[test]
+fn a_scope_that_is_known_again_is_snapshotted_unasked() {
+    let now = start();
+    let mut agent = flowing(&[("x/a", service("1", [1])), ("y/b", service("1", [1]))], now);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    assert!(said(&mut agent, now).is_empty());
+    agent.set(key("x/a"), None, now);
+    agent.source_complete(now);
+    assert_eq!(said(&mut agent, now), ["begin x", "delta -a", "end 0"], "what is gone is told by name");
+    agent.source_complete(now);
+    assert!(said(&mut agent, now).is_empty());
+}
+
+#[test]
+fn what_waited_goes_first() {
+    let now = start();
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    agent.set(key("c"), Some(service("2", [1])), now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk c a b", "end 3"]);
+}
+
+#[test]
+fn a_begin_that_was_asked_for_does_not_wait_for_frames_that_may_be_lost() {
+    let now = start();
+    let mut agent = flowing(&[], now);
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 1, bytes: 300 }), now);
+    agent.set(key("a"), Some(service("1", [])), now);
+    assert_eq!(said(&mut agent, now), ["delta =a"]);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(said(&mut agent, now), ["begin *"]);
+    agent.scope_unknown(some(&["ns"]), "lost".into());
+    agent.source_complete(now);
+    assert!(said(&mut agent, now).is_empty(), "one that it did not ask for waits");
+}
+
+/// A window for one change, in which a Service of 200 endpoints takes several parts.
+const TIGHT: Credit = Credit { changes: 1, bytes: 8 << 10 };
+
+#[test]
+fn what_the_writer_may_have_lost_of_an_unknown_scope_is_sent_whole() {
+    let now = start();
+    let mut agent = flowing(&[("x/a", service("1", [1])), ("x/b", service("1", [1]))], now);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    tell(&mut agent, WriterMessage::Credit(TIGHT), now);
+    agent.set(key("x/a"), Some(service("1", 0..200)), now);
+    agent.set(key("x/b"), Some(service("2", [1])), now);
+    assert_eq!(said(&mut agent, now), ["delta ~a+"]);
+    tell(&mut agent, resync(Need::All), now);
+    ack(&mut agent, 1, now);
+    assert_eq!(next(&mut agent, now), "delta =b", "no snapshot can tell what it is now");
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 9, bytes: 1 << 20 }), now);
+    assert_eq!(next(&mut agent, now), "delta =a", "the change that was under way begins anew");
+}
+
+#[test]
+fn no_view_is_frozen_in_the_middle_of_a_change() {
+    let now = start();
+    let mut agent = agent(&[("x/a", service("1", [1])), ("y/b", service("1", [1]))]);
+    agent.scope_unknown(some(&["x"]), "lost".into());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, TIGHT), now);
+    assert_eq!(next(&mut agent, now), "begin y");
+    ack(&mut agent, 1, now);
+    assert_eq!(next(&mut agent, now), "chunk b");
+    ack(&mut agent, 2, now);
+    agent.set(key("z/c"), Some(service("1", 0..60)), now);
+    assert_eq!(said(&mut agent, now), ["delta =c+", "end 1"], "z is owed, but its change has begun");
+    ack(&mut agent, 4, now);
+    assert_eq!(said(&mut agent, now), ["delta =c", "begin z"]);
+}

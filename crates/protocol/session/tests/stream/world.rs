@@ -1,0 +1,389 @@
+//! A source, an agent, a channel, a writer, a reconciler and the Gimbal cluster, with everything that can go wrong
+//! between them, and what must be true all the while.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gimbal_model::{Service, SourceKey};
+use gimbal_session::{
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Data, Frame, Need, Outcome, PieceChange, RejectReason,
+    Scope, StreamState, Unreadable, WriterEnd, WriterLimits, WriterMessage, WriterOutput, estimated_len,
+};
+
+use crate::common::{TIMEOUT, reject, start};
+
+/// A message under way, and the step in which it was sent.
+struct Sent(u64, AgentMessage);
+
+pub struct World {
+    pub now: Instant,
+    step: u64,
+    pub source: BTreeMap<SourceKey, Arc<Service>>,
+    /// The last step in which the source did not have a key; never: it had it from the start of time.
+    absent: BTreeMap<SourceKey, u64>,
+    unseen: BTreeSet<Arc<str>>,
+    pub agent: AgentEnd,
+    pub writer: WriterEnd,
+    limits: WriterLimits,
+    up: VecDeque<Sent>,
+    down: VecDeque<WriterMessage>,
+    generation: u64,
+    outstanding: VecDeque<(u64, usize, usize)>,
+    pub last_seq: u64,
+    pub last_ack: u64,
+    /// Frames vanished on this stream without a trace.
+    pub lossy: bool,
+    /// The agent was asked for a snapshot: the next Begin costs no credit.
+    asked: bool,
+    pub need: Option<Need>,
+    hello_step: u64,
+    begin_step: u64,
+    begin_scope: Option<Scope>,
+    /// The step of the newest proof that the writer holds all of a namespace, for everything and by namespace.
+    proof: (u64, BTreeMap<Arc<str>, u64>),
+    pub unsettled: BTreeSet<SourceKey>,
+    /// What the Gimbal cluster has; outlives every process.
+    pub objects: BTreeSet<SourceKey>,
+}
+
+fn new_agent() -> AgentEnd {
+    AgentEnd::new(AgentConfig { backend: "b".into(), instance: "i".into(), version: "v".into() })
+}
+
+impl World {
+    pub fn new(credit: Credit) -> Self {
+        let limits = WriterLimits { credit, heartbeat_timeout: TIMEOUT };
+        Self {
+            now: start(),
+            step: 1,
+            source: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            unseen: BTreeSet::new(),
+            agent: new_agent(),
+            writer: WriterEnd::new(limits.clone()),
+            limits,
+            up: VecDeque::new(),
+            down: VecDeque::new(),
+            generation: 0,
+            outstanding: VecDeque::new(),
+            last_seq: 0,
+            last_ack: 0,
+            lossy: false,
+            asked: false,
+            need: None,
+            hello_step: 0,
+            begin_step: 0,
+            begin_scope: None,
+            proof: (0, BTreeMap::new()),
+            unsettled: BTreeSet::new(),
+            objects: BTreeSet::new(),
+        }
+    }
+
+    pub fn advance(&mut self, time: Duration) {
+        self.now += time;
+        self.step += 1;
+    }
+
+    /// The source changes; the agent hears of it unless it cannot see that namespace.
+    pub fn set(&mut self, key: SourceKey, service: Option<Arc<Service>>) {
+        self.step += 1;
+        // Until now it was absent, or from now on it is.
+        if !self.source.contains_key(&key) || service.is_none() {
+            self.absent.insert(key.clone(), self.step);
+            self.step += 1;
+        }
+        match &service {
+            Some(service) => self.source.insert(key.clone(), service.clone()),
+            None => self.source.remove(&key),
+        };
+        if !self.unseen.contains(&key.namespace) && !self.unseen.contains("*") {
+            self.agent.set(key, service, self.now);
+        }
+    }
+
+    fn last_absent(&self, key: &SourceKey) -> u64 {
+        if self.source.contains_key(key) { self.absent.get(key).copied().unwrap_or(0) } else { u64::MAX }
+    }
+
+    pub fn hide(&mut self, namespace: Option<Arc<str>>) {
+        let scope = namespace.clone().map_or(Scope::All, |namespace| Scope::Namespaces(vec![namespace]));
+        self.unseen.insert(namespace.unwrap_or_else(|| "*".into()));
+        self.agent.scope_unknown(scope, "hidden".into());
+    }
+
+    /// The whole source is read.
+    pub fn read(&mut self) {
+        self.unseen.clear();
+        let gone: Vec<_> = self.agent.services().map(|(key, _)| key.clone()).collect();
+        for key in gone.into_iter().filter(|key| !self.source.contains_key(key)) {
+            self.agent.set(key, None, self.now);
+        }
+        for (key, service) in &self.source {
+            self.agent.set(key.clone(), Some(service.clone()), self.now);
+        }
+        self.agent.set_incarnation("uid".into());
+        self.agent.source_complete(self.now);
+    }
+
+    pub fn restart_agent(&mut self) {
+        self.cut();
+        self.agent = new_agent();
+        self.unseen = ["*".into()].into();
+    }
+
+    pub fn restart_writer(&mut self) {
+        self.cut();
+        self.writer = WriterEnd::new(self.limits.clone());
+        self.proof = (0, BTreeMap::new());
+        // A reconciler that starts has every object that it finds to look at.
+        self.unsettled = self.objects.clone();
+    }
+
+    pub fn cut(&mut self) {
+        self.up.clear();
+        self.down.clear();
+        self.agent.disconnected();
+        self.writer.closed();
+        self.begin_scope = None;
+    }
+
+    pub fn connect(&mut self) {
+        self.cut();
+        self.outstanding.clear();
+        (self.lossy, self.asked) = (false, false);
+        self.need = None;
+        (self.last_seq, self.last_ack) = (0, 0);
+        self.agent.connected(self.now);
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.agent.stream_state() != StreamState::Closed
+    }
+
+    /// The agent sends one message; whether it had one.
+    pub fn agent_sends(&mut self) -> bool {
+        let Some(message) = self.agent.next(self.now) else { return false };
+        self.step += 1;
+        if let AgentMessage::Data(data) = &message {
+            assert_eq!(data.seq, self.last_seq + 1);
+            self.last_seq = data.seq;
+            let changes = match &data.frame {
+                Frame::SnapshotChunk { pieces, .. } => pieces.len(),
+                Frame::Delta { changes, .. } => changes.len(),
+                _ => 0,
+            };
+            let begins = matches!(data.frame, Frame::SnapshotBegin { .. });
+            let free = begins && std::mem::take(&mut self.asked);
+            self.outstanding.push_back((data.seq, changes, if free { 0 } else { estimated_len(data) }));
+            if self.outstanding.len() > 1 {
+                let sum = |of: fn(&(u64, usize, usize)) -> usize| self.outstanding.iter().map(of).sum::<usize>();
+                assert!(sum(|sent| sent.1) <= self.limits.credit.changes as usize, "{:?}", self.outstanding);
+                assert!(sum(|sent| sent.2) as u64 <= self.limits.credit.bytes, "{:?}", self.outstanding);
+            }
+            if let Frame::Delta { changes, .. } = &data.frame {
+                for change in changes {
+                    if let Ok(PieceChange::Remove(key)) = change {
+                        assert_eq!(self.agent.service(key), None, "only what is gone is removed");
+                    }
+                }
+            }
+        }
+        self.up.push_back(Sent(self.step, message));
+        true
+    }
+
+    /// Something happens to the next data frame under way. Never to Hello, which opens the stream.
+    pub fn harm(&mut self, harm: &Harm) {
+        let Some(at) = self.up.iter().position(|sent| matches!(sent.1, AgentMessage::Data(_))) else { return };
+        match harm {
+            Harm::Drop => {
+                self.up.remove(at);
+                self.lossy = true;
+            }
+            Harm::Duplicate => {
+                let Sent(step, message) = &self.up[at];
+                self.up.insert(at, Sent(*step, message.clone()));
+            }
+            Harm::Garble => self.up[at].1 = AgentMessage::Unreadable { reason: "garbled".into() },
+            Harm::Entry(with_key) => self.spoil(at, *with_key),
+        }
+    }
+
+    fn spoil(&mut self, at: usize, with_key: bool) {
+        let unreadable =
+            |key: &SourceKey| Unreadable { key: with_key.then(|| key.clone()), reason: "spoiled".into(), more: false };
+        let AgentMessage::Data(Data { frame, .. }) = &mut self.up[at].1 else { return };
+        match frame {
+            Frame::SnapshotChunk { pieces, .. } => {
+                if let Some(Ok(piece)) = pieces.first().cloned() {
+                    pieces[0] = Err(Unreadable { more: piece.more, ..unreadable(&piece.key) });
+                    self.lossy |= with_key;
+                }
+            }
+            Frame::Delta { changes, .. } => {
+                let key = match changes.first() {
+                    Some(Ok(PieceChange::Replace(piece))) => piece.key.clone(),
+                    Some(Ok(PieceChange::Update { key, .. } | PieceChange::Remove(key))) => key.clone(),
+                    _ => return,
+                };
+                changes[0] = Err(unreadable(&key));
+                // What one writer cannot read it never can, so it does not ask again; that the next one could is
+                // peculiar to this world, and only a new stream shows it.
+                self.lossy |= with_key;
+            }
+            _ => {}
+        }
+    }
+
+    /// The writer takes one message in; whether there was one.
+    pub fn writer_receives(&mut self) -> bool {
+        let Some(Sent(step, message)) = self.up.pop_front() else { return false };
+        self.step += 1;
+        if let AgentMessage::Hello(hello) = &message {
+            self.generation += 1;
+            self.hello_step = step;
+            let out = self.writer.open(hello, "b", self.generation, self.now);
+            self.outputs(out);
+            return true;
+        }
+        let began = self.writer.snapshot_begun();
+        let scope = match &message {
+            AgentMessage::Data(Data { frame: Frame::SnapshotBegin { scope }, .. }) => Some(scope.clone()),
+            _ => None,
+        };
+        let out = self.writer.receive(message, self.now);
+        if let Some(scope) = scope
+            && self.writer.snapshot_begun().is_some()
+            && (began.is_none() || began != self.writer.snapshot_begun() || self.begin_scope.as_ref() != Some(&scope))
+        {
+            (self.begin_step, self.begin_scope) = (step, Some(scope));
+        }
+        self.outputs(out);
+        true
+    }
+
+    fn outputs(&mut self, out: Vec<WriterOutput>) {
+        let ended = out.iter().any(|output| matches!(output, WriterOutput::ScopeComplete { .. }));
+        for output in out {
+            match output {
+                WriterOutput::Changed(key) => {
+                    self.unsettled.insert(key);
+                }
+                WriterOutput::Removed(key) => {
+                    if ended {
+                        let absent = self.last_absent(&key);
+                        assert!(absent >= self.begin_step, "{key} is in the source since {absent}, removed as absent");
+                    }
+                    self.unsettled.insert(key);
+                }
+                WriterOutput::ScopeComplete { scope, seq, .. } => self.complete(&scope, seq),
+                WriterOutput::Close => {
+                    // The agent hears why, and dials again at some time.
+                    self.down.extend(self.writer.take_messages());
+                }
+                WriterOutput::ScopeUnknown | WriterOutput::Unreadable { .. } => {}
+            }
+        }
+    }
+
+    /// The reconciler looks at every object in a scope whose contents are proven.
+    fn complete(&mut self, scope: &Scope, seq: u64) {
+        match scope {
+            Scope::All => self.proof = (self.begin_step, BTreeMap::new()),
+            Scope::Namespaces(names) => self.proof.1.extend(names.iter().map(|name| (name.clone(), self.begin_step))),
+        }
+        for key in self.objects.iter().filter(|key| scope.contains(&key.namespace)) {
+            if self.writer.service(key).is_none() {
+                self.writer.expect(key, seq);
+                self.unsettled.insert(key.clone());
+            }
+        }
+    }
+
+    /// The reconciler deals with a key, or fails to.
+    pub fn settle(&mut self, key: &SourceKey, rejected: bool) {
+        self.step += 1;
+        self.unsettled.remove(key);
+        if rejected {
+            return self.writer.settle(key, Outcome::Rejected(reject(RejectReason::ApiError)));
+        }
+        if self.writer.service(key).is_some() {
+            self.objects.insert(key.clone());
+        } else if self.writer.removed_explicitly(key) {
+            self.objects.remove(key);
+            self.writer.forget_removed(key);
+        } else if self.writer.knows(&key.namespace) && self.objects.remove(key) {
+            let proof = self.proof.1.get(&key.namespace).copied().unwrap_or(0).max(self.proof.0);
+            let absent = self.last_absent(key);
+            assert!(proof > 0 && absent >= proof, "{key} is in the source since {absent}, deleted by proof of {proof}");
+        }
+        self.writer.settle(key, Outcome::Applied);
+    }
+
+    pub fn writer_sends(&mut self) -> bool {
+        let messages = self.writer.take_messages();
+        for message in &messages {
+            if let WriterMessage::Welcome(welcome) = message {
+                self.need = Some(welcome.need.clone());
+                let offered = self.writer.hello().is_some_and(|hello| hello.held.is_some());
+                if offered && welcome.need == Need::Nothing {
+                    self.proof = (self.hello_step, BTreeMap::new());
+                }
+            }
+        }
+        let any = !messages.is_empty();
+        self.down.extend(messages);
+        any
+    }
+
+    pub fn agent_receives(&mut self) -> bool {
+        let Some(message) = self.down.pop_front() else { return false };
+        if let WriterMessage::Ack(seq) = &message {
+            assert!(*seq > self.last_ack && *seq <= self.last_seq, "an Ack goes forward, never beyond what was sent");
+            self.last_ack = *seq;
+            self.outstanding.retain(|sent| sent.0 > *seq);
+        }
+        self.asked |= matches!(message, WriterMessage::Resync { .. });
+        if let AgentVerdict::Close { .. } = self.agent.receive(message, self.now) {
+            self.cut();
+        }
+        true
+    }
+
+    pub fn tick(&mut self) {
+        let out = self.writer.tick(self.now);
+        self.outputs(out);
+    }
+
+    /// Everything under way arrives and is answered. `settle` also lets the reconciler finish.
+    pub fn pump(&mut self, settle: bool) {
+        loop {
+            let mut busy = self.agent_sends();
+            busy |= self.writer_receives();
+            busy |= self.writer_sends();
+            busy |= self.agent_receives();
+            if settle && let Some(key) = self.unsettled.first().cloned() {
+                self.settle(&key, false);
+                busy = true;
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+}
+
+/// What a channel can do to a data frame.
+#[derive(Debug, Clone)]
+pub enum Harm {
+    /// It vanishes.
+    Drop,
+    /// It comes twice.
+    Duplicate,
+    /// It comes, but nothing of it can be read.
+    Garble,
+    /// Its first entry cannot be read, with its key or without.
+    Entry(bool),
+}

@@ -1,0 +1,96 @@
+//! The server side of `DiscoveryService`.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+use gimbal_session::{AgentMessage, WriterMessage};
+use gimbal_wire::{agent_message, pb};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::connection::Known;
+use crate::standing::{Standing, farewell, refused};
+use crate::{LinkError, Peer};
+
+/// What an agent says, as it comes. It ends with the stream, with the server's shutdown, or after an error. After
+/// [`LinkError::Refused`] there is time for a goodbye.
+pub type AgentMessages = BoxStream<'static, Result<AgentMessage, LinkError>>;
+
+/// Messages to an agent that may wait here. Small: what waits is old when it leaves.
+const OUTGOING: usize = 16;
+
+/// Takes the streams of agents.
+#[tonic::async_trait]
+pub trait Discovery: Send + Sync + 'static {
+    /// One stream, from its first message on. Returning ends it, after what was sent has left.
+    ///
+    /// Not reading `incoming` stops the agent: nothing is buffered beyond HTTP/2's window.
+    async fn sync(&self, peer: Peer, incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>);
+}
+
+pub(crate) struct DiscoveryEdge {
+    pub(crate) discovery: Arc<dyn Discovery>,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) abort: CancellationToken,
+    pub(crate) streams: TaskTracker,
+}
+
+#[tonic::async_trait]
+impl pb::discovery_service_server::DiscoveryService for DiscoveryEdge {
+    type SyncStream = Pin<Box<dyn Stream<Item = Result<pb::SyncResponse, Status>> + Send>>;
+
+    async fn sync(&self, request: Request<Streaming<pb::SyncRequest>>) -> Result<Response<Self::SyncStream>, Status> {
+        let Known { peer, standing } = known(&request)?;
+        // What ended the incoming side is told to the agent as the status of the stream.
+        let cause = Arc::new(OnceLock::new());
+        let incoming = incoming(request.into_inner(), cause.clone(), standing, self.shutdown.clone());
+        let (outgoing, messages) = mpsc::channel(OUTGOING);
+        let (discovery, abort) = (self.discovery.clone(), self.abort.clone());
+        self.streams.spawn(abort.run_until_cancelled_owned(async move {
+            discovery.sync(peer, incoming, outgoing).await;
+        }));
+        let end = futures::stream::once(async move { cause.get().cloned().map(Err) });
+        let responses = ReceiverStream::new(messages).map(|message| Ok(pb::SyncResponse::from(message)));
+        Ok(Response::new(Box::pin(responses.chain(end.filter_map(std::future::ready)))))
+    }
+}
+
+fn incoming(
+    requests: Streaming<pb::SyncRequest>,
+    cause: Arc<OnceLock<Status>>,
+    standing: Standing,
+    shutdown: CancellationToken,
+) -> AgentMessages {
+    let messages = requests.map(move |request| match request {
+        Ok(request) => Ok(agent_message(request)),
+        Err(status) => {
+            cause.get_or_init(|| status.clone());
+            Err(LinkError::from(status))
+        }
+    });
+    let lost = standing.clone().lost();
+    let end = async move {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = lost => {}
+        }
+    };
+    let refusal = async move { standing.problem().map(|problem| Err(LinkError::Refused(farewell(problem)))) };
+    let refusal = futures::stream::once(refusal).filter_map(std::future::ready);
+    messages.take_until(Box::pin(end)).chain(refusal).boxed()
+}
+
+/// Who calls, as the acceptor found out, unless the certificate is not accepted any more.
+pub(crate) fn known<T>(request: &Request<T>) -> Result<Known, Status> {
+    let known = request.extensions().get::<Known>().cloned();
+    let known = known.ok_or_else(|| Status::internal("the connection has no peer"))?;
+    match known.standing.problem() {
+        Some(problem) => Err(refused(problem)),
+        None => Ok(known),
+    }
+}

@@ -1,0 +1,140 @@
+//! What an agent says.
+
+use std::time::Duration;
+
+use gimbal_session::{AgentMessage, Data, Frame, Freshness, Hello};
+
+use crate::encode;
+use crate::entry;
+use crate::intern::Interner;
+use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
+use crate::pb;
+use crate::pb::data::Frame as PbFrame;
+use crate::pb::sync_request::Message;
+use crate::writer::{encode_goodbye, parse_goodbye};
+
+/// Longest text of a Hello, each of which stays in memory as long as the backend.
+const IDENTITY: usize = 1024;
+/// Most capabilities of a Hello, and most kinds of a heartbeat.
+const LISTED: usize = 64;
+
+impl From<AgentMessage> for pb::SyncRequest {
+    /// `AgentMessage::Unreadable` and unreadable entries are never sent: they become nothing.
+    fn from(message: AgentMessage) -> Self {
+        let message = match message {
+            AgentMessage::Hello(hello) => Some(Message::Hello(encode_hello(hello))),
+            AgentMessage::Data(data) => Some(Message::Data(encode_data(data))),
+            AgentMessage::Heartbeat { sources, backlog } => {
+                Some(Message::Heartbeat(pb::Heartbeat { sources: sources.iter().map(Into::into).collect(), backlog }))
+            }
+            AgentMessage::ScopeUnknown { scope, reason } => {
+                Some(Message::ScopeUnknown(pb::ScopeUnknown { scope: Some((&scope).into()), reason }))
+            }
+            AgentMessage::Goodbye(goodbye) => Some(Message::Goodbye(encode_goodbye(goodbye))),
+            AgentMessage::Unreadable { .. } => None,
+        };
+        Self { message }
+    }
+}
+
+/// Reads what an agent sent. A message that breaks a rule as a whole is [`AgentMessage::Unreadable`]; one entry of a
+/// frame that does is an `Err` among the others.
+#[must_use]
+pub fn agent_message(request: pb::SyncRequest) -> AgentMessage {
+    parse(request).unwrap_or_else(|error| AgentMessage::Unreadable { reason: error.to_string() })
+}
+
+fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage> {
+    Ok(match request.message.ok_or(WireError::Empty)? {
+        Message::Hello(hello) => AgentMessage::Hello(parse_hello(hello)?),
+        Message::Data(data) => AgentMessage::Data(parse_data(data)?),
+        Message::Heartbeat(heartbeat) => {
+            AgentMessage::Heartbeat { sources: parse_sources(heartbeat.sources)?, backlog: heartbeat.backlog }
+        }
+        Message::ScopeUnknown(unknown) => {
+            AgentMessage::ScopeUnknown { scope: parse::scope(unknown.scope)?, reason: prose(unknown.reason) }
+        }
+        Message::Goodbye(goodbye) => AgentMessage::Goodbye(parse_goodbye(goodbye)?),
+    })
+}
+
+fn encode_hello(hello: Hello) -> pb::Hello {
+    pb::Hello {
+        protocol_min: hello.protocol.0,
+        protocol_max: hello.protocol.1,
+        capabilities: hello.capabilities,
+        backend: hello.backend,
+        agent_instance: hello.agent_instance,
+        source_incarnation: hello.source_incarnation,
+        held: hello.held.map(Into::into),
+        agent_version: hello.agent_version,
+    }
+}
+
+fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
+    if hello.capabilities.len() > LISTED {
+        return invalid("capabilities", format!("has {} entries, more than {LISTED}", hello.capabilities.len()));
+    }
+    for capability in &hello.capabilities {
+        parse::bounded("capability", capability, LABEL)?;
+    }
+    parse::bounded("backend", &hello.backend, IDENTITY)?;
+    parse::bounded("agent_instance", &hello.agent_instance, IDENTITY)?;
+    parse::bounded("source_incarnation", &hello.source_incarnation, IDENTITY)?;
+    Ok(Hello {
+        protocol: (hello.protocol_min, hello.protocol_max),
+        capabilities: hello.capabilities,
+        backend: hello.backend,
+        agent_instance: hello.agent_instance,
+        source_incarnation: hello.source_incarnation,
+        held: hello.held.as_ref().map(parse::summary).transpose()?,
+        agent_version: prose(hello.agent_version),
+    })
+}
+
+fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
+    if sources.len() > LISTED {
+        return invalid("sources", format!("has {} entries, more than {LISTED}", sources.len()));
+    }
+    let sources = sources.into_iter().map(|source| {
+        parse::bounded("kind", &source.kind, LABEL)?;
+        Ok(Freshness { kind: source.kind, age: source.age_ms.map(Duration::from_millis) })
+    });
+    sources.collect()
+}
+
+fn encode_data(data: Data) -> pb::Data {
+    let frame = match data.frame {
+        Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(pb::SnapshotBegin { scope: Some((&scope).into()) }),
+        Frame::SnapshotChunk { pieces, digest } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
+            services: pieces.into_iter().flatten().map(encode::piece).collect(),
+            digest: digest.map(|digest| digest.to_bytes().to_vec()),
+        }),
+        Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(pb::SnapshotEnd { summary: Some(summary.into()) }),
+        Frame::Delta { changes, oldest_age } => PbFrame::Delta(pb::Delta {
+            changes: changes.into_iter().flatten().map(encode::change).collect(),
+            oldest_age_ms: millis(oldest_age, u32::MAX),
+        }),
+    };
+    pb::Data { seq: data.seq, frame: Some(frame) }
+}
+
+fn parse_data(data: pb::Data) -> Parsed<Data> {
+    let mut intern = Interner::default();
+    let frame = match data.frame.ok_or(WireError::Missing("content of a data frame"))? {
+        PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse::scope(begin.scope)? },
+        PbFrame::SnapshotChunk(chunk) => Frame::SnapshotChunk {
+            pieces: chunk.services.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
+            digest: chunk.digest.map(|digest| parse::digest(&digest)).transpose()?,
+        },
+        PbFrame::SnapshotEnd(end) => {
+            let summary = end.summary.ok_or(WireError::Missing("summary"))?;
+            Frame::SnapshotEnd { summary: parse::summary(&summary)? }
+        }
+        PbFrame::Delta(delta) => Frame::Delta {
+            changes: delta.changes.into_iter().map(|change| entry::change(change, &mut intern)).collect(),
+            oldest_age: Duration::from_millis(delta.oldest_age_ms.into()),
+        },
+    };
+    Ok(Data { seq: data.seq, frame })
+}

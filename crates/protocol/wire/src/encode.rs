@@ -1,0 +1,119 @@
+//! The Services of a frame, to the wire.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_model::{Endpoint, EndpointChange, Header, PortSet};
+use gimbal_session::{Piece, PieceChange};
+use prost::bytes::Bytes;
+
+use crate::pb;
+use crate::pb::service_change::Change;
+
+pub(crate) fn piece(piece: Piece) -> pb::ServicePiece {
+    pb::ServicePiece { key: Some((&piece.key).into()), ..piece_content(piece) }
+}
+
+fn piece_content(piece: Piece) -> pb::ServicePiece {
+    pb::ServicePiece {
+        key: None,
+        header: piece.header.map(|header| encode_header(&header)),
+        groups: encode_groups(piece.endpoints.iter().map(|(ports, endpoint)| (ports, endpoint))),
+        more: piece.more,
+    }
+}
+
+pub(crate) fn change(change: PieceChange) -> pb::ServiceChange {
+    match change {
+        PieceChange::Replace(piece) => pb::ServiceChange {
+            key: Some((&piece.key).into()),
+            // The key is said once, by the change.
+            change: Some(Change::Replace(piece_content(piece))),
+        },
+        PieceChange::Update { key, header, endpoints, more } => {
+            let set = endpoints.iter().filter_map(|change| match change {
+                EndpointChange::Set(ports, endpoint) => Some((ports, endpoint)),
+                EndpointChange::Gone(..) => None,
+            });
+            let update = pb::ServiceUpdate {
+                header: header.map(|header| encode_header(&header)),
+                set: encode_groups(set),
+                gone: encode_gone(&endpoints),
+                more,
+            };
+            pb::ServiceChange { key: Some((&key).into()), change: Some(Change::Update(update)) }
+        }
+        PieceChange::Remove(key) => pb::ServiceChange {
+            key: Some((&key).into()),
+            change: Some(Change::Removed(pb::service_change::Removed {})),
+        },
+    }
+}
+
+fn encode_header(header: &Header) -> pb::Header {
+    let map = |map: &BTreeMap<Arc<str>, Arc<str>>| map.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    pb::Header {
+        labels: map(&header.labels),
+        annotations: map(&header.annotations),
+        ports: header.ports.iter().map(Into::into).collect(),
+    }
+}
+
+/// Neighbours with equal ports share a group. Senders go through a Service in order of its port sets, so that is one
+/// group for each.
+fn encode_groups<'a>(endpoints: impl Iterator<Item = (&'a PortSet, &'a Endpoint)>) -> Vec<pb::PortGroup> {
+    let mut groups: Vec<pb::PortGroup> = Vec::new();
+    let mut last = None;
+    for (ports, endpoint) in endpoints {
+        if last != Some(ports) {
+            groups.push(pb::PortGroup { ports: encode_ports(ports), endpoints: Vec::new() });
+            last = Some(ports);
+        }
+        if let Some(group) = groups.last_mut() {
+            group.endpoints.push(encode_endpoint(endpoint));
+        }
+    }
+    groups
+}
+
+fn encode_gone(changes: &[EndpointChange]) -> Vec<pb::GoneGroup> {
+    let mut groups: Vec<pb::GoneGroup> = Vec::new();
+    let mut last = None;
+    for change in changes {
+        let EndpointChange::Gone(ports, address) = change else { continue };
+        if last != Some(ports) {
+            groups.push(pb::GoneGroup { ports: encode_ports(ports), addresses: Vec::new() });
+            last = Some(ports);
+        }
+        if let Some(group) = groups.last_mut() {
+            group.addresses.push(encode_address(*address));
+        }
+    }
+    groups
+}
+
+fn encode_ports(ports: &PortSet) -> Vec<pb::EndpointPort> {
+    ports.ports().iter().map(Into::into).collect()
+}
+
+fn encode_address(address: IpAddr) -> Bytes {
+    match address {
+        IpAddr::V4(v4) => Bytes::copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => Bytes::copy_from_slice(&v6.octets()),
+    }
+}
+
+fn encode_endpoint(endpoint: &Endpoint) -> pb::Endpoint {
+    let text = |text: &Option<Arc<str>>| text.as_deref().map(Into::into);
+    let detail = endpoint.detail.as_deref();
+    pb::Endpoint {
+        address: encode_address(endpoint.address),
+        not_ready: !endpoint.conditions.ready,
+        not_serving: !endpoint.conditions.serving,
+        terminating: endpoint.conditions.terminating,
+        hostname: detail.and_then(|detail| text(&detail.hostname)),
+        zone: detail.and_then(|detail| text(&detail.zone)),
+        for_zones: detail.map(|d| d.for_zones.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+    }
+}

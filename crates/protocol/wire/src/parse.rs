@@ -1,0 +1,151 @@
+//! The rules for the small parts of a message, and what is said when one is broken.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use gimbal_model::{Digest, Protocol, SourceKey, TargetKey};
+use gimbal_session::{Scope, Summary};
+
+use crate::intern::Interner;
+use crate::pb;
+
+/// Longest DNS subdomain: namespaces, names, zones.
+pub(crate) const SUBDOMAIN: usize = 253;
+/// Longest DNS label: port names, host names.
+pub(crate) const LABEL: usize = 63;
+/// Longest qualified name, `<subdomain>/<name>`: label keys, appProtocol.
+pub(crate) const QUALIFIED: usize = SUBDOMAIN + 1 + LABEL;
+/// Longest text that is kept of what is only shown to people.
+const PROSE: usize = 1024;
+
+/// A message, or a part of one, that breaks a rule of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// No content: an undecodable frame, or a kind of message that came with a later version.
+    #[error("the message cannot be decoded, or is of a kind that this version does not know")]
+    Empty,
+    /// A part that must be there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A part with a value that may not be.
+    #[error("{0} {1}")]
+    Invalid(&'static str, String),
+}
+
+pub(crate) type Parsed<T> = Result<T, WireError>;
+
+pub(crate) fn invalid<T>(field: &'static str, reason: impl Into<String>) -> Parsed<T> {
+    Err(WireError::Invalid(field, reason.into()))
+}
+
+/// Reads the key of a Service in a source.
+///
+/// # Errors
+/// When a part is empty, too long, or has a character that cannot be in a name.
+pub fn source_key(key: pb::ServiceKey) -> Result<SourceKey, WireError> {
+    check_key(&key)?;
+    Ok(SourceKey::new(key.namespace, key.name))
+}
+
+/// Reads the key of a Service in the Gimbal cluster.
+///
+/// # Errors
+/// As [`source_key`].
+pub fn target_key(key: pb::ServiceKey) -> Result<TargetKey, WireError> {
+    check_key(&key)?;
+    Ok(TargetKey::new(key.namespace, key.name))
+}
+
+pub(crate) fn check_key(key: &pb::ServiceKey) -> Parsed<()> {
+    name("namespace", &key.namespace)?;
+    name("name", &key.name)
+}
+
+/// A namespace or the name of an object. Finer rules are the API server's; these keep keys apart in `<namespace>/<name>`
+/// and log lines on one line.
+pub(crate) fn name(field: &'static str, text: &str) -> Parsed<()> {
+    if text.is_empty() {
+        return invalid(field, "is empty");
+    }
+    bounded(field, text, SUBDOMAIN)?;
+    if text.contains(|c: char| c == '/' || c.is_control()) {
+        return invalid(field, "contains '/' or a control character");
+    }
+    Ok(())
+}
+
+/// At most `limit` bytes.
+pub(crate) fn bounded(field: &'static str, text: &str, limit: usize) -> Parsed<()> {
+    if text.len() > limit {
+        return invalid(field, format!("has {} bytes, more than {limit}", text.len()));
+    }
+    Ok(())
+}
+
+/// The head of a text for people.
+pub(crate) fn prose(mut text: String) -> String {
+    if text.len() > PROSE {
+        text.truncate(text.floor_char_boundary(PROSE));
+    }
+    text
+}
+
+pub(crate) fn address(bytes: &[u8]) -> Parsed<IpAddr> {
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Ok(v4.into());
+    }
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(v6) => Ok(v6.into()),
+        Err(_) => invalid("address", format!("has {} bytes, neither 4 nor 16", bytes.len())),
+    }
+}
+
+/// A port that a Service may have.
+pub(crate) fn port(field: &'static str, number: u32) -> Parsed<u16> {
+    match port_or_zero(field, number)? {
+        0 => invalid(field, "is 0"),
+        port => Ok(port),
+    }
+}
+
+pub(crate) fn port_or_zero(field: &'static str, number: u32) -> Parsed<u16> {
+    u16::try_from(number).or_else(|_| invalid(field, format!("is {number}, more than 65535")))
+}
+
+pub(crate) fn protocol(value: i32) -> Parsed<Protocol> {
+    match pb::Protocol::try_from(value) {
+        Ok(pb::Protocol::Tcp) => Ok(Protocol::Tcp),
+        Ok(pb::Protocol::Udp) => Ok(Protocol::Udp),
+        Ok(pb::Protocol::Sctp) => Ok(Protocol::Sctp),
+        Ok(pb::Protocol::Unspecified) | Err(_) => invalid("protocol", format!("is {value}, not TCP, UDP or SCTP")),
+    }
+}
+
+pub(crate) fn summary(summary: &pb::Summary) -> Parsed<Summary> {
+    Ok(Summary { count: summary.count, digest: digest(&summary.digest)? })
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> Parsed<Digest> {
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(digest) => Ok(Digest::from_bytes(digest)),
+        Err(_) => invalid("digest", format!("has {} bytes, not 16", bytes.len())),
+    }
+}
+
+pub(crate) fn scope(scope: Option<pb::Scope>) -> Parsed<Scope> {
+    let namespaces = scope.ok_or(WireError::Missing("scope"))?.namespaces;
+    if namespaces.is_empty() {
+        return Ok(Scope::All);
+    }
+    let mut intern = Interner::default();
+    let namespaces = namespaces.into_iter().map(|namespace| {
+        name("namespace", &namespace)?;
+        Ok(intern.text(namespace))
+    });
+    namespaces.collect::<Parsed<_>>().map(Scope::Namespaces)
+}
+
+/// Milliseconds as they travel; more than fits is the most that fits.
+pub(crate) fn millis<T: TryFrom<u128>>(duration: Duration, most: T) -> T {
+    T::try_from(duration.as_millis()).unwrap_or(most)
+}

@@ -1,0 +1,147 @@
+//! What it sends: sizes, numbers, kinds and ages that no honest agent would.
+
+use std::time::Duration;
+
+use gimbal_model::SourceKey;
+use gimbal_session::{AgentMessage, Data, Frame, Freshness, GoodbyeReason, PieceChange, Scope, Summary, WriterMessage};
+use gimbal_tests::Mirror;
+use tokio_stream::StreamExt as _;
+use tonic::Code;
+use tonic::codec::CompressionEncoding;
+
+use super::siege::Siege;
+use crate::bad_input::agent::{Agent, connect, hello, key, piece, replace, service, summary};
+
+/// The status that ends the stream.
+async fn cut_off(agent: &mut Agent) -> Code {
+    let end = async {
+        loop {
+            match agent.answers.next().await {
+                Some(Ok(_)) => {}
+                Some(Err(status)) => return status.code(),
+                None => panic!("it ended without a status"),
+            }
+        }
+    };
+    tokio::time::timeout(gimbal_tests::SOON, end).await.expect("it goes on")
+}
+
+async fn acknowledged(agent: &mut Agent) {
+    let wanted = agent.seq;
+    agent.until(|message| matches!(message, WriterMessage::Ack(seq) if *seq >= wanted)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_frame_costs_more_than_its_own_stream() {
+    let mut siege = Siege::begin().await;
+    let kept = key("team1", "kept");
+    let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
+    agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
+    let mirror = Mirror::expect(&siege.scene.gimbal, "team1", "hostile-kept", &["10.1.0.1:8080"]).await.unwrap();
+
+    // More than a frame may be, as it is and from little: a gigabyte of nothing is 100 KiB of zstd.
+    let mut cuts = 0.0;
+    for (size, compression, code) in [
+        (2 << 20, None, Code::OutOfRange),
+        (5 << 20, None, Code::OutOfRange),
+        (256 << 20, Some(CompressionEncoding::Zstd), Code::ResourceExhausted),
+    ] {
+        let bomber = Agent::open(connect(&siege.scene, &siege.writer).await, compression).await;
+        bomber.say(hello()).await;
+        let mut bomber = bomber.greeted().await;
+        bomber.raw(vec![0; size]).await;
+        assert_eq!(cut_off(&mut bomber).await, code, "{size}");
+        cuts += 1.0;
+        siege.expect_metric("broken_streams_total", "hostile", cuts).await;
+    }
+    let peak = memory(siege.writer.process.id());
+    assert!(peak < 256 << 10, "the writer took {peak} KiB at a time");
+    siege.unharmed().await;
+
+    // Kinds of a later version, and none at all: each is a frame that may be missing, and nothing more.
+    let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
+    let unreadable = siege.metric("unreadable", "").await;
+    let unknown_kind = [0x9a, 0x06, 0x02, 0x08, 0x01]; // Field 99: a message with field 1.
+    let data_of_unknown_kind = [0x12, 0x06, 0x08, 0x01, 0x9a, 0x06, 0x01, 0x00]; // Data 1 of field 99.
+    agent.raw(unknown_kind.to_vec()).await;
+    agent.raw(data_of_unknown_kind.to_vec()).await;
+    agent.asked_again("a message could not be read").await;
+    siege.expect_metric("unreadable", "", unreadable + 2.0).await;
+    siege.unharmed().await;
+
+    // Numbers: again, ahead, and the last one that there is.
+    let again = vec![Ok(replace(&kept, &["10.6.6.6"]))];
+    agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
+    let first = Frame::Delta { changes: again, oldest_age: Duration::MAX };
+    agent.say(AgentMessage::Data(Data { seq: 1, frame: first.clone() })).await;
+    agent.say(AgentMessage::Data(Data { seq: 0, frame: first })).await;
+    agent.seq += 1000;
+    agent.delta(vec![PieceChange::Remove(kept.clone())]).await;
+    agent.asked_again("was expected and").await;
+    agent.seq = u64::MAX - 1;
+    agent.delta(vec![PieceChange::Remove(kept.clone())]).await;
+    agent.say(AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotBegin { scope: Scope::All } })).await;
+    agent.dismissed(GoodbyeReason::ProtocolError).await;
+    mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
+    siege.unharmed().await;
+
+    // Views that are none: an end without a beginning, a count that no view has, entries of another scope.
+    let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
+    agent.frame(Frame::SnapshotEnd { summary: Summary::default() }).await;
+    agent.snapshot(&[], Summary { count: u64::MAX, ..Summary::default() }).await;
+    agent.asked_again("where the agent froze 18446744073709551615").await;
+    let scope = Scope::Namespaces(vec!["theirs".into(), "kube-system".into()]);
+    agent.frame(Frame::SnapshotBegin { scope }).await;
+    let outside = [(key("own-1", "outside"), service(&["10.1.0.1"]))];
+    agent.frame(Frame::SnapshotChunk { pieces: vec![Ok(piece(&outside[0].0, &outside[0].1))], digest: None }).await;
+    agent.frame(Frame::SnapshotEnd { summary: summary(&outside) }).await;
+    agent.asked_again("a part of the snapshot could not be read").await;
+    // One of others' namespaces that is whole, and empty: nothing of its own was there.
+    let scope = Scope::Namespaces(vec!["theirs".into(), "kube-system".into(), "default".into()]);
+    agent.frame(Frame::SnapshotBegin { scope: scope.clone() }).await;
+    agent.frame(Frame::SnapshotEnd { summary: Summary::default() }).await;
+    acknowledged(&mut agent).await;
+    mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
+    siege.unharmed().await;
+
+    // What it cannot see, and for how long: others' namespaces, more of them than there are, and for ever.
+    agent.say(AgentMessage::ScopeUnknown { scope, reason: "forbidden\nlevel=ERROR".into() }).await;
+    let shown = async |siege: &Siege, kind: &str| {
+        let (_, text) = gimbal_tests::get(siege.writer.admin_port, "/metrics").await.unwrap();
+        text.contains(&format!("kind=\"{kind}\""))
+    };
+    for round in 0..3 {
+        let names = (0..20_000).map(|n| format!("r{round}n{n}").into()).collect();
+        agent.say(AgentMessage::ScopeUnknown { scope: Scope::Namespaces(names), reason: "x".repeat(5000) }).await;
+        let age = Some(Duration::from_millis(u64::MAX));
+        let kinds = (0..60).map(|n| Freshness { kind: format!("r{round}k{n}"), age });
+        let heartbeat = AgentMessage::Heartbeat { sources: kinds.collect(), backlog: u64::MAX };
+        siege
+            .eventually("what it says is shown", async || {
+                agent.say(heartbeat.clone()).await;
+                shown(&siege, "other").await
+            })
+            .await;
+        assert!(!shown(&siege, &format!("r{round}k59")).await, "a kind that nobody knows makes no series of its own");
+    }
+    agent.delta(vec![PieceChange::Remove(key("team1", "absent"))]).await;
+    acknowledged(&mut agent).await;
+    let told = siege.scene.ask(&siege.writer).unwrap().backend("hostile").unwrap();
+    assert!(told.to_string().len() < 100_000, "{told}");
+    siege.unharmed().await;
+
+    // Its own and only its own goes with a view that is what it says.
+    let own: [(SourceKey, _); 1] = [(key("own-1", "new"), service(&["10.1.0.7"]))];
+    agent.snapshot(&own, summary(&own)).await;
+    Mirror::expect(&siege.scene.gimbal, "own-1", "hostile-new", &["10.1.0.7:8080"]).await.unwrap();
+    Mirror::expect_gone(&siege.scene.gimbal, "team1", "hostile-kept").await.unwrap();
+    siege.unharmed().await;
+    assert_eq!(siege.writer.process.exited().unwrap(), None);
+}
+
+/// The most that a process ever had in memory, in KiB.
+fn memory(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}

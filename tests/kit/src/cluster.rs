@@ -1,0 +1,214 @@
+//! A Kubernetes API server and its etcd, without nodes and without controllers: what is in it, a test put there.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use crate::{Pki, Process};
+
+mod api;
+mod audit;
+mod etcd;
+mod start;
+mod users;
+
+pub use api::{Api, Method, Refused, USER_AGENT};
+pub use audit::AuditEntry;
+pub use etcd::Backup;
+pub use users::{Rule, UserAccess};
+
+/// A cluster of one test. Everything of it goes when it is dropped.
+pub struct TestCluster {
+    servers: Mutex<Servers>,
+    layout: start::Layout,
+    admin: Api,
+    // Dropped last: the servers still write to it.
+    dir: tempfile::TempDir,
+}
+
+struct Servers {
+    apiserver: Option<Process>,
+    etcd: Process,
+}
+
+impl TestCluster {
+    /// Starts a cluster and waits until it is ready.
+    ///
+    /// # Errors
+    /// A server that is missing and cannot be built, or that does not get ready; with the end of its log.
+    pub async fn start() -> anyhow::Result<Self> {
+        let tools = tokio::task::spawn_blocking(start::Tools::find).await??;
+        // A port that was free may be taken by the time that a server binds it.
+        let mut last = None;
+        for _ in 0..3 {
+            match Self::try_start(&tools).await {
+                Ok(cluster) => return Ok(cluster),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("not tried")?)
+    }
+
+    async fn try_start(tools: &start::Tools) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("gimbal-cluster-").tempdir().context("no temporary folder")?;
+        let layout = start::Layout::write(dir.path(), tools)?;
+        let etcd = layout.start_etcd()?;
+        let mut apiserver = layout.start_apiserver()?;
+        let admin = Api::connect(&layout.url, users::ADMIN_TOKEN, &layout.ca)?;
+        start::wait_ready(&admin, &mut apiserver).await?;
+        let servers = Mutex::new(Servers { apiserver: Some(apiserver), etcd });
+        let cluster = Self { servers, layout, admin, dir };
+        cluster.write_kubeconfig("admin", users::ADMIN_TOKEN)?;
+        Ok(cluster)
+    }
+
+    /// The API server's address.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.layout.url
+    }
+
+    /// A folder for whatever a test wants to keep with the cluster.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A kubeconfig file for `system:masters`.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_path("admin")
+    }
+
+    /// The API as `system:masters`, in plain JSON: for filling a cluster, and for looking into it with other eyes than the
+    /// code that is tested.
+    #[must_use]
+    pub fn admin(&self) -> &Api {
+        &self.admin
+    }
+
+    /// The API as `system:masters`, with our own edge to it.
+    ///
+    /// # Errors
+    /// The kubeconfig file is gone.
+    pub fn client(&self) -> anyhow::Result<gimbal_kubernetes_client::Cluster> {
+        Ok(gimbal_kubernetes_client::Cluster::connect(
+            &gimbal_kubernetes_client::Access::Kubeconfig(self.kubeconfig()),
+            USER_AGENT,
+        )?)
+    }
+
+    /// The end of the API server's log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.servers().apiserver.as_ref().map(Process::log_tail).unwrap_or_default()
+    }
+
+    /// Kills the API server (SIGKILL). Its data stays.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn stop_apiserver(&self) -> anyhow::Result<()> {
+        self.servers().apiserver.take().context("the API server does not run")?.kill()
+    }
+
+    /// Starts the API server again, on its port, over the same data, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It runs, or does not get ready.
+    pub async fn start_apiserver(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.servers().apiserver.is_none(), "the API server runs already");
+        let mut apiserver = self.layout.start_apiserver()?;
+        start::wait_ready(&self.admin, &mut apiserver).await?;
+        self.servers().apiserver = Some(apiserver);
+        Ok(())
+    }
+
+    /// Process ID of the API server.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn api_server(&self) -> anyhow::Result<u32> {
+        self.servers().apiserver.as_ref().map(Process::id).context("the API server does not run")
+    }
+
+    /// Freezes the API server (SIGSTOP): connections stay open, nothing is answered.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.servers().apiserver.as_ref().context("the API server does not run")?.freeze()
+    }
+
+    /// Ends [`TestCluster::pause`].
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.servers().apiserver.as_ref().context("the API server does not run")?.signal("CONT")
+    }
+
+    /// The authority of the API server's certificate, and of clients': the common name is the user's.
+    #[must_use]
+    pub fn authority(&self) -> &Pki {
+        &self.layout.authority
+    }
+
+    /// The authority that comes after; clients' certificates of it are accepted already.
+    #[must_use]
+    pub fn next_authority(&self) -> &Pki {
+        &self.layout.next_authority
+    }
+
+    /// Has the API server show a certificate of the next authority, within a minute.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn serve_by_next_authority(&self) -> anyhow::Result<()> {
+        self.layout.serve_by_next_authority()
+    }
+
+    /// Makes a namespace, unless it is there.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn namespace(&self, name: &str) -> anyhow::Result<()> {
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        match self.admin.post("/api/v1/namespaces", &body).await {
+            Err(error) if error.code == 409 => Ok(()),
+            other => Ok(other.map(|_| ())?),
+        }
+    }
+
+    fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kubeconfig_path(&self, user: &str) -> PathBuf {
+        self.dir.path().join(format!("kubeconfig-{user}"))
+    }
+
+    fn write_kubeconfig(&self, user: &str, token: &str) -> anyhow::Result<PathBuf> {
+        let path = self.kubeconfig_path(user);
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": self.url(), "certificate-authority": self.layout.ca}}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        });
+        // JSON is YAML. Replaced as a whole: a process that was given the file before may be reading it.
+        let new = tempfile::NamedTempFile::new_in(self.dir.path())?;
+        std::fs::write(new.path(), serde_json::to_vec_pretty(&config)?)
+            .and_then(|()| new.persist(&path).map(drop).map_err(|error| error.error))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// How long a server may take to get ready, on a machine that is busy with other tests.
+const READY_WITHIN: Duration = Duration::from_secs(60);

@@ -1,0 +1,327 @@
+//! A writer that takes everything, keeps what it was told, and can say what it likes: the other end of an agent under test.
+#![allow(clippy::unwrap_used)] // As in a test: a panic is the report.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use gimbal_model::{EndpointChange, Service, SourceKey};
+use gimbal_session::{
+    AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, PieceChange, Scope, Welcome, WriterMessage,
+};
+use gimbal_transport::{
+    AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, Services, Status, Viewer, pb,
+};
+use tokio::net::TcpListener;
+use tokio::sync::{broadcast, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::eventually;
+
+/// How long anything may take that is awaited.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What a discoverer said, in short: enough to compare an order of events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// With how many Services it holds, if it tells.
+    Hello(Option<u64>),
+    /// A snapshot begins.
+    Begin,
+    /// Some of it: `namespace/name` of each piece.
+    Chunk(Vec<String>),
+    /// It is whole.
+    End,
+    /// A Service came, or is another.
+    Set(String),
+    /// A Service is gone.
+    Removed(String),
+    /// The source, or a part of it, cannot be seen, for this reason.
+    Unknown(String),
+    /// It means to end.
+    Goodbye,
+    /// The stream has ended.
+    Closed,
+}
+
+#[derive(Default)]
+struct State {
+    leads: bool,
+    said: Vec<Said>,
+    held: BTreeMap<SourceKey, Service>,
+    incarnations: BTreeSet<String>,
+    streams: u64,
+}
+
+/// Serves plaintext on loopback, and ends when it is dropped.
+pub struct ScriptedWriter {
+    /// For `--writer`.
+    pub url: String,
+    state: Arc<Mutex<State>>,
+    says: broadcast::Sender<WriterMessage>,
+    _stop: DropGuard,
+}
+
+impl ScriptedWriter {
+    /// On a port of its own.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn start() -> Self {
+        Self::serve(true).await
+    }
+
+    /// One that says that another leads, until [`Self::lead`].
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub async fn standby() -> Self {
+        Self::serve(false).await
+    }
+
+    /// Takes agents in from now on, or no more: then those that are here are sent away.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    pub fn lead(&self, leads: bool) {
+        self.state.lock().unwrap().leads = leads;
+        if !leads {
+            // Nobody may be here.
+            self.says.send(not_leader()).ok();
+        }
+    }
+
+    async fn serve(leads: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(Mutex::new(State { leads, ..State::default() }));
+        let (says, _) = broadcast::channel(64);
+        let stop = CancellationToken::new();
+        let discovery = Script { state: state.clone(), says: says.clone() };
+        let services = Services { discovery: Some(Arc::new(discovery)), inspection: Arc::new(Blind), admin: None };
+        tokio::spawn(gimbal_transport::serve(listener, services, ServeOptions::default(), stop.clone()));
+        Self { url, state, says, _stop: stop.drop_guard() }
+    }
+
+    /// To every agent that is connected.
+    ///
+    /// # Panics
+    /// When none is.
+    pub fn say(&self, message: WriterMessage) {
+        self.says.send(message).unwrap();
+    }
+
+    /// What agents said, on all streams so far.
+    ///
+    /// # Panics
+    /// When an agent said what cannot be read.
+    #[must_use]
+    pub fn said(&self) -> Vec<Said> {
+        self.state.lock().unwrap().said.clone()
+    }
+
+    /// The incarnations that agents named; empty for one that does not know its own.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    #[must_use]
+    pub fn incarnations(&self) -> BTreeSet<String> {
+        self.state.lock().unwrap().incarnations.clone()
+    }
+
+    /// `namespace/name addresses` of all that is held.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    #[must_use]
+    pub fn held(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let addresses = |service: &Service| {
+            service.endpoints().map(|(_, endpoint)| format!(" {}", endpoint.address)).collect::<String>()
+        };
+        state.held.iter().map(|(key, service)| format!("{key}{}", addresses(service))).collect()
+    }
+
+    /// Waits until exactly this is held, as [`Self::held`] tells it.
+    ///
+    /// # Panics
+    /// When it never is.
+    pub async fn until_held(&self, expected: &[&str]) {
+        eventually("the writer holds it", SOON, async || {
+            let held = self.held();
+            if held == expected { Ok(()) } else { Err(format!("it holds {held:?}, after {:?}", self.said())) }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until something was said.
+    ///
+    /// # Panics
+    /// When it never is.
+    pub async fn until_said(&self, what: &str, is: impl Fn(&Said) -> bool) {
+        eventually(what, SOON, async || {
+            let said = self.said();
+            if said.iter().any(&is) { Ok(()) } else { Err(format!("{said:?}")) }
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// A snapshot on its way.
+#[derive(Default)]
+struct Snapshot {
+    scope: Option<Scope>,
+    keys: BTreeSet<SourceKey>,
+}
+
+impl Snapshot {
+    fn covers(&self, key: &SourceKey) -> bool {
+        self.scope.as_ref().is_some_and(|scope| scope.contains(&key.namespace))
+    }
+}
+
+struct Script {
+    state: Arc<Mutex<State>>,
+    says: broadcast::Sender<WriterMessage>,
+}
+
+#[tonic::async_trait]
+impl Discovery for Script {
+    async fn sync(&self, _: Peer, mut incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>) {
+        let mut says = self.says.subscribe();
+        let mut snapshot = Snapshot::default();
+        loop {
+            let answers = tokio::select! {
+                message = incoming.next() => match message {
+                    Some(Ok(message)) => self.state.lock().unwrap().take(message, &mut snapshot),
+                    _ => break,
+                },
+                Ok(message) = says.recv() => vec![message],
+            };
+            for answer in answers {
+                if outgoing.send(answer).await.is_err() {
+                    break;
+                }
+            }
+        }
+        self.state.lock().unwrap().said.push(Said::Closed);
+    }
+}
+
+impl State {
+    fn take(&mut self, message: AgentMessage, snapshot: &mut Snapshot) -> Vec<WriterMessage> {
+        match message {
+            AgentMessage::Hello(hello) => {
+                self.said.push(Said::Hello(hello.held.map(|held| held.count)));
+                self.incarnations.insert(hello.source_incarnation);
+                self.streams += 1;
+                if !self.leads {
+                    return vec![not_leader()];
+                }
+                let need = if hello.held.is_some() { Need::All } else { Need::Nothing };
+                return vec![WriterMessage::Welcome(Welcome {
+                    protocol: 1,
+                    generation: self.streams,
+                    need,
+                    credit: Credit { changes: 10_000, bytes: 64 << 20 },
+                    backend: hello.backend,
+                    heartbeat_timeout: Duration::from_secs(15),
+                })];
+            }
+            AgentMessage::Data(data) => {
+                self.frame(data.frame, snapshot);
+                return vec![WriterMessage::Ack(data.seq)];
+            }
+            AgentMessage::ScopeUnknown { reason, .. } => self.said.push(Said::Unknown(reason)),
+            AgentMessage::Goodbye(_) => self.said.push(Said::Goodbye),
+            AgentMessage::Heartbeat { .. } => {}
+            AgentMessage::Unreadable { reason } => panic!("{reason}"),
+        }
+        Vec::new()
+    }
+
+    fn frame(&mut self, frame: Frame, snapshot: &mut Snapshot) {
+        match frame {
+            Frame::SnapshotBegin { scope } => {
+                *snapshot = Snapshot { scope: Some(scope), keys: BTreeSet::new() };
+                self.said.push(Said::Begin);
+            }
+            Frame::SnapshotChunk { pieces, .. } => {
+                let mut names = Vec::new();
+                for piece in pieces {
+                    let piece = piece.unwrap();
+                    names.push(piece.key.to_string());
+                    snapshot.keys.insert(piece.key.clone());
+                    self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
+                }
+                self.said.push(Said::Chunk(names));
+            }
+            Frame::SnapshotEnd { .. } => {
+                self.held.retain(|key, _| !snapshot.covers(key) || snapshot.keys.contains(key));
+                self.said.push(Said::End);
+            }
+            Frame::Delta { changes, .. } => {
+                changes.into_iter().for_each(|change| self.change(change.unwrap(), snapshot))
+            }
+        }
+    }
+
+    fn change(&mut self, change: PieceChange, snapshot: &mut Snapshot) {
+        match change {
+            PieceChange::Replace(piece) => {
+                self.said.push(Said::Set(piece.key.to_string()));
+                snapshot.keys.insert(piece.key.clone());
+                self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
+            }
+            PieceChange::Update { key, header, endpoints, .. } => {
+                self.said.push(Said::Set(key.to_string()));
+                let service = self.held.get_mut(&key).unwrap();
+                service.header = header.unwrap_or_else(|| service.header.clone());
+                for endpoint in endpoints {
+                    match endpoint {
+                        EndpointChange::Set(ports, endpoint) => drop(service.insert(&ports, endpoint)),
+                        EndpointChange::Gone(ports, address) => drop(service.remove(&ports, address)),
+                    }
+                }
+            }
+            PieceChange::Remove(key) => {
+                self.said.push(Said::Removed(key.to_string()));
+                self.held.remove(&key);
+            }
+        }
+    }
+}
+
+fn not_leader() -> WriterMessage {
+    let message = "this writer does not lead".to_owned();
+    WriterMessage::Goodbye(Goodbye { reason: GoodbyeReason::NotLeader, message, retry_after: None })
+}
+
+/// Shows nothing.
+struct Blind;
+
+#[tonic::async_trait]
+impl Inspection for Blind {
+    fn viewer(&self, _: &Peer) -> Result<Viewer, Status> {
+        Err(Status::permission_denied("blind"))
+    }
+    async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
+        Ok(Vec::new())
+    }
+    async fn list_services(&self, _: &Viewer, _: &pb::ListServicesRequest, _: Option<&Place>) -> Result<Part, Status> {
+        Ok(Part::default())
+    }
+    async fn watch(
+        &self,
+        _: &Viewer,
+        _: pb::WatchRequest,
+    ) -> Result<futures::stream::BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
+        Ok(futures::stream::empty().boxed())
+    }
+    async fn explain(&self, _: &Viewer, _: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        Ok(pb::ExplainResponse::default())
+    }
+}
