@@ -33,7 +33,7 @@ impl Reconciler {
     }
 
     fn admit_under(&mut self, name: &BackendName, policy: Policy, now: Instant) {
-        self.queue.set_pace(name, policy.quota.changes_per_second);
+        self.queue.set_rate_limit(name, policy.quota.changes_per_second);
         match self.backends.get_mut(name) {
             Some(backend) if backend.listed && backend.policy == policy => return,
             Some(backend) => {

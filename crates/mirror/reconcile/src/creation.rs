@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_model::BackendName;
+use gimbal_schedule::Backoff;
 
 use crate::{Output, Reconciler};
 
-/// Wait after the first failure; doubles with each further one.
-const FIRST: Duration = Duration::from_secs(1);
-/// Longest wait.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Delay after a failed creation.
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// One namespace that is wanted.
 #[derive(Debug, Clone)]
@@ -61,8 +60,8 @@ impl Reconciler {
         let Some(creation) = self.creations.get_mut(namespace) else { return };
         creation.problem = answer.err();
         let wait = match creation.problem {
-            Some(_) => FIRST.saturating_mul(1 << creation.failures.min(12)).min(LONGEST),
-            None => LONGEST,
+            Some(_) => RETRY.delay(creation.failures),
+            None => RETRY.longest,
         };
         creation.failures += 1;
         creation.stage = Stage::Until(now + wait);

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gimbal_model::TargetKey;
+use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{Action, Guard, Passage, Plan, Removals};
 use gimbal_session::{Outcome, Reject, RejectReason};
 
@@ -10,10 +10,10 @@ use crate::claims::Standing;
 use crate::course::{Course, Share, reject};
 use crate::job::Closing;
 use crate::observe::Begun;
-use crate::queue::Queue;
 use crate::quota::Amount;
 use crate::target::Target;
 use crate::{Claim, Job, Reconciler, Stage, Urgency};
+use gimbal_schedule::Queue;
 
 fn quarantined(claim: &Claim) -> Reject {
     let message = "the backend is in quarantine: nothing is written for it until it is admitted".into();
@@ -38,7 +38,11 @@ impl Reconciler {
         self.queue.is_shared(now)
     }
 
-    fn next_of(&mut self, pop: impl Fn(&mut Queue, Instant) -> Option<TargetKey>, now: Instant) -> Option<Job> {
+    fn next_of(
+        &mut self,
+        pop: impl Fn(&mut Queue<BackendName, TargetKey>, Instant) -> Option<TargetKey>,
+        now: Instant,
+    ) -> Option<Job> {
         if self.epoch.is_none() || !self.has_observed() {
             return None;
         }

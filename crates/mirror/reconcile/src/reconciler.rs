@@ -12,10 +12,10 @@ use crate::backends::Backends;
 use crate::creation::Creations;
 use crate::doubts::Doubts;
 use crate::observe::Relists;
-use crate::queue::Queue;
 use crate::target::Target;
 use crate::targets::Targets;
 use crate::{Backend, BackendState, Claim, GRACE, Loss, Stage, Urgency, Usage};
+use gimbal_schedule::Queue;
 
 /// What does not change while the writer runs.
 #[derive(Debug, Clone)]
@@ -131,7 +131,7 @@ pub struct Reconciler {
     /// Namespaces that are missing and may be created.
     pub(crate) creations: Creations,
     pub(crate) relists: Relists,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Queue<BackendName, TargetKey>,
     pub(crate) doubts: Doubts,
     pub(crate) generation: u64,
     /// What the clock on the wall showed last.

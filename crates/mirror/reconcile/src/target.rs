@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_plan::{Count, Observed};
+use gimbal_schedule::Backoff;
 
 use crate::refusals::Refusals;
 use crate::targets::Filed;
@@ -31,7 +32,7 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Shortest wait after a failure; doubles with each further one.
+/// Delay after a first failure.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// Longest wait after failures that may pass any moment.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
@@ -114,7 +115,7 @@ impl Target {
 
 /// How long to wait after one more failure than `before`.
 pub(crate) fn delay(before: u32, longest: Duration) -> Duration {
-    FIRST_DELAY.saturating_mul(1 << before.min(12)).min(longest)
+    Backoff { first: FIRST_DELAY, longest }.delay(before)
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
-use super::*;
-use std::time::Duration;
+use std::collections::VecDeque;
 
-fn backend(name: &str) -> BackendName {
-    BackendName::parse(name).unwrap()
+use super::*;
+
+type Queue = super::Queue<String, String>;
+
+fn backend(name: &str) -> String {
+    name.into()
 }
 
-fn target(name: &str) -> TargetKey {
-    TargetKey::new("ns", name)
+fn target(name: &str) -> String {
+    name.into()
 }
 
 fn drain(queue: &mut Queue, now: Instant) -> Vec<String> {
-    std::iter::from_fn(|| queue.pop(now)).map(|t| t.name.to_string()).collect()
+    std::iter::from_fn(|| queue.pop(now)).collect()
 }
 
 #[test]
@@ -31,7 +34,7 @@ fn fresh_passes_bulk_and_bulk_is_not_starved() {
         queue.push(&target(&format!("fresh{n}")), &backend("a"), Urgency::Fresh);
     }
     let order = drain(&mut queue, now);
-    assert_eq!(order.iter().position(|n| n == "bulk"), Some(BULK_SHARE as usize));
+    assert_eq!(order.iter().position(|n| n == "bulk"), Some(FRESH_PER_BULK as usize));
     assert_eq!(order.len(), 21);
 }
 
@@ -103,7 +106,7 @@ fn a_delay_ends_by_time_or_by_a_change() {
 #[test]
 fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.set_pace(&backend("a"), Some(2));
+    queue.set_rate_limit(&backend("a"), Some(2));
     for n in 0..4 {
         queue.push(&target(&format!("a{n}")), &backend("a"), Urgency::Fresh);
         queue.push(&target(&format!("b{n}")), &backend("b"), Urgency::Bulk);
@@ -111,8 +114,8 @@ fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
     let write = |queue: &mut Queue, now| {
         let mut order = Vec::new();
         while let Some(target) = queue.pop(now) {
-            queue.spend(&backend(&target.name[..1]), now);
-            order.push(target.name.to_string());
+            queue.spend(&backend(&target[..1]), now);
+            order.push(target);
         }
         order
     };
@@ -124,7 +127,7 @@ fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
     queue.push(&target("a2"), &backend("a"), Urgency::Fresh);
     assert_eq!(write(&mut queue, next - Duration::from_millis(1)), [""; 0]);
     assert_eq!(write(&mut queue, next), ["a2"]);
-    queue.set_pace(&backend("a"), None);
+    queue.set_rate_limit(&backend("a"), None);
     assert_eq!(write(&mut queue, next), ["a3"]);
     assert_eq!(queue.next_deadline(), None);
 }
@@ -132,24 +135,24 @@ fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
 /// Backend `a` floods, all `slots` are taken by it, and `b` has one change: how many writes end until it starts.
 fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u64>) -> usize {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    queue.set_pace(&backend("a"), changes_per_second);
+    queue.set_rate_limit(&backend("a"), changes_per_second);
     for n in 0..10_000 {
         queue.push(&target(&format!("a{n}")), &backend("a"), urgency);
     }
     let start = |queue: &mut Queue| {
         let started = queue.pop(now)?;
-        queue.spend(&backend(&started.name[..1]), now);
+        queue.spend(&backend(&started[..1]), now);
         queue.start(started.clone());
         Some(started)
     };
-    let mut under_way: VecDeque<TargetKey> = std::iter::from_fn(|| start(&mut queue)).take(slots).collect();
+    let mut under_way: VecDeque<String> = std::iter::from_fn(|| start(&mut queue)).take(slots).collect();
     queue.push(&target("b"), &backend("b"), Urgency::Fresh);
     for ended in 0..1000 {
         // A slot may be free already, where `a` has to rest.
         while under_way.len() < slots
             && let Some(started) = start(&mut queue)
         {
-            if &*started.name == "b" {
+            if started == "b" {
                 return ended;
             }
             under_way.push_back(started);
