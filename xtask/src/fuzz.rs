@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: a target of `tests/fuzz`, with coverage as its guide.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -29,14 +29,28 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let host = shell::output(rustc)?;
     let host = host.trim();
     let build = shell::root().join("target/fuzz");
-    let mut cargo =
-        shell::cargo(&["build", "--profile", "quick", "--package", "gimbal-fuzz", "--features", "libfuzzer", "--bins"]);
+    let mut cargo = shell::cargo(&[
+        "build",
+        "--profile",
+        "quick",
+        "--package",
+        "gimbal-fuzz",
+        "--features",
+        "libfuzzer",
+        "--bin",
+        "fuzz",
+    ]);
     // Named, so that build scripts and macros are built without the flags.
     cargo.args(["--target", host]).arg("--target-dir").arg(&build).env("RUSTFLAGS", FLAGS);
     shell::run(cargo)?;
     let binary = build.join(host).join("quick/fuzz");
-    let kept = shell::root().join("tests/fuzz/corpus").join(&args.target);
+    // libFuzzer reads and writes folders; the repository has one packed file for each target.
+    let kept = build.join("kept").join(&args.target);
+    if kept.exists() {
+        std::fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
+    }
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot create {}", kept.display()))?;
+    corpus("unpack", &args.target, &kept)?;
     let artifacts = build.join("artifacts/");
     std::fs::create_dir_all(&artifacts).with_context(|| format!("cannot create {}", artifacts.display()))?;
     let found = build.join("corpus").join(&args.target);
@@ -59,6 +73,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         // One input for each place that is reached; how often it is reached would keep thousands.
         let merge = ["-set_cover_merge=1", "-use_counters=0", "-max_len=4096"].map(String::from);
         fuzz(&merge, &[&kept, &found])?;
+        corpus("pack", &args.target, &kept)?;
     }
     Ok(())
+}
+
+/// Unpacks the kept inputs of a target into a folder, or packs the folder into the file that is kept.
+fn corpus(what: &str, target: &str, folder: &Path) -> anyhow::Result<()> {
+    let mut command =
+        shell::cargo(&["run", "--quiet", "--package", "gimbal-fuzz", "--bin", "corpus", "--", what, target]);
+    command.arg(folder);
+    shell::run(command)
 }

@@ -1,9 +1,10 @@
 //! What parses bytes from outside, each as a function of any bytes. A target must not panic, and what it says must hold.
 //!
-//! `cargo test` runs every target over its kept corpus and some thousand mutations of it; `cargo xtask fuzz` runs one with
-//! coverage as its guide, for as long as one likes, and adds what it finds to `corpus/`.
+//! `cargo test` runs every target over its kept corpus and some thousand mutations of it; `cargo xtask fuzz` runs one target
+//! guided by coverage, for as long as asked, and with `--minimize` adds what it finds to `corpus/`.
 
 mod answers;
+pub mod corpus;
 mod cut;
 mod frames;
 mod mutate;
@@ -16,7 +17,7 @@ pub use mutate::Mutations;
 /// Something that takes any bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, and its folder in `corpus/`.
+    /// Its name, and its file in `corpus/`.
     pub name: &'static str,
     /// Takes the bytes; panics when a rule is broken.
     pub run: fn(&[u8]),

@@ -3,29 +3,19 @@
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::fs;
-use std::path::Path;
 
-use gimbal_fuzz::{Mutations, TARGETS, target};
+use gimbal_fuzz::{Mutations, TARGETS, corpus, target};
 
 /// Mutations of each target. By hand there are more: `cargo xtask fuzz`.
 const ROUNDS: usize = 40000;
 /// Of the writer as a whole, where each has a world of its own.
 const WHOLE_ROUNDS: usize = 5000;
 
-fn kept(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let mut files: Vec<_> = fs::read_dir(&folder)
-        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.sort();
-    files.iter().map(|file| fs::read(file).unwrap()).collect()
-}
-
 fn run(name: &str) {
     let target = target(name).unwrap();
-    let inputs = [(target.seeds)(), kept(name)].concat();
-    assert!(inputs.len() > (target.seeds)().len(), "the corpus of {name} is empty");
+    let kept = corpus::read(&corpus::file(name)).unwrap();
+    assert!(!kept.is_empty(), "the corpus of {name} is empty");
+    let inputs = [(target.seeds)(), kept].concat();
     let rounds = if name == "writer" { WHOLE_ROUNDS } else { ROUNDS };
     let mutations: Vec<_> = Mutations::new(inputs.clone()).take(rounds).collect();
     for input in inputs.iter().chain(&mutations) {
@@ -74,4 +64,25 @@ fn seeds_are_good() {
     for target in TARGETS {
         assert!((target.seeds)().len() >= 2, "{}", target.name);
     }
+}
+
+#[test]
+fn a_folder_that_was_packed_unpacks_to_the_same_inputs() {
+    let folder = std::env::temp_dir().join(format!("gimbal-corpus-{}", std::process::id()));
+    let (packed, again) = (folder.join("packed"), folder.join("again"));
+    for folder in ["first", "second"].map(|name| folder.join(name)) {
+        fs::create_dir_all(folder).unwrap();
+    }
+    for (name, input) in [("a", "xyz"), ("b", ""), ("c", "xyz"), ("d", "abc")] {
+        fs::write(folder.join("first").join(name), input).unwrap();
+    }
+    corpus::pack(&folder.join("first"), &packed).unwrap();
+    assert_eq!(corpus::read(&packed).unwrap(), [&b""[..], b"abc", b"xyz"]);
+    corpus::unpack(&packed, &folder.join("second")).unwrap();
+    corpus::pack(&folder.join("second"), &again).unwrap();
+    assert_eq!(fs::read(&packed).unwrap(), fs::read(&again).unwrap());
+    let whole = fs::read(&packed).unwrap();
+    fs::write(&packed, &whole[..whole.len() - 1]).unwrap();
+    assert!(corpus::read(&packed).is_err());
+    fs::remove_dir_all(folder).unwrap();
 }
