@@ -71,7 +71,7 @@ pub(crate) fn endpoint_digest(key: &SourceKey, ports: &PortSet, endpoint: &Endpo
     Digest(form.finish())
 }
 
-/// Digest and number of Services for each namespace and in all. Namespaces without Services are not held.
+/// Digest and number of entries for each namespace and in all. Namespaces without entries are not held.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DigestTree {
     root: Digest,
@@ -86,41 +86,41 @@ impl DigestTree {
         self.root
     }
 
-    /// The number of Services.
+    /// The number of entries.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Number of Services and digest of each namespace, in order.
+    /// Number of entries and digest of each namespace, in order.
     pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, u64, Digest)> {
         self.namespaces.iter().map(|(namespace, (count, digest))| (namespace, *count, *digest))
     }
 
-    /// Number of Services and digest of a namespace; zero and the empty set's if it holds none.
+    /// Number of entries and digest of a namespace; zero and the empty set's if it holds none.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> (u64, Digest) {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
 
-    /// Adds a Service that was not held.
-    pub fn add(&mut self, key: &SourceKey, digest: Digest) {
+    /// Adds an entry of this namespace that was not held.
+    pub fn add(&mut self, namespace: &Arc<str>, digest: Digest) {
         self.root = self.root + digest;
         self.count += 1;
-        let (count, sum) = self.namespaces.entry(key.namespace.clone()).or_default();
+        let (count, sum) = self.namespaces.entry(namespace.clone()).or_default();
         *count += 1;
         *sum = *sum + digest;
     }
 
-    /// Takes away a Service that was added with this digest.
-    pub fn subtract(&mut self, key: &SourceKey, digest: Digest) {
+    /// Takes away an entry of this namespace that was added with this digest.
+    pub fn subtract(&mut self, namespace: &Arc<str>, digest: Digest) {
         self.root = self.root - digest;
         self.count = self.count.saturating_sub(1);
-        if let Some((count, sum)) = self.namespaces.get_mut(&key.namespace) {
+        if let Some((count, sum)) = self.namespaces.get_mut(namespace) {
             *count = count.saturating_sub(1);
             *sum = *sum - digest;
             if *count == 0 {
-                self.namespaces.remove(&key.namespace);
+                self.namespaces.remove(namespace);
             }
         }
     }
@@ -129,7 +129,7 @@ impl DigestTree {
     pub fn of<'a>(services: impl IntoIterator<Item = (&'a SourceKey, &'a Service)>) -> Self {
         let mut tree = Self::default();
         for (key, service) in services {
-            tree.add(key, service.digest(key));
+            tree.add(&key.namespace, service.digest(key));
         }
         tree
     }

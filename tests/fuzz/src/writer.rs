@@ -287,7 +287,7 @@ fn data(seq: u64, frame: Frame) -> AgentMessage {
 fn replace<E>(namespace: &str, name: &str, hosts: u8) -> Result<PieceChange, E> {
     let (key, service) = (SourceKey::new(namespace, name), service(hosts));
     let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
-    Ok(PieceChange::Replace(Piece { key, header: Some(service.header.clone()), endpoints, more: false }))
+    Ok(PieceChange::Replace(Piece { key, header: Some(service.header.clone()), parts: endpoints, more: false }))
 }
 
 /// What a good agent says, and what a bad one would begin with: others' names and namespaces, views of what is not its own.

@@ -255,7 +255,7 @@ impl State {
                     let piece = piece.unwrap();
                     names.push(piece.key.to_string());
                     snapshot.keys.insert(piece.key.clone());
-                    self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
+                    self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.parts));
                 }
                 self.said.push(Said::Chunk(names));
             }
@@ -274,9 +274,9 @@ impl State {
             PieceChange::Replace(piece) => {
                 self.said.push(Said::Set(piece.key.to_string()));
                 snapshot.keys.insert(piece.key.clone());
-                self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.endpoints));
+                self.held.insert(piece.key, Service::new(piece.header.unwrap(), piece.parts));
             }
-            PieceChange::Update { key, header, endpoints, .. } => {
+            PieceChange::Update { key, header, parts: endpoints, .. } => {
                 self.said.push(Said::Set(key.to_string()));
                 let service = self.held.get_mut(&key).unwrap();
                 service.header = header.unwrap_or_else(|| service.header.clone());

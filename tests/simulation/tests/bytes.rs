@@ -70,12 +70,12 @@ fn what_travels() {
     let change = PieceChange::Update {
         key: key(),
         header: None,
-        endpoints: vec![EndpointChange::Set(ports(), not_ready)],
+        parts: vec![EndpointChange::Set(ports(), not_ready)],
         more: false,
     };
     let delta = data(Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::from_millis(20) });
     let endpoints = service().endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
-    let piece = Piece { key: key(), header: Some(service().header), endpoints, more: false };
+    let piece = Piece { key: key(), header: Some(service().header), parts: endpoints, more: false };
     let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None });
     let kind = |kind: &str| Freshness { kind: kind.into(), age: Some(Duration::from_millis(1500)) };
     let sources = vec![kind("services"), kind("endpointslices")];

@@ -5,19 +5,26 @@
 //! (`gimbal-wire` turns them into protobuf). docs/protocol.md gives each rule and the failure it prevents.
 
 mod agent;
+mod key;
+mod ledger;
 mod message;
 mod namespaces;
+mod payload;
+mod service;
 mod size;
 mod split;
 mod unknown;
+mod window;
 mod writer;
 
 pub use agent::{AgentConfig, AgentEnd, AgentVerdict, HEARTBEAT, StreamState};
 pub use message::{
-    AgentMessage, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange, Reject,
-    RejectReason, Scope, Summary, Unreadable, Welcome, WriterMessage,
+    AgentMessage, Change, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
+    Reject, Scope, Summary, Unreadable, Welcome, WriterMessage,
 };
-pub use size::{estimated_len, service_len};
+pub use payload::{Content, Entry, Key, Never, Payload, Reason};
+pub use service::{LastGroups, RejectReason, Services, service_len};
+pub use size::estimated_len;
 pub use unknown::UnknownScopes;
 pub use writer::{Outcome, WriterEnd, WriterLimits, WriterOutput};
 

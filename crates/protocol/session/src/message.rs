@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_model::{Digest, Endpoint, EndpointChange, Header, PortSet, SourceKey};
+use gimbal_model::Digest;
+
+use crate::{Payload, Services};
 
 /// What an agent says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum AgentMessage {
+pub enum AgentMessage<P: Payload = Services> {
     /// Opens the stream.
     Hello(Hello),
     /// A numbered frame.
-    Data(Data),
+    Data(Data<P>),
     /// Signs of life, of the agent and of its source.
     Heartbeat {
         /// For each kind that is watched.
@@ -37,15 +39,15 @@ pub enum AgentMessage {
 
 /// What the writer says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WriterMessage {
+pub enum WriterMessage<P: Payload = Services> {
     /// Answers Hello.
     Welcome(Welcome),
     /// Every change up to this number is applied, superseded, rejected or held.
     Ack(u64),
     /// A Service, or a part of it, is not in the Gimbal cluster.
-    Reject(Reject),
+    Reject(Reject<P>),
     /// Ends a Reject.
-    Resolved(SourceKey),
+    Resolved(P::Key),
     /// A new window.
     Credit(Credit),
     /// Asks for a snapshot in the middle of a stream.
@@ -138,16 +140,32 @@ impl Scope {
 
 /// A numbered frame.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Data {
+pub struct Data<P: Payload = Services> {
     /// 1, 2, 3... within a stream.
     pub seq: u64,
     /// Content.
-    pub frame: Frame,
+    pub frame: Frame<P>,
+}
+
+/// What becomes of one entry.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change<P: Payload> {
+    /// The whole entry, in place of whatever was held.
+    Replace(P::Entry),
+    /// The difference to what is held.
+    Update {
+        /// The new header, if it changed.
+        header: Option<Arc<P::Header>>,
+        /// Parts set or gone.
+        parts: Vec<P::PartChange>,
+    },
+    /// The entry is gone.
+    Remove,
 }
 
 /// Content of a data frame.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Frame {
+pub enum Frame<P: Payload = Services> {
     /// A view was frozen; its pieces follow.
     SnapshotBegin {
         /// What it covers.
@@ -156,7 +174,7 @@ pub enum Frame {
     /// Pieces of the frozen view.
     SnapshotChunk {
         /// In order; a Service may go on in the next chunk. `Err` is a piece that could not be read.
-        pieces: Vec<Result<Piece, Unreadable>>,
+        pieces: Vec<Result<Piece<P>, Unreadable<P>>>,
         /// Sum of the digests of the Services whose last piece is among them; `None` from agents that do not tell it.
         digest: Option<Digest>,
     },
@@ -168,7 +186,7 @@ pub enum Frame {
     /// Changes.
     Delta {
         /// In order. `Err` is a change that could not be read.
-        changes: Vec<Result<PieceChange, Unreadable>>,
+        changes: Vec<Result<PieceChange<P>, Unreadable<P>>>,
         /// Age of the oldest change in it.
         oldest_age: Duration,
     },
@@ -176,9 +194,9 @@ pub enum Frame {
 
 /// One Service of a frame that could not be turned into a value; the others of the frame stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct Unreadable<P: Payload = Services> {
     /// Whose it was, if that much could be read.
-    pub key: Option<SourceKey>,
+    pub key: Option<P::Key>,
     /// What was wrong with it, in words.
     pub reason: String,
     /// It is a piece of a Service, and another one follows.
@@ -187,35 +205,35 @@ pub struct Unreadable {
 
 /// A Service, or a part of one that does not fit in a frame.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Piece {
+pub struct Piece<P: Payload = Services> {
     /// Whose.
-    pub key: SourceKey,
+    pub key: P::Key,
     /// Set in the first piece.
-    pub header: Option<Arc<Header>>,
-    /// Endpoints.
-    pub endpoints: Vec<(PortSet, Endpoint)>,
+    pub header: Option<Arc<P::Header>>,
+    /// Parts.
+    pub parts: Vec<P::Part>,
     /// Another piece of this Service follows.
     pub more: bool,
 }
 
 /// A change of one Service, or a part of one that does not fit in a frame.
 #[derive(Debug, Clone, PartialEq)]
-pub enum PieceChange {
+pub enum PieceChange<P: Payload = Services> {
     /// The whole Service, in place of whatever was held.
-    Replace(Piece),
+    Replace(Piece<P>),
     /// The difference to what was held.
     Update {
         /// Whose.
-        key: SourceKey,
+        key: P::Key,
         /// Set if it changed.
-        header: Option<Arc<Header>>,
-        /// Endpoints set or gone.
-        endpoints: Vec<EndpointChange>,
+        header: Option<Arc<P::Header>>,
+        /// Parts set or gone.
+        parts: Vec<P::PartChange>,
         /// Another part of this update follows.
         more: bool,
     },
     /// The Service is gone.
-    Remove(SourceKey),
+    Remove(P::Key),
 }
 
 /// When the source last said anything about a kind.
@@ -236,60 +254,13 @@ pub struct Credit {
     pub bytes: u64,
 }
 
-/// Why a Service is not in the Gimbal cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RejectReason {
-    /// Another object, or another source Service, has the name.
-    NameConflict,
-    /// The namespace does not exist.
-    NamespaceMissing,
-    /// The policy does not let this backend into the namespace.
-    NamespaceForbidden,
-    /// An address may not be published.
-    AddressRefused,
-    /// The API server would not take it.
-    Invalid,
-    /// Cannot be represented.
-    Unsupported,
-    /// Larger than a frame or than the API server takes.
-    TooLarge,
-    /// Over a quota.
-    Quota,
-    /// The API server refused or did not answer.
-    ApiError,
-    /// Held by the mass-change guard.
-    Held,
-    /// The backend is in quarantine.
-    Quarantined,
-}
-
-impl RejectReason {
-    /// For metrics and logs.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NameConflict => "NameConflict",
-            Self::NamespaceMissing => "NamespaceMissing",
-            Self::NamespaceForbidden => "NamespaceForbidden",
-            Self::AddressRefused => "AddressRefused",
-            Self::Invalid => "Invalid",
-            Self::Unsupported => "Unsupported",
-            Self::TooLarge => "TooLarge",
-            Self::Quota => "Quota",
-            Self::ApiError => "ApiError",
-            Self::Held => "Held",
-            Self::Quarantined => "Quarantined",
-        }
-    }
-}
-
 /// See the proto.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reject {
+pub struct Reject<P: Payload = Services> {
     /// Whose; `None`: a message that could not be read at all.
-    pub key: Option<SourceKey>,
+    pub key: Option<P::Key>,
     /// Type.
-    pub reason: RejectReason,
+    pub reason: P::Reason,
     /// The writer tries again by itself.
     pub retryable: bool,
     /// In words.

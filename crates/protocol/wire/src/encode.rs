@@ -19,7 +19,7 @@ fn piece_content(piece: Piece) -> pb::ServicePiece {
     pb::ServicePiece {
         key: None,
         header: piece.header.map(|header| encode_header(&header)),
-        groups: encode_groups(piece.endpoints.iter().map(|(ports, endpoint)| (ports, endpoint))),
+        groups: encode_groups(piece.parts.iter().map(|(ports, endpoint)| (ports, endpoint))),
         more: piece.more,
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn change(change: PieceChange) -> pb::ServiceChange {
             // The key is said once, by the change.
             change: Some(Change::Replace(piece_content(piece))),
         },
-        PieceChange::Update { key, header, endpoints, more } => {
+        PieceChange::Update { key, header, parts: endpoints, more } => {
             let set = endpoints.iter().filter_map(|change| match change {
                 EndpointChange::Set(ports, endpoint) => Some((ports, endpoint)),
                 EndpointChange::Gone(..) => None,

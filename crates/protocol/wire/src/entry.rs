@@ -17,7 +17,7 @@ pub(crate) fn piece(piece: pb::ServicePiece, intern: &mut Interner) -> Result<Pi
     let pb::ServicePiece { key, header, groups, more } = piece;
     let key = entry_key(key, intern)?;
     match piece_parts(header, groups, intern) {
-        Ok((header, endpoints)) => Ok(Piece { key, header, endpoints, more }),
+        Ok((header, endpoints)) => Ok(Piece { key, header, parts: endpoints, more }),
         Err(error) => Err(Unreadable { more, ..unreadable(Some(key), &error) }),
     }
 }
@@ -37,7 +37,7 @@ fn parse_change(key: &SourceKey, change: Option<Change>, intern: &mut Interner) 
                 return invalid("key", "of the replacement is not the key of the change");
             }
             let (header, endpoints) = piece_parts(piece.header, piece.groups, intern)?;
-            Ok(PieceChange::Replace(Piece { key: key.clone(), header, endpoints, more: piece.more }))
+            Ok(PieceChange::Replace(Piece { key: key.clone(), header, parts: endpoints, more: piece.more }))
         }
         Change::Update(update) => {
             let header = update.header.map(|header| parse_header(header, intern)).transpose()?;
@@ -49,7 +49,7 @@ fn parse_change(key: &SourceKey, change: Option<Change>, intern: &mut Interner) 
                     endpoints.push(EndpointChange::Gone(ports.clone(), parse::address(address)?));
                 }
             }
-            Ok(PieceChange::Update { key: key.clone(), header, endpoints, more: update.more })
+            Ok(PieceChange::Update { key: key.clone(), header, parts: endpoints, more: update.more })
         }
         Change::Removed(_) => Ok(PieceChange::Remove(key.clone())),
     }

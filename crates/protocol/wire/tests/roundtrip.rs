@@ -94,7 +94,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     (key(), option::of(header()), endpoints(), any::<bool>()).prop_map(|(key, header, endpoints, more)| Piece {
         key,
         header,
-        endpoints,
+        parts: endpoints,
         more,
     })
 }
@@ -105,7 +105,7 @@ fn change() -> impl Strategy<Value = PieceChange> {
     let update = update.prop_map(|(key, header, set, gone, more)| {
         let set = set.into_iter().map(|(ports, endpoint)| EndpointChange::Set(ports, endpoint));
         let gone = gone.into_iter().map(|(ports, endpoint)| EndpointChange::Gone(ports, endpoint.address));
-        PieceChange::Update { key, header, endpoints: set.chain(gone).collect(), more }
+        PieceChange::Update { key, header, parts: set.chain(gone).collect(), more }
     });
     prop_oneof![piece().prop_map(PieceChange::Replace), update, key().prop_map(PieceChange::Remove)]
 }
@@ -266,7 +266,7 @@ fn equal_headers_are_equal_bytes() {
     let message = || {
         let header = Header { labels: labels.clone(), ..Default::default() };
         let piece =
-            Piece { key: SourceKey::new("a", "b"), header: Some(Arc::new(header)), endpoints: Vec::new(), more: false };
+            Piece { key: SourceKey::new("a", "b"), header: Some(Arc::new(header)), parts: Vec::new(), more: false };
         AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None } })
     };
     assert_eq!(pb::SyncRequest::from(message()).encode_to_vec(), pb::SyncRequest::from(message()).encode_to_vec());

@@ -287,7 +287,7 @@ fn equal_parts_of_a_frame_are_shared() {
     let AgentMessage::Data(Data { frame: Frame::Delta { changes, .. }, .. }) = message else { panic!() };
     let (mut sets, mut keys) = (Vec::new(), Vec::new());
     for change in changes {
-        let Ok(PieceChange::Update { key, endpoints, .. }) = change else { panic!() };
+        let Ok(PieceChange::Update { key, parts: endpoints, .. }) = change else { panic!() };
         keys.push(key);
         sets.extend(endpoints);
     }

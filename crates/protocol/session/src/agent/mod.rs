@@ -5,22 +5,23 @@ mod receive;
 mod send;
 mod snapshot;
 mod stream;
-mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_model::{Change, Digest, DigestTree, Service, SourceKey};
+use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
 use crate::size::largest_part;
 use crate::split::LARGEST_PART;
-use crate::{Freshness, Goodbye, GoodbyeReason, Reject, RejectReason, Scope, UnknownScopes};
+use crate::{
+    Change, Entry, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services, UnknownScopes, key,
+};
 use stream::Stream;
 
 pub use receive::AgentVerdict;
-pub use send::HEARTBEAT;
+pub use stream::HEARTBEAT;
 
 /// Who the agent is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,19 +49,19 @@ pub enum StreamState {
 }
 
 #[derive(Debug, Clone)]
-struct Held {
-    service: Arc<Service>,
+struct Held<P: Payload> {
+    entry: Arc<P::Entry>,
     digest: Digest,
 }
 
 /// Holds what the source offers; outlives streams. The transport reports what happens and pulls messages with
 /// [`AgentEnd::next`] whenever it can send one, so that a change is compared and encoded as late as possible.
 #[derive(Debug, Clone)]
-pub struct AgentEnd {
+pub struct AgentEnd<P: Payload = Services> {
     config: AgentConfig,
     incarnation: Option<String>,
     complete: bool,
-    services: BTreeMap<SourceKey, Held>,
+    entries: BTreeMap<P::Key, Held<P>>,
     tree: DigestTree,
     /// Namespaces of which something was held, and nothing is: they were read, so that they are empty is known whatever rest is
     /// not.
@@ -68,14 +69,14 @@ pub struct AgentEnd {
     unknown: UnknownScopes,
     rest_unknown: bool,
     freshness: Vec<Freshness>,
-    rejects: BTreeMap<SourceKey, Reject>,
+    rejects: BTreeMap<P::Key, Reject<P>>,
     /// Services that fit in no frame. They are held nowhere, so that both ends' digests agree without them.
-    too_large: BTreeMap<SourceKey, Reject>,
+    too_large: BTreeMap<P::Key, Reject<P>>,
     supersessions: receive::Supersessions,
-    stream: Option<Stream>,
+    stream: Option<Stream<P>>,
 }
 
-impl AgentEnd {
+impl<P: Payload> AgentEnd<P> {
     /// Holds nothing yet.
     #[must_use]
     pub fn new(config: AgentConfig) -> Self {
@@ -83,7 +84,7 @@ impl AgentEnd {
             config,
             incarnation: None,
             complete: false,
-            services: BTreeMap::new(),
+            entries: BTreeMap::new(),
             tree: DigestTree::default(),
             emptied: NamespaceSet::default(),
             unknown: UnknownScopes::default(),
@@ -104,48 +105,49 @@ impl AgentEnd {
 
     /// The newest state of a key in the source; `None`: it is gone. A Service that fits in no frame counts as gone and
     /// is found in [`Self::rejects`].
-    pub fn set(&mut self, key: SourceKey, service: Option<Arc<Service>>, now: Instant) {
+    pub fn set(&mut self, key: P::Key, entry: Option<Arc<P::Entry>>, now: Instant) {
         if self.too_large.remove(&key).is_some() {
             self.rejects.remove(&key);
         }
-        let service = service.filter(|service| self.fits(&key, service));
-        let old = self.services.get(&key);
-        if old.map(|held| &held.service) == service.as_ref() {
+        let entry = entry.filter(|entry| self.fits(&key, entry));
+        let old = self.entries.get(&key);
+        if old.map(|held| &held.entry) == entry.as_ref() {
             return;
         }
-        let told = old.map(|held| held.service.clone());
-        let digest = service.as_ref().map(|service| digest_after(&key, old, service));
+        let told = old.map(|held| held.entry.clone());
+        let digest = entry.as_ref().map(|entry| digest_after(&key, old, entry));
         if let Some(old) = old {
-            self.tree.subtract(&key, old.digest);
+            self.tree.subtract(key.namespace(), old.digest);
         }
         if let Some(stream) = &mut self.stream {
-            let refused = self.rejects.get(&key).is_some_and(|reject| reject.reason == RejectReason::Invalid);
+            let refused = self.rejects.get(&key).is_some_and(|reject| reject.reason == P::Reason::INVALID);
             stream.changed(&key, told, refused, now);
         }
-        match (service, digest) {
-            (Some(service), Some(digest)) => {
-                self.tree.add(&key, digest);
-                self.services.insert(key, Held { service, digest });
+        match (entry, digest) {
+            (Some(entry), Some(digest)) => {
+                self.tree.add(key.namespace(), digest);
+                self.entries.insert(key, Held { entry, digest });
             }
             _ => {
-                self.services.remove(&key);
-                if self.tree.namespace(&key.namespace).0 == 0 {
-                    self.emptied.add(&Scope::Namespaces(vec![key.namespace]));
+                self.entries.remove(&key);
+                if self.tree.namespace(key.namespace()).0 == 0 {
+                    self.emptied.add(&Scope::Namespaces(vec![key.namespace().clone()]));
                     self.emptied.bound();
                 }
             }
         }
     }
 
-    fn fits(&mut self, key: &SourceKey, service: &Service) -> bool {
-        let len = largest_part(key, service);
+    fn fits(&mut self, key: &P::Key, entry: &P::Entry) -> bool {
+        let len = largest_part::<P>(key, entry);
         if len <= LARGEST_PART {
             return true;
         }
         let message = format!(
-            "header, or ports and details of one endpoint, take {len} bytes, more than the {LARGEST_PART} that fit in a frame: make labels and annotations smaller"
+            "{} take {len} bytes, more than the {LARGEST_PART} that fit in a frame: make labels and annotations smaller",
+            P::INDIVISIBLE
         );
-        let reject = Reject { key: Some(key.clone()), reason: RejectReason::TooLarge, retryable: false, message };
+        let reject = Reject { key: Some(key.clone()), reason: P::Reason::TOO_LARGE, retryable: false, message };
         self.too_large.insert(key.clone(), reject.clone());
         self.rejects.insert(key.clone(), reject);
         false
@@ -218,24 +220,24 @@ impl AgentEnd {
     }
 
     /// Everything the source offers.
-    pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
-        self.services.iter().map(|(key, held)| (key, &held.service))
+    pub fn entries(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
+        self.entries.iter().map(|(key, held)| (key, &held.entry))
     }
 
     /// The keys of what the source offers in a namespace (empty: in every one), in order, after one of them.
-    pub fn keys_after(&self, namespace: &str, after: Option<&SourceKey>) -> impl Iterator<Item = &SourceKey> {
-        SourceKey::within(&self.services, namespace, after)
+    pub fn keys_after(&self, namespace: &str, after: Option<&P::Key>) -> impl Iterator<Item = &P::Key> {
+        key::within(&self.entries, namespace, after)
     }
 
     /// What the source offers under a key.
     #[must_use]
-    pub fn service(&self, key: &SourceKey) -> Option<&Arc<Service>> {
-        self.services.get(key).map(|held| &held.service)
+    pub fn entry(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
+        self.entries.get(key).map(|held| &held.entry)
     }
 
     /// What the writer, or a frame, would not take.
     #[must_use]
-    pub fn rejects(&self) -> &BTreeMap<SourceKey, Reject> {
+    pub fn rejects(&self) -> &BTreeMap<P::Key, Reject<P>> {
         &self.rejects
     }
 
@@ -260,10 +262,10 @@ impl AgentEnd {
     /// Whether the writer has not yet acknowledged a key's newest state. Without a stream that carries data that is so
     /// for every key, for nothing is known of the writer.
     #[must_use]
-    pub fn is_pending(&self, key: &SourceKey) -> bool {
+    pub fn is_pending(&self, key: &P::Key) -> bool {
         match self.flowing() {
-            None => self.services.contains_key(key),
-            Some(stream) => stream.is_pending(key) || (stream.owes(key) && self.services.contains_key(key)),
+            None => self.entries.contains_key(key),
+            Some(stream) => stream.is_pending(key) || (stream.owes(key) && self.entries.contains_key(key)),
         }
     }
 
@@ -276,7 +278,7 @@ impl AgentEnd {
     /// Number of keys that wait to be sent; every key while no stream carries data.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        let Some(stream) = self.flowing() else { return self.services.len() };
+        let Some(stream) = self.flowing() else { return self.entries.len() };
         let owed = if stream.owed.is_all() {
             self.tree.count()
         } else {
@@ -286,7 +288,7 @@ impl AgentEnd {
         stream.unsent() + usize::try_from(owed).unwrap_or(usize::MAX)
     }
 
-    fn flowing(&self) -> Option<&Stream> {
+    fn flowing(&self) -> Option<&Stream<P>> {
         self.stream.as_ref().filter(|stream| stream.flows(self.incarnation.as_deref()))
     }
 
@@ -315,11 +317,11 @@ impl AgentEnd {
 }
 
 /// The digest of `new`, at the cost of what changed: a large Service of which one endpoint changes is the usual case.
-fn digest_after(key: &SourceKey, old: Option<&Held>, new: &Arc<Service>) -> Digest {
-    match old.map(|old| (old, Change::between(Some(&old.service), Some(new)))) {
-        Some((old, Some(Change::Update { header, endpoints }))) if endpoints.len() * 4 < new.endpoint_count() => {
-            let (mut service, mut digest) = ((*old.service).clone(), old.digest);
-            service.update(key, &mut digest, header, endpoints);
+fn digest_after<P: Payload>(key: &P::Key, old: Option<&Held<P>>, new: &Arc<P::Entry>) -> Digest {
+    match old.map(|old| (old, P::Entry::between(Some(&old.entry), Some(new)))) {
+        Some((old, Some(Change::Update { header, parts }))) if parts.len() * 4 < new.part_count() => {
+            let (mut entry, mut digest) = ((*old.entry).clone(), old.digest);
+            entry.update(key, &mut digest, header, parts);
             digest
         }
         _ => new.digest(key),

@@ -1,62 +1,57 @@
 //! Keys that wait to be sent, in the order in which they began to wait. One entry a key, whatever happens to it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_model::{Service, SourceKey};
-
-use super::snapshot::Snapshot;
-
-/// What the writer holds of a key.
-#[derive(Debug, Clone)]
-pub(super) enum Base {
-    /// What it was told last on this stream, or what both ends agreed on when it opened.
-    Told(Option<Arc<Service>>),
-    /// Not known: only the whole Service can be sent.
-    Unknown,
-}
+use super::snapshot::{LastSent, Snapshot};
+use crate::{Key, Payload};
 
 #[derive(Debug, Clone)]
-struct Waiting {
+struct Waiting<P: Payload> {
     ticket: u64,
     since: Instant,
-    base: Base,
+    last_sent: LastSent<P>,
 }
 
-#[derive(Debug, Clone, Default)]
-pub(super) struct Outbox {
-    waiting: BTreeMap<SourceKey, Waiting>,
-    order: BTreeMap<u64, SourceKey>,
+#[derive(Debug, Clone)]
+pub(super) struct Outbox<P: Payload> {
+    waiting: BTreeMap<P::Key, Waiting<P>>,
+    order: BTreeMap<u64, P::Key>,
     tickets: u64,
 }
 
-impl Outbox {
+impl<P: Payload> Default for Outbox<P> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), order: BTreeMap::new(), tickets: 0 }
+    }
+}
+
+impl<P: Payload> Outbox<P> {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    pub(super) fn contains(&self, key: &SourceKey) -> bool {
+    pub(super) fn contains(&self, key: &P::Key) -> bool {
         self.waiting.contains_key(key)
     }
 
     /// The key changed. A key that waits already keeps its place and its base.
-    pub(super) fn mark(&mut self, key: &SourceKey, base: impl FnOnce() -> Base, now: Instant) {
+    pub(super) fn mark(&mut self, key: &P::Key, last_sent: impl FnOnce() -> LastSent<P>, now: Instant) {
         if !self.waiting.contains_key(key) {
             self.tickets += 1;
             self.order.insert(self.tickets, key.clone());
-            self.waiting.insert(key.clone(), Waiting { ticket: self.tickets, since: now, base: base() });
+            self.waiting.insert(key.clone(), Waiting { ticket: self.tickets, since: now, last_sent: last_sent() });
         }
     }
 
     /// The key that has waited longest.
-    pub(super) fn oldest(&self) -> Option<(&SourceKey, &Base, Instant)> {
+    pub(super) fn oldest(&self) -> Option<(&P::Key, &LastSent<P>, Instant)> {
         let key = self.order.first_key_value()?.1;
-        self.waiting.get(key).map(|waiting| (key, &waiting.base, waiting.since))
+        self.waiting.get(key).map(|waiting| (key, &waiting.last_sent, waiting.since))
     }
 
     /// The keys that wait.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &SourceKey> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &P::Key> {
         self.order.values()
     }
 
@@ -70,14 +65,14 @@ impl Outbox {
     /// What the writer holds of these is not known any more.
     pub(super) fn forget(&mut self, namespaces: impl Fn(&str) -> bool) {
         for (key, waiting) in &mut self.waiting {
-            if namespaces(&key.namespace) {
-                waiting.base = Base::Unknown;
+            if namespaces(key.namespace()) {
+                waiting.last_sent = LastSent::Unknown;
             }
         }
     }
 
     /// Takes keys away, in order: a snapshot carries them.
-    pub(super) fn take(&mut self, carried: impl Fn(&SourceKey) -> bool) -> Vec<SourceKey> {
+    pub(super) fn take(&mut self, carried: impl Fn(&P::Key) -> bool) -> Vec<P::Key> {
         let taken: Vec<_> = self.order.values().filter(|key| carried(key)).cloned().collect();
         for key in &taken {
             if let Some(waiting) = self.waiting.remove(key) {
@@ -88,10 +83,10 @@ impl Outbox {
     }
 
     /// A snapshot has been sent whole: where only it told what the writer holds, the key remembers that by itself.
-    pub(super) fn settle_on(&mut self, snapshot: &Snapshot) {
+    pub(super) fn settle_on(&mut self, snapshot: &Snapshot<P>) {
         for (key, waiting) in &mut self.waiting {
-            if matches!(waiting.base, Base::Unknown) && snapshot.covers(&key.namespace) {
-                waiting.base = Base::Told(snapshot.entry(key).map(|(service, _)| service.clone()));
+            if matches!(waiting.last_sent, LastSent::Unknown) && snapshot.covers(key.namespace()) {
+                waiting.last_sent = LastSent::Sent(snapshot.entry(key).map(|(entry, _)| entry.clone()));
             }
         }
     }

@@ -7,7 +7,7 @@ use gimbal_model::DigestTree;
 
 use super::AgentEnd;
 use super::stream::Stream;
-use crate::{Goodbye, GoodbyeReason, Need, PROTOCOL, Reject, Scope, Summary, Welcome, WriterMessage};
+use crate::{Goodbye, GoodbyeReason, Need, PROTOCOL, Payload, Reject, Scope, Summary, Welcome, WriterMessage};
 
 /// What becomes of the stream after a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,9 +42,9 @@ impl Supersessions {
     }
 }
 
-impl AgentEnd {
+impl<P: Payload> AgentEnd<P> {
     /// Takes in a message of the writer.
-    pub fn receive(&mut self, message: WriterMessage, now: Instant) -> AgentVerdict {
+    pub fn receive(&mut self, message: WriterMessage<P>, now: Instant) -> AgentVerdict {
         let Some(stream) = &mut self.stream else { return AgentVerdict::Continue };
         let welcomed = stream.generation.is_some();
         match message {
@@ -93,7 +93,7 @@ impl AgentEnd {
         AgentVerdict::Continue
     }
 
-    fn rejected(&mut self, reject: Reject) {
+    fn rejected(&mut self, reject: Reject<P>) {
         // One without a key is about a message, not a Service; the transport logs it.
         if let Some(key) = &reject.key {
             self.rejects.insert(key.clone(), reject);
@@ -112,7 +112,7 @@ impl AgentEnd {
 }
 
 /// What the writer needs is owed. `tree` is what it compares with.
-fn owe(stream: &mut Stream, need: Need, tree: &DigestTree) {
+fn owe<P: Payload>(stream: &mut Stream<P>, need: Need, tree: &DigestTree) {
     match need {
         Need::Nothing => {}
         Need::All => stream.owe(&Scope::All),

@@ -2,28 +2,25 @@
 //! is kept for an event.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use gimbal_model::{Change, Digest, SourceKey};
+use gimbal_model::Digest;
 
 use super::AgentEnd;
-use super::outbox::Base;
-use super::snapshot::{Snapshot, Start};
+use super::snapshot::{LastSent, Snapshot, Start};
 use super::stream::{Begun, Offer, Stream};
-use super::window::{Room, Share};
 use crate::size::{FRAME, change_len, piece_len, scope_len};
 use crate::split::parts;
-use crate::{AgentMessage, Data, Frame, Hello, PROTOCOL, Scope, Summary};
+use crate::window::{Room, Share};
+use crate::{AgentMessage, Change, Data, Entry, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary};
 
-/// Time between two heartbeats.
-pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Most namespaces that one message names, so that it fits in a frame however long the names are.
 const NAMESPACES: usize = 1000;
 
-impl AgentEnd {
+impl<P: Payload> AgentEnd<P> {
     /// The next message to send, if there is one and the writer has room for it. Hello first; then Goodbye, unknown
     /// scopes and heartbeats; then, within the credit, changes; then a snapshot.
-    pub fn next(&mut self, now: Instant) -> Option<AgentMessage> {
+    pub fn next(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let offers = self.may_offer();
         let stream = self.stream.as_mut().filter(|stream| !stream.ended)?;
         if stream.offer.is_none() {
@@ -62,7 +59,7 @@ impl AgentEnd {
 
     /// Each unknown scope is told once on a stream, and again when its reason is another; namespaces with one reason share
     /// a message.
-    fn announcement(&mut self) -> Option<AgentMessage> {
+    fn announcement(&mut self) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let (scope, reason) = match self.unknown.all() {
             Some(reason) if stream.announced.all() != Some(reason) => (Scope::All, reason.to_owned()),
@@ -80,7 +77,7 @@ impl AgentEnd {
         Some(AgentMessage::ScopeUnknown { scope, reason })
     }
 
-    fn heartbeat(&mut self, now: Instant) -> Option<AgentMessage> {
+    fn heartbeat(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let backlog = self.backlog() as u64;
         let stream = self.stream.as_mut()?;
         stream.heartbeat_due(now).filter(|due| *due <= now)?;
@@ -89,7 +86,7 @@ impl AgentEnd {
     }
 
     /// Freezes a view of what is owed and known.
-    fn begin(&mut self) -> Option<AgentMessage> {
+    fn begin(&mut self) -> Option<AgentMessage<P>> {
         let scope = self.startable()?;
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(Share::Bulk, 0);
@@ -99,11 +96,11 @@ impl AgentEnd {
             return None;
         }
         stream.owed.remove(&scope);
-        let waited = stream.outbox.take(|key| scope.contains(&key.namespace) && self.services.contains_key(key));
-        let gone = stream.outbox.keys().filter(|key| scope.contains(&key.namespace)).cloned().collect();
+        let waited = stream.outbox.take(|key| scope.contains(key.namespace()) && self.entries.contains_key(key));
+        let gone = stream.outbox.keys().filter(|key| scope.contains(key.namespace())).cloned().collect();
         let (summary, view): (_, Vec<_>) = match &scope {
             Scope::All => {
-                let view = self.services.iter().collect();
+                let view = self.entries.iter().collect();
                 (Summary { count: self.tree.count(), digest: self.tree.root() }, view)
             }
             Scope::Namespaces(namespaces) => {
@@ -114,13 +111,13 @@ impl AgentEnd {
                 }
                 let of = |namespace: &Arc<str>| {
                     let namespace = namespace.clone();
-                    let first = SourceKey::new(namespace.clone(), "");
-                    self.services.range(first..).take_while(move |(key, _)| key.namespace == namespace)
+                    let first = P::Key::first_in(namespace.clone());
+                    self.entries.range(first..).take_while(move |(key, _)| *key.namespace() == namespace)
                 };
                 (summary, namespaces.iter().flat_map(of).collect())
             }
         };
-        let view = view.into_iter().map(|(key, held)| (key.clone(), held.service.clone(), held.digest));
+        let view = view.into_iter().map(|(key, held)| (key.clone(), held.entry.clone(), held.digest));
         stream.snapshot = Some(Snapshot::new(scope.clone(), summary, view, waited, gone));
         Some(frame(stream, room, Frame::SnapshotBegin { scope }))
     }
@@ -150,12 +147,12 @@ impl AgentEnd {
     }
 
     /// Goes on with a change that did not fit in one frame.
-    fn change(&mut self, now: Instant) -> Option<AgentMessage> {
+    fn change(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         self.stream.as_ref()?.begun.as_ref()?;
         self.delta(now)
     }
 
-    fn delta(&mut self, now: Instant) -> Option<AgentMessage> {
+    fn delta(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(Share::Whole, FRAME);
         let mut changes = Vec::new();
@@ -173,7 +170,7 @@ impl AgentEnd {
             }
             let Some((key, base, since)) = stream.outbox.oldest() else { break };
             let key = key.clone();
-            let current = self.services.get(&key).map(|held| &held.service);
+            let current = self.entries.get(&key).map(|held| &held.entry);
             let Some(change) = change_from(&key, base, current, stream.snapshot.as_ref()) else {
                 stream.outbox.pop();
                 continue;
@@ -193,7 +190,7 @@ impl AgentEnd {
     }
 
     /// The next pieces of a running snapshot, or its end.
-    fn bulk(&mut self) -> Option<AgentMessage> {
+    fn bulk(&mut self) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(Share::Bulk, FRAME);
         let target = stream.window.target();
@@ -221,27 +218,27 @@ impl AgentEnd {
 }
 
 /// The change that brings the writer from what it holds to `current`; `None` where nothing need be sent.
-fn change_from(
-    key: &SourceKey,
-    base: &Base,
-    current: Option<&Arc<gimbal_model::Service>>,
-    snapshot: Option<&Snapshot>,
-) -> Option<Change> {
+fn change_from<P: Payload>(
+    key: &P::Key,
+    base: &LastSent<P>,
+    current: Option<&Arc<P::Entry>>,
+    snapshot: Option<&Snapshot<P>>,
+) -> Option<Change<P>> {
     let start = match (base, snapshot) {
-        (Base::Unknown, Some(snapshot)) if snapshot.covers(&key.namespace) => snapshot.start(key, current),
+        (LastSent::Unknown, Some(snapshot)) if snapshot.covers(key.namespace()) => snapshot.start(key, current),
         _ => Start::From(base.clone()),
     };
     match start {
         Start::Carried => None,
-        Start::From(Base::Told(old)) => Change::between(old.as_deref(), current.map(Arc::as_ref)),
-        Start::From(Base::Unknown) => {
-            Some(current.map_or(Change::Remove, |service| Change::Replace((**service).clone())))
+        Start::From(LastSent::Sent(old)) => P::Entry::between(old.as_deref(), current.map(Arc::as_ref)),
+        Start::From(LastSent::Unknown) => {
+            Some(current.map_or(Change::Remove, |entry| Change::Replace((**entry).clone())))
         }
     }
 }
 
 /// Numbers a frame and counts it.
-fn frame(stream: &mut Stream, room: Room, frame: Frame) -> AgentMessage {
+fn frame<P: Payload>(stream: &mut Stream<P>, room: Room<P::Key>, frame: Frame<P>) -> AgentMessage<P> {
     stream.seq += 1;
     stream.window.sent(stream.seq, room);
     AgentMessage::Data(Data { seq: stream.seq, frame })

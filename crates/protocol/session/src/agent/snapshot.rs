@@ -3,54 +3,62 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use gimbal_model::{Digest, Service, SourceKey};
+use gimbal_model::Digest;
 
-use super::outbox::Base;
 use crate::namespaces::NamespaceSet;
 use crate::split::pieces;
-use crate::{Piece, Scope, Summary};
+use crate::{Key, Payload, Piece, Scope, Summary};
+
+/// What the writer holds of a key.
+#[derive(Debug, Clone)]
+pub(super) enum LastSent<P: Payload> {
+    /// What was sent last on this stream, or what both ends agreed on when it opened.
+    Sent(Option<Arc<P::Entry>>),
+    /// Not known: only the whole entry can be sent.
+    Unknown,
+}
 
 #[derive(Debug, Clone)]
-struct Entry {
-    service: Arc<Service>,
+struct Frozen<P: Payload> {
+    entry: Arc<P::Entry>,
     digest: Digest,
     sent: bool,
 }
 
 /// What a change of a key has to start from while the snapshot runs.
 #[derive(Debug, Clone)]
-pub(super) enum Start {
+pub(super) enum Start<P: Payload> {
     /// A state that the writer holds, or will hold when the snapshot ends.
-    From(Base),
+    From(LastSent<P>),
     /// Nothing need be sent: the view has this very state and is still to be sent.
     Carried,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Snapshot {
+pub(super) struct Snapshot<P: Payload> {
     pub(super) scope: Scope,
     covered: NamespaceSet,
     pub(super) summary: Summary,
-    view: BTreeMap<SourceKey, Entry>,
-    order: VecDeque<SourceKey>,
-    pieces: VecDeque<Piece>,
+    view: BTreeMap<P::Key, Frozen<P>>,
+    order: VecDeque<P::Key>,
+    pieces: VecDeque<Piece<P>>,
     /// Keys that are not in the view, and whose removal has waited since before it: the writer may hold them, and hears by name
     /// that they are gone, earlier than by End.
-    gone: BTreeSet<SourceKey>,
+    gone: BTreeSet<P::Key>,
     /// Keys that a delta named since Begin. There the delta counts, whatever becomes of the chunk.
-    mentioned: BTreeSet<SourceKey>,
+    mentioned: BTreeSet<P::Key>,
 }
 
-impl Snapshot {
+impl<P: Payload> Snapshot<P> {
     /// `first` are keys that have waited; they go before the others. `gone` are those that waited and are not in the view.
     pub(super) fn new(
         scope: Scope,
         summary: Summary,
-        view: impl Iterator<Item = (SourceKey, Arc<Service>, Digest)>,
-        first: Vec<SourceKey>,
-        gone: BTreeSet<SourceKey>,
+        view: impl Iterator<Item = (P::Key, Arc<P::Entry>, Digest)>,
+        first: Vec<P::Key>,
+        gone: BTreeSet<P::Key>,
     ) -> Self {
-        let entry = |(key, service, digest)| (key, Entry { service, digest, sent: false });
+        let entry = |(key, entry, digest)| (key, Frozen { entry, digest, sent: false });
         let view: BTreeMap<_, _> = view.map(entry).collect();
         let early: BTreeSet<_> = first.iter().cloned().collect();
         let rest = view.keys().filter(|key| !early.contains(key)).cloned();
@@ -64,8 +72,8 @@ impl Snapshot {
     }
 
     /// The frozen state of a key and whether it has been sent.
-    pub(super) fn entry(&self, key: &SourceKey) -> Option<(&Arc<Service>, bool)> {
-        self.view.get(key).map(|entry| (&entry.service, entry.sent))
+    pub(super) fn entry(&self, key: &P::Key) -> Option<(&Arc<P::Entry>, bool)> {
+        self.view.get(key).map(|entry| (&entry.entry, entry.sent))
     }
 
     /// Keys still to be sent.
@@ -73,40 +81,40 @@ impl Snapshot {
         self.order.len()
     }
 
-    pub(super) fn mention(&mut self, key: &SourceKey) {
-        if self.covers(&key.namespace) {
+    pub(super) fn mention(&mut self, key: &P::Key) {
+        if self.covers(key.namespace()) {
             self.mentioned.insert(key.clone());
         }
     }
 
-    pub(super) fn is_mentioned(&self, key: &SourceKey) -> bool {
+    pub(super) fn is_mentioned(&self, key: &P::Key) -> bool {
         self.mentioned.contains(key)
     }
 
     /// For a key that no delta has named since Begin.
-    pub(super) fn start(&self, key: &SourceKey, current: Option<&Arc<Service>>) -> Start {
+    pub(super) fn start(&self, key: &P::Key, current: Option<&Arc<P::Entry>>) -> Start<P> {
         match self.entry(key) {
-            None if self.gone.contains(key) => Start::From(Base::Unknown),
+            None if self.gone.contains(key) => Start::From(LastSent::Unknown),
             // Its absence is what End tells.
-            None => Start::From(Base::Told(None)),
-            Some((frozen, true)) => Start::From(Base::Told(Some(frozen.clone()))),
+            None => Start::From(LastSent::Sent(None)),
+            Some((frozen, true)) => Start::From(LastSent::Sent(Some(frozen.clone()))),
             Some((frozen, false)) if current == Some(frozen) => Start::Carried,
-            Some((_, false)) => Start::From(Base::Unknown),
+            Some((_, false)) => Start::From(LastSent::Unknown),
         }
     }
 
     /// The next piece; `None` when all are sent.
-    pub(super) fn peek(&mut self, target: usize) -> Option<&Piece> {
+    pub(super) fn peek(&mut self, target: usize) -> Option<&Piece<P>> {
         if self.pieces.is_empty() {
             let key = self.order.front()?;
             let entry = self.view.get(key)?;
-            self.pieces = pieces(key, &entry.service, target);
+            self.pieces = pieces::<P>(key, &entry.entry, target);
         }
         self.pieces.front()
     }
 
     /// Takes the next piece; with it, if it is the last of its Service, the digest of that.
-    pub(super) fn pop(&mut self) -> Option<(Piece, Option<Digest>)> {
+    pub(super) fn pop(&mut self) -> Option<(Piece<P>, Option<Digest>)> {
         let piece = self.pieces.pop_front()?;
         let mut whole = None;
         if !piece.more {

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use gimbal_model::{DigestTree, Service, SourceKey};
+use gimbal_model::DigestTree;
 
-use super::outbox::{Base, Outbox};
-use super::send::HEARTBEAT;
-use super::snapshot::Snapshot;
-use super::window::Window;
+use super::outbox::Outbox;
+use super::snapshot::{LastSent, Snapshot};
 use crate::namespaces::NamespaceSet;
-use crate::{Goodbye, PieceChange, Scope, UnknownScopes};
+use crate::window::Window;
+use crate::{Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
+
+/// Time between two heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// What Hello said.
 #[derive(Debug, Clone)]
@@ -25,14 +27,14 @@ pub(super) struct Offer {
 
 /// A change that needs more than one frame. It is sent to its end before anything else, as it was when it began.
 #[derive(Debug, Clone)]
-pub(super) struct Begun {
-    pub(super) key: SourceKey,
-    pub(super) parts: VecDeque<PieceChange>,
+pub(super) struct Begun<P: Payload> {
+    pub(super) key: P::Key,
+    pub(super) parts: VecDeque<PieceChange<P>>,
     pub(super) since: Instant,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Stream {
+pub(super) struct Stream<P: Payload> {
     pub(super) opened: Instant,
     pub(super) offer: Option<Offer>,
     /// Set by Welcome.
@@ -43,19 +45,19 @@ pub(super) struct Stream {
     pub(super) announced: UnknownScopes,
     pub(super) last_heartbeat: Option<Instant>,
     pub(super) seq: u64,
-    pub(super) window: Window,
-    pub(super) outbox: Outbox,
-    pub(super) begun: Option<Begun>,
+    pub(super) window: Window<P::Key>,
+    pub(super) outbox: Outbox<P>,
+    pub(super) begun: Option<Begun<P>>,
     /// What the writer needs a snapshot of that has not begun.
     pub(super) owed: NamespaceSet,
     /// What the writer named last and holds nothing of: of what is owed, this need not be held to be told.
     pub(super) named: BTreeSet<Arc<str>>,
-    pub(super) snapshot: Option<Snapshot>,
+    pub(super) snapshot: Option<Snapshot<P>>,
     /// The writer asked for a snapshot that has not begun.
     pub(super) asked: bool,
 }
 
-impl Stream {
+impl<P: Payload> Stream<P> {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             opened: now,
@@ -91,13 +93,13 @@ impl Stream {
     }
 
     /// A key was in state `told` and is not any more. `refused`: the writer may not have been able to read that.
-    pub(super) fn changed(&mut self, key: &SourceKey, told: Option<Arc<Service>>, refused: bool, now: Instant) {
+    pub(super) fn changed(&mut self, key: &P::Key, told: Option<Arc<P::Entry>>, refused: bool, now: Instant) {
         // Before Hello there is nothing that the writer could have been told.
         if self.offer.as_ref().is_some_and(|offer| offer.data) {
             let unsure = refused
-                || self.owed.contains(&key.namespace)
-                || self.snapshot.as_ref().is_some_and(|s| s.covers(&key.namespace) && !s.is_mentioned(key));
-            self.outbox.mark(key, || if unsure { Base::Unknown } else { Base::Told(told) }, now);
+                || self.owed.contains(key.namespace())
+                || self.snapshot.as_ref().is_some_and(|s| s.covers(key.namespace()) && !s.is_mentioned(key));
+            self.outbox.mark(key, || if unsure { LastSent::Unknown } else { LastSent::Sent(told) }, now);
         }
     }
 
@@ -109,8 +111,8 @@ impl Stream {
         self.owed.add(scope);
         let owed = &self.owed;
         self.outbox.forget(|namespace| owed.contains(namespace));
-        if let Some(begun) = self.begun.take_if(|begun| owed.contains(&begun.key.namespace)) {
-            self.outbox.mark(&begun.key, || Base::Unknown, begun.since);
+        if let Some(begun) = self.begun.take_if(|begun| owed.contains(begun.key.namespace())) {
+            self.outbox.mark(&begun.key, || LastSent::Unknown, begun.since);
         }
     }
 
@@ -138,11 +140,11 @@ impl Stream {
         running.then(|| self.last_heartbeat.map_or(now, |last| last + HEARTBEAT))
     }
 
-    pub(super) fn owes(&self, key: &SourceKey) -> bool {
-        self.owed.contains(&key.namespace)
+    pub(super) fn owes(&self, key: &P::Key) -> bool {
+        self.owed.contains(key.namespace())
     }
 
-    pub(super) fn is_pending(&self, key: &SourceKey) -> bool {
+    pub(super) fn is_pending(&self, key: &P::Key) -> bool {
         self.outbox.contains(key)
             || self.window.is_in_flight(key)
             || self.begun.as_ref().is_some_and(|begun| begun.key == *key)

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_model::{Digest, EndpointChange, Header, Service, SourceKey};
+use gimbal_model::Digest;
 
 use super::snapshot::{Snapshot, Taken};
 use super::staging::{Misplaced, Parts, Pieces, Staged, Unfinished};
 use super::{Stream, WriterEnd, WriterOutput};
-use crate::{Piece, PieceChange, Scope, Summary, Unreadable};
+use crate::{Entry, Key, Payload, Piece, PieceChange, Scope, Summary, Unreadable};
 
-impl WriterEnd {
+impl<P: Payload> WriterEnd<P> {
     /// A view begins. One that runs is dropped; differences are to be applied again, for the agent makes them relative
     /// to this view.
     pub(super) fn begin(&mut self, scope: Scope, now: Instant) {
@@ -29,7 +29,7 @@ impl WriterEnd {
         stream.snapshot = Some(Snapshot::new(scope, now));
     }
 
-    pub(super) fn piece(&mut self, piece: Result<Piece, Unreadable>, seq: u64, out: &mut Vec<WriterOutput>) {
+    pub(super) fn piece(&mut self, piece: Result<Piece<P>, Unreadable<P>>, seq: u64, out: &mut Vec<WriterOutput<P>>) {
         // Without a snapshot this is the rest of one that was dropped.
         let Some(snapshot) = self.stream.as_mut().and_then(|stream| stream.snapshot.as_mut()) else { return };
         let piece = match piece {
@@ -42,12 +42,12 @@ impl WriterEnd {
         let key = piece.key.clone();
         match snapshot.take(piece) {
             Ok(Taken::Nothing) => {}
-            Ok(Taken::Service(service, digest)) => self.hold(key, service, digest, seq, out),
+            Ok(Taken::Whole(entry, digest)) => self.hold(key, entry, digest, seq, out),
             Err(misplaced) => self.spoiled(Some(key), misplaced.to_string(), out),
         }
     }
 
-    fn spoiled(&mut self, key: Option<SourceKey>, reason: String, out: &mut Vec<WriterOutput>) {
+    fn spoiled(&mut self, key: Option<P::Key>, reason: String, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &self.stream else { return };
         let Some(snapshot) = &stream.snapshot else { return };
         // Where a delta said something newer, an unreadable older state is no loss.
@@ -58,14 +58,14 @@ impl WriterEnd {
     }
 
     /// Only a view that came whole proves what is absent.
-    pub(super) fn end(&mut self, summary: Summary, seq: u64, now: Instant, out: &mut Vec<WriterOutput>) {
+    pub(super) fn end(&mut self, summary: Summary, seq: u64, now: Instant, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &mut self.stream else { return };
         let Some(snapshot) = stream.snapshot.take() else { return };
         if let Some(mismatch) = snapshot.mismatch(summary) {
             self.knowledge.disproven(&snapshot.scope);
             return stream.request(&mismatch, now);
         }
-        let absent = |key: &SourceKey| snapshot.covers(&key.namespace) && !snapshot.speaks_of(key);
+        let absent = |key: &P::Key| snapshot.covers(key.namespace()) && !snapshot.speaks_of(key);
         let gone: Vec<_> = self.holdings.iter().map(|(key, _)| key).filter(|key| absent(key)).cloned().collect();
         let holdings = &self.holdings;
         self.rejects.forget_unreadable(|key| absent(key) && holdings.get(key).is_none());
@@ -82,10 +82,10 @@ impl WriterEnd {
 
     pub(super) fn change(
         &mut self,
-        change: Result<PieceChange, Unreadable>,
+        change: Result<PieceChange<P>, Unreadable<P>>,
         seq: u64,
         now: Instant,
-        out: &mut Vec<WriterOutput>,
+        out: &mut Vec<WriterOutput<P>>,
     ) {
         let Some(stream) = &mut self.stream else { return };
         match change {
@@ -108,20 +108,20 @@ impl WriterEnd {
                 out.push(WriterOutput::Removed(key));
             }
             Ok(PieceChange::Replace(piece)) => self.replace(piece, seq, out),
-            Ok(PieceChange::Update { key, header, endpoints, more }) => {
+            Ok(PieceChange::Update { key, header, parts, more }) => {
                 let staged = stream.unfinished.take_if(|unfinished| *unfinished.key() == key);
                 // The differences are to a state that was lost on the way; a snapshot is asked for already.
-                if !stream.trusted.contains(&key.namespace) {
+                if !stream.trusted.contains(key.namespace()) {
                     return;
                 }
                 let staged = staged.and_then(|unfinished| match unfinished {
                     Unfinished::Update(_, parts) => Some(parts),
                     Unfinished::Replace(..) => None,
                 });
-                match Parts::add(staged, header, endpoints, more) {
+                match Parts::add(staged, header, parts, more) {
                     Ok(Staged::Partial(parts)) => stream.unfinished = Some(Unfinished::Update(key, parts)),
-                    Ok(Staged::Whole(Parts { header, endpoints })) => {
-                        self.update(key, header, endpoints, seq, now, out);
+                    Ok(Staged::Whole(Parts { header, parts })) => {
+                        self.update(key, header, parts, seq, now, out);
                     }
                     Err(misplaced) => self.unreadable(Some(key), misplaced.to_string(), out),
                 }
@@ -129,7 +129,7 @@ impl WriterEnd {
         }
     }
 
-    fn replace(&mut self, piece: Piece, seq: u64, out: &mut Vec<WriterOutput>) {
+    fn replace(&mut self, piece: Piece<P>, seq: u64, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &mut self.stream else { return };
         let key = piece.key.clone();
         let staged = stream.unfinished.take().and_then(|unfinished| match unfinished {
@@ -141,13 +141,13 @@ impl WriterEnd {
                 stream.mention(&key);
                 stream.unfinished = Some(Unfinished::Replace(key, pieces));
             }
-            Ok(Staged::Whole(service)) => {
+            Ok(Staged::Whole(entry)) => {
                 stream.mention(&key);
-                let digest = service.digest(&key);
-                self.hold(key, service, digest, seq, out);
+                let digest = entry.digest(&key);
+                self.hold(key, entry, digest, seq, out);
             }
             // Its first piece was in a frame that was lost.
-            Err(Misplaced::NoFirst) if !stream.trusted.contains(&key.namespace) => {}
+            Err(Misplaced::NoFirst) if !stream.trusted.contains(key.namespace()) => {}
             Err(misplaced) => {
                 stream.mention(&key);
                 self.unreadable(Some(key), misplaced.to_string(), out);
@@ -157,16 +157,16 @@ impl WriterEnd {
 
     fn update(
         &mut self,
-        key: SourceKey,
-        header: Option<Arc<Header>>,
-        endpoints: Vec<EndpointChange>,
+        key: P::Key,
+        header: Option<Arc<P::Header>>,
+        parts: Vec<P::PartChange>,
         seq: u64,
         now: Instant,
-        out: &mut Vec<WriterOutput>,
+        out: &mut Vec<WriterOutput<P>>,
     ) {
         let Some(stream) = &mut self.stream else { return };
-        if stream.broken.contains(&key) || !self.holdings.update(&key, header, endpoints) {
-            self.knowledge.disproven(&Scope::Namespaces(vec![key.namespace.clone()]));
+        if stream.broken.contains(&key) || !self.holdings.update(&key, header, parts) {
+            self.knowledge.disproven(&Scope::Namespaces(vec![key.namespace().clone()]));
             return stream.request(&format!("a difference of {key} came, but what it differs from is not held"), now);
         }
         stream.mention(&key);
@@ -175,17 +175,17 @@ impl WriterEnd {
         out.push(WriterOutput::Changed(key));
     }
 
-    fn hold(&mut self, key: SourceKey, service: Service, digest: Digest, seq: u64, out: &mut Vec<WriterOutput>) {
+    fn hold(&mut self, key: P::Key, entry: P::Entry, digest: Digest, seq: u64, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &mut self.stream else { return };
         stream.broken.remove(&key);
         stream.ledger.wait(&key, seq);
         self.rejects.readable(&key);
-        self.holdings.replace(key.clone(), Arc::new(service), digest);
+        self.holdings.replace(key.clone(), Arc::new(entry), digest);
         out.push(WriterOutput::Changed(key));
     }
 
     /// The newest state of a key, or of an unknown one, is lost; what is held of it stays.
-    fn unreadable(&mut self, key: Option<SourceKey>, reason: String, out: &mut Vec<WriterOutput>) {
+    fn unreadable(&mut self, key: Option<P::Key>, reason: String, out: &mut Vec<WriterOutput<P>>) {
         if let Some(key) = &key {
             self.rejects.unreadable(key, &reason);
             // Whatever it is: it is there.
@@ -198,8 +198,8 @@ impl WriterEnd {
     }
 }
 
-impl Stream {
-    fn mention(&mut self, key: &SourceKey) {
+impl<P: Payload> Stream<P> {
+    fn mention(&mut self, key: &P::Key) {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.mention(key);
         }

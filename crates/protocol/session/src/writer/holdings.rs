@@ -3,80 +3,81 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gimbal_model::{Digest, DigestTree, EndpointChange, Header, Service, SourceKey};
+use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
-use crate::{Scope, UnknownScopes};
+use crate::{Entry, Key, Payload, Scope, UnknownScopes, key};
 
 #[derive(Debug, Clone)]
-pub(super) struct Held {
-    pub(super) service: Arc<Service>,
+pub(super) struct Held<P: Payload> {
+    pub(super) entry: Arc<P::Entry>,
     digest: Digest,
 }
 
 /// Services with their digests, and keys that were removed by name.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Holdings {
-    services: BTreeMap<SourceKey, Held>,
-    removed: BTreeSet<SourceKey>,
+#[derive(Debug, Clone)]
+pub(super) struct Holdings<P: Payload> {
+    entries: BTreeMap<P::Key, Held<P>>,
+    removed: BTreeSet<P::Key>,
     pub(super) tree: DigestTree,
 }
 
-impl Holdings {
-    pub(super) fn get(&self, key: &SourceKey) -> Option<&Arc<Service>> {
-        self.services.get(key).map(|held| &held.service)
+impl<P: Payload> Default for Holdings<P> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), removed: BTreeSet::new(), tree: DigestTree::default() }
+    }
+}
+
+impl<P: Payload> Holdings<P> {
+    pub(super) fn get(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
+        self.entries.get(key).map(|held| &held.entry)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
-        self.services.iter().map(|(key, held)| (key, &held.service))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
+        self.entries.iter().map(|(key, held)| (key, &held.entry))
     }
 
-    pub(super) fn keys_after(&self, namespace: &str, after: Option<&SourceKey>) -> impl Iterator<Item = &SourceKey> {
-        SourceKey::within(&self.services, namespace, after)
+    pub(super) fn keys_after(&self, namespace: &str, after: Option<&P::Key>) -> impl Iterator<Item = &P::Key> {
+        key::within(&self.entries, namespace, after)
     }
 
-    pub(super) fn replace(&mut self, key: SourceKey, service: Arc<Service>, digest: Digest) {
+    pub(super) fn replace(&mut self, key: P::Key, entry: Arc<P::Entry>, digest: Digest) {
         self.take(&key);
         self.removed.remove(&key);
-        self.tree.add(&key, digest);
-        self.services.insert(key, Held { service, digest });
+        self.tree.add(key.namespace(), digest);
+        self.entries.insert(key, Held { entry, digest });
     }
 
     /// Applies a difference; false where nothing is held that it could apply to.
-    pub(super) fn update(
-        &mut self,
-        key: &SourceKey,
-        header: Option<Arc<Header>>,
-        endpoints: Vec<EndpointChange>,
-    ) -> bool {
-        let Some(held) = self.services.get_mut(key) else { return false };
-        self.tree.subtract(key, held.digest);
-        Arc::make_mut(&mut held.service).update(key, &mut held.digest, header, endpoints);
-        self.tree.add(key, held.digest);
+    pub(super) fn update(&mut self, key: &P::Key, header: Option<Arc<P::Header>>, parts: Vec<P::PartChange>) -> bool {
+        let Some(held) = self.entries.get_mut(key) else { return false };
+        self.tree.subtract(key.namespace(), held.digest);
+        Arc::make_mut(&mut held.entry).update(key, &mut held.digest, header, parts);
+        self.tree.add(key.namespace(), held.digest);
         true
     }
 
     /// It is not held any more; whether it was.
-    pub(super) fn take(&mut self, key: &SourceKey) -> bool {
-        let held = self.services.remove(key);
+    pub(super) fn take(&mut self, key: &P::Key) -> bool {
+        let held = self.entries.remove(key);
         if let Some(held) = &held {
-            self.tree.subtract(key, held.digest);
+            self.tree.subtract(key.namespace(), held.digest);
         }
         held.is_some()
     }
 
     /// The agent said by name that it is gone. That counts for a key that is not held, too: before a restart it may
     /// have been.
-    pub(super) fn remove(&mut self, key: &SourceKey) {
+    pub(super) fn remove(&mut self, key: &P::Key) {
         self.take(key);
         self.removed.insert(key.clone());
     }
 
-    pub(super) fn was_removed(&self, key: &SourceKey) -> bool {
+    pub(super) fn was_removed(&self, key: &P::Key) -> bool {
         self.removed.contains(key)
     }
 
-    pub(super) fn forget_removed(&mut self, key: &SourceKey) {
+    pub(super) fn forget_removed(&mut self, key: &P::Key) {
         self.removed.remove(key);
     }
 }

@@ -2,7 +2,6 @@
 
 mod data;
 mod holdings;
-mod ledger;
 mod receive;
 mod rejects;
 mod resync;
@@ -13,15 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_model::{DigestTree, Service, SourceKey};
+use gimbal_model::DigestTree;
 
+use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Reject, RejectReason, Scope, Summary,
+    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
     UnknownScopes, Welcome, WriterMessage,
 };
 use holdings::{Holdings, Knowledge};
-use ledger::Ledger;
 use rejects::Rejects;
 use resync::Resync;
 use snapshot::Snapshot;
@@ -41,20 +40,20 @@ pub struct WriterLimits {
 
 /// What has become of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Outcome<P: Payload = Services> {
     /// The Gimbal cluster is as the key's newest state wants it.
     Applied,
     /// It is not, for this reason; a hold is one too.
-    Rejected(Reject),
+    Rejected(Reject<P>),
 }
 
 /// What a message leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WriterOutput {
+pub enum WriterOutput<P: Payload = Services> {
     /// The key has to be reconciled: its state is new, or was sent again.
-    Changed(SourceKey),
+    Changed(P::Key),
     /// The key is gone from the source, by name or by proven absence.
-    Removed(SourceKey),
+    Removed(P::Key),
     /// A complete snapshot proved what is absent from `scope`; further keys that this makes absent are reported with
     /// [`WriterEnd::expect`].
     ScopeComplete {
@@ -72,7 +71,7 @@ pub enum WriterOutput {
     /// Something could not be read; for the log.
     Unreadable {
         /// Whose it was, if that is known.
-        key: Option<SourceKey>,
+        key: Option<P::Key>,
         /// In words.
         reason: String,
     },
@@ -80,16 +79,16 @@ pub enum WriterOutput {
 
 /// What is remembered of one stream.
 #[derive(Debug, Clone)]
-struct Stream {
+struct Stream<P: Payload> {
     /// Whether Hello offered data.
     data: bool,
-    ledger: Ledger,
-    snapshot: Option<Snapshot>,
-    unfinished: Option<Unfinished>,
+    ledger: Ledger<P::Key>,
+    snapshot: Option<Snapshot<P>>,
+    unfinished: Option<Unfinished<P>>,
     /// Namespaces where a difference can be applied: no frame was lost since both ends agreed on a state.
     trusted: NamespaceSet,
     /// Keys whose newest state could not be read, so that a difference to it cannot be applied.
-    broken: BTreeSet<SourceKey>,
+    broken: BTreeSet<P::Key>,
     resync: Resync,
     /// A snapshot has been asked for and has not begun.
     awaiting: bool,
@@ -97,13 +96,13 @@ struct Stream {
 
 /// One backend's state; outlives streams.
 #[derive(Debug, Clone)]
-pub struct WriterEnd {
+pub struct WriterEnd<P: Payload = Services> {
     limits: WriterLimits,
-    holdings: Holdings,
+    holdings: Holdings<P>,
     knowledge: Knowledge,
-    rejects: Rejects,
-    stream: Option<Stream>,
-    outbox: Vec<WriterMessage>,
+    rejects: Rejects<P>,
+    stream: Option<Stream<P>>,
+    outbox: Vec<WriterMessage<P>>,
     hello: Option<Hello>,
     generation: u64,
     freshness: Vec<Freshness>,
@@ -114,7 +113,7 @@ pub struct WriterEnd {
     last_complete: Option<(Instant, Scope)>,
 }
 
-impl WriterEnd {
+impl<P: Payload> WriterEnd<P> {
     /// Nothing has been heard yet.
     #[must_use]
     pub fn new(limits: WriterLimits) -> Self {
@@ -137,7 +136,7 @@ impl WriterEnd {
 
     /// A stream of this backend opened; identity and incarnation are already checked. Whatever an older stream left
     /// behind is forgotten, but for what it said.
-    pub fn open(&mut self, hello: &Hello, backend: &str, generation: u64, now: Instant) -> Vec<WriterOutput> {
+    pub fn open(&mut self, hello: &Hello, backend: &str, generation: u64, now: Instant) -> Vec<WriterOutput<P>> {
         self.closed();
         self.hello = Some(hello.clone());
         self.generation = generation;
@@ -165,7 +164,7 @@ impl WriterEnd {
     }
 
     /// What the agent has to send so that both ends hold the same.
-    fn need(&mut self, held: Option<Summary>) -> (Need, Vec<WriterOutput>) {
+    fn need(&mut self, held: Option<Summary>) -> (Need, Vec<WriterOutput<P>>) {
         let Some(offered) = held else { return (Need::Nothing, Vec::new()) };
         let tree = &self.holdings.tree;
         if !self.knowledge.was_complete() {
@@ -184,7 +183,7 @@ impl WriterEnd {
     }
 
     /// The agent holds what is held here, so whatever could not be read is no more.
-    fn reread(&mut self) -> Vec<WriterOutput> {
+    fn reread(&mut self) -> Vec<WriterOutput<P>> {
         let keys = self.rejects.all_unreadable();
         let holdings = &self.holdings;
         self.rejects.forget_unreadable(|key| holdings.get(key).is_none());
@@ -200,7 +199,7 @@ impl WriterEnd {
     }
 
     /// Notices silence, and asks for what is due.
-    pub fn tick(&mut self, now: Instant) -> Vec<WriterOutput> {
+    pub fn tick(&mut self, now: Instant) -> Vec<WriterOutput<P>> {
         let timeout = self.limits.heartbeat_timeout;
         let heard = self.last_heard.is_some_and(|last| now.saturating_duration_since(last) < timeout);
         if self.stream.is_some() && !heard {
@@ -220,7 +219,7 @@ impl WriterEnd {
     }
 
     /// What has become of a key. Only what is new is told to the agent.
-    pub fn settle(&mut self, key: &SourceKey, outcome: Outcome) {
+    pub fn settle(&mut self, key: &P::Key, outcome: Outcome<P>) {
         match outcome {
             Outcome::Applied => self.rejects.resolve(key),
             Outcome::Rejected(reject) => self.rejects.reject(key, Reject { key: Some(key.clone()), ..reject }),
@@ -231,7 +230,7 @@ impl WriterEnd {
     }
 
     /// A further key has to be reconciled before a frame counts as done.
-    pub fn expect(&mut self, key: &SourceKey, seq: u64) {
+    pub fn expect(&mut self, key: &P::Key, seq: u64) {
         if let Some(stream) = &mut self.stream {
             stream.ledger.wait(key, seq);
         }
@@ -256,7 +255,7 @@ impl WriterEnd {
     }
 
     /// Everything to send now: control, and one cumulative Ack at most.
-    pub fn take_messages(&mut self) -> Vec<WriterMessage> {
+    pub fn take_messages(&mut self) -> Vec<WriterMessage<P>> {
         let mut messages = std::mem::take(&mut self.outbox);
         if let Some(stream) = &mut self.stream {
             self.rejects.take_messages(&mut messages);
@@ -267,17 +266,17 @@ impl WriterEnd {
 
     /// What is held under a key.
     #[must_use]
-    pub fn service(&self, key: &SourceKey) -> Option<&Arc<Service>> {
+    pub fn entry(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
         self.holdings.get(key)
     }
 
     /// Everything held.
-    pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
         self.holdings.iter()
     }
 
     /// The keys of what is held of a namespace (empty: of every one), in order, after one of them.
-    pub fn keys_after(&self, namespace: &str, after: Option<&SourceKey>) -> impl Iterator<Item = &SourceKey> {
+    pub fn keys_after(&self, namespace: &str, after: Option<&P::Key>) -> impl Iterator<Item = &P::Key> {
         self.holdings.keys_after(namespace, after)
     }
 
@@ -289,18 +288,18 @@ impl WriterEnd {
 
     /// Whether the agent said by name that a key is gone.
     #[must_use]
-    pub fn removed_explicitly(&self, key: &SourceKey) -> bool {
+    pub fn removed_explicitly(&self, key: &P::Key) -> bool {
         self.holdings.was_removed(key)
     }
 
     /// Whether the agent holds a state of a key that could not be read: whatever is held here, the key is not absent.
     #[must_use]
-    pub fn is_unreadable(&self, key: &SourceKey) -> bool {
+    pub fn is_unreadable(&self, key: &P::Key) -> bool {
         self.rejects.is_unreadable(key)
     }
 
     /// Nothing is left of a key that was removed.
-    pub fn forget_removed(&mut self, key: &SourceKey) {
+    pub fn forget_removed(&mut self, key: &P::Key) {
         self.holdings.forget_removed(key);
     }
 
@@ -331,13 +330,13 @@ impl WriterEnd {
 
     /// What stands rejected.
     #[must_use]
-    pub fn rejects(&self) -> &BTreeMap<SourceKey, Reject> {
+    pub fn rejects(&self) -> &BTreeMap<P::Key, Reject<P>> {
         self.rejects.standing()
     }
 
     /// How many stand rejected for each reason.
     #[must_use]
-    pub fn reject_counts(&self) -> &BTreeMap<RejectReason, usize> {
+    pub fn reject_counts(&self) -> &BTreeMap<P::Reason, usize> {
         self.rejects.counts()
     }
 
@@ -393,7 +392,7 @@ impl WriterEnd {
     }
 
     /// Ends the stream.
-    fn dismiss(&mut self, reason: GoodbyeReason, message: String) -> WriterOutput {
+    fn dismiss(&mut self, reason: GoodbyeReason, message: String) -> WriterOutput<P> {
         self.stream = None;
         self.outbox.push(WriterMessage::Goodbye(Goodbye { reason, message, retry_after: None }));
         WriterOutput::Close
@@ -410,7 +409,7 @@ impl WriterEnd {
     }
 }
 
-impl Stream {
+impl<P: Payload> Stream<P> {
     fn new(data: bool) -> Self {
         Self {
             data,

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use super::rejects::invalid;
 use super::{WriterEnd, WriterOutput};
-use crate::{AgentMessage, Data, Frame, GoodbyeReason, Scope, WriterMessage};
+use crate::{AgentMessage, Data, Frame, GoodbyeReason, Payload, Scope, WriterMessage};
 
-impl WriterEnd {
+impl<P: Payload> WriterEnd<P> {
     /// Takes in a message of the open stream. After it was closed, messages still under way are not looked at.
-    pub fn receive(&mut self, message: AgentMessage, now: Instant) -> Vec<WriterOutput> {
+    pub fn receive(&mut self, message: AgentMessage<P>, now: Instant) -> Vec<WriterOutput<P>> {
         let mut out = Vec::new();
         if self.stream.is_none() {
             return out;
@@ -36,7 +36,7 @@ impl WriterEnd {
         out
     }
 
-    fn broke_a_rule(&mut self, message: &str) -> WriterOutput {
+    fn broke_a_rule(&mut self, message: &str) -> WriterOutput<P> {
         self.dismiss(GoodbyeReason::ProtocolError, message.into())
     }
 
@@ -49,7 +49,7 @@ impl WriterEnd {
     }
 
     /// Whatever it was, it is lost, and with it maybe a data frame; the next frame would show that, but may never come.
-    fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput>) {
+    fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput<P>>) {
         let told = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
         if !told {
             let message = format!("a message could not be read: {reason}");
@@ -61,7 +61,7 @@ impl WriterEnd {
         out.push(WriterOutput::Unreadable { key: None, reason });
     }
 
-    fn data(&mut self, data: Data, now: Instant, out: &mut Vec<WriterOutput>) {
+    fn data(&mut self, data: Data<P>, now: Instant, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &mut self.stream else { return };
         if !stream.data {
             let rule = "data came on a stream whose Hello did not tell what is held";

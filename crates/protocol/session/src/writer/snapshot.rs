@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use gimbal_model::{Digest, Service, SourceKey};
+use gimbal_model::Digest;
 
 use super::staging::{Misplaced, Pieces, Staged};
 use crate::namespaces::NamespaceSet;
-use crate::{Piece, Scope, Summary};
+use crate::{Entry, Key, Payload, Piece, Scope, Summary};
 
 #[derive(Debug, Clone)]
-pub(super) struct Snapshot {
+pub(super) struct Snapshot<P: Payload> {
     pub(super) scope: Scope,
     pub(super) begun: Instant,
     covered: NamespaceSet,
@@ -20,11 +20,11 @@ pub(super) struct Snapshot {
     /// Something could not be read, and nothing tells what it adds to the sender's digest; so that is not to be trusted even
     /// if it should agree.
     spoiled: bool,
-    seen: BTreeSet<SourceKey>,
+    seen: BTreeSet<P::Key>,
     /// Keys that a delta named since Begin; it outranks their entries.
-    mentioned: BTreeSet<SourceKey>,
+    mentioned: BTreeSet<P::Key>,
     /// The Service whose next piece is to come; `None`: one of its pieces could not be read.
-    staged: Option<(SourceKey, Option<Pieces>)>,
+    staged: Option<(P::Key, Option<Pieces<P>>)>,
 }
 
 /// What a chunk holds.
@@ -38,14 +38,14 @@ struct Chunk {
 
 /// What a piece of a snapshot amounts to.
 #[derive(Debug, Clone)]
-pub(super) enum Taken {
+pub(super) enum Taken<P: Payload> {
     /// Nothing to do yet, or any more: a delta has said something newer.
     Nothing,
     /// The Service is whole and counts.
-    Service(Service, Digest),
+    Whole(P::Entry, Digest),
 }
 
-impl Snapshot {
+impl<P: Payload> Snapshot<P> {
     pub(super) fn new(scope: Scope, begun: Instant) -> Self {
         Self {
             covered: NamespaceSet::of(&scope),
@@ -71,23 +71,23 @@ impl Snapshot {
         }
     }
 
-    pub(super) fn mention(&mut self, key: &SourceKey) {
-        if self.covers(&key.namespace) {
+    pub(super) fn mention(&mut self, key: &P::Key) {
+        if self.covers(key.namespace()) {
             self.mentioned.insert(key.clone());
         }
     }
 
-    pub(super) fn is_mentioned(&self, key: &SourceKey) -> bool {
+    pub(super) fn is_mentioned(&self, key: &P::Key) -> bool {
         self.mentioned.contains(key)
     }
 
     /// Whether the agent holds the key: the view or a later delta says so, or at least speaks of it.
-    pub(super) fn speaks_of(&self, key: &SourceKey) -> bool {
+    pub(super) fn speaks_of(&self, key: &P::Key) -> bool {
         self.seen.contains(key) || self.mentioned.contains(key)
     }
 
     /// A piece could not be read: its key is not absent, whatever else it is.
-    pub(super) fn unreadable(&mut self, key: Option<&SourceKey>, more: bool) {
+    pub(super) fn unreadable(&mut self, key: Option<&P::Key>, more: bool) {
         let before = self.staged.take();
         self.spoiled |= key.is_none() || before.is_some_and(|(before, _)| Some(&before) != key);
         if let Some(key) = key {
@@ -96,7 +96,7 @@ impl Snapshot {
     }
 
     /// A Service counts, unread, once its last piece is there.
-    fn unreadable_service(&mut self, key: SourceKey, more: bool) {
+    fn unreadable_service(&mut self, key: P::Key, more: bool) {
         self.seen.insert(key.clone());
         if more {
             self.staged = Some((key, None));
@@ -114,10 +114,10 @@ impl Snapshot {
         self.summary.digest = self.summary.digest + told.filter(|_| unreadable).unwrap_or(digest);
     }
 
-    pub(super) fn take(&mut self, piece: Piece) -> Result<Taken, Misplaced> {
+    pub(super) fn take(&mut self, piece: Piece<P>) -> Result<Taken<P>, Misplaced> {
         let (key, more) = (piece.key.clone(), piece.more);
         let staged = self.staged.take();
-        if !self.covers(&key.namespace) {
+        if !self.covers(key.namespace()) {
             self.spoiled = true;
             self.seen.insert(key);
             return Err(Misplaced::OutOfScope);
@@ -139,13 +139,13 @@ impl Snapshot {
                 self.staged = Some((key, Some(pieces)));
                 Ok(Taken::Nothing)
             }
-            Ok(Staged::Whole(service)) => {
-                let digest = service.digest(&key);
+            Ok(Staged::Whole(entry)) => {
+                let digest = entry.digest(&key);
                 self.summary.count += 1;
                 self.chunk.digest = self.chunk.digest + digest;
                 let outranked = self.mentioned.contains(&key);
                 self.seen.insert(key);
-                Ok(if outranked { Taken::Nothing } else { Taken::Service(service, digest) })
+                Ok(if outranked { Taken::Nothing } else { Taken::Whole(entry, digest) })
             }
             Err(misplaced) => {
                 // Without its first piece nobody knows what came before.
@@ -166,7 +166,10 @@ impl Snapshot {
         }
         let (count, expected) = (self.summary.count, summary.count);
         (self.summary != summary).then(|| {
-            format!("the snapshot holds {count} Services where the agent froze {expected}, or their digests differ")
+            format!(
+                "the snapshot holds {count} {} where the agent froze {expected}, or their digests differ",
+                P::ENTRIES
+            )
         })
     }
 }

@@ -130,7 +130,9 @@ fn the_newest_state_travels_and_an_undone_change_does_not() {
     agent.set(key("b"), Some(service("1", [1])), now);
     let sent = frames(&mut agent, now + Duration::from_secs(3));
     let [Frame::Delta { changes, oldest_age }] = &sent[..] else { panic!("{sent:?}") };
-    let [Ok(PieceChange::Update { header, endpoints, more: false, .. })] = &changes[..] else { panic!("{sent:?}") };
+    let [Ok(PieceChange::Update { header, parts: endpoints, more: false, .. })] = &changes[..] else {
+        panic!("{sent:?}")
+    };
     assert_eq!((header.is_some(), endpoints.len()), (true, 1), "1 is gone; 3 came and went");
     assert_eq!(*oldest_age, Duration::from_secs(3));
     agent.set(key("a"), Some(service("2", [2])), now);

@@ -164,7 +164,7 @@ pub fn digest(name: &str, service: &Service) -> Digest {
 
 pub fn piece(name: &str, service: &Service) -> Piece {
     let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
-    Piece { key: key(name), header: Some(service.header.clone()), endpoints, more: false }
+    Piece { key: key(name), header: Some(service.header.clone()), parts: endpoints, more: false }
 }
 
 pub fn data(seq: u64, frame: Frame) -> AgentMessage {
@@ -198,7 +198,7 @@ pub fn remove(name: &str) -> PieceChange {
 }
 
 pub fn update(name: &str, tag: &str) -> PieceChange {
-    PieceChange::Update { key: key(name), header: Some(header(tag)), endpoints: Vec::new(), more: false }
+    PieceChange::Update { key: key(name), header: Some(header(tag)), parts: Vec::new(), more: false }
 }
 
 pub fn reject(reason: RejectReason) -> Reject {

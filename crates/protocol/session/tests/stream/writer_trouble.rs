@@ -323,7 +323,7 @@ fn what_was_given_up_before_a_view_is_not_applied_after_it() {
     let mut writer = holding(&[("a", service("1", [1]))], now);
     let update = |seq, host, more| {
         let set = service("1", [host]).endpoints().map(|(ports, e)| EndpointChange::Set(ports.clone(), e)).collect();
-        let change = PieceChange::Update { key: key("a"), header: None, endpoints: set, more };
+        let change = PieceChange::Update { key: key("a"), header: None, parts: set, more };
         data(seq, Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::ZERO })
     };
     writer.receive(update(4, 9, true), now);

@@ -215,7 +215,7 @@ pub fn service(addresses: &[&str]) -> Service {
 
 pub fn piece(key: &SourceKey, service: &Service) -> Piece {
     let endpoints = service.endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
-    Piece { key: key.clone(), header: Some(service.header.clone()), endpoints, more: false }
+    Piece { key: key.clone(), header: Some(service.header.clone()), parts: endpoints, more: false }
 }
 
 pub fn replace(key: &SourceKey, addresses: &[&str]) -> PieceChange {

@@ -234,9 +234,7 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     let stranger = service(&["10.1.0.77"]);
     let (ports, endpoint) = stranger.endpoints().next().unwrap();
     let change = gimbal_model::EndpointChange::Set(ports.clone(), endpoint);
-    agent
-        .delta(vec![PieceChange::Update { key: kept.clone(), header: None, endpoints: vec![change], more: false }])
-        .await;
+    agent.delta(vec![PieceChange::Update { key: kept.clone(), header: None, parts: vec![change], more: false }]).await;
     all.flow_on(&mut agent).await;
     kept_mirror.expect_unchanged(&all.scene.gimbal, Duration::from_millis(1)).await.unwrap();
 

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gimbal_model::SourceKey;
-
 use crate::Credit;
 use crate::split::TARGET;
 
 /// Which part of the window a frame may use.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Share {
+pub(crate) enum Share {
     /// All of it: fresh changes.
     Whole,
     /// Three quarters: a snapshot, so that a fresh change never waits behind bulk.
@@ -18,19 +16,19 @@ pub(super) enum Share {
 
 /// What a frame may hold.
 #[derive(Debug, Clone)]
-pub(super) struct Room {
+pub(crate) struct Room<K> {
     changes: u64,
     bytes: u64,
     /// Nothing is outstanding: one item goes, however large, or a Service larger than the window would never go.
     free: bool,
     used: u64,
     target: u64,
-    pub(super) keys: Vec<SourceKey>,
+    pub(crate) keys: Vec<K>,
 }
 
-impl Room {
+impl<K: Clone + Ord> Room<K> {
     /// Whether there is room for an entry.
-    pub(super) fn would_take(&self, len: usize) -> bool {
+    pub(crate) fn would_take(&self, len: usize) -> bool {
         let used = self.used + len as u64;
         let first = self.keys.is_empty();
         let fits = used <= self.bytes && (self.keys.len() as u64) < self.changes;
@@ -38,7 +36,7 @@ impl Room {
     }
 
     /// Takes room for an entry; false where there is none left.
-    pub(super) fn take(&mut self, len: usize, key: &SourceKey) -> bool {
+    pub(crate) fn take(&mut self, len: usize, key: &K) -> bool {
         let fits = self.would_take(len);
         if fits {
             self.used += len as u64;
@@ -48,7 +46,7 @@ impl Room {
     }
 
     /// Takes room for a frame without entries.
-    pub(super) fn take_frame(&mut self, len: usize) -> bool {
+    pub(crate) fn take_frame(&mut self, len: usize) -> bool {
         let fits = self.free || self.used + len as u64 <= self.bytes;
         if fits {
             self.used += len as u64;
@@ -58,40 +56,40 @@ impl Room {
 }
 
 #[derive(Debug, Clone)]
-struct Sent {
+struct Sent<K> {
     seq: u64,
-    keys: Vec<SourceKey>,
+    keys: Vec<K>,
     bytes: u64,
 }
 
 /// Counts what is outstanding, by frame. Bounded by the credit.
 #[derive(Debug, Clone)]
-pub(super) struct Window {
+pub(crate) struct Window<K> {
     credit: Credit,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<Sent<K>>,
     changes: u64,
     bytes: u64,
     /// The last frame that carried a key.
-    in_flight: BTreeMap<SourceKey, u64>,
+    in_flight: BTreeMap<K, u64>,
 }
 
-impl Window {
-    pub(super) fn new() -> Self {
+impl<K: Clone + Ord> Window<K> {
+    pub(crate) fn new() -> Self {
         let credit = Credit { changes: 0, bytes: 0 };
         Self { credit, sent: VecDeque::new(), changes: 0, bytes: 0, in_flight: BTreeMap::new() }
     }
 
-    pub(super) fn set_credit(&mut self, credit: Credit) {
+    pub(crate) fn set_credit(&mut self, credit: Credit) {
         self.credit = credit;
     }
 
     /// The size that frames aim at.
-    pub(super) fn target(&self) -> usize {
+    pub(crate) fn target(&self) -> usize {
         usize::try_from(self.credit.bytes / 4).map_or(TARGET, |quarter| quarter.min(TARGET))
     }
 
     /// What the next frame may hold. `overhead` is what it takes itself.
-    pub(super) fn room(&self, share: Share, overhead: usize) -> Room {
+    pub(crate) fn room(&self, share: Share, overhead: usize) -> Room<K> {
         let limit = |credit: u64| match share {
             Share::Whole => credit,
             Share::Bulk => credit - credit.div_ceil(4),
@@ -106,7 +104,7 @@ impl Window {
         }
     }
 
-    pub(super) fn sent(&mut self, seq: u64, room: Room) {
+    pub(crate) fn sent(&mut self, seq: u64, room: Room<K>) {
         self.changes += room.keys.len() as u64;
         self.bytes += room.used;
         for key in &room.keys {
@@ -116,7 +114,7 @@ impl Window {
     }
 
     /// Frees everything up to `seq`.
-    pub(super) fn acknowledged(&mut self, seq: u64) {
+    pub(crate) fn acknowledged(&mut self, seq: u64) {
         while let Some(sent) = self.sent.pop_front_if(|sent| sent.seq <= seq) {
             self.changes -= sent.keys.len() as u64;
             self.bytes -= sent.bytes;
@@ -128,11 +126,11 @@ impl Window {
         }
     }
 
-    pub(super) fn is_in_flight(&self, key: &SourceKey) -> bool {
+    pub(crate) fn is_in_flight(&self, key: &K) -> bool {
         self.in_flight.contains_key(key)
     }
 
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 }

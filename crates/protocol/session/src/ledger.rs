@@ -2,31 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use gimbal_model::SourceKey;
-
 /// A change waits under its frame's number until it is settled; a newer one of the same key takes its place.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Ledger {
-    waiting: BTreeMap<SourceKey, u64>,
+#[derive(Debug, Clone)]
+pub(crate) struct Ledger<K> {
+    waiting: BTreeMap<K, u64>,
     /// Number of keys that wait, by frame.
     frames: BTreeMap<u64, usize>,
     received: u64,
     acknowledged: u64,
 }
 
-impl Ledger {
+impl<K> Default for Ledger<K> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), frames: BTreeMap::new(), received: 0, acknowledged: 0 }
+    }
+}
+
+impl<K: Clone + Ord> Ledger<K> {
     /// A frame came, or is known to be lost: nothing of it waits yet.
-    pub(super) fn receive(&mut self, seq: u64) {
+    pub(crate) fn receive(&mut self, seq: u64) {
         self.received = seq;
     }
 
-    pub(super) fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
     /// A key waits under a frame. One that waits under a later frame stays there, and what has been acknowledged stays
     /// acknowledged.
-    pub(super) fn wait(&mut self, key: &SourceKey, seq: u64) {
+    pub(crate) fn wait(&mut self, key: &K, seq: u64) {
         if seq <= self.acknowledged || seq > self.received || self.waiting.get(key).is_some_and(|later| *later >= seq) {
             return;
         }
@@ -35,7 +39,7 @@ impl Ledger {
         *self.frames.entry(seq).or_default() += 1;
     }
 
-    pub(super) fn settle(&mut self, key: &SourceKey) {
+    pub(crate) fn settle(&mut self, key: &K) {
         let Some(seq) = self.waiting.remove(key) else { return };
         if let Some(count) = self.frames.get_mut(&seq) {
             *count -= 1;
@@ -46,7 +50,7 @@ impl Ledger {
     }
 
     /// The number to acknowledge, if it is larger than the one before.
-    pub(super) fn acknowledge(&mut self) -> Option<u64> {
+    pub(crate) fn acknowledge(&mut self) -> Option<u64> {
         let done = self.frames.first_key_value().map_or(self.received, |(seq, _)| seq - 1);
         (done > self.acknowledged).then(|| {
             self.acknowledged = done;
@@ -57,6 +61,8 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
+    use gimbal_model::SourceKey;
+
     use super::*;
 
     fn key(name: &str) -> SourceKey {

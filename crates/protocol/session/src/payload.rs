@@ -1,0 +1,148 @@
+//! What a session carries.
+//!
+//! [`AgentEnd`](crate::AgentEnd) and [`WriterEnd`](crate::WriterEnd) keep two copies of a keyed set equal and know nothing
+//! of its content. A [`Payload`] names the types; its [`Entry`] says how an entry is digested, compared, divided and
+//! measured. Everything is dispatched statically.
+//!
+//! An entry is one header and any number of parts. The header travels whole when it changes; parts travel one by one. An
+//! entry without parts is a payload's to choose, and so is one that is [being deleted](Entry::is_deleting).
+//!
+//! What goes the other way, from the writer to the agent, is optional: a payload that has no reports, facts or contents
+//! names [`Never`] in their place, and nothing of them is ever sent.
+
+use std::fmt::{Debug, Display};
+use std::sync::Arc;
+
+use gimbal_model::Digest;
+
+use crate::Change;
+
+/// The types that one session carries. Implemented by a marker that is never looked at.
+pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
+    /// Names an entry.
+    type Key: Key;
+    /// What is held under a key.
+    type Entry: Entry<Self>;
+    /// The part of an entry that is sent whole when it changes.
+    type Header: Clone + PartialEq + Debug + Send + Sync;
+    /// A part of an entry that is sent by itself.
+    type Part: Clone + PartialEq + Debug + Send + Sync;
+    /// A part that is set or gone.
+    type PartChange: Clone + PartialEq + Debug + Send + Sync;
+    /// Why the writer does not take an entry.
+    type Reason: Reason;
+    /// What the writer reports of an entry; the latest of a key replaces those before it.
+    type Report: Clone + PartialEq + Debug + Send + Sync;
+    /// What the writer tells of itself; the latest replaces those before it.
+    type Facts: Clone + PartialEq + Debug + Send + Sync;
+    /// Names a content.
+    type Hash: Clone + Ord + Debug + Send + Sync;
+    /// Something too large or too secret to be part of an entry. It is sent only when the writer asks for its hash.
+    type Content: Content<Hash = Self::Hash>;
+
+    /// What entries are called in messages to people, in the plural.
+    const ENTRIES: &'static str;
+    /// What parts are called in messages to people, in the plural.
+    const PARTS: &'static str;
+    /// What of an entry cannot be divided between frames, in messages to people.
+    const INDIVISIBLE: &'static str;
+
+    /// Bytes that a report takes on the wire; never less than it really does.
+    fn report_len(report: &Self::Report) -> usize;
+}
+
+/// Names an entry. Keys are ordered by namespace first.
+pub trait Key: Clone + Ord + Debug + Display + Send + Sync + 'static {
+    /// The part of the source that the entry belongs to. Digests, snapshots and unknown scopes are kept by namespace.
+    fn namespace(&self) -> &Arc<str>;
+
+    /// A key that is not greater than any other of this namespace.
+    fn first_in(namespace: Arc<str>) -> Self;
+
+    /// Bytes of its texts.
+    fn text_len(&self) -> usize;
+}
+
+/// One entry of the set: a header and parts. Cheap to clone.
+pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
+    /// Puts an entry together from what was sent. The parts come in any order; of two for one identity the last one counts.
+    fn new(header: Arc<P::Header>, parts: Vec<P::Part>) -> Self;
+
+    /// The header.
+    fn header(&self) -> &Arc<P::Header>;
+
+    /// Every part, always in the same order.
+    fn parts(&self) -> impl Iterator<Item = P::Part>;
+
+    /// The number of parts.
+    fn part_count(&self) -> usize;
+
+    /// The digest under `key`: a sum over header and parts, so that [`Entry::update`] costs only what changed.
+    fn digest(&self, key: &P::Key) -> Digest;
+
+    /// The change that leads from `old` to `new`; `None` where they are equal.
+    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<Change<P>>;
+
+    /// Applies a [`Change::Update`] and keeps `digest`, this entry's digest under `key`, up to date.
+    fn update(&mut self, key: &P::Key, digest: &mut Digest, header: Option<Arc<P::Header>>, parts: Vec<P::PartChange>);
+
+    /// Whether the source is deleting what the entry stands for. Such an entry is held like any other, on both ends and
+    /// over restarts, until the agent removes it; so the other end can act on a deletion that it was away for.
+    fn is_deleting(&self) -> bool {
+        false
+    }
+
+    /// Bytes that a header takes on the wire; never less than it really does.
+    fn header_len(header: &P::Header) -> usize;
+
+    /// The same for a part that follows `before` in a frame. Parts may share what they have in common with the one before.
+    fn part_len(before: Option<&P::Part>, part: &P::Part) -> usize;
+
+    /// The same for changes of parts, added to what `frame` has seen of a frame so far.
+    fn change_len<'a>(frame: &mut Self::Changes<'a>, change: &'a P::PartChange) -> usize;
+
+    /// What [`Entry::change_len`] remembers of the changes before.
+    type Changes<'a>: Default;
+
+    /// Bytes of the largest piece that cannot be divided between two frames: the header, or one part.
+    fn largest_len(&self) -> usize {
+        let parts = self.parts().map(|part| Self::part_len(None, &part));
+        parts.chain([Self::header_len(self.header())]).max().unwrap_or_default()
+    }
+}
+
+/// Why the writer does not take an entry.
+pub trait Reason: Copy + Ord + Debug + Send + Sync {
+    /// What came could not be read.
+    const INVALID: Self;
+    /// It fits in no frame.
+    const TOO_LARGE: Self;
+}
+
+/// Something that is sent only when it is asked for. Its `Debug` is logged; one that is secret must not show itself there.
+pub trait Content: Clone + Eq + Debug + Send + Sync {
+    /// Names a content.
+    type Hash;
+
+    /// The hash of this content. What does not have the hash that was asked for is not taken.
+    fn hash(&self) -> Self::Hash;
+
+    /// Bytes that it takes on the wire; never less than it really does.
+    fn len(&self) -> usize;
+}
+
+/// In the place of what a payload does not have: a type without a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Never {}
+
+impl Content for Never {
+    type Hash = Self;
+
+    fn hash(&self) -> Self {
+        *self
+    }
+
+    fn len(&self) -> usize {
+        match *self {}
+    }
+}
