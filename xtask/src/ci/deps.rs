@@ -3,7 +3,7 @@
 use crate::{assets, shell};
 
 /// These hold the logic. Without a runtime, a client or a server in reach they cannot grow an edge unnoticed.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "gimbal-model",
     "gimbal-kubernetes-objects",
     "gimbal-kubernetes-source",
@@ -11,6 +11,7 @@ const PURE: [&str; 8] = [
     "gimbal-session",
     "gimbal-plan",
     "gimbal-reconcile",
+    "gimbal-guard",
     "gimbal-schedule",
 ];
 

@@ -12,7 +12,6 @@
 mod app_protocol;
 mod count;
 mod difference;
-mod guard;
 mod limit;
 mod lost;
 mod observed;
@@ -27,7 +26,9 @@ mod wanted;
 pub use app_protocol::AppProtocols;
 pub use count::{Count, publishable};
 pub use difference::difference;
-pub use guard::{Fall, Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord};
+pub use gimbal_guard::{
+    Fall, Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord,
+};
 pub use limit::limited;
 pub use lost::{Lost, plan_lost};
 pub use observed::{Held, Observed, Owner, Told};

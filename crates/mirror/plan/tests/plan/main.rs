@@ -9,11 +9,6 @@ mod edits;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
-mod guard;
-mod ids;
-#[cfg(test)]
-mod invariant;
-#[cfg(test)]
 mod limit;
 #[cfg(test)]
 mod lost;
@@ -23,8 +18,6 @@ mod observed;
 mod properties;
 #[cfg(test)]
 mod render;
-#[cfg(test)]
-mod restarts;
 #[cfg(test)]
 mod server;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Floors;
+use crate::Floors;
 
 /// When the guard holds, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

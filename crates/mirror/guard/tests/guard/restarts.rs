@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_plan::{Floors, GuardConfig, GuardEvent, Release};
+use gimbal_guard::{Floors, GuardConfig, GuardEvent, Release};
 
 use super::invariant::{SECOND, World};
 

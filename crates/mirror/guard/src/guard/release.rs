@@ -2,24 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_model::TargetKey;
+use sha2::{Digest as _, Sha256};
 
-use super::account::Account;
-use super::hold::{Hold, Since};
-use super::{Guard, GuardEvent, Release};
-use crate::print::Printer;
+use crate::account::Account;
+use crate::hold::{Hold, Since};
+use crate::{Guard, GuardEvent, GuardKey, Release};
 
-impl Guard {
+/// Bytes of a hold's id, which is written in hexadecimal.
+const ID_BYTES: usize = 5;
+
+impl<K: GuardKey> Guard<K> {
     /// A complete snapshot was begun at `begun`, and what it says has been told as [`Guard::pending`]. Lets a partial drop
     /// through, as far as the snapshot `covers` it and it is older than that by the quiet time; true if anything was let
     /// through. `all`: nothing of the backend is unknown.
-    pub fn snapshot_complete(
-        &mut self,
-        begun: Instant,
-        all: bool,
-        covers: impl Fn(&TargetKey) -> bool,
-        now: Instant,
-    ) -> bool {
+    pub fn snapshot_complete(&mut self, begun: Instant, all: bool, covers: impl Fn(&K) -> bool, now: Instant) -> bool {
         self.refresh(now);
         let partial = self.hold.as_ref().is_some_and(|hold| !hold.to_nothing);
         let quiet = self.config.quiet_time;
@@ -68,19 +64,19 @@ impl Guard {
     pub fn wants_snapshot(&self, now: Instant) -> bool {
         let Some(hold) = self.hold.as_ref().filter(|hold| !hold.to_nothing) else { return false };
         let quiet = self.config.quiet_time;
-        let due = |account: &Account| account.pending.due(hold, now, quiet) > account.pending.released;
+        let due = |account: &Account<K::Source>| account.pending.due(hold, now, quiet) > account.pending.released;
         self.accounts.iter().any(|(target, account)| self.is_held(target, account) && due(account))
     }
 
     /// Marks of what is held as much as is due, or all of it. The number of endpoints that were not marked before.
-    fn release(&mut self, by: Release, due: Option<(Instant, Duration)>, covers: impl Fn(&TargetKey) -> bool) -> u64 {
+    fn release(&mut self, by: Release, due: Option<(Instant, Duration)>, covers: impl Fn(&K) -> bool) -> u64 {
         let Some(hold) = self.hold.clone() else { return 0 };
-        let part = |account: &Account| match due {
+        let part = |account: &Account<K::Source>| match due {
             Some((at, after)) => account.pending.due(&hold, at, after),
             None => account.pending.loss,
         };
         let held = self.accounts.iter().filter(|(target, account)| self.is_held(target, account) && covers(target));
-        let released: Vec<(TargetKey, u64)> =
+        let released: Vec<(K, u64)> =
             held.map(|(target, account)| (target.clone(), part(account))).filter(|(_, part)| *part > 0).collect();
         let before = self.sums.waiting;
         for (target, part) in released {
@@ -146,10 +142,15 @@ impl Guard {
     /// go what nobody looked at.
     fn id(&mut self, to_nothing: bool) -> String {
         self.serial += 1;
-        let mut printer = Printer::new(if to_nothing { "all" } else { "part" });
+        let mut digest = Sha256::new();
+        let mut text = |text: &str| {
+            digest.update((text.len() as u64).to_be_bytes());
+            digest.update(text.as_bytes());
+        };
+        text(if to_nothing { "all" } else { "part" });
         for figure in [self.sums.loss, self.base(), self.serial] {
-            printer.text(&figure.to_string());
+            text(&figure.to_string());
         }
-        printer.finish().to_string().chars().take(10).collect()
+        digest.finalize().iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
     }
 }

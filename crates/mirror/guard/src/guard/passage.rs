@@ -2,15 +2,13 @@
 
 use std::time::{Instant, SystemTime};
 
-use gimbal_model::TargetKey;
+use crate::account::Account;
+use crate::record::{Entry, WindowRecord};
+use crate::{Guard, GuardKey, Passage};
 
-use super::account::Account;
-use super::record::{Entry, WindowRecord};
-use super::{Guard, Passage};
-
-impl Guard {
+impl<K: GuardKey> Guard<K> {
     /// Whether the target's removals may be written now. What may is noted: see [`Guard::record`].
-    pub fn verdict(&mut self, target: &TargetKey, now: Instant) -> Passage {
+    pub fn verdict(&mut self, target: &K, now: Instant) -> Passage {
         self.refresh(now);
         let Some(account) = self.accounts.get(target).filter(|account| account.pending.waiting() > 0) else {
             return Passage::Allowed;
@@ -49,7 +47,7 @@ impl Guard {
 
     /// What has to be kept before [`Passage::Unkept`] becomes [`Passage::Allowed`]; given once, and again where that is not
     /// told for long. Then [`Guard::kept`].
-    pub fn record(&mut self, wall: SystemTime) -> Option<WindowRecord> {
+    pub fn record(&mut self, wall: SystemTime) -> Option<WindowRecord<K>> {
         self.records.take(wall)
     }
 
@@ -81,7 +79,7 @@ impl Guard {
             return;
         }
         self.outdated = false;
-        let entry = |(target, account): (&TargetKey, &Account)| {
+        let entry = |(target, account): (&K, &Account<K::Source>)| {
             let at_risk = if self.is_held(target, account) { account.granted } else { account.at_risk() };
             Entry { target: target.clone(), had: account.peak(), lost: account.missing() + at_risk }
         };

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use gimbal_plan::{GuardEvent, HeldDrop, HoldRecord, Passage};
+use gimbal_guard::{GuardEvent, HeldDrop, HoldRecord, Passage};
 
-use super::guard::Case;
+use super::holds::Case;
 
 const SECOND: Duration = Duration::from_secs(1);
 

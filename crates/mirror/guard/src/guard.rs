@@ -1,31 +1,20 @@
 //! The mass-change guard of one backend (DESIGN 2, rule 5): of what the Gimbal cluster held within the window, only a share
 //! may be missing. Counted for each target, as endpoints fewer than it had: what is back is not missing.
 
-mod account;
 mod books;
-mod config;
-mod event;
-mod floors;
-mod hold;
 mod passage;
-mod pending;
-mod record;
 mod release;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_model::{SourceKey, TargetKey};
-
-use account::Account;
-pub use config::GuardConfig;
-pub use event::{Fall, GuardEvent, HeldDrop, Passage, Release};
-pub use floors::Floors;
-use floors::Levels;
-pub use hold::HoldRecord;
-use hold::{Earlier, Hold};
-use record::Records;
-pub use record::WindowRecord;
+use crate::GuardKey;
+use crate::account::Account;
+use crate::config::GuardConfig;
+use crate::event::{Fall, GuardEvent, HeldDrop};
+use crate::floors::Levels;
+use crate::hold::{Earlier, Hold, HoldRecord};
+use crate::record::{Records, WindowRecord};
 
 /// Sums over all accounts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,22 +41,22 @@ struct Inherited {
 
 /// See the module. One for each backend. Time is a parameter and never goes back.
 #[derive(Debug, Clone)]
-pub struct Guard {
+pub struct Guard<K: GuardKey = gimbal_model::TargetKey> {
     config: GuardConfig,
     /// Of targets that lost something within the window, or are about to.
-    accounts: BTreeMap<TargetKey, Account>,
+    accounts: BTreeMap<K, Account<K::Source>>,
     /// Where each source Service lost something last, as long as there is an account of it.
-    lost: BTreeMap<SourceKey, TargetKey>,
+    lost: BTreeMap<K::Source, K>,
     /// When each account may forget something.
-    due: BTreeSet<(Instant, TargetKey)>,
+    due: BTreeSet<(Instant, K)>,
     sums: Sums,
     /// Endpoints that all targets have.
     total: u64,
     inherited: Option<Inherited>,
-    records: Records,
+    records: Records<K>,
     /// The record that is kept names what is no loss: it was released, or is elsewhere.
     outdated: bool,
-    levels: Levels,
+    levels: Levels<K>,
     hold: Option<Hold>,
     /// The whole backend is held, not merely what is below a floor.
     whole: bool,
@@ -78,7 +67,7 @@ pub struct Guard {
     events: Vec<GuardEvent>,
 }
 
-impl Guard {
+impl<K: GuardKey> Guard<K> {
     /// A guard that knows of nothing yet. Before any loss it must be told what is there: [`Guard::observed`].
     #[must_use]
     pub fn new(config: GuardConfig) -> Self {
@@ -106,9 +95,9 @@ impl Guard {
     /// [`Guard::observed`].
     pub fn restore(
         &mut self,
-        window: Option<&WindowRecord>,
+        window: Option<&WindowRecord<K>>,
         hold: Option<&HoldRecord>,
-        has: impl Fn(&TargetKey) -> u64,
+        has: impl Fn(&K) -> u64,
         now: Instant,
         wall: SystemTime,
     ) {
@@ -159,8 +148,8 @@ impl Guard {
     /// is told anew. Of `source`, if that is known: what it lost in another target it does not miss as far as it has it here.
     pub fn observed(
         &mut self,
-        target: &TargetKey,
-        source: Option<&SourceKey>,
+        target: &K,
+        source: Option<&K::Source>,
         before: u64,
         after: u64,
         fall: Fall,
@@ -186,7 +175,7 @@ impl Guard {
     }
 
     /// Of what a source Service lost elsewhere, and where nothing of it stands any more, it has `after` here.
-    fn is_of(&mut self, target: &TargetKey, source: &SourceKey, before: u64, after: u64) {
+    fn is_of(&mut self, target: &K, source: &K::Source, before: u64, after: u64) {
         if before == 0 && after > 0 {
             let elsewhere = self.lost.get(source).filter(|lost| *lost != target).cloned();
             if let Some((from, past)) =
@@ -205,7 +194,7 @@ impl Guard {
     }
 
     /// All that a target had is in another one now, which has `there` endpoints: what is not there of it is missing there.
-    pub fn moved(&mut self, from: &TargetKey, before: u64, to: &TargetKey, there: u64, now: Instant) {
+    pub fn moved(&mut self, from: &K, before: u64, to: &K, there: u64, now: Instant) {
         let past = self.accounts.get(from).cloned().unwrap_or_default();
         self.observed(from, None, before, 0, Fall::Forgiven, now);
         self.update(from, 0, |account| *account = Account::default());
@@ -223,14 +212,14 @@ impl Guard {
 
     /// A write for the target may have been done though nobody heard so, or may yet be: until that is clear, what was let pass
     /// may go.
-    pub fn in_doubt(&mut self, target: &TargetKey, doubt: bool) {
+    pub fn in_doubt(&mut self, target: &K, doubt: bool) {
         if self.accounts.get(target).is_some_and(|account| account.in_doubt != doubt) {
             self.update(target, 0, |account| account.in_doubt = doubt);
         }
     }
 
     /// Of what a target has, so much is in another one too, for it moves there.
-    pub fn stands_twice(&mut self, target: &TargetKey, endpoints: u64, of: u64, now: Instant) {
+    pub fn stands_twice(&mut self, target: &K, endpoints: u64, of: u64, now: Instant) {
         if endpoints > 0 || self.accounts.contains_key(target) {
             self.update(target, of, |account| account.twice = endpoints);
         }
@@ -239,7 +228,7 @@ impl Guard {
 
     /// The target's plan would lose so many endpoints of those that it has; 0: none, or none any more. Of a change of many
     /// targets, each must be told before the first verdict is asked for, or the first ones slip through.
-    pub fn pending(&mut self, target: &TargetKey, loss: u64, of: u64, now: Instant) {
+    pub fn pending(&mut self, target: &K, loss: u64, of: u64, now: Instant) {
         if loss > 0 || self.accounts.contains_key(target) {
             let quiet = self.config.quiet_time;
             self.update(target, of, |account| account.pending.set(loss, now, quiet));
@@ -248,7 +237,7 @@ impl Guard {
     }
 
     /// Targets whose removals neither are held nor known to be gone.
-    pub fn passing(&self) -> impl Iterator<Item = &TargetKey> {
+    pub fn passing(&self) -> impl Iterator<Item = &K> {
         let waiting = self.accounts.iter().filter(|(_, account)| account.pending.loss > 0);
         waiting.filter(|(target, account)| !self.is_held(target, account)).map(|(target, _)| target)
     }
@@ -286,17 +275,17 @@ impl Guard {
     }
 
     /// Whose removals are held.
-    pub fn held_targets(&self) -> impl Iterator<Item = &TargetKey> {
+    pub fn held_targets(&self) -> impl Iterator<Item = &K> {
         self.accounts.iter().filter(|(target, account)| self.is_held(target, account)).map(|(target, _)| target)
     }
 
     /// Whether the target's removals are held.
     #[must_use]
-    pub fn holds_back(&self, target: &TargetKey) -> bool {
+    pub fn holds_back(&self, target: &K) -> bool {
         self.accounts.get(target).is_some_and(|account| self.is_held(target, account))
     }
 
-    fn is_held(&self, target: &TargetKey, account: &Account) -> bool {
+    fn is_held(&self, target: &K, account: &Account<K::Source>) -> bool {
         let waits = self.hold.is_some() && account.pending.waiting() > 0;
         waits && (self.whole || self.levels.holds_back(target, account.part()))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::hold::{Hold, Since};
+use crate::hold::{Hold, Since};
 
 /// The quiet time, and beyond it the age of what waits, is told apart in so many pieces.
 const PIECES: u32 = 16;
@@ -18,22 +18,22 @@ struct Step {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pending {
-    pub(super) loss: u64,
+pub(crate) struct Pending {
+    pub(crate) loss: u64,
     /// The part of `loss` that may go.
-    pub(super) released: u64,
+    pub(crate) released: u64,
     /// Since when how much of it waits: rising, the oldest first, `loss` the last. Steps of nearly one age are one, as young as
     /// the youngest of them: rather too young than too old, but by no more than a piece, or what joins would put it off for ever.
     steps: Vec<Step>,
 }
 
 impl Pending {
-    pub(super) fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.loss - self.released
     }
 
     /// The loss is another number from now on. What it is more waits since now, and what waited before as long as it did.
-    pub(super) fn set(&mut self, loss: u64, now: Instant, quiet: Duration) {
+    pub(crate) fn set(&mut self, loss: u64, now: Instant, quiet: Duration) {
         if loss > self.loss {
             let since = Since::new(now);
             self.steps.push(Step { from: since, since, level: loss });
@@ -51,7 +51,7 @@ impl Pending {
     }
 
     /// So much of it is gone; what was released goes first, and what waited longest.
-    pub(super) fn fell(&mut self, by: u64) {
+    pub(crate) fn fell(&mut self, by: u64) {
         self.loss = self.loss.saturating_sub(by);
         self.released = self.released.saturating_sub(by).min(self.loss);
         self.steps.retain_mut(|step| {
@@ -61,7 +61,7 @@ impl Pending {
     }
 
     /// All of it waits since then.
-    pub(super) fn waits_since(&mut self, since: Since) {
+    pub(crate) fn waits_since(&mut self, since: Since) {
         self.steps.clear();
         if self.loss > 0 {
             self.steps.push(Step { from: since, since, level: self.loss });
@@ -69,7 +69,7 @@ impl Pending {
     }
 
     /// The part of the loss that waited for `after` at `at`, in this hold; what is released already is a part of it, or more.
-    pub(super) fn due(&self, hold: &Hold, at: Instant, after: Duration) -> u64 {
+    pub(crate) fn due(&self, hold: &Hold, at: Instant, after: Duration) -> u64 {
         let old_enough = |since: &Since| since.age(at).is_some_and(|age| age >= after);
         if !old_enough(&hold.since) {
             return 0;
@@ -78,7 +78,7 @@ impl Pending {
     }
 
     /// Lets that part go.
-    pub(super) fn release(&mut self, due: u64) {
+    pub(crate) fn release(&mut self, due: u64) {
         self.released = self.released.max(due.min(self.loss));
     }
 

@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use gimbal_model::TargetKey;
-
-use super::account::Account;
 use super::{Guard, Inherited};
+use crate::GuardKey;
+use crate::account::Account;
 
-impl Guard {
+impl<K: GuardKey> Guard<K> {
     /// All that was there within the window. What was inherited without a name is believed as far as the base says that was
     /// inherited with it.
     pub(super) fn base(&self) -> u64 {
@@ -41,12 +40,12 @@ impl Guard {
 
     /// Another record is kept.
     pub(super) fn count_unlisted(&mut self) {
-        let unlisted = |(target, account): (&TargetKey, &Account)| account.unlisted(self.records.listed(target));
+        let unlisted = |(target, account): (&K, &Account<K::Source>)| account.unlisted(self.records.listed(target));
         self.sums.unlisted = self.accounts.iter().map(unlisted).sum();
     }
 
     /// Changes the account of a target, which has `has` endpoints if it has no account yet.
-    pub(super) fn update(&mut self, target: &TargetKey, has: u64, change: impl FnOnce(&mut Account)) {
+    pub(super) fn update(&mut self, target: &K, has: u64, change: impl FnOnce(&mut Account<K::Source>)) {
         let listed = self.records.listed(target);
         let mut account = self.accounts.remove(target).unwrap_or_else(|| Account::having(has));
         let (old, due) = (account.part(), account.due());

@@ -1,9 +1,8 @@
 //! What must be left of a namespace or a Service, whatever its share of the backend. Off by default.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use gimbal_model::TargetKey;
+use crate::GuardKey;
 
 /// A removal that takes a namespace or a Service from this many endpoints or more to fewer is held; 0: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,13 +15,13 @@ pub struct Floors {
 
 /// What waits to go from one target.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Part {
+pub(crate) struct Part {
     /// Endpoints that it has.
-    pub(super) of: u64,
+    pub(crate) of: u64,
     /// Of those, how many are to go.
-    pub(super) loss: u64,
+    pub(crate) loss: u64,
     /// Of those, how many wait and are not released.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,20 +34,23 @@ struct Namespace {
 }
 
 /// Sums, kept up to date with each change so that a mass change costs no more than its size.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Levels {
+#[derive(Debug, Clone)]
+pub(crate) struct Levels<K: GuardKey> {
     floors: Floors,
-    namespaces: BTreeMap<Arc<str>, Namespace>,
+    namespaces: BTreeMap<K::Group, Namespace>,
     held: u64,
 }
 
-impl Levels {
-    pub(super) fn new(floors: Floors) -> Self {
-        Self { floors, ..Self::default() }
+impl<K: GuardKey> Levels<K> {
+    pub(crate) fn new(floors: Floors) -> Self {
+        Self { floors, namespaces: BTreeMap::new(), held: 0 }
     }
 
     /// Other floors, from now on. `parts` is all that waits.
-    pub(super) fn configure<'a>(&mut self, floors: Floors, parts: impl Iterator<Item = (&'a TargetKey, Part)>) {
+    pub(crate) fn configure<'a>(&mut self, floors: Floors, parts: impl Iterator<Item = (&'a K, Part)>)
+    where
+        K: 'a,
+    {
         self.floors = floors;
         for namespace in self.namespaces.values_mut() {
             *namespace = Namespace { total: namespace.total, ..Namespace::default() };
@@ -60,15 +62,15 @@ impl Levels {
     }
 
     /// The backend has so many endpoints more, or fewer, under a target.
-    pub(super) fn holds(&mut self, target: &TargetKey, before: u64, after: u64) {
-        self.update(&target.namespace, |namespace, _| {
+    pub(crate) fn holds(&mut self, target: &K, before: u64, after: u64) {
+        self.update(target.group(), |namespace, _| {
             namespace.total = namespace.total.saturating_sub(before) + after;
         });
     }
 
     /// What waits to go from a target is another number.
-    pub(super) fn change(&mut self, target: &TargetKey, old: Part, new: Part) {
-        self.update(&target.namespace, |namespace, floors| {
+    pub(crate) fn change(&mut self, target: &K, old: Part, new: Part) {
+        self.update(target.group(), |namespace, floors| {
             let below = |part: Part| if floors.service(part) { part.waiting } else { 0 };
             namespace.loss = namespace.loss + new.loss - old.loss;
             namespace.waiting = namespace.waiting + new.waiting - old.waiting;
@@ -77,18 +79,17 @@ impl Levels {
     }
 
     /// Endpoints that floors hold.
-    pub(super) fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
     /// Whether a floor holds what waits to go from a target.
-    pub(super) fn holds_back(&self, target: &TargetKey, part: Part) -> bool {
-        let namespace =
-            self.namespaces.get(&target.namespace).is_some_and(|namespace| self.floors.namespace(namespace));
+    pub(crate) fn holds_back(&self, target: &K, part: Part) -> bool {
+        let namespace = self.namespaces.get(target.group()).is_some_and(|namespace| self.floors.namespace(namespace));
         part.waiting > 0 && (namespace || self.floors.service(part))
     }
 
-    fn update(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Namespace, &Floors)) {
+    fn update(&mut self, name: &K::Group, change: impl FnOnce(&mut Namespace, &Floors)) {
         let namespace = self.namespaces.entry(name.clone()).or_default();
         let before = self.floors.held(namespace);
         change(namespace, &self.floors);

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_guard::{Fall, Floors, Guard, GuardConfig, HoldRecord, Passage, WindowRecord};
 use gimbal_model::TargetKey;
-use gimbal_plan::{Fall, Floors, Guard, GuardConfig, HoldRecord, Passage, WindowRecord};
 use proptest::prelude::*;
 
 pub const SECOND: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_guard::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, Passage, Release};
 use gimbal_model::TargetKey;
-use gimbal_plan::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, Passage, Release};
 
 const SECOND: Duration = Duration::from_secs(1);
 
