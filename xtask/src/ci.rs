@@ -9,7 +9,11 @@ use crate::{assets, build, counts, shell};
 
 mod deps;
 mod files;
+mod links;
 mod proto;
+mod text;
+mod unused;
+pub mod words;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -28,8 +32,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut steps: Vec<(&str, Check)> = vec![
         ("format", Box::new(|| shell::run(shell::cargo(&["fmt", "--all", "--check"])))),
         ("files: length, reachability", Box::new(files::check)),
+        ("words: plain ones, references that lead somewhere", Box::new(words::check)),
+        ("links: pages and anchors that exist, short lines", Box::new(links::check)),
         ("dependencies: pure crates, one TLS provider", Box::new(deps::check)),
+        ("unused dependencies", Box::new(unused::check)),
         ("lints", Box::new(lints)),
+        ("documentation", Box::new(documentation)),
         ("servers and tools", Box::new(tools)),
         ("protocol: lint, format, compatibility", Box::new(proto::check)),
         ("licences, sources, bans", Box::new(move || deps::deny(advisories))),
@@ -64,6 +72,12 @@ fn lints() -> anyhow::Result<()> {
         command.arg("--locked");
     }
     command.args(["--", "-D", "warnings"]);
+    shell::run(command)
+}
+
+fn documentation() -> anyhow::Result<()> {
+    let mut command = shell::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
     shell::run(command)
 }
 

@@ -10,6 +10,7 @@ mod build;
 mod ci;
 mod counts;
 mod demo;
+mod docs;
 mod fuzz;
 mod prove;
 mod shell;
@@ -30,6 +31,8 @@ enum Task {
     Test(ci::Args),
     /// Two clusters, a discoverer and a writer, and how fast what happens in one arrives in the other.
     Demo(demo::Args),
+    /// Write what is generated: the list of words that are left. `test` compares.
+    Docs(docs::Args),
     /// How fast, how large and how fair, as ratios to the API server in the same run.
     #[command(disable_help_flag = true)]
     Bench(bench::Args),
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => ci::run(&args),
         Task::Demo(args) => demo::run(&args),
+        Task::Docs(args) => docs::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Counts(args) => counts::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),

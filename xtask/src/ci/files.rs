@@ -39,7 +39,7 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn collect(dir: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
+pub fn collect(dir: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
         let path = entry?.path();
         if path.is_dir() {
@@ -109,7 +109,7 @@ fn modules(text: &str) -> Vec<Module> {
     found
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+pub fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 

@@ -7,7 +7,7 @@ pub enum Passage {
     Allowed,
     /// They are held.
     Held,
-    /// They may when the record that [`Guard::record`] gives is kept.
+    /// They may when the record that [`super::Guard::record`] gives is kept.
     Unkept,
 }
 
