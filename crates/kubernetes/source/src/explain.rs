@@ -1,70 +1,71 @@
 //! Why a Service is offered as it is, or why not, in sentences.
 
+use gimbal_kubernetes_join::{Entry, Join, Output as _};
 use gimbal_model::SourceKey;
 
-use crate::index::Entry;
-use crate::selection::Flavour;
-use crate::{KubernetesIndex, Skip};
+use crate::Skip;
+use crate::offer::{Offers, ServiceHeader};
+use crate::part::Part;
+use crate::selection::{Flavour, Selection};
 
-impl KubernetesIndex {
-    /// Why a source Service is offered as it is, or why not.
-    #[must_use]
-    pub fn explain(&self, key: &SourceKey) -> Vec<String> {
-        let mut reasons = Vec::new();
-        if !self.is_complete() {
-            reasons.push("the source has not been read completely yet: nothing is offered until then".into());
-        }
-        if let Some(skip) = self.selection.against_namespace(&key.namespace) {
-            reasons.push(format!("Service {key} is not offered: {}", skip.sentence()));
-            return reasons;
-        }
-        let entry = self.entries.get(key);
-        let Some(held) = entry.and_then(|entry| entry.service.as_ref()) else {
-            reasons.push(format!("the source has no Service {key}"));
-            return reasons;
-        };
-        if let Err(skip) = held.header {
-            reasons.push(format!("Service {key} is not offered: {}", skip.sentence()));
-            return reasons;
-        }
-        if held.bad_ports > 0 {
-            reasons.push(format!("{} of its ports cannot be represented and are left out", held.bad_ports));
-        }
-        if held.affinity {
-            reasons.push(Skip::SessionAffinity.sentence().into());
-        }
-        if let Some(entry) = entry {
-            reasons.extend(self.endpoint_reasons(key, entry));
-        }
-        reasons
+pub(crate) fn explain(selection: &Selection, join: &Join<Offers>, key: &SourceKey) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !join.is_complete() {
+        reasons.push("the source has not been read completely yet: nothing is offered until then".into());
     }
+    let not_offered = |skip: Skip| format!("Service {key} is not offered: {}", skip.sentence());
+    if let Some(skip) = selection.against_namespace(&key.namespace) {
+        reasons.push(not_offered(skip));
+        return reasons;
+    }
+    let Some((entry, header)) = join.entry(key).and_then(|entry| Some((entry, entry.header()?))) else {
+        reasons.push(format!("the source has no Service {key}"));
+        return reasons;
+    };
+    if let Err(skip) = header.header {
+        reasons.push(not_offered(skip));
+        return reasons;
+    }
+    if header.bad_ports > 0 {
+        reasons.push(format!("{} of its ports cannot be represented and are left out", header.bad_ports));
+    }
+    if header.affinity {
+        reasons.push(Skip::SessionAffinity.sentence().into());
+    }
+    reasons.extend(endpoint_reasons(selection.flavour, key, header, entry));
+    reasons
+}
 
-    fn endpoint_reasons(&self, key: &SourceKey, entry: &Entry) -> Vec<String> {
-        let what = match self.selection.flavour {
-            Flavour::Slices => "EndpointSlice",
-            Flavour::Endpoints => "Endpoints",
-        };
-        let mut reasons = Vec::new();
-        if entry.parts.is_empty() {
-            reasons.push(format!("Service {key} has no endpoints: the source has no {what} for it"));
-        } else if let Some(service) = entry.service() {
-            let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
-            let count = service.endpoint_count();
-            let objects = entry.parts.len();
+fn endpoint_reasons(
+    flavour: Flavour,
+    key: &SourceKey,
+    header: &ServiceHeader,
+    entry: &Entry<ServiceHeader, Part>,
+) -> Vec<String> {
+    let kind = match flavour {
+        Flavour::Slices => "EndpointSlice",
+        Flavour::Endpoints => "Endpoints",
+    };
+    let mut reasons = Vec::new();
+    let objects = entry.parts().len();
+    if objects == 0 {
+        reasons.push(format!("Service {key} has no endpoints: the source has no {kind} for it"));
+    } else if let Some(service) = Offers::join(header, entry.parts().map(|(_, part)| part)) {
+        let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
+        let count = service.endpoint_count();
+        reasons
+            .push(format!("Service {key} has {count} endpoints, {ready} of them ready, from {objects} {kind} objects"));
+    }
+    for (name, part) in entry.parts() {
+        if let Some(skip) = part.skip {
+            reasons.push(format!("{kind} {name} is left out: {}", skip.sentence()));
+        }
+        if part.bad_addresses > 0 {
             reasons.push(format!(
-                "Service {key} has {count} endpoints, {ready} of them ready, from {objects} {what} objects"
+                "{kind} {name}: {} endpoints without a readable address are left out",
+                part.bad_addresses
             ));
         }
-        for held in &entry.parts {
-            if let Some(skip) = held.part.skip {
-                reasons.push(format!("{what} {} is left out: {}", held.name, skip.sentence()));
-            }
-            if held.part.bad_addresses > 0 {
-                let count = held.part.bad_addresses;
-                reasons
-                    .push(format!("{what} {}: {count} endpoints without a readable address are left out", held.name));
-            }
-        }
-        reasons
     }
+    reasons
 }

@@ -8,18 +8,18 @@ use gimbal_model::{Header, Protocol, ServicePort, TargetPort};
 
 use crate::pool::Pools;
 
-/// The header of a Service, and how many of its ports had to be left out.
-pub(crate) fn header(service: objects::Service, pools: &mut Pools) -> (Header, u64) {
-    let asked = service.spec.ports.len();
+/// Returns the header of a Service, and how many of its ports were left out.
+pub(crate) fn header(service: objects::Service, pools: &mut Pools) -> (Header, u32) {
+    let count = service.spec.ports.len();
     let ports: Vec<_> = service.spec.ports.into_iter().filter_map(|from| port(from, pools)).collect();
-    let left_out = (asked - ports.len()) as u64;
-    let labels = texts(service.metadata.labels, pools);
-    let annotations = texts(service.metadata.annotations, pools);
+    let left_out = u32::try_from(count - ports.len()).unwrap_or(u32::MAX);
+    let labels = share_keys(service.metadata.labels, pools);
+    let annotations = share_keys(service.metadata.annotations, pools);
     (Header { labels, annotations, ports }, left_out)
 }
 
-/// Values are often a Service's own, but keys are the same everywhere.
-fn texts(from: BTreeMap<Arc<str>, Arc<str>>, pools: &mut Pools) -> BTreeMap<Arc<str>, Arc<str>> {
+/// Shares the keys but not the values: keys are the same in many Services, values often are not.
+fn share_keys(from: BTreeMap<Arc<str>, Arc<str>>, pools: &mut Pools) -> BTreeMap<Arc<str>, Arc<str>> {
     from.into_iter().map(|(key, value)| (pools.text(key), value)).collect()
 }
 
@@ -38,7 +38,7 @@ fn port(from: objects::ServicePort, pools: &mut Pools) -> Option<ServicePort> {
     })
 }
 
-/// Unset means TCP, in Services, slices and Endpoints alike.
+/// Parses a protocol. Unset means TCP, in Services, slices and Endpoints alike.
 pub(crate) fn protocol(text: Option<&str>) -> Option<Protocol> {
     Protocol::parse(text.unwrap_or("TCP"))
 }

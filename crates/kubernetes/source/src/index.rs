@@ -1,186 +1,141 @@
-//! Services joined with their endpoints, kept up to date event by event.
+//! Events of the source's watches in, offered Services out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gimbal_kubernetes_join::Join;
 use gimbal_kubernetes_objects::{self as objects, keys};
-use gimbal_model::{Endpoints, Header, PortGroup, PortSet, Service, SourceKey};
+use gimbal_model::{Service, SourceKey};
 
+use crate::explain::explain;
 use crate::header::header;
-use crate::part::{Part, best};
+use crate::offer::{Offers, ServiceHeader};
+use crate::part::Part;
 use crate::pool::Pools;
-use crate::relist::Listing;
 use crate::selection::{Flavour, Selection};
-use crate::skip::{Skip, Tally};
+use crate::skip::Skip;
 
 /// The Services of a Kubernetes source.
 ///
-/// Events may come in any order and more than once; the outcome depends only on the last state of each object. An event
+/// Events may arrive in any order and more than once; the outcome depends only on the last state of each object. An event
 /// costs no more than the size of the Service it belongs to.
 #[derive(Debug)]
 pub struct KubernetesIndex {
-    pub(crate) selection: Selection,
-    pub(crate) entries: HashMap<SourceKey, Entry>,
-    /// The Service of each slice: a delete names the slice alone, and a slice's label may change.
-    pub(crate) owners: HashMap<SourceKey, SourceKey>,
-    pub(crate) services: Listing,
-    pub(crate) parts: Listing,
-    touched: BTreeSet<SourceKey>,
-    tally: Tally,
+    selection: Selection,
+    join: Join<Offers>,
     pools: Pools,
-    parts_current: bool,
-}
-
-/// What is known of one Service. Slices may be here before their Service.
-#[derive(Debug, Default)]
-pub(crate) struct Entry {
-    pub(crate) service: Option<Held>,
-    /// By slice name, in order.
-    pub(crate) parts: Vec<HeldPart>,
-    offered: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) epoch: u32,
-    pub(crate) header: Result<Arc<Header>, Skip>,
-    pub(crate) bad_ports: u64,
-    /// It has a session affinity, which is not carried.
-    pub(crate) affinity: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct HeldPart {
-    pub(crate) name: Arc<str>,
-    pub(crate) epoch: u32,
-    pub(crate) part: Part,
 }
 
 impl KubernetesIndex {
-    /// An index that has seen nothing.
+    /// Returns an index that has seen nothing.
     #[must_use]
     pub fn new(selection: Selection) -> Self {
-        Self {
-            selection,
-            entries: HashMap::new(),
-            owners: HashMap::new(),
-            services: Listing::default(),
-            parts: Listing::default(),
-            touched: BTreeSet::new(),
-            tally: Tally::default(),
-            pools: Pools::new(),
-            parts_current: true,
-        }
+        Self { selection, join: Join::new(Offers::default()), pools: Pools::new() }
     }
 
-    /// A Service is there, or changed. One that is being deleted counts until it is gone.
+    /// Adds a Service or replaces it. A Service that is being deleted counts until it is gone.
     pub fn apply_service(&mut self, service: objects::Service) {
         let key = self.key(&service.metadata);
-        let (header, bad_ports, affinity) = match self.selection.against_service(&service) {
-            Some(skip) => (Err(skip), 0, false),
+        let header = match self.selection.against_service(&service) {
+            Some(skip) => ServiceHeader { header: Err(skip), bad_ports: 0, affinity: false },
             None => {
                 let affinity = service.spec.session_affinity.as_deref().is_some_and(|affinity| affinity != "None");
                 let (header, bad_ports) = header(service, &mut self.pools);
-                (Ok(Arc::new(header)), bad_ports, affinity)
+                ServiceHeader { header: Ok(Arc::new(header)), bad_ports, affinity }
             }
         };
-        let epoch = self.services.epoch();
-        if let Some(held) = self.entries.get_mut(&key).and_then(|entry| entry.service.as_mut())
-            && held.header == header
-            && (held.bad_ports, held.affinity) == (bad_ports, affinity)
-        {
-            held.epoch = epoch;
-            return;
-        }
-        let new = Held { epoch, header, bad_ports, affinity };
-        new.tally(|skip, count| self.tally.add(skip, count));
-        let old = self.entries.entry(key.clone()).or_default().service.replace(new);
-        if let Some(old) = old {
-            old.tally(|skip, count| self.tally.subtract(skip, count));
-        }
-        self.touched.insert(key);
+        self.join.apply_service(key, header);
     }
 
-    /// A Service is gone.
+    /// Removes a Service.
     pub fn delete_service(&mut self, namespace: &str, name: &str) {
-        self.remove_service(&SourceKey::new(namespace, name));
+        self.join.delete_service(&SourceKey::new(namespace, name));
     }
 
-    /// A slice is there, or changed.
+    /// Adds a slice or replaces it.
     pub fn apply_slice(&mut self, slice: objects::EndpointSlice) {
         if self.ignores(Flavour::Slices, &slice.metadata.namespace) {
             return;
         }
         let key = self.key(&slice.metadata);
         match slice.metadata.labels.get(keys::SERVICE_NAME) {
-            None => self.remove_part(&key),
+            None => self.join.delete_part(&key),
             Some(service) => {
                 let service = SourceKey { namespace: key.namespace.clone(), name: service.clone() };
                 let part = Part::of_slice(slice, &mut self.pools);
-                self.put_part(key, service, part);
+                self.join.apply_part(key, service, part);
             }
         }
     }
 
-    /// A slice is gone.
+    /// Removes a slice.
     pub fn delete_slice(&mut self, namespace: &str, name: &str) {
-        self.remove_part(&SourceKey::new(namespace, name));
+        self.join.delete_part(&SourceKey::new(namespace, name));
     }
 
-    /// Endpoints are there, or changed.
+    /// Adds an Endpoints object or replaces it.
     pub fn apply_endpoints(&mut self, endpoints: objects::Endpoints) {
         if self.ignores(Flavour::Endpoints, &endpoints.metadata.namespace) {
             return;
         }
         let key = self.key(&endpoints.metadata);
         let part = Part::of_endpoints(endpoints, &mut self.pools);
-        self.put_part(key.clone(), key, part);
+        self.join.apply_part(key.clone(), key, part);
     }
 
-    /// Endpoints are gone.
+    /// Removes an Endpoints object.
     pub fn delete_endpoints(&mut self, namespace: &str, name: &str) {
-        self.remove_part(&SourceKey::new(namespace, name));
+        self.join.delete_part(&SourceKey::new(namespace, name));
     }
 
-    /// Whether slices are being heard of. While they are not, a Service that was not offered yet and has no slices is
-    /// held back: that it has none is not known. What is offered already stays as it is.
+    /// Begins a list of Services. Apply its objects as any others. To start over after a failure, call this again.
+    pub fn begin_services(&mut self) {
+        self.join.begin_services();
+    }
+
+    /// Ends a complete list: removes the Services that were not applied since [`begin_services`](Self::begin_services).
+    pub fn end_services(&mut self) {
+        self.join.end_services();
+    }
+
+    /// Begins a list of slices, or of Endpoints.
+    pub fn begin_slices(&mut self) {
+        self.join.begin_parts();
+    }
+
+    /// Ends a complete list: removes what was not applied since [`begin_slices`](Self::begin_slices).
+    pub fn end_slices(&mut self) {
+        self.join.end_parts();
+    }
+
+    /// Sets whether slices are being watched. While they are not, a new Service without slices is held back: whether it
+    /// really has none is unknown. Services that are already offered stay.
     pub fn set_slices_current(&mut self, current: bool) {
-        self.parts_current = current;
+        self.join.set_parts_current(current);
     }
 
-    /// Services and slices have each been listed once.
+    /// Whether Services and slices have each been listed completely at least once.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.services.is_complete() && self.parts.is_complete()
+        self.join.is_complete()
     }
 
-    /// The Services touched since the last call, in order, with their newest state; `None` is one that is not, or no
-    /// longer, offered. Nothing before the source [is complete](Self::is_complete).
+    /// Returns the Services that changed since the last call, in the order of their keys, each in its newest form; `None`
+    /// for one that is not offered, or no longer. Returns nothing until the index [is complete](Self::is_complete).
     pub fn drain(&mut self) -> Vec<(SourceKey, Option<Arc<Service>>)> {
-        if !self.is_complete() {
-            return Vec::new();
-        }
-        let mut drained = Vec::new();
-        for key in std::mem::take(&mut self.touched) {
-            let Some(entry) = self.entries.get_mut(&key) else {
-                drained.push((key, None));
-                continue;
-            };
-            let service = entry.service();
-            if service.is_some() && !self.parts_current && !entry.offered && entry.parts.is_empty() {
-                self.touched.insert(key);
-                continue;
-            }
-            entry.offered = service.is_some();
-            drained.push((key, service));
-        }
-        drained
+        self.join.drain()
     }
 
     /// How much is left out now, by reason.
     #[must_use]
     pub fn skipped(&self) -> &BTreeMap<Skip, u64> {
-        self.tally.counts()
+        self.join.output().skipped()
+    }
+
+    /// Returns sentences that say why a Service is offered as it is, or why it is not.
+    #[must_use]
+    pub fn explain(&self, key: &SourceKey) -> Vec<String> {
+        explain(&self.selection, &self.join, key)
     }
 
     fn ignores(&self, flavour: Flavour, namespace: &str) -> bool {
@@ -189,96 +144,5 @@ impl KubernetesIndex {
 
     fn key(&mut self, meta: &objects::Meta) -> SourceKey {
         SourceKey { namespace: self.pools.text(meta.namespace.clone()), name: meta.name.clone() }
-    }
-
-    pub(crate) fn remove_service(&mut self, key: &SourceKey) {
-        let Some(held) = self.entries.get_mut(key).and_then(|entry| entry.service.take()) else { return };
-        held.tally(|skip, count| self.tally.subtract(skip, count));
-        self.forget_if_empty(key);
-        self.touched.insert(key.clone());
-    }
-
-    fn put_part(&mut self, key: SourceKey, service: SourceKey, part: Part) {
-        if self.owners.get(&key).is_some_and(|owner| *owner != service) {
-            self.remove_part(&key);
-        }
-        // One copy of a key's text, whichever of Service and slice came first.
-        let service = self.entries.get_key_value(&service).map_or(service, |(held, _)| held.clone());
-        let epoch = self.parts.epoch();
-        let parts = &mut self.entries.entry(service.clone()).or_default().parts;
-        match parts.binary_search_by(|held| held.name.cmp(&key.name)) {
-            Ok(at) => {
-                parts[at].epoch = epoch;
-                if parts[at].part == part {
-                    return;
-                }
-                part.tally(|skip, count| self.tally.add(skip, count));
-                let old = std::mem::replace(&mut parts[at].part, part);
-                old.tally(|skip, count| self.tally.subtract(skip, count));
-            }
-            Err(at) => {
-                part.tally(|skip, count| self.tally.add(skip, count));
-                parts.reserve_exact(1);
-                parts.insert(at, HeldPart { name: key.name.clone(), epoch, part });
-                self.owners.insert(key, service.clone());
-            }
-        }
-        self.touched.insert(service);
-    }
-
-    pub(crate) fn remove_part(&mut self, key: &SourceKey) {
-        let Some(service) = self.owners.remove(key) else { return };
-        if let Some(entry) = self.entries.get_mut(&service)
-            && let Ok(at) = entry.parts.binary_search_by(|held| held.name.cmp(&key.name))
-        {
-            let old = entry.parts.remove(at);
-            old.part.tally(|skip, count| self.tally.subtract(skip, count));
-        }
-        self.forget_if_empty(&service);
-        self.touched.insert(service);
-    }
-
-    fn forget_if_empty(&mut self, key: &SourceKey) {
-        if self.entries.get(key).is_some_and(|entry| entry.service.is_none() && entry.parts.is_empty()) {
-            self.entries.remove(key);
-        }
-    }
-}
-
-impl Entry {
-    /// The Service as it is offered. Where one part alone has a port set, its endpoints are shared.
-    pub(crate) fn service(&self) -> Option<Arc<Service>> {
-        let header = self.service.as_ref()?.header.as_ref().ok()?;
-        let mut groups: BTreeMap<&PortSet, Vec<&Endpoints>> = BTreeMap::new();
-        for (ports, endpoints) in self.parts.iter().flat_map(|held| &held.part.groups) {
-            groups.entry(ports).or_default().push(endpoints);
-        }
-        let groups = groups.into_iter().map(|(ports, parts)| PortGroup {
-            ports: ports.clone(),
-            endpoints: match parts.as_slice() {
-                [part] => (*part).clone(),
-                parts => best(parts.iter().flat_map(|part| part.iter()).collect()),
-            },
-        });
-        Some(Arc::new(Service::of_groups(header.clone(), groups)))
-    }
-}
-
-impl Held {
-    fn tally(&self, mut count: impl FnMut(Skip, u64)) {
-        count(Skip::BadPort, self.bad_ports);
-        count(Skip::SessionAffinity, self.affinity.into());
-        if let Err(skip) = self.header {
-            count(skip, 1);
-        }
-    }
-}
-
-impl Part {
-    fn tally(&self, mut count: impl FnMut(Skip, u64)) {
-        count(Skip::BadAddress, self.bad_addresses);
-        if let Some(skip) = self.skip {
-            count(skip, 1);
-        }
     }
 }

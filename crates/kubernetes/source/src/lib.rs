@@ -1,12 +1,12 @@
-//! Kubernetes' objects, as a source has them, turned into what a backend offers.
+//! Translates the Services of a Kubernetes cluster into the Services that a backend offers.
 //!
-//! [`KubernetesIndex`] joins Services with the slices (or Endpoints) that come beside them, in any order, and tells for
-//! each Service that was touched what it now is:
+//! [`KubernetesIndex`] translates Services and slices (or Endpoints) as they arrive, joins them, and returns each Service
+//! that changed:
 //!
 //! ```text
-//!   Service events ---> header ---+
-//!                                 +--> entry by namespace/name --drain--> (SourceKey, model::Service or none)
-//!   slice events -----> part -----+         (parts by slice name)
+//!   Service events --selection, header--+
+//!                                       +--> gimbal-kubernetes-join --offer--> (SourceKey, model::Service or none)
+//!   slice events ---------part----------+
 //! ```
 //!
 //! Nothing here waits, reads a clock or knows how the objects were fetched.
@@ -14,9 +14,9 @@
 mod explain;
 mod header;
 mod index;
+mod offer;
 mod part;
 mod pool;
-mod relist;
 mod selection;
 mod selector;
 mod skip;

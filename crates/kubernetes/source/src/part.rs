@@ -1,4 +1,4 @@
-//! What one slice, or one Endpoints object, adds to its Service: compact, and without anything that is not offered.
+//! What is kept of one slice or one Endpoints object: its endpoints in a compact form, without anything that is not offered.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use crate::Skip;
 use crate::header::protocol;
 use crate::pool::Pools;
 
-/// One slice's share of a Service.
+/// The endpoints that one slice, or one Endpoints object, adds to its Service.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Part {
-    /// Endpoints by their ports; a slice has one group, Endpoints have one for each subset.
+    /// Endpoints by their ports. A slice has one group, an Endpoints object has one for each subset.
     pub groups: Vec<(PortSet, Endpoints)>,
-    /// Why all of it is left out, if so.
+    /// Set if the whole object is left out.
     pub skip: Option<Skip>,
-    /// Endpoints left out for want of a readable address.
+    /// How many endpoints are left out because their address cannot be read.
     pub bad_addresses: u64,
 }
 
@@ -40,10 +40,10 @@ impl Part {
         let Some(ports) = slice.ports.into_iter().map(|from| slice_port(from, pools)).collect() else {
             return Self::skipped(Skip::Unsupported);
         };
-        let asked = slice.endpoints.len();
+        let count = slice.endpoints.len();
         let endpoints: Vec<Endpoint> =
             slice.endpoints.into_iter().filter_map(|from| endpoint(from, family, pools)).collect();
-        let bad_addresses = (asked - endpoints.len()) as u64;
+        let bad_addresses = (count - endpoints.len()) as u64;
         let groups =
             if endpoints.is_empty() { Vec::new() } else { vec![(pools.ports(PortSet::new(ports)), best(endpoints))] };
         Self { groups, skip: None, bad_addresses }
@@ -58,7 +58,7 @@ impl Part {
             let Some(ports) = subset.ports.into_iter().map(|from| subset_port(from, pools)).collect() else {
                 return Self::skipped(Skip::Unsupported);
             };
-            let asked = subset.addresses.len() + subset.not_ready_addresses.len();
+            let count = subset.addresses.len() + subset.not_ready_addresses.len();
             let ready = subset.addresses.into_iter().map(|from| (from, Conditions::READY));
             let not_ready = subset.not_ready_addresses.into_iter().map(|from| (from, Conditions::NOT_READY));
             let endpoints: Vec<Endpoint> = ready
@@ -69,7 +69,7 @@ impl Part {
                     Some(Endpoint { address, conditions, detail })
                 })
                 .collect();
-            part.bad_addresses += (asked - endpoints.len()) as u64;
+            part.bad_addresses += (count - endpoints.len()) as u64;
             if !endpoints.is_empty() {
                 part.groups.push((pools.ports(PortSet::new(ports)), best(endpoints)));
             }
@@ -79,7 +79,7 @@ impl Part {
 }
 
 fn slice_port(from: objects::EndpointPort, pools: &mut Pools) -> Option<EndpointPort> {
-    // Unset means all ports; a number that is none must not become that.
+    // Unset means all ports, so an invalid number must not be read as unset.
     let port = from.port.map(u16::try_from).transpose().ok()?;
     endpoint_port(from.name, port, from.protocol.as_deref(), from.app_protocol, pools)
 }
@@ -104,7 +104,7 @@ fn endpoint_port(
     })
 }
 
-/// The first address only: more of them mean the same endpoint. `nodeName` and `targetRef` are not even parsed.
+/// Reads the first address only: further addresses of an endpoint are other names for it.
 fn endpoint(from: objects::Endpoint, family: Family, pools: &mut Pools) -> Option<Endpoint> {
     let address: IpAddr = from.addresses.first()?.parse().ok()?;
     if Family::of(address) != family {
@@ -125,14 +125,14 @@ fn endpoint(from: objects::Endpoint, family: Family, pools: &mut Pools) -> Optio
     Some(Endpoint { address, conditions, detail })
 }
 
-/// One endpoint for each address: the greatest by rank.
+/// Keeps one endpoint for each address, the greatest by rank.
 pub(crate) fn best(mut endpoints: Vec<Endpoint>) -> Endpoints {
     endpoints.sort_unstable_by(|a, b| a.address.cmp(&b.address).then_with(|| by_rank(a, b)));
     endpoints.into_iter().collect()
 }
 
-/// Orders two endpoints of one identity, which are there while a controller moves it between slices: the greater one
-/// may take traffic sooner. The last resort is an order of all fields, so that the outcome never depends on who came first.
+/// Orders two endpoints of one address, which exist while a controller moves an endpoint between slices. The greater one is
+/// the better target for traffic. Ties are broken by all fields, so that the outcome never depends on the order of events.
 fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
     let rank = |e: &Endpoint| (e.conditions.ready, !e.conditions.terminating, e.conditions.serving);
     rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))

@@ -1,4 +1,4 @@
-//! One copy of each value that many Services have in common: port sets, zones, label keys.
+//! Shares values that many Services have in common: port sets, zones, label keys.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use gimbal_model::{Detail, PortSet};
 
-/// Shares equal values.
+/// Keeps one copy of equal values.
 ///
-/// Sharing only saves memory, so a pool that is full forgets everything instead of counting who still uses what: it is
-/// bounded, and costs the same whatever comes.
+/// Sharing only saves memory, so a full pool is cleared instead of tracking which values are still in use. That bounds its
+/// size and its cost per value.
 #[derive(Debug)]
 struct Pool<T> {
     values: HashSet<T>,

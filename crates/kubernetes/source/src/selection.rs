@@ -1,11 +1,11 @@
-//! Which Services of a source are offered at all.
+//! Selects the Services of a source that are offered.
 
 use gimbal_kubernetes_objects::{Service, keys};
 use gimbal_model::NamespacePattern;
 
 use crate::{LabelSelector, Skip};
 
-/// Where endpoints are read from.
+/// The kind that endpoints are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flavour {
     /// `discovery.k8s.io/v1` `EndpointSlices`.
@@ -15,33 +15,33 @@ pub enum Flavour {
     Endpoints,
 }
 
-/// Which Services are offered where their annotation does not decide.
+/// Whether Services are offered by default. The annotation `gimbal.projectcontour.io/export` of a Service overrides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Export {
-    /// All but those whose annotation `gimbal.projectcontour.io/export` is `"false"`.
+    /// Services are offered unless the annotation is `"false"`.
     #[default]
     OptOut,
-    /// Only those whose annotation is `"true"`.
+    /// Services are offered only if the annotation is `"true"`.
     OptIn,
 }
 
-/// Which part of the source is offered, and how its endpoints are read.
+/// Which Services of the source are offered, and how their endpoints are read. The default offers all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Namespaces offered; empty: all.
+    /// Offered namespaces. Empty for all.
     pub namespaces: Vec<NamespacePattern>,
-    /// Namespaces left out; outranks `namespaces`.
+    /// Excluded namespaces. Takes precedence over `namespaces`.
     pub exclude: Vec<NamespacePattern>,
-    /// What a Service's labels have to be.
+    /// Selects Services by their labels. The default matches all.
     pub services: LabelSelector,
-    /// What a Service's annotation has to be.
+    /// Whether Services are offered by default.
     pub export: Export,
-    /// Where endpoints are read from.
+    /// The kind that endpoints are read from.
     pub flavour: Flavour,
 }
 
 impl Selection {
-    /// Why nothing of this namespace is offered, if so.
+    /// Returns the reason why a namespace is not offered, or `None` if it is.
     pub(crate) fn against_namespace(&self, namespace: &str) -> Option<Skip> {
         let any = |patterns: &[NamespacePattern]| patterns.iter().any(|pattern| pattern.matches(namespace));
         if namespace == "kube-system" {
@@ -55,7 +55,7 @@ impl Selection {
         }
     }
 
-    /// Why this Service is not offered, if so.
+    /// Returns the reason why a Service is not offered, or `None` if it is.
     pub(crate) fn against_service(&self, service: &Service) -> Option<Skip> {
         let meta = &service.metadata;
         if let Some(skip) = self.against_namespace(&meta.namespace) {
@@ -74,7 +74,7 @@ impl Selection {
         }
     }
 
-    /// A value that is neither `"true"` nor `"false"` decides nothing.
+    /// Any value but `"true"` and `"false"` is ignored.
     fn against_annotation(&self, value: Option<&str>) -> Option<Skip> {
         match (self.export, value) {
             (_, Some("false")) => Some(Skip::OptedOut),

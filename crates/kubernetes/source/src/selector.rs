@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What labels have to be: all requirements together.
+/// Requirements on labels. All of them must hold; the default has none and matches any labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSelector(Vec<Requirement>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    is: Is,
+    condition: Condition,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Is {
-    There,
-    NotThere,
+enum Condition {
+    Present,
+    Absent,
     In(Vec<String>),
-    /// Or not there.
+    /// Also matches if the label is absent.
     NotIn(Vec<String>),
 }
 
-/// A text that is no selector, and why.
+/// A label selector with a syntax error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("label selector {text:?}: {problem}")]
 pub struct InvalidSelector {
@@ -32,17 +32,17 @@ pub struct InvalidSelector {
 }
 
 impl LabelSelector {
-    /// Whether these labels are as they have to be. A selector without requirements is content with any.
+    /// Whether the labels meet all requirements.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<Arc<str>, Arc<str>>) -> bool {
-        self.0.iter().all(|Requirement { key, is }| {
+        self.0.iter().all(|Requirement { key, condition }| {
             let value = labels.get(key.as_str());
-            let among = |values: &[String]| value.is_some_and(|value| values.iter().any(|one| **one == **value));
-            match is {
-                Is::There => value.is_some(),
-                Is::NotThere => value.is_none(),
-                Is::In(values) => among(values),
-                Is::NotIn(values) => !among(values),
+            let is_one_of = |values: &[String]| value.is_some_and(|value| values.iter().any(|one| **one == **value));
+            match condition {
+                Condition::Present => value.is_some(),
+                Condition::Absent => value.is_none(),
+                Condition::In(values) => is_one_of(values),
+                Condition::NotIn(values) => !is_one_of(values),
             }
         })
     }
@@ -51,7 +51,7 @@ impl LabelSelector {
 impl FromStr for LabelSelector {
     type Err = InvalidSelector;
 
-    /// `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, `a`, `!a`, joined by commas.
+    /// Parses requirements separated by commas: `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b, c)`, `a`, `!a`.
     fn from_str(text: &str) -> Result<Self, InvalidSelector> {
         let wrong = |problem| InvalidSelector { text: text.to_owned(), problem };
         let requirements = split(text).into_iter().map(requirement).collect::<Result<_, _>>().map_err(wrong)?;
@@ -59,7 +59,7 @@ impl FromStr for LabelSelector {
     }
 }
 
-/// At the commas that are not between parentheses.
+/// Splits at the commas outside of parentheses.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut from, mut inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -79,30 +79,30 @@ fn split(text: &str) -> Vec<&str> {
 
 fn requirement(text: &str) -> Result<Requirement, String> {
     let text = text.trim();
-    let one = |key: &str, values: &str, is: fn(Vec<String>) -> Is| {
-        Ok(Requirement { key: checked_key(key)?, is: is(vec![checked_value(values)?]) })
+    let one = |key: &str, values: &str, condition: fn(Vec<String>) -> Condition| {
+        Ok(Requirement { key: checked_key(key)?, condition: condition(vec![checked_value(values)?]) })
     };
     if let Some(key) = text.strip_prefix('!') {
-        return Ok(Requirement { key: checked_key(key)?, is: Is::NotThere });
+        return Ok(Requirement { key: checked_key(key)?, condition: Condition::Absent });
     }
     if let Some((head, values)) = text.split_once('(') {
         let list = values.strip_suffix(')').ok_or_else(|| format!("{text:?} has no closing parenthesis"))?;
         let values = list.split(',').map(checked_value).collect::<Result<Vec<_>, _>>()?;
         let mut words = head.split_whitespace();
-        let is = match (words.next(), words.next(), words.next()) {
-            (Some(key), Some("in"), None) => (key, Is::In(values)),
-            (Some(key), Some("notin"), None) => (key, Is::NotIn(values)),
+        let (key, condition) = match (words.next(), words.next(), words.next()) {
+            (Some(key), Some("in"), None) => (key, Condition::In(values)),
+            (Some(key), Some("notin"), None) => (key, Condition::NotIn(values)),
             _ => return Err(format!("{text:?} is neither KEY in (VALUE, ...) nor KEY notin (VALUE, ...)")),
         };
-        return Ok(Requirement { key: checked_key(is.0)?, is: is.1 });
+        return Ok(Requirement { key: checked_key(key)?, condition });
     }
     if let Some((key, value)) = text.split_once("!=") {
-        return one(key, value, Is::NotIn);
+        return one(key, value, Condition::NotIn);
     }
     if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return one(key, value, Is::In);
+        return one(key, value, Condition::In);
     }
-    Ok(Requirement { key: checked_key(text)?, is: Is::There })
+    Ok(Requirement { key: checked_key(text)?, condition: Condition::Present })
 }
 
 fn checked_key(key: &str) -> Result<String, String> {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_told() {
+    fn syntax_errors_name_the_problem() {
         for (text, problem) in [
             ("", "\"\" is no label key"),
             ("a=b,", "\"\" is no label key"),

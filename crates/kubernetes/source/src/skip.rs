@@ -1,8 +1,8 @@
-//! Why something of the source is left out, and how much of it is.
+//! Reasons why parts of the source are left out, and counts of them.
 
 use std::collections::BTreeMap;
 
-/// Why a Service, or a part of one, is not offered.
+/// The reason why a Service, or a part of one, is not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     /// A Service in `kube-system`.
@@ -15,30 +15,30 @@ pub enum Skip {
     ApiServer,
     /// A Service of type `ExternalName`: it has no endpoints.
     ExternalName,
-    /// A Service that carries our backend label. A cluster mirrored back would loop.
+    /// A Service with our backend label. Offering it back to the cluster that it comes from would create a loop.
     Mirror,
     /// A Service whose labels the selector does not match.
     LabelsNotSelected,
-    /// A Service whose owner wants it left out.
+    /// A Service with the annotation `gimbal.projectcontour.io/export: "false"`.
     OptedOut,
-    /// A Service that would have to be annotated to be offered.
+    /// A Service without the annotation that [`Export::OptIn`](crate::Export::OptIn) asks for.
     NotOptedIn,
-    /// A slice, or Endpoints, that carries our backend label.
+    /// A slice or an Endpoints object with our backend label.
     MirrorSlice,
-    /// A slice of host names: no address policy can judge them.
+    /// A slice of host names, which address policies cannot be applied to.
     Fqdn,
-    /// A slice of another address type, or with a port that cannot be represented.
+    /// A slice of an unknown address type, or with a port that cannot be represented.
     Unsupported,
-    /// An endpoint without an address that can be read.
+    /// An endpoint without a valid address.
     BadAddress,
     /// A port of a Service that cannot be represented.
     BadPort,
-    /// The session affinity of a Service that is offered without it.
+    /// The session affinity of a Service, which is offered without it.
     SessionAffinity,
 }
 
 impl Skip {
-    /// For metrics and logs.
+    /// Returns the name used in metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Skip {
         }
     }
 
-    /// Why it is left out, as a sentence's end.
+    /// Returns the reason as the end of a sentence.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::KubeSystem => "namespace kube-system is never offered",
@@ -82,7 +82,7 @@ impl Skip {
     }
 }
 
-/// How many things are left out now, by reason.
+/// Counts what is left out now, by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally(BTreeMap<Skip, u64>);
 
