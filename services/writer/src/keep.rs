@@ -113,6 +113,7 @@ impl Store {
         let scope = WatchScope {
             namespace: Some(self.namespace.to_string()),
             label_selector: Some(format!("{}={}", keys::MANAGED_BY, keys::MANAGER)),
+            ..WatchScope::default()
         };
         let maps: Vec<ConfigMap> = self.cluster.list(&scope).await?;
         Ok(maps.iter().filter_map(parse).collect())

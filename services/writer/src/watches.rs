@@ -127,7 +127,7 @@ struct Way {
 
 async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
     let selector = T::MARK.map(|mark| format!("{mark}={}", keys::MANAGER));
-    let scope = WatchScope { namespace: None, label_selector: selector };
+    let scope = WatchScope { label_selector: selector, ..WatchScope::default() };
     let mut watching = watch::<T>(cluster.clone(), scope.clone());
     let mut again = way.again.clone();
     let mut failing = false;

@@ -71,7 +71,7 @@ impl Eyes {
     /// It does not open.
     pub async fn open(cluster: &Cluster, namespace: Option<&str>) -> anyhow::Result<Self> {
         let label_selector = Some(format!("{} in ({},{OTHER})", keys::SLICE_MANAGED_BY, keys::MANAGER));
-        let scope = WatchScope { namespace: namespace.map(str::to_owned), label_selector };
+        let scope = WatchScope { namespace: namespace.map(str::to_owned), label_selector, ..WatchScope::default() };
         let mut events = watch::<EndpointSlice>(cluster.clone(), scope);
         let mut listed = false;
         loop {
@@ -177,7 +177,7 @@ impl Load {
     /// # Errors
     /// What the API server says.
     pub async fn on(source: &Cluster, namespace: &str) -> anyhow::Result<Self> {
-        let scope = WatchScope { namespace: Some(namespace.to_owned()), label_selector: None };
+        let scope = WatchScope { namespace: Some(namespace.to_owned()), ..WatchScope::default() };
         let mut slices = source.list::<EndpointSlice>(&scope).await?;
         anyhow::ensure!(!slices.is_empty(), "no slices in {namespace}");
         for slice in &mut slices {

@@ -15,7 +15,7 @@ pub type Content = BTreeMap<(String, String), BTreeSet<Arc<str>>>;
 /// What the API server says.
 pub async fn published(gimbal: &Cluster) -> anyhow::Result<Content> {
     let label_selector = Some(format!("{}={}", keys::SLICE_MANAGED_BY, keys::MANAGER));
-    let slices = gimbal.list::<EndpointSlice>(&WatchScope { namespace: None, label_selector }).await?;
+    let slices = gimbal.list::<EndpointSlice>(&WatchScope { label_selector, ..WatchScope::default() }).await?;
     Ok(content(&slices, ""))
 }
 

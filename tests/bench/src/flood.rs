@@ -55,7 +55,7 @@ impl Bare {
     /// What the API server says.
     pub async fn copy(hands: Cluster, backend: &str) -> anyhow::Result<Self> {
         let label_selector = Some(format!("{}={backend},{}={}", keys::BACKEND, keys::SLICE_MANAGED_BY, keys::MANAGER));
-        let mut slices = hands.list::<EndpointSlice>(&WatchScope { namespace: None, label_selector }).await?;
+        let mut slices = hands.list::<EndpointSlice>(&WatchScope { label_selector, ..WatchScope::default() }).await?;
         for slice in &mut slices {
             raw::anew(&mut slice.metadata);
             slice.metadata.name = format!("bare-{}", slice.metadata.name).into();

@@ -26,7 +26,8 @@ pub async fn hands(cluster: &TestCluster) -> anyhow::Result<Cluster> {
 /// # Errors
 /// What the API server says.
 pub async fn copy(cluster: &Cluster) -> anyhow::Result<Vec<Target>> {
-    let scope = |mark: &str| WatchScope { namespace: None, label_selector: Some(format!("{mark}={}", keys::MANAGER)) };
+    let scope =
+        |mark: &str| WatchScope { label_selector: Some(format!("{mark}={}", keys::MANAGER)), ..WatchScope::default() };
     let services = cluster.list::<Service>(&scope(keys::MANAGED_BY)).await?;
     let slices = cluster.list::<EndpointSlice>(&scope(keys::SLICE_MANAGED_BY)).await?;
     let mut targets: std::collections::BTreeMap<_, Target> = services

@@ -65,7 +65,8 @@ pub async fn run(
         })
     });
     // As our writer's: of what bears the mark, which is the relay's own here.
-    let own = WatchScope { namespace: None, label_selector: Some(format!("{}={OTHER}", keys::SLICE_MANAGED_BY)) };
+    let own =
+        WatchScope { label_selector: Some(format!("{}={OTHER}", keys::SLICE_MANAGED_BY)), ..WatchScope::default() };
     let services = watch::<Service>(source.clone(), WatchScope::default()).map(drop);
     let echo = watch::<EndpointSlice>(gimbal.clone(), own).map(drop);
     let heard = stream::select(services, echo).for_each(|()| std::future::ready(()));

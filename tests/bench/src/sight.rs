@@ -97,7 +97,7 @@ pub fn companions(cluster: &Cluster) -> JoinSet<()> {
 
 fn marked<T: Object>(cluster: &Cluster, mark: &str) -> impl Stream<Item = WatchEvent<T>> + Send + Unpin + use<T> {
     let label_selector = Some(format!("{mark}={}", keys::MANAGER));
-    watch::<T>(cluster.clone(), WatchScope { namespace: None, label_selector })
+    watch::<T>(cluster.clone(), WatchScope { label_selector, ..WatchScope::default() })
 }
 
 async fn tell<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, sender: mpsc::UnboundedSender<Arrival>) {

@@ -91,6 +91,7 @@ async fn by_hand(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
     let scope = WatchScope {
         namespace: Some(fill::SHOP.to_owned()),
         label_selector: Some(format!("{}={}", keys::SLICE_MANAGED_BY, keys::MANAGER)),
+        ..WatchScope::default()
     };
     for slice in stage.gimbal.cluster.list::<EndpointSlice>(&scope).await?.iter().take(1) {
         stage.gimbal.delete_by_hand(EndpointSlice::KIND, fill::SHOP, &slice.metadata.name).await?;

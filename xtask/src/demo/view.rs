@@ -31,7 +31,7 @@ pub struct Seen {
 pub async fn source(cluster: &Cluster, namespaces: &[String]) -> anyhow::Result<View> {
     let (mut services, mut slices) = (Vec::new(), Vec::new());
     for namespace in namespaces {
-        let scope = WatchScope { namespace: Some(namespace.clone()), label_selector: None };
+        let scope = WatchScope { namespace: Some(namespace.clone()), ..WatchScope::default() };
         services.extend(cluster.list::<Service>(&scope).await?);
         slices.extend(cluster.list::<EndpointSlice>(&scope).await?);
     }
@@ -53,7 +53,7 @@ pub async fn target(cluster: &Cluster) -> anyhow::Result<View> {
 /// Which objects of the Gimbal cluster the writer owns, by this mark of ownership.
 pub fn scope(mark: &str) -> WatchScope {
     let selector = format!("{mark}={},{}={BACKEND}", keys::MANAGER, keys::BACKEND);
-    WatchScope { namespace: None, label_selector: Some(selector) }
+    WatchScope { label_selector: Some(selector), ..WatchScope::default() }
 }
 
 /// As [`target`], of objects that were read already.

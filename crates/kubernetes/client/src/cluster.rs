@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use gimbal_kubernetes_objects::{Kind, Object};
+use gimbal_kubernetes_objects::{Kind, Meta, Object};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt};
@@ -18,7 +19,7 @@ use crate::page::Page;
 use crate::page_size::{self, PageSize};
 use crate::permit::{NotPermitted, Permit};
 use crate::reach::Reach;
-use crate::request::{self, Call};
+use crate::request::{self, Call, Subresource};
 use crate::{ApiError, WatchScope};
 
 /// How long a call may take where nothing else is said.
@@ -133,21 +134,63 @@ impl Cluster {
         self.object(request::create(object)?).await
     }
 
-    /// Replaces an object, if it still has the version and the UID that its metadata names.
+    /// Replaces an object, if it still has the version and the UID in its metadata; fails with [`ApiError::Conflict`]
+    /// otherwise. If the kind has a status subresource, the status stays as it is.
+    ///
+    /// A replacement is whole: fields of the stored object that `T` does not have are **removed**, for instance finalizers
+    /// and owner references, which [`Meta`] does not have. Use it only on objects that nobody else adds fields to, and
+    /// [`merge_patch`](Self::merge_patch) on all others.
     ///
     /// # Errors
     /// See [`ApiError`].
     pub async fn replace<T: Object>(&self, object: &T) -> Result<T, ApiError> {
-        self.object(request::replace(object)?).await
+        self.object(request::replace(object, Subresource::Main)?).await
     }
 
-    /// Changes an object to what is given, if it still has the version and the UID that its metadata names: a merge patch,
-    /// so labels and annotations that are not given stay, and lists are replaced.
+    /// Replaces the status of an object, if it still has the version and the UID in its metadata; fails with
+    /// [`ApiError::Conflict`] otherwise, and with [`ApiError::NotFound`] if the kind has no status subresource. The server
+    /// ignores every other field. Status fields that `T` does not have are removed.
     ///
     /// # Errors
     /// See [`ApiError`].
+    pub async fn replace_status<T: Object>(&self, object: &T) -> Result<T, ApiError> {
+        self.object(request::replace(object, Subresource::Status)?).await
+    }
+
+    /// Sends the whole object as a merge patch, if it still has the version and the UID in its metadata: labels and
+    /// annotations that it does not name stay, lists are replaced.
+    ///
+    /// # Errors
+    /// See [`ApiError`]; those of [`merge_patch`](Self::merge_patch) where the object has moved.
     pub async fn patch<T: Object>(&self, object: &T) -> Result<T, ApiError> {
         self.object(request::patch(object)?).await
+    }
+
+    /// Changes the fields that `change` names, and no others: an RFC 7386 merge patch, so `null` removes a field and a list
+    /// replaces the whole list. `meta` names the object; its UID and its version become part of the patch, so the change is
+    /// made to the object that was read or not at all. An empty UID or version is not compared.
+    ///
+    /// This is the way to set finalizers: `json!({"metadata": {"finalizers": [..]}})` with the whole list.
+    ///
+    /// # Errors
+    /// See [`ApiError`]:
+    /// - [`ApiError::Conflict`] if the object has another version, as it always has after it was made anew.
+    /// - [`ApiError::Conflict`] if `meta` has no version and the object has another UID.
+    /// - [`ApiError::NotFound`] if there is no such object.
+    /// - [`ApiError::Invalid`] if `change` is not a JSON object, or the server refuses the result.
+    pub async fn merge_patch<T: Object>(&self, meta: &Meta, change: &impl Serialize) -> Result<T, ApiError> {
+        self.object(request::merge_patch(T::KIND, meta, Subresource::Main, change)?).await
+    }
+
+    /// Changes the fields of the status that `status` names, in the way of [`merge_patch`](Self::merge_patch).
+    ///
+    /// # Errors
+    /// Those of [`merge_patch`](Self::merge_patch); [`ApiError::NotFound`] also if the kind has no status subresource.
+    pub async fn patch_status<T: Object>(&self, meta: &Meta, status: &impl Serialize) -> Result<T, ApiError> {
+        let change = serde_json::to_value(status).map(|status| serde_json::json!({ "status": status }));
+        let change =
+            change.map_err(|error| ApiError::Invalid { message: format!("cannot write the status: {error}") })?;
+        self.object(request::merge_patch(T::KIND, meta, Subresource::Status, &change)?).await
     }
 
     /// Deletes an object, if it still has this UID and this version (an empty one is not compared).

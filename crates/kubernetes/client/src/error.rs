@@ -156,6 +156,7 @@ impl ApiError {
         let retry_after = retry_after.or_else(|| (asked > 0).then(|| Duration::from_secs(asked)));
         let retry_after = retry_after.map(|time| time.min(LONGEST_RETRY_AFTER));
         let terminating = || details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+        let another_uid = || details.causes.iter().any(|cause| cause.field == "metadata.uid");
         match code.as_u16() {
             // etcd's own limits come back as internal errors.
             _ if message.contains("request is too large") || message.contains("larger than max") => {
@@ -167,6 +168,8 @@ impl ApiError {
             404 => Self::NotFound { message, namespace: details.kind == "namespaces" },
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { message },
             409 => Self::Conflict { message },
+            // A patch that names the UID of another object: to the server it tries to change an immutable field.
+            422 if another_uid() => Self::Conflict { message },
             410 => Self::Gone { message },
             413 => Self::TooLarge { message },
             429 => Self::Throttled { message, retry_after },
@@ -233,6 +236,11 @@ mod tests {
             (410, r#"{"message":"m","reason":"Expired"}"#, ApiError::Gone { message: m() }),
             (413, r#"{"message":"m"}"#, ApiError::TooLarge { message: m() }),
             (422, r#"{"message":"m","reason":"Invalid"}"#, ApiError::Invalid { message: m() }),
+            (
+                422,
+                r#"{"message":"m","reason":"Invalid","details":{"causes":[{"field":"metadata.uid"}]}}"#,
+                ApiError::Conflict { message: m() },
+            ),
             (
                 429,
                 r#"{"message":"m","details":{"retryAfterSeconds":7}}"#,

@@ -1,16 +1,26 @@
-//! Requests as the API server wants them. Pure.
+//! Builds HTTP requests for the API server. Pure.
 
 use bytes::Bytes;
-use gimbal_kubernetes_objects::{Kind, Object};
+use gimbal_kubernetes_objects::{Kind, Meta, Object};
 use http::{Method, Request, header};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{ApiError, WatchScope};
 
-/// A request before it has gone through the client.
+/// A request without the headers and credentials that the client adds.
 pub(crate) type Call = Request<Bytes>;
 
-/// An object as it is sent: the lean structs hold neither apiVersion nor kind.
+/// Which part of an object a write changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subresource {
+    /// Everything but the status, if the kind has a status subresource.
+    Main,
+    /// The status alone: the server ignores every other field.
+    Status,
+}
+
+/// Adds `apiVersion` and `kind`, which the lean structs do not hold.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Typed<'a, T> {
@@ -37,29 +47,46 @@ struct Preconditions<'a> {
     resource_version: &'a str,
 }
 
+/// Turns off the server's search for unknown fields. It is on by default and costs time for a warning that is not read;
+/// the bodies sent here have no unknown fields.
+const SKIP_FIELD_VALIDATION: &str = "?fieldValidation=Ignore";
+
+const MERGE_PATCH: header::HeaderValue = header::HeaderValue::from_static("application/merge-patch+json");
+
 pub(crate) fn get(kind: Kind, namespace: &str, name: &str) -> Result<Call, ApiError> {
     build(Method::GET, path(kind, namespace, Some(name))?, Bytes::new())
 }
 
-/// What is sent has no field that its kind has not, so nobody need look for one: by default the API server does, for a
-/// warning that nobody would read.
-const UNCHECKED: &str = "?fieldValidation=Ignore";
-
 pub(crate) fn create<T: Object>(object: &T) -> Result<Call, ApiError> {
-    build(Method::POST, path(T::KIND, &object.meta().namespace, None)? + UNCHECKED, body(object)?)
+    build(Method::POST, path(T::KIND, &object.meta().namespace, None)? + SKIP_FIELD_VALIDATION, body(object)?)
 }
 
-pub(crate) fn replace<T: Object>(object: &T) -> Result<Call, ApiError> {
-    let meta = object.meta();
-    build(Method::PUT, path(T::KIND, &meta.namespace, Some(&meta.name))? + UNCHECKED, body(object)?)
+pub(crate) fn replace<T: Object>(object: &T, part: Subresource) -> Result<Call, ApiError> {
+    build(Method::PUT, object_path(T::KIND, object.meta(), part)? + SKIP_FIELD_VALIDATION, body(object)?)
 }
 
 pub(crate) fn patch<T: Object>(object: &T) -> Result<Call, ApiError> {
-    let meta = object.meta();
-    let mut call = build(Method::PATCH, path(T::KIND, &meta.namespace, Some(&meta.name))?, body(object)?)?;
-    let merge = header::HeaderValue::from_static("application/merge-patch+json");
-    call.headers_mut().insert(header::CONTENT_TYPE, merge);
-    Ok(call)
+    as_merge_patch(object_path(T::KIND, object.meta(), Subresource::Main)?, body(object)?)
+}
+
+/// A merge patch of the fields in `change`, which must be a JSON object, on the condition that the object still has the UID
+/// and the version in `meta`.
+pub(crate) fn merge_patch(
+    kind: Kind,
+    meta: &Meta,
+    part: Subresource,
+    change: &impl Serialize,
+) -> Result<Call, ApiError> {
+    let mut change = serde_json::to_value(change).map_err(|error| unwritable(&error))?;
+    let Value::Object(fields) = &mut change else { return Err(unwritable(&"a merge patch must be a JSON object")) };
+    let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    let Value::Object(metadata) = metadata else { return Err(unwritable(&"metadata must be a JSON object")) };
+    for (key, value) in [("uid", &meta.uid), ("resourceVersion", &meta.resource_version)] {
+        if !value.is_empty() {
+            metadata.insert(key.to_owned(), Value::String(value.to_string()));
+        }
+    }
+    as_merge_patch(object_path(kind, meta, part)?, json(&change)?)
 }
 
 pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version: &str) -> Result<Call, ApiError> {
@@ -71,7 +98,7 @@ pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version
 /// One page of at most `limit` objects.
 pub(crate) fn list(kind: Kind, scope: &WatchScope, limit: u32, continue_token: Option<&str>) -> Result<Call, ApiError> {
     let mut uri = format!("{}?limit={limit}", path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?);
-    parameter(&mut uri, "labelSelector", scope.label_selector.as_deref());
+    selectors(&mut uri, scope);
     parameter(&mut uri, "continue", continue_token);
     build(Method::GET, uri, Bytes::new())
 }
@@ -79,9 +106,20 @@ pub(crate) fn list(kind: Kind, scope: &WatchScope, limit: u32, continue_token: O
 pub(crate) fn watch(kind: Kind, scope: &WatchScope, version: &str, seconds: u64) -> Result<Call, ApiError> {
     let path = path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?;
     let mut uri = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}");
-    parameter(&mut uri, "labelSelector", scope.label_selector.as_deref());
+    selectors(&mut uri, scope);
     parameter(&mut uri, "resourceVersion", Some(version));
     build(Method::GET, uri, Bytes::new())
+}
+
+fn selectors(uri: &mut String, scope: &WatchScope) {
+    parameter(uri, "labelSelector", scope.label_selector.as_deref());
+    parameter(uri, "fieldSelector", scope.field_selector.as_deref());
+}
+
+fn as_merge_patch(uri: String, body: Bytes) -> Result<Call, ApiError> {
+    let mut call = build(Method::PATCH, uri, body)?;
+    call.headers_mut().insert(header::CONTENT_TYPE, MERGE_PATCH);
+    Ok(call)
 }
 
 fn body<T: Object>(object: &T) -> Result<Bytes, ApiError> {
@@ -89,9 +127,7 @@ fn body<T: Object>(object: &T) -> Result<Bytes, ApiError> {
 }
 
 fn json(value: &impl Serialize) -> Result<Bytes, ApiError> {
-    serde_json::to_vec(value)
-        .map(Bytes::from)
-        .map_err(|error| ApiError::Invalid { message: format!("cannot write the request: {error}") })
+    serde_json::to_vec(value).map(Bytes::from).map_err(|error| unwritable(&error))
 }
 
 fn build(method: Method, uri: String, body: Bytes) -> Result<Call, ApiError> {
@@ -99,10 +135,22 @@ fn build(method: Method, uri: String, body: Bytes) -> Result<Call, ApiError> {
     if !body.is_empty() {
         request = request.header(header::CONTENT_TYPE, "application/json");
     }
-    request.body(body).map_err(|error| ApiError::Invalid { message: format!("cannot write the request: {error}") })
+    request.body(body).map_err(|error| unwritable(&error))
 }
 
-/// The path of one object, or of all of a namespace or of the cluster where those are empty.
+fn unwritable(problem: &dyn std::fmt::Display) -> ApiError {
+    ApiError::Invalid { message: format!("cannot write the request: {problem}") }
+}
+
+fn object_path(kind: Kind, meta: &Meta, part: Subresource) -> Result<String, ApiError> {
+    let path = path(kind, &meta.namespace, Some(&meta.name))?;
+    Ok(match part {
+        Subresource::Main => path,
+        Subresource::Status => path + "/status",
+    })
+}
+
+/// The path of one object, or of a collection if there is no name. An empty namespace stands for the whole cluster.
 fn path(kind: Kind, namespace: &str, name: Option<&str>) -> Result<String, ApiError> {
     let mut path = kind.root();
     if !namespace.is_empty() {
@@ -116,7 +164,7 @@ fn path(kind: Kind, namespace: &str, name: Option<&str>) -> Result<String, ApiEr
     Ok(path)
 }
 
-/// Names can come from a backend: one that is no path segment must never lead to another object.
+/// Appends one path segment. Names can come from a backend, so one that would lead to another object is refused.
 fn segment(path: &mut String, text: &str) -> Result<(), ApiError> {
     if text.is_empty() || text == "." || text == ".." || text.contains(['/', '%']) {
         return Err(ApiError::Invalid { message: format!("{text:?} cannot be the name of an object") });
@@ -172,7 +220,7 @@ mod tests {
     #[test]
     fn objects() {
         let slice = EndpointSlice { metadata: meta(), ..EndpointSlice::default() };
-        let put = line(&replace(&slice).unwrap());
+        let put = line(&replace(&slice, Subresource::Main).unwrap());
         assert_eq!(
             put,
             "PUT /apis/discovery.k8s.io/v1/namespaces/team/endpointslices/web?fieldValidation=Ignore \
@@ -188,6 +236,28 @@ mod tests {
     }
 
     #[test]
+    fn merge_patches_name_the_very_object() {
+        let finalizers = serde_json::json!({"metadata": {"finalizers": ["a"], "uid": "forged"}});
+        let call = merge_patch(Service::KIND, &meta(), Subresource::Main, &finalizers).unwrap();
+        assert_eq!(
+            line(&call),
+            "PATCH /api/v1/namespaces/team/services/web \
+             {\"metadata\":{\"finalizers\":[\"a\"],\"resourceVersion\":\"7\",\"uid\":\"u\"}}"
+        );
+        assert_eq!(call.headers()[header::CONTENT_TYPE], "application/merge-patch+json");
+        let status = serde_json::json!({"status": {"loadBalancer": {}}});
+        assert_eq!(
+            line(&merge_patch(Service::KIND, &meta(), Subresource::Status, &status).unwrap()),
+            "PATCH /api/v1/namespaces/team/services/web/status \
+             {\"metadata\":{\"resourceVersion\":\"7\",\"uid\":\"u\"},\"status\":{\"loadBalancer\":{}}}"
+        );
+        for bad in [serde_json::json!([]), serde_json::json!({"metadata": null})] {
+            let refused = merge_patch(Service::KIND, &meta(), Subresource::Main, &bad);
+            assert!(matches!(refused, Err(ApiError::Invalid { .. })), "{bad}");
+        }
+    }
+
+    #[test]
     fn deletes_name_the_very_object() {
         assert_eq!(
             line(&delete(Service::KIND, "team", "web", "u", "7").unwrap()),
@@ -199,15 +269,25 @@ mod tests {
     #[test]
     fn lists_and_watches() {
         let all = WatchScope::default();
-        let some = WatchScope { namespace: Some("team".into()), label_selector: Some("a/b=c,!d".into()) };
+        let some = WatchScope {
+            namespace: Some("team".into()),
+            label_selector: Some("a/b=c,!d".into()),
+            field_selector: Some("metadata.name=x".into()),
+        };
         assert_eq!(line(&list(Service::KIND, &all, 500, None).unwrap()), "GET /api/v1/services?limit=500 ");
         assert_eq!(
             line(&list(Service::KIND, &some, 7, Some("a+b")).unwrap()),
-            "GET /api/v1/namespaces/team/services?limit=7&labelSelector=a%2Fb%3Dc%2C%21d&continue=a%2Bb "
+            "GET /api/v1/namespaces/team/services?limit=7&labelSelector=a%2Fb%3Dc%2C%21d\
+             &fieldSelector=metadata.name%3Dx&continue=a%2Bb "
         );
         assert_eq!(
             line(&watch(EndpointSlice::KIND, &all, "12", 250).unwrap()),
             "GET /apis/discovery.k8s.io/v1/endpointslices?watch=true&allowWatchBookmarks=true&timeoutSeconds=250&resourceVersion=12 "
+        );
+        assert_eq!(
+            line(&watch(Service::KIND, &some, "12", 250).unwrap()),
+            "GET /api/v1/namespaces/team/services?watch=true&allowWatchBookmarks=true&timeoutSeconds=250\
+             &labelSelector=a%2Fb%3Dc%2C%21d&fieldSelector=metadata.name%3Dx&resourceVersion=12 "
         );
     }
 

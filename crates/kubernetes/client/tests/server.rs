@@ -147,7 +147,7 @@ async fn a_watch_through_pages_restart_and_compaction() -> anyhow::Result<()> {
     let filled: Vec<_> = filled.collect().await;
     assert!(filled.iter().all(Result::is_ok));
 
-    let scope = WatchScope { namespace: Some("team".into()), label_selector: None };
+    let scope = WatchScope { namespace: Some("team".into()), ..WatchScope::default() };
     assert_eq!(cluster.list::<ConfigMap>(&scope).await?.len(), 620);
     let mut events = watch::<ConfigMap>(server.client()?, scope);
     let mut held = Held::default();

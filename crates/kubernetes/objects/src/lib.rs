@@ -8,6 +8,7 @@ mod coordination;
 mod core;
 mod discovery;
 mod event;
+mod lifecycle;
 mod meta;
 mod text;
 
@@ -18,6 +19,7 @@ pub use crate::core::{
 pub use coordination::{Lease, LeaseSpec};
 pub use discovery::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, ForZone};
 pub use event::{Event, EventSource, ObjectReference};
+pub use lifecycle::{LifecycleMeta, OwnerReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
 
 /// Labels and annotations that mean something to us.

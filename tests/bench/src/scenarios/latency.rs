@@ -201,7 +201,7 @@ impl Sides {
 
 /// Makes the copies that the relay keeps up to date.
 async fn copies(scene: &Scene) -> anyhow::Result<HashMap<Arc<str>, EndpointSlice>> {
-    let of = |namespace: &str| WatchScope { namespace: Some(namespace.to_owned()), label_selector: None };
+    let of = |namespace: &str| WatchScope { namespace: Some(namespace.to_owned()), ..WatchScope::default() };
     let gimbal = scene.gimbal.client()?;
     let written = gimbal.list::<EndpointSlice>(&of(OURS)).await?;
     let source = scene.source.client()?.list::<EndpointSlice>(&of(RELAYED)).await?;

@@ -25,13 +25,17 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// A watch that lived this long has worked, even if nothing happened.
 const THRIVING: Duration = Duration::from_secs(1);
 
-/// Which objects.
+/// Selects the objects of a list or a watch. The default selects all objects of the kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WatchScope {
-    /// Of this namespace; `None`: of all, or of the cluster.
+    /// Only objects in this namespace. `None` for all namespaces and for cluster-scoped kinds.
     pub namespace: Option<String>,
-    /// With these labels.
+    /// Only objects with these labels, in the syntax of `kubectl -l`.
     pub label_selector: Option<String>,
+    /// Only objects with these field values, for instance `metadata.name=web` or `spec.nodeName=node-1`. Every kind supports
+    /// `metadata.name` and `metadata.namespace`; with a field that its kind does not support, calls fail with
+    /// [`ApiError::Invalid`].
+    pub field_selector: Option<String>,
 }
 
 /// What a watch tells.
