@@ -9,13 +9,13 @@ use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Meta, Namespace, Objec
 use gimbal_model::BackendName;
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{Job, WriteFailure, Written};
+use gimbal_schedule::{WriteResult, WriteSample};
 use gimbal_transport::Quiet;
 use tokio::sync::watch;
 
 use crate::lease::{Leadership, Moment};
 use crate::metrics::Metrics;
-use crate::pace::{Answer, Sign};
-use crate::pause::Pause;
+use crate::throttle::Throttle;
 
 /// A create met a conflict, and nothing of ours is there: in words of ours, for the server's own may be about others.
 const NOT_CREATED: &str =
@@ -30,7 +30,7 @@ pub struct Writes {
     /// No write is sent after its deadline.
     pub leadership: watch::Receiver<Leadership>,
     /// No write is sent before it ends.
-    pub pause: Pause,
+    pub throttle: Throttle,
     /// Counts and times.
     pub metrics: Metrics,
     /// Failures by kind and code that the log holds already: an outage fails every write.
@@ -42,7 +42,7 @@ pub struct Sent {
     /// How it ended.
     pub written: Written,
     /// What that tells.
-    pub answer: Option<Answer>,
+    pub sample: Option<WriteSample>,
 }
 
 /// How the creation of a namespace ended, and what that tells of the API server, if it was asked.
@@ -50,7 +50,7 @@ pub struct Created {
     /// Why it could not be created, in words.
     pub result: Result<(), String>,
     /// What that tells.
-    pub answer: Option<Answer>,
+    pub sample: Option<WriteSample>,
 }
 
 impl Writes {
@@ -61,7 +61,7 @@ impl Writes {
         if sent.iter().all(|sent| sent.written.is_there()) {
             sent.extend(self.write_all(rest, side_by_side).await);
         } else {
-            sent.extend(rest.iter().map(|_| Sent { written: Written::NotSent, answer: None }));
+            sent.extend(rest.iter().map(|_| Sent { written: Written::NotSent, sample: None }));
         }
         sent
     }
@@ -84,8 +84,8 @@ impl Writes {
 
     async fn write(&self, action: &Action) -> Sent {
         let sent = Instant::now();
-        if !self.may_write() || self.pause.until(sent).is_some() {
-            return Sent { written: Written::NotSent, answer: None };
+        if !self.may_write() || self.throttle.until(sent).is_some() {
+            return Sent { written: Written::NotSent, sample: None };
         }
         let (verb, result) = match action {
             Action::Create(body) => ("create", self.create(body).await),
@@ -97,11 +97,11 @@ impl Writes {
             }
         };
         if matches!(result, Err(ApiError::Withheld)) {
-            return Sent { written: Written::NotSent, answer: None };
+            return Sent { written: Written::NotSent, sample: None };
         }
         let (kind, took) = (action.kind().kind, sent.elapsed());
         self.metrics.written(verb, kind, result.as_ref().err().map_or("ok", code), took);
-        let sign = result.as_ref().err().map_or(Sign::Answered, |error| self.sign(error));
+        let write_result = result.as_ref().err().map_or(WriteResult::Answered, |error| self.write_result(error));
         let written = match result {
             Ok(written) => written,
             // A create reports a missing namespace as not found; to the others it means that the object is gone.
@@ -121,7 +121,7 @@ impl Writes {
                 Written::Failed(failure)
             }
         };
-        Sent { written, answer: Some(Answer { sent, took, sign }) }
+        Sent { written, sample: Some(WriteSample { sent, took, result: write_result }) }
     }
 
     /// Here, and nowhere else, is told in the API server's own words what went wrong. Agents hear less: see
@@ -135,28 +135,28 @@ impl Writes {
     }
 
     /// What an error tells of the API server. One that asks for patience gets it from here on.
-    fn sign(&self, error: &ApiError) -> Sign {
+    fn write_result(&self, error: &ApiError) -> WriteResult {
         let throttled = matches!(error, ApiError::Throttled { .. });
         if throttled || error.retry_after().is_some() {
             self.metrics.paused();
-            self.pause.begin(error.retry_after(), Instant::now());
+            self.throttle.begin(error.retry_after(), Instant::now());
         }
         match error {
-            ApiError::Throttled { .. } => Sign::Throttled,
-            ApiError::Server { .. } | ApiError::Timeout { .. } | ApiError::Transport { .. } => Sign::Trouble,
-            _ => Sign::Answered,
+            ApiError::Throttled { .. } => WriteResult::Throttled,
+            ApiError::Server { .. } | ApiError::Timeout { .. } | ApiError::Transport { .. } => WriteResult::Trouble,
+            _ => WriteResult::Answered,
         }
     }
 
     /// Creates a namespace for a backend whose policy says so. It bears no mark of ownership: it is never changed nor
     /// deleted by us.
     pub async fn create_namespace(&self, name: &str, backend: &BackendName) -> Created {
-        let unsent = |why: &str| Created { result: Err(why.into()), answer: None };
+        let unsent = |why: &str| Created { result: Err(why.into()), sample: None };
         let sent = Instant::now();
         if !self.may_write() {
             return unsent("this writer does not lead");
         }
-        if self.pause.until(sent).is_some() {
+        if self.throttle.until(sent).is_some() {
             return unsent("the API server asked for patience");
         }
         let labels = [(keys::CREATED_BY.into(), keys::MANAGER.into()), (keys::BACKEND.into(), backend.as_str().into())];
@@ -167,7 +167,7 @@ impl Writes {
         }
         let took = sent.elapsed();
         self.metrics.written("create", "Namespace", result.as_ref().err().map_or("ok", code), took);
-        let sign = result.as_ref().err().map_or(Sign::Answered, |error| self.sign(error));
+        let write_result = result.as_ref().err().map_or(WriteResult::Answered, |error| self.write_result(error));
         self.metrics.namespace_created(result.is_ok());
         let result = match result {
             Ok(_) => Ok(()),
@@ -177,7 +177,7 @@ impl Writes {
                 Err(error.told().to_owned())
             }
         };
-        Created { result, answer: Some(Answer { sent, took, sign }) }
+        Created { result, sample: Some(WriteSample { sent, took, result: write_result }) }
     }
 
     async fn create(&self, body: &Body) -> Result<Written, ApiError> {
@@ -317,7 +317,7 @@ mod tests {
         let writes = Writes {
             cluster: Cluster::connect(&access, "test").unwrap(),
             leadership: Leadership::unopposed(),
-            pause: Pause::default(),
+            throttle: Throttle::default(),
             metrics: Metrics::register(&mut Registry::default()),
             failures: Arc::default(),
         };

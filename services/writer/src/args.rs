@@ -10,7 +10,7 @@ use gimbal_plan::EndpointsApi;
 use gimbal_runtime::Exit;
 
 use crate::lease::Times;
-use crate::pace::PaceSettings;
+use gimbal_schedule::LimiterSettings;
 
 /// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's credentials.
 #[derive(Debug, Clone, Parser)]
@@ -95,8 +95,8 @@ impl Args {
 
     /// How fast to write.
     #[must_use]
-    pub fn pace(&self) -> PaceSettings {
-        PaceSettings {
+    pub fn limits(&self) -> LimiterSettings {
+        LimiterSettings {
             concurrency: self.write_concurrency,
             latency_target: self.write_latency_target.into(),
             qps: self.write_qps,

@@ -10,7 +10,7 @@ use gimbal_reconcile::Reconciler;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::apply::Created;
-use crate::lanes::Lanes;
+use crate::in_flight::JobsInFlight;
 
 /// Namespaces that wait. Backends take turns, each with its own first-in-first-out line that is never empty: a source with
 /// many new ones is no reason for another to wait.
@@ -55,12 +55,12 @@ impl Creating {
     }
 
     /// Starts the next, if it may start now.
-    pub fn start(&mut self, lanes: &mut Lanes, state: &Reconciler, now: Instant) {
-        if self.waiting.0.is_empty() || !self.under_way.is_empty() || !lanes.take_one(state, now) {
+    pub fn start(&mut self, jobs: &mut JobsInFlight, state: &Reconciler, now: Instant) {
+        if self.waiting.0.is_empty() || !self.under_way.is_empty() || !jobs.start_single(state, now) {
             return;
         }
         let Some((namespace, backend)) = self.waiting.pop() else { return };
-        let writes = lanes.writes().clone();
+        let writes = jobs.writes().clone();
         self.under_way.spawn(async move {
             let created = writes.create_namespace(&namespace, &backend).await;
             match &created.result {
@@ -81,11 +81,11 @@ impl Creating {
     pub fn ended(
         &mut self,
         (namespace, created): (Arc<str>, Created),
-        lanes: &mut Lanes,
+        jobs: &mut JobsInFlight,
         state: &mut Reconciler,
         now: Instant,
     ) {
-        lanes.give_back_one(created.answer.as_ref());
+        jobs.single_done(created.sample.as_ref());
         state.namespace_created(&namespace, created.result, now);
     }
 }
@@ -105,8 +105,8 @@ mod tests {
     use crate::apply::Writes;
     use crate::lease::{Leadership, Moment};
     use crate::metrics::Metrics;
-    use crate::pace::{Pace, PaceSettings};
-    use crate::pause::Pause;
+    use crate::throttle::Throttle;
+    use gimbal_schedule::{LimiterSettings, WriteLimiter};
 
     /// An API server that is not there answers as well: what counts is how often it is asked.
     const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
@@ -123,13 +123,13 @@ mod tests {
         let writes = Writes {
             cluster: Cluster::connect(&Access::Kubeconfig(path), "test").unwrap(),
             leadership,
-            pause: Pause::default(),
+            throttle: Throttle::default(),
             metrics: metrics.clone(),
             failures: Arc::default(),
         };
         let pace =
-            PaceSettings { concurrency: 8, latency_target: Duration::from_secs(1), qps: 4, fanout: 0, watchers: 0 };
-        let mut lanes = Lanes::new(writes, Pace::new(&pace), metrics);
+            LimiterSettings { concurrency: 8, latency_target: Duration::from_secs(1), qps: 4, fanout: 0, watchers: 0 };
+        let mut jobs = JobsInFlight::new(writes, WriteLimiter::new(&pace), metrics);
         let limits =
             WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: Duration::from_secs(15) };
         let comparison_interval = Duration::from_secs(300);
@@ -143,14 +143,14 @@ mod tests {
             now += Duration::from_millis(260);
             // As often as the owner has its turn.
             for _ in 0..3 {
-                creating.start(&mut lanes, &state, now);
-                creating.start(&mut lanes, &state, now);
+                creating.start(&mut jobs, &state, now);
+                creating.start(&mut jobs, &state, now);
                 assert!(creating.under_way.len() <= 1);
-                lanes.start_jobs(&mut state, now);
+                jobs.start_jobs(&mut state, now);
                 if let Some(ended) = creating.next().await {
                     let ended = ended.unwrap();
                     created.push(ended.0.to_string());
-                    creating.ended(ended, &mut lanes, &mut state, now);
+                    creating.ended(ended, &mut jobs, &mut state, now);
                 }
             }
         }
@@ -159,17 +159,17 @@ mod tests {
         creating.ask("other".into(), BackendName::parse("b").unwrap());
         for next in ["ns20", "other", "ns21"] {
             now += Duration::from_secs(1);
-            lanes.start_jobs(&mut state, now);
-            creating.start(&mut lanes, &state, now);
+            jobs.start_jobs(&mut state, now);
+            creating.start(&mut jobs, &state, now);
             let ended = creating.next().await.unwrap().unwrap();
             assert_eq!(*ended.0, *next);
-            creating.ended(ended, &mut lanes, &mut state, now);
+            creating.ended(ended, &mut jobs, &mut state, now);
         }
         // Who leads no more sends nothing; what waits, waits.
         now += Duration::from_secs(60);
-        lanes.start_jobs(&mut state, now);
+        jobs.start_jobs(&mut state, now);
         leader.send(Leadership::Follower { holder: String::new() }).unwrap();
-        creating.start(&mut lanes, &state, now);
+        creating.start(&mut jobs, &state, now);
         assert!(creating.next().await.is_none());
         let waiting: Vec<_> = std::iter::from_fn(|| creating.waiting.pop()).collect();
         assert_eq!((waiting.len(), &*waiting[0].0), (78, "ns22"));

@@ -1,7 +1,7 @@
 //! What Prometheus sees.
 
+mod limiter;
 mod loss;
-mod pace;
 mod policy;
 mod series;
 #[cfg(test)]
@@ -24,12 +24,12 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use limiter::LimiterMetrics;
 use loss::LossMetrics;
-use pace::PaceMetrics;
 use policy::PolicyMetrics;
 use series::{Counts, Events, OfBackend, Seconds};
 
-use crate::pace::{Bend, Limit, Wait};
+use gimbal_schedule::{ConcurrencyLimit, SharedLimit, WaitReason};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
@@ -131,7 +131,7 @@ struct Inner {
     handshake_failures: Family<ReasonLabels, Counter>,
     probes: Counter,
     policy: PolicyMetrics,
-    pace: PaceMetrics,
+    limiter: LimiterMetrics,
     loss: LossMetrics,
 }
 
@@ -165,7 +165,7 @@ impl Metrics {
             handshake_failures: Family::default(),
             probes: Counter::default(),
             policy: PolicyMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
-            pace: PaceMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
+            limiter: LimiterMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
             loss: LossMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
         };
         let r = registry.sub_registry_with_prefix("gimbal_writer");
@@ -291,17 +291,17 @@ impl Metrics {
 
     /// The API server asked for a pause of all writes.
     pub fn paused(&self) {
-        self.0.pace.paused();
+        self.0.limiter.paused();
     }
 
     /// A write could have gone, and had to wait so long.
-    pub fn waited(&self, wait: Wait, time: Duration) {
-        self.0.pace.waited(wait, time);
+    pub fn waited(&self, wait: WaitReason, time: Duration) {
+        self.0.limiter.waited(wait, time);
     }
 
     /// Shows how many writes may go side by side now.
-    pub fn show_limit(&self, limit: &Limit, bend: &Bend) {
-        self.0.pace.show(limit, bend);
+    pub fn show_limit(&self, limit: &ConcurrencyLimit, shared: &SharedLimit) {
+        self.0.limiter.show(limit, shared);
     }
 
     /// Another thing is made of a backend's loss from now on.

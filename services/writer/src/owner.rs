@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::Created;
 use crate::creating::Creating;
+use crate::in_flight::{Done, JobsInFlight};
 use crate::keep::Keeper;
-use crate::lanes::{Done, Lanes};
 use crate::lease::{Leadership, Moment};
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
@@ -58,7 +58,7 @@ pub struct Parts {
     /// Whether it could do a leader's work, if it is one.
     pub able: watch::Sender<bool>,
     /// The way of writes to the API server.
-    pub lanes: Lanes,
+    pub jobs: JobsInFlight,
     /// Where the state of backends is kept.
     pub keeper: Keeper,
     /// What is counted.
@@ -110,7 +110,7 @@ impl Owner {
             let wake = self.wake_at();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(done) = self.parts.lanes.next() => self.finished(done),
+                Some(done) = self.parts.jobs.next() => self.finished(done),
                 Some(done) = self.creating.next() => self.created(done),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
@@ -132,17 +132,17 @@ impl Owner {
 
     /// Starts what may start now, and sends what is to be said.
     fn start(&mut self) {
-        // Before the jobs: where they are many, no room is left after them. The lanes see to it that they have their turn, too.
-        self.creating.start(&mut self.parts.lanes, &self.parts.state, Instant::now());
-        self.parts.lanes.start_jobs(&mut self.parts.state, Instant::now());
+        // Before the jobs: where they are many, no room is left after them. The jobs see to it that they have their turn, too.
+        self.creating.start(&mut self.parts.jobs, &self.parts.state, Instant::now());
+        self.parts.jobs.start_jobs(&mut self.parts.state, Instant::now());
         self.send();
         // What the jobs asked for just now.
-        self.creating.start(&mut self.parts.lanes, &self.parts.state, Instant::now());
+        self.creating.start(&mut self.parts.jobs, &self.parts.state, Instant::now());
     }
 
     fn finished(&mut self, done: Result<Done, JoinError>) {
         match done {
-            Ok(done) => self.parts.lanes.finished(done, &mut self.parts.state, Instant::now()),
+            Ok(done) => self.parts.jobs.finished(done, &mut self.parts.state, Instant::now()),
             Err(error) => self.failed = Some(error),
         }
     }
@@ -150,7 +150,7 @@ impl Owner {
     fn created(&mut self, done: Result<(Arc<str>, Created), JoinError>) {
         match done {
             Ok(done) => {
-                self.creating.ended(done, &mut self.parts.lanes, &mut self.parts.state, Instant::now());
+                self.creating.ended(done, &mut self.parts.jobs, &mut self.parts.state, Instant::now());
             }
             Err(error) => self.failed = Some(error),
         }
@@ -159,7 +159,7 @@ impl Owner {
     /// Takes what else is there, so that decisions are made on all of it.
     fn take_more(&mut self) {
         for _ in 0..TURN {
-            if let Some(done) = self.parts.lanes.try_next() {
+            if let Some(done) = self.parts.jobs.try_next() {
                 self.finished(done);
             } else if let Ok(event) = self.parts.events.try_recv() {
                 self.observe(event);
@@ -218,7 +218,7 @@ impl Owner {
     fn wake_at(&self) -> Option<Instant> {
         let now = Instant::now();
         let due = self.parts.state.next_deadline().filter(|due| *due > now);
-        match (due, self.parts.lanes.wake_at(now)) {
+        match (due, self.parts.jobs.wake_at(now)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -231,11 +231,11 @@ impl Owner {
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
-            self.parts.metrics.show(&self.parts.state, self.parts.lanes.writes().may_write());
+            self.parts.metrics.show(&self.parts.state, self.parts.jobs.writes().may_write());
             let oldest = self.streams.values().filter_map(|stream| stream.told.front());
             let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
             self.parts.metrics.oldest_pending(age.unwrap_or_default());
-            self.parts.lanes.show();
+            self.parts.jobs.show();
         }
     }
 
@@ -331,8 +331,8 @@ impl Owner {
             stream.outgoing.try_send(WriterMessage::Goodbye(goodbye.clone())).ok();
         }
         self.streams.clear();
-        let under_way = self.parts.lanes.running();
-        let waiting = async { while self.parts.lanes.next().await.is_some() {} };
+        let under_way = self.parts.jobs.running();
+        let waiting = async { while self.parts.jobs.next().await.is_some() {} };
         if tokio::time::timeout(LAST_WRITES, waiting).await.is_err() {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }

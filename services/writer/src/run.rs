@@ -21,19 +21,19 @@ use crate::apply::{WRITE_TIMEOUT, Writes};
 use crate::args::Args;
 use crate::config::{self, Config, Current, Followed};
 use crate::discovery::Streams;
+use crate::in_flight::JobsInFlight;
 use crate::inspect::Answers;
 use crate::keep::Keeper;
-use crate::lanes::Lanes;
 use crate::lease::{self, Candidate, Leadership, Moment, Work};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
-use crate::pace::Pace;
-use crate::pause::Pause;
 use crate::reach::Reach;
 use crate::ready::{Report, UNREACHABLE};
 use crate::supervise::supervise;
+use crate::throttle::Throttle;
 use crate::watches;
+use gimbal_schedule::WriteLimiter;
 
 /// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy, and, when the API server
 /// takes fewer changes than come, for the newest value of what waits here to take the place of the older one.
@@ -131,15 +131,15 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     });
     let leads = leadership.clone();
     let permitted = watching.apart().only_while(move || leads.borrow().may_write(Moment::now()));
-    let (pause, pace) = (Pause::default(), Pace::new(&args.pace()));
+    let (throttle, limiter) = (Throttle::default(), WriteLimiter::new(&args.limits()));
     let writes = Writes {
         cluster: permitted.clone().with_timeout(WRITE_TIMEOUT),
         leadership: leadership.clone(),
-        pause,
+        throttle,
         metrics: metrics.clone(),
         failures: Arc::default(),
     };
-    let lanes = Lanes::new(writes, pace, metrics.clone());
+    let jobs = JobsInFlight::new(writes, limiter, metrics.clone());
     let (keeper, keeping) = Keeper::new(permitted.apart(), &namespace, leadership.clone());
     tasks.spawn("the keeper of what outlives the process", keeping);
     let (owner, handle) = Owner::new(Parts {
@@ -148,7 +148,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         again,
         leadership: leadership.clone(),
         able,
-        lanes,
+        jobs,
         keeper,
         metrics: metrics.clone(),
         health,

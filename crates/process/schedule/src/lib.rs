@@ -1,4 +1,5 @@
-//! Decides what a writer sends next and how fast: a fair work queue, token buckets and back-off. Nothing here performs I/O
+//! Decides what a writer sends next and how fast: a fair work queue, limits on concurrency and rate, and
+//! back-off. Nothing here performs I/O
 //! or reads a clock; every method that depends on time takes `now`.
 //!
 //! ```
@@ -17,11 +18,23 @@
 //! ```
 
 mod backoff;
+mod concurrency_limit;
 mod contention;
+mod in_flight;
+#[cfg(test)]
+mod limits_simulation;
+mod pause;
 mod queue;
+mod shared_limit;
 mod tenant_lines;
 mod token_bucket;
+mod write_limiter;
 
 pub use backoff::Backoff;
+pub use concurrency_limit::{ConcurrencyLimit, WriteResult, WriteSample};
+pub use in_flight::{InFlight, Lanes};
+pub use pause::Pause;
 pub use queue::{Queue, Urgency};
+pub use shared_limit::SharedLimit;
 pub use token_bucket::TokenBucket;
+pub use write_limiter::{LimiterSettings, Room, WaitReason, WriteLimiter};

@@ -10,14 +10,14 @@ use gimbal_kubernetes_client::ApiError;
 use gimbal_model::BackendName;
 use gimbal_reconcile::BackendState;
 use gimbal_runtime::Exit;
+use gimbal_schedule::Backoff;
 use tokio::sync::{mpsc, watch};
 
 use super::{Change, Store, Told};
 use crate::lease::{Leadership, Moment};
 
-/// Wait after a failed write, doubled each time, and its limit.
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Delay after a failed write.
+const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 /// Writes side by side: one that hangs must not stand before the others.
 const SIDE_BY_SIDE: usize = 8;
 /// How long the last writes may take when the process ends.
@@ -180,7 +180,7 @@ impl Task {
         if !matches!(error, ApiError::Withheld) {
             tracing::warn!(%backend, %error, "cannot keep the state of a backend; it is retried, and removals that count wait for it");
             let failures = self.troubles.get(&backend).map_or(0, |trouble| trouble.failures);
-            let pause = RETRY.saturating_mul(1 << failures.min(8)).min(LONGEST_RETRY);
+            let pause = RETRY.delay(failures);
             let pause = pause.max(error.retry_after().unwrap_or_default());
             let next = Instant::now() + pause;
             self.troubles.insert(backend.clone(), Trouble { failures: failures + 1, next });
@@ -206,7 +206,7 @@ async fn read(
             }
             Err(error) => tracing::debug!(%error, "still cannot read what is kept of the backends"),
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(RETRY.first).await;
     }
     None
 }

@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::apply::Writes;
 use crate::lease::Moment;
-use crate::pace::{Pace, PaceSettings};
-use crate::pause::Pause;
 use crate::reach::Reach;
+use crate::throttle::Throttle;
 use crate::watches;
+use gimbal_schedule::{LimiterSettings, WriteLimiter};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -47,15 +47,15 @@ fn owner() -> (Owner, watch::Sender<Leadership>) {
     let writes = Writes {
         cluster: cluster.clone(),
         leadership: leadership.clone(),
-        pause: Pause::default(),
+        throttle: Throttle::default(),
         metrics: metrics.clone(),
         failures: Arc::default(),
     };
-    let settings = PaceSettings { concurrency: 1, latency_target: SECOND, qps: 0, fanout: 0, watchers: 1 };
-    let lanes = Lanes::new(writes, Pace::new(&settings), metrics.clone());
+    let settings = LimiterSettings { concurrency: 1, latency_target: SECOND, qps: 0, fanout: 0, watchers: 1 };
+    let jobs = JobsInFlight::new(writes, WriteLimiter::new(&settings), metrics.clone());
     let (keeper, _) = Keeper::new(cluster, "default", leadership.clone());
     let (able, health) = (watch::channel(true).0, Health::new(SECOND));
-    let parts = Parts { state, events, again, leadership, able, lanes, keeper, metrics, health };
+    let parts = Parts { state, events, again, leadership, able, jobs, keeper, metrics, health };
     (Owner::new(parts).0, lead)
 }
 
@@ -173,7 +173,7 @@ async fn namespaces_and_jobs_take_turns() {
     let mut ended = String::new();
     for _ in 0..8 {
         tokio::select! {
-            Some(done) = owner.parts.lanes.next() => {
+            Some(done) = owner.parts.jobs.next() => {
                 ended += "j";
                 owner.finished(done);
             }

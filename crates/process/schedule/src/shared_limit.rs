@@ -1,64 +1,67 @@
-//! How many writes side by side are enough: where throughput bends. More of them buy little, and whoever comes next waits
-//! behind them in the API server. Found by what is written a second at one number and at twice or half of it, in turns;
-//! never by a latency, which tells how busy the server is and not how much it could do (decision 15).
+//! How many writes in flight are useful: the point beyond which more of them add little throughput. While several tenants
+//! share the server, more writes than that only make the next tenant wait. The point is found by comparing the throughput
+//! at one level with that at twice or half of it, in turns. Latency is not considered: it shows how busy the server is, not
+//! how much it could do.
 
 use std::time::{Duration, Instant};
 
-/// What is tried first. Real API servers on few cores write four fifths of their most with so many.
+/// First level. With this many writes in flight, real API servers on few cores reach four fifths of their throughput.
 const FIRST: usize = 8;
-/// Fewer make each Service wait for the one before.
+/// Lowest level. With one write in flight each object would wait for the one before.
 const LEAST: usize = 2;
-/// Twice as many are worth it where they write so much more.
+/// The level is doubled if that multiplies the throughput by at least this.
 const WORTH: f64 = 1.2;
-/// Half as many are enough where they write at least so much of it.
+/// The level is halved if that keeps at least this share of the throughput.
 const ENOUGH: f64 = 0.9;
-/// Answers that one turn of a comparison takes, for each write side by side, and at least.
+/// Answers in one turn of a comparison, for each write in flight.
 const ANSWERS: usize = 4;
-const FEWEST: usize = 64;
-/// Turns of each number in a comparison: what else happens on the machine meets both.
+/// Fewest answers in one turn of a comparison.
+const MIN_ANSWERS: usize = 64;
+/// Turns of each level in a comparison, so that other load on the machine affects both.
 const TURNS: u32 = 3;
-/// From a comparison that changed nothing until the next one; twice as long each time.
+/// Time from a comparison that changed nothing to the next one. It doubles each time.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Longest such time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What was written with a number of writes side by side.
+/// Throughput measured at one level.
 #[derive(Debug, Clone, Copy, Default)]
-struct Written {
+struct Throughput {
     answers: usize,
     took: Duration,
 }
 
-impl Written {
-    // No count of answers comes near the 53 bits of a float.
+impl Throughput {
+    // Counts of answers stay far below the 53 bits of a float.
     #[allow(clippy::cast_precision_loss)]
     fn per_second(self) -> f64 {
         self.answers as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 }
 
-/// Another number is compared with the one that holds.
+/// A comparison of another level with the current one.
 #[derive(Debug)]
 struct Comparison {
     other: usize,
     on_other: bool,
     turns: u32,
-    held: Written,
-    tried: Written,
+    held: Throughput,
+    tried: Throughput,
 }
 
-/// The answers of one turn.
+/// The answers of one turn of a comparison.
 #[derive(Debug, Default)]
 struct Turn {
-    /// Answers to what was sent before it.
+    /// Answers still to come for writes that were sent before the turn began.
     skip: usize,
     answers: usize,
     from: Option<Instant>,
 }
 
-/// See the module. Time is a parameter.
+/// The useful number of writes in flight.
 #[derive(Debug)]
-pub struct Bend {
-    most: usize,
+pub struct SharedLimit {
+    max: usize,
     level: usize,
     comparison: Option<Comparison>,
     turn: Turn,
@@ -66,29 +69,30 @@ pub struct Bend {
     pause: Duration,
 }
 
-impl Bend {
-    /// `most`: as many as may ever be under way.
-    pub(super) fn new(most: u32) -> Self {
-        let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
-        Self { most, level: FIRST.min(most), comparison: None, turn: Turn::default(), next: None, pause: PAUSE }
+impl SharedLimit {
+    /// Creates a limit of at most `max`.
+    pub(crate) fn new(max: u32) -> Self {
+        let max = usize::try_from(max.max(1)).unwrap_or(usize::MAX);
+        Self { max, level: FIRST.min(max), comparison: None, turn: Turn::default(), next: None, pause: PAUSE }
     }
 
-    /// So many are to be under way now: 1 at least.
+    /// Returns how many writes should be in flight: at least 1.
     #[must_use]
-    pub fn now(&self) -> usize {
+    pub fn current(&self) -> usize {
         match &self.comparison {
             Some(comparison) if comparison.on_other => comparison.other,
             _ => self.level,
         }
     }
 
-    /// Less was under way than might have been: what is being compared tells nothing of the server.
-    pub(super) fn idle(&mut self) {
-        self.turn = Turn { skip: self.now(), ..Turn::default() };
+    /// Starts the current turn anew, because fewer writes were in flight than allowed: throughput then says nothing about the
+    /// server.
+    pub(crate) fn idle(&mut self) {
+        self.turn = Turn { skip: self.current(), ..Turn::default() };
     }
 
-    /// A write was answered while as many were under way as might be.
-    pub(super) fn answered(&mut self, at: Instant) {
+    /// Counts an answer that came while as many writes were in flight as allowed.
+    pub(crate) fn answered(&mut self, at: Instant) {
         let Some(comparison) = &mut self.comparison else {
             if self.next.is_none_or(|next| at >= next) {
                 self.compare(self.twice().or_else(|| self.half()), at);
@@ -104,8 +108,8 @@ impl Bend {
             return;
         };
         turn.answers += 1;
-        let side_by_side = if comparison.on_other { comparison.other } else { self.level };
-        if turn.answers < (side_by_side * ANSWERS).max(FEWEST) {
+        let in_flight = if comparison.on_other { comparison.other } else { self.level };
+        if turn.answers < (in_flight * ANSWERS).max(MIN_ANSWERS) {
             return;
         }
         let written = if comparison.on_other { &mut comparison.tried } else { &mut comparison.held };
@@ -130,18 +134,18 @@ impl Bend {
             let further = if up { self.twice() } else { self.half() };
             return self.compare(further, at);
         }
-        // Half as many is the other question, unless that is what was asked just now.
+        // Half the level is tried next, unless that was tried just now.
         self.compare(self.half().filter(|_| up), at);
     }
 
-    /// Begins to compare with another number, or rests where there is none.
+    /// Begins a comparison with another level, or pauses if there is none.
     fn compare(&mut self, other: Option<usize>, at: Instant) {
         self.comparison = other.map(|other| Comparison {
             other,
             on_other: false,
             turns: 0,
-            held: Written::default(),
-            tried: Written::default(),
+            held: Throughput::default(),
+            tried: Throughput::default(),
         });
         if self.comparison.is_none() {
             self.next = Some(at + self.pause);
@@ -151,7 +155,7 @@ impl Bend {
     }
 
     fn twice(&self) -> Option<usize> {
-        Some(self.level.saturating_mul(2).min(self.most)).filter(|twice| *twice > self.level)
+        Some(self.level.saturating_mul(2).min(self.max)).filter(|twice| *twice > self.level)
     }
 
     fn half(&self) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! The limit against servers that are simulated: some workers, one queue.
+//! The limits against simulated servers: some workers behind one queue.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::bend::Bend;
-use super::limit::{Answer, Limit, Sign};
+use crate::concurrency_limit::{ConcurrencyLimit, WriteResult, WriteSample};
+use crate::shared_limit::SharedLimit;
 
 const TARGET: Duration = Duration::from_millis(500);
 
@@ -41,14 +41,14 @@ impl Server {
 
 /// A client that always has more to write.
 struct Run {
-    limit: Limit,
+    limit: ConcurrencyLimit,
     now: Instant,
     under_way: BinaryHeap<Reverse<(Instant, Instant)>>,
 }
 
 impl Run {
     fn new(most: u32) -> Self {
-        Self { limit: Limit::new(most, TARGET), now: Instant::now(), under_way: BinaryHeap::new() }
+        Self { limit: ConcurrencyLimit::new(most, TARGET), now: Instant::now(), under_way: BinaryHeap::new() }
     }
 
     /// Goes on until this server has answered so many writes, and looks at the last third of them. One write in
@@ -57,7 +57,7 @@ impl Run {
         let mut free: BinaryHeap<Reverse<Instant>> = vec![Reverse(self.now); server.workers].into();
         let (mut took, mut limits, mut count, mut look) = (Vec::new(), (usize::MAX, 0), 0, self.now);
         for answer in 0..answers {
-            while self.under_way.len() < self.limit.now() {
+            while self.under_way.len() < self.limit.current() {
                 let Reverse(idle) = free.pop().unwrap();
                 let done = idle.max(self.now) + server.service;
                 free.push(Reverse(done));
@@ -68,12 +68,12 @@ impl Run {
             }
             let Reverse((at, sent)) = self.under_way.pop().unwrap();
             self.now = at;
-            self.limit.answered(&Answer { sent, took: at - sent, sign: Sign::Answered });
+            self.limit.answered(&WriteSample { sent, took: at - sent, result: WriteResult::Answered });
             if answer < answers * 2 / 3 {
                 look = at;
             } else {
                 took.push(at - sent);
-                limits = (limits.0.min(self.limit.now()), limits.1.max(self.limit.now()));
+                limits = (limits.0.min(self.limit.current()), limits.1.max(self.limit.current()));
             }
         }
         took.sort();
@@ -158,14 +158,14 @@ impl Rounds {
 /// Always something to write, so many answers, each taking up to half as long again as it should by chance. The numbers
 /// side by side in the last third.
 fn side_by_side(most: u32, answers: u32, per_second: impl Fn(usize) -> f64) -> Vec<usize> {
-    let (mut bend, mut now, mut chance, mut seen) = (Bend::new(most), Instant::now(), 1_u64, Vec::new());
+    let (mut limit, mut now, mut chance, mut seen) = (SharedLimit::new(most), Instant::now(), 1_u64, Vec::new());
     for answer in 0..answers {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let noise = 0.75 + (chance >> 40) as f64 / f64::from(1 << 24) / 2.0;
-        now += Duration::from_secs_f64(noise / per_second(bend.now()));
-        bend.answered(now);
+        now += Duration::from_secs_f64(noise / per_second(limit.current()));
+        limit.answered(now);
         if answer > answers * 2 / 3 {
-            seen.push(bend.now());
+            seen.push(limit.current());
         }
     }
     seen
@@ -197,11 +197,11 @@ fn no_more_side_by_side_than_is_of_use() {
 
 #[test]
 fn what_was_not_busy_tells_nothing() {
-    let (mut bend, mut now) = (Bend::new(64), Instant::now());
+    let (mut limit, mut now) = (SharedLimit::new(64), Instant::now());
     for _ in 0..30_000 {
         now += Duration::from_millis(2);
-        bend.answered(now);
-        bend.idle();
+        limit.answered(now);
+        limit.idle();
     }
-    assert_eq!(bend.now(), 8);
+    assert_eq!(limit.current(), 8);
 }

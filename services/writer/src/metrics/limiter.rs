@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::pace::{Bend, Limit, Wait};
+use gimbal_schedule::{ConcurrencyLimit, SharedLimit, WaitReason};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WaitLabels {
@@ -17,7 +17,7 @@ struct WaitLabels {
 }
 
 #[derive(Debug)]
-pub(super) struct PaceMetrics {
+pub(super) struct LimiterMetrics {
     concurrency: Gauge,
     shared: Gauge,
     latency: Gauge<f64, AtomicU64>,
@@ -26,7 +26,7 @@ pub(super) struct PaceMetrics {
     waits: Family<WaitLabels, Counter<f64, AtomicU64>>,
 }
 
-impl PaceMetrics {
+impl LimiterMetrics {
     pub(super) fn register(r: &mut Registry) -> Self {
         let metrics = Self {
             concurrency: Gauge::default(),
@@ -68,14 +68,14 @@ impl PaceMetrics {
         self.pauses.inc();
     }
 
-    pub(super) fn waited(&self, wait: Wait, time: Duration) {
+    pub(super) fn waited(&self, wait: WaitReason, time: Duration) {
         self.waits.get_or_create_owned(&WaitLabels { reason: wait.as_str() }).inc_by(time.as_secs_f64());
     }
 
-    pub(super) fn show(&self, limit: &Limit, bend: &Bend) {
+    pub(super) fn show(&self, limit: &ConcurrencyLimit, shared: &SharedLimit) {
         let seconds = |time: Option<Duration>| time.map_or(0.0, |time| time.as_secs_f64());
-        self.concurrency.set(super::signed(limit.now()));
-        self.shared.set(super::signed(bend.now().min(limit.now())));
+        self.concurrency.set(super::signed(limit.current()));
+        self.shared.set(super::signed(shared.current().min(limit.current())));
         self.latency.set(seconds(limit.latency()));
         self.tolerated.set(seconds(limit.tolerated()));
     }
