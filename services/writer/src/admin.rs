@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::decommission;
 use crate::inspect::{Answers, ended};
-use crate::lease::Leadership;
+use gimbal_lease::Leadership;
 
 /// How often it is looked whether a decision is kept, and how long a caller waits for that.
 const LOOK: Duration = Duration::from_millis(50);
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::lease::Moment;
     use crate::mailbox::{Handle, Mail};
+    use gimbal_lease::Moment;
 
     fn name() -> BackendName {
         BackendName::parse("node02").unwrap()

@@ -13,9 +13,9 @@ use gimbal_schedule::{WriteResult, WriteSample};
 use gimbal_transport::Quiet;
 use tokio::sync::watch;
 
-use crate::lease::{Leadership, Moment};
 use crate::metrics::Metrics;
 use crate::throttle::Throttle;
+use gimbal_lease::{Leadership, Moment};
 
 /// A create met a conflict, and nothing of ours is there: in words of ours, for the server's own may be about others.
 const NOT_CREATED: &str =

@@ -9,7 +9,7 @@ use gimbal_kubernetes_client::Access;
 use gimbal_plan::EndpointsApi;
 use gimbal_runtime::Exit;
 
-use crate::lease::Times;
+use gimbal_lease::Times;
 use gimbal_schedule::LimiterSettings;
 
 /// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's credentials.

@@ -103,9 +103,9 @@ mod tests {
 
     use super::*;
     use crate::apply::Writes;
-    use crate::lease::{Leadership, Moment};
     use crate::metrics::Metrics;
     use crate::throttle::Throttle;
+    use gimbal_lease::{Leadership, Moment};
     use gimbal_schedule::{LimiterSettings, WriteLimiter};
 
     /// An API server that is not there answers as well: what counts is how often it is asked.

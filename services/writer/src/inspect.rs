@@ -17,9 +17,9 @@ use tonic::Status;
 use crate::config::{Config, Identity};
 use crate::decommission;
 use crate::follow::follow;
-use crate::lease::{Leadership, Moment};
 use crate::listing::{Selection, status};
 use crate::mailbox::{Ended, Handle};
+use gimbal_lease::{Leadership, Moment};
 
 /// What is wrong with a backend in the eyes of a writer that hears no agent.
 const STANDBY: &str = "this writer does not lead and hears no agent; ask the one that leads";

@@ -17,7 +17,7 @@ use gimbal_reconcile::BackendState;
 use gimbal_runtime::Exit;
 use tokio::sync::{mpsc, watch};
 
-use crate::lease::Leadership;
+use gimbal_lease::Leadership;
 use task::{Request, Task};
 
 const PREFIX: &str = "gimbal-backend-";

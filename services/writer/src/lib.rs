@@ -20,7 +20,6 @@ mod follow;
 mod in_flight;
 mod inspect;
 mod keep;
-pub mod lease;
 mod listing;
 mod mailbox;
 mod metrics;

@@ -22,10 +22,10 @@ use crate::apply::Created;
 use crate::creating::Creating;
 use crate::in_flight::{Done, JobsInFlight};
 use crate::keep::Keeper;
-use crate::lease::{Leadership, Moment};
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
 use crate::watches::{Again, ClusterEvent};
+use gimbal_lease::{Leadership, Moment};
 
 /// Inputs taken in one turn before decisions are made.
 const TURN: usize = 512;

@@ -8,10 +8,10 @@ use gimbal_transport::Serving;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::lease::{Leadership, Moment};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::reach::Reach;
+use gimbal_lease::{Leadership, Moment};
 
 /// A watch on an API server that is there hears something once a minute at least.
 pub(crate) const UNREACHABLE: Duration = Duration::from_secs(150);

@@ -17,14 +17,13 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::apply::{WRITE_TIMEOUT, Writes};
+use crate::apply::{WRITE_TIMEOUT, Writes, code};
 use crate::args::Args;
 use crate::config::{self, Config, Current, Followed};
 use crate::discovery::Streams;
 use crate::in_flight::JobsInFlight;
 use crate::inspect::Answers;
 use crate::keep::Keeper;
-use crate::lease::{self, Candidate, Leadership, Moment, Work};
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
@@ -33,14 +32,17 @@ use crate::ready::{Report, UNREACHABLE};
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
 use crate::watches;
+use gimbal_lease::{Candidate, Fitness, Leadership, Moment};
 use gimbal_schedule::WriteLimiter;
 
-/// Changes and bytes that an agent may have unacknowledged: enough to keep every write lane busy, and, when the API server
-/// takes fewer changes than come, for the newest value of what waits here to take the place of the older one.
+/// Name of the Lease that replicas compete for.
+const LEASE_NAME: &str = "gimbal-writer";
+/// Changes and bytes that a discoverer may have unacknowledged. Enough to keep every write slot busy; when the API server is
+/// slower than the changes come, a newer value takes the place of the older one here.
 const CREDIT: Credit = Credit { changes: 4000, bytes: 8 << 20 };
-/// An agent that is silent for so long is gone.
+/// A stream on which the discoverer is silent for this long is closed.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Beats that the owner may miss before the process counts as stuck.
+/// The process counts as stuck when the owner task has not reported for this long.
 const HEALTH: Duration = Duration::from_secs(10);
 const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 
@@ -86,21 +88,22 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let namespace = args.own_namespace();
     let address = listener.local_addr();
     let address = address.map_err(|error| Exit::Failure(format!("--listen {}: {error}", args.listen)))?;
-    let identity = lease::identity(&address);
+    let identity = gimbal_lease::identity(&address);
     let (able, is_able) = watch::channel(true);
     let (leadership, lease) = if args.leader_election {
         let (work_goes, counts) = (health.clone(), metrics.clone());
         let candidate = Candidate {
             cluster: watching.apart(),
             namespace: namespace.clone(),
+            name: LEASE_NAME.into(),
             identity: identity.clone(),
             times,
-            work: Box::new(move || match (work_goes.is_alive(), *is_able.borrow()) {
-                (false, _) => Work::Hangs,
-                (true, false) => Work::Cannot,
-                (true, true) => Work::Goes,
+            fitness: Box::new(move || match (work_goes.is_alive(), *is_able.borrow()) {
+                (false, _) => Fitness::Hanging,
+                (true, false) => Fitness::Unable,
+                (true, true) => Fitness::Working,
             }),
-            called: Box::new(move |verb, code| counts.lease_called(verb, code)),
+            called: Box::new(move |verb, error| counts.lease_called(verb, error.map_or("ok", code))),
         };
         let (leadership, task) = candidate.start(release.clone());
         (leadership, Some(task))

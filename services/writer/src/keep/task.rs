@@ -14,7 +14,7 @@ use gimbal_schedule::Backoff;
 use tokio::sync::{mpsc, watch};
 
 use super::{Change, Store, Told};
-use crate::lease::{Leadership, Moment};
+use gimbal_lease::{Leadership, Moment};
 
 /// Delay after a failed write.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };

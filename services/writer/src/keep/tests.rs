@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::lease::Moment;
+use gimbal_lease::Moment;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const FOR_LONG: Duration = Duration::from_secs(3600);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::Owner;
 use crate::keep::Told;
-use crate::lease::Moment;
+use gimbal_lease::Moment;
 
 /// How long one that leads may be unable to do its work before it says so.
 const ABLE_WITHIN: Duration = Duration::from_secs(30);

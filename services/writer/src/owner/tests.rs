@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::apply::Writes;
-use crate::lease::Moment;
 use crate::reach::Reach;
 use crate::throttle::Throttle;
 use crate::watches;
+use gimbal_lease::Moment;
 use gimbal_schedule::{LimiterSettings, WriteLimiter};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gimbal_kubernetes_client::Cluster;
+use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::Lease;
 use gimbal_testkit::TestCluster;
 use tokio::sync::watch;
@@ -12,7 +12,17 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::*;
+use gimbal_lease::{Candidate, Fitness, Leadership, Moment, Times};
+
+const NAME: &str = "gimbal-writer";
+
+fn code(error: Option<&ApiError>) -> &'static str {
+    match error {
+        None => "ok",
+        Some(ApiError::Timeout { .. }) => "timeout",
+        Some(_) => "other",
+    }
+}
 
 struct Competing {
     leadership: watch::Receiver<Leadership>,
@@ -28,10 +38,11 @@ impl Competing {
         let candidate = Candidate {
             cluster,
             namespace: "kube-system".into(),
+            name: NAME.into(),
             identity: identity.into(),
             times: Times::new(Duration::from_secs(3)),
-            work: Box::new(|| Work::Goes),
-            called: Box::new(move |verb, code| *counted.lock().unwrap().entry((verb, code)).or_default() += 1),
+            fitness: Box::new(|| Fitness::Working),
+            called: Box::new(move |verb, error| *counted.lock().unwrap().entry((verb, code(error))).or_default() += 1),
         };
         let (leadership, task) = candidate.start(stop.clone());
         Self { leadership, task, stop, calls }

@@ -1,38 +1,38 @@
-//! The times of a lease, all from its duration.
+//! The times of a lease, derived from its duration.
 
 use std::time::Duration;
 
-/// See the module. With the default duration of three seconds: relied on for two, renewed each second, looked at by others
-/// twice a second.
+/// The times of a lease. A lease of three seconds (the default) is relied on for two, renewed each second, and read by other
+/// candidates twice a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// How long a lease lasts for others without a renewal.
-    pub(super) duration: Duration,
-    /// How long its holder relies on it.
-    pub(super) deadline: Duration,
-    /// How often its holder renews it.
-    pub(super) renew: Duration,
-    /// How often others look.
-    pub(super) poll: Duration,
-    /// How long to wait after a failure.
-    pub(super) retry: Duration,
+    /// How long other candidates wait for a renewal before they take over.
+    pub duration: Duration,
+    /// How long after a renewal was sent its holder may write.
+    pub deadline: Duration,
+    /// Interval of renewals.
+    pub renew: Duration,
+    /// Interval of reads by other candidates.
+    pub poll: Duration,
+    /// Delay after a failed call.
+    pub retry: Duration,
 }
 
 impl Times {
-    /// The shortest duration: the API keeps whole seconds, and a renewal takes a part of one.
+    /// Shortest duration. The API has whole seconds, and a renewal takes a part of one.
     pub const SHORTEST: Duration = Duration::from_secs(2);
-    /// The longest duration: a leader that died is missed for so long.
+    /// Longest duration; a leader that died is replaced after this time.
     pub const LONGEST: Duration = Duration::from_secs(3600);
 
-    /// The times for a lease that lasts so long, in whole seconds; what is more is cut off.
+    /// Derives the times from a duration, which is cut to whole seconds and to the bounds above.
     #[must_use]
     pub fn new(duration: Duration) -> Self {
         let duration = Duration::from_secs(duration.clamp(Self::SHORTEST, Self::LONGEST).as_secs());
         Self { duration, deadline: duration * 2 / 3, renew: duration / 3, poll: duration / 6, retry: duration / 15 }
     }
 
-    /// The duration as the API keeps it.
-    pub(super) fn seconds(&self) -> i32 {
+    /// Returns the duration in seconds, as the API stores it.
+    pub(crate) fn seconds(&self) -> i32 {
         i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX)
     }
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use gimbal_kubernetes_objects::Lease;
 use proptest::prelude::*;
 
-use super::machine::{Failure, Machine, Step};
-use super::{Moment, Times};
+use gimbal_lease::{Call, Election, Failure, Moment, Times};
 
 const CANDIDATES: usize = 3;
 
@@ -36,7 +35,7 @@ enum Event {
 }
 
 struct Candidate {
-    machine: Option<Machine>,
+    machine: Option<Election>,
     /// How fast its clock runs, in thousandths, and what it showed at the beginning.
     rate: u32,
     offset: Duration,
@@ -55,7 +54,7 @@ enum Answer {
 struct Request {
     id: usize,
     from: usize,
-    step: Step,
+    step: Call,
     answer: Option<Answer>,
 }
 
@@ -122,7 +121,7 @@ impl World {
                 let candidate = &mut self.candidates[of];
                 if candidate.machine.is_none() {
                     candidate.machine =
-                        Some(Machine::new("ns", "lease", &format!("c{of}"), Times::new(Duration::from_secs(3)), now));
+                        Some(Election::new("ns", "lease", &format!("c{of}"), Times::new(Duration::from_secs(3)), now));
                     candidate.waits_for = None;
                     candidate.led = None;
                 }
@@ -130,13 +129,13 @@ impl World {
             Event::Stop(of) => {
                 let released = self.candidates[of].machine.take().and_then(|mut machine| machine.release(""));
                 if let Some(lease) = released {
-                    self.send(of, Step::Replace(lease));
+                    self.send(of, Call::Replace(lease));
                 }
             }
         }
     }
 
-    fn send(&mut self, from: usize, step: Step) -> usize {
+    fn send(&mut self, from: usize, step: Call) -> usize {
         self.sent += 1;
         self.wire.push(Request { id: self.sent, from, step, answer: None });
         self.sent
@@ -149,7 +148,7 @@ impl World {
             return;
         };
         let step = machine.step(now, "", self.candidates[of].works);
-        if !matches!(step, Step::Wait(_)) {
+        if !matches!(step, Call::Wait(_)) {
             let id = self.send(of, step);
             self.candidates[of].waits_for = Some((id, now));
         }
@@ -161,12 +160,12 @@ impl World {
         let Some(request) = waiting.get_mut(nth % count) else { return };
         let there = self.lease.as_ref().map(|lease| &lease.metadata.resource_version);
         let accepted = match &request.step {
-            Step::Wait(_) | Step::Read => {
+            Call::Wait(_) | Call::Read => {
                 request.answer = Some(Answer::Read(self.lease.clone()));
                 return;
             }
-            Step::Create(lease) => there.is_none().then_some(lease),
-            Step::Replace(lease) => (there == Some(&lease.metadata.resource_version)).then_some(lease),
+            Call::Create(lease) => there.is_none().then_some(lease),
+            Call::Replace(lease) => (there == Some(&lease.metadata.resource_version)).then_some(lease),
         };
         request.answer = Some(match accepted {
             None => Answer::Outrun,

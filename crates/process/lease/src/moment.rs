@@ -1,25 +1,25 @@
-//! Time as a lease needs it: it goes on while the machine is suspended, for the others' clocks do.
+//! A clock that goes on while the machine is suspended, as the clocks of other machines do.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since the machine started, sleep included. Not comparable between machines; a type of its own, so that it is never
-/// compared with [`std::time::Instant`], which stands still while the machine sleeps.
+/// Time since the machine started, suspension included. It means nothing on another machine. It is a type of its own so that
+/// it is never compared with [`std::time::Instant`], which stops while the machine is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// What the clock shows.
+    /// Returns the current time.
     #[must_use]
     pub fn now() -> Self {
         let time = clock_gettime(ClockId::Boottime);
-        // Neither is negative: this clock starts at zero.
+        // Neither is negative, because this clock starts at zero.
         Self(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default()))
     }
 
-    /// How long after `earlier` this is; zero if it is before.
+    /// Returns the time since `earlier`, or zero if that is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

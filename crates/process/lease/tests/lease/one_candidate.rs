@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use gimbal_kubernetes_objects::{Lease, LeaseSpec, Meta};
 
-use super::machine::{Failure, Machine, Step};
-use super::*;
+use gimbal_lease::{Call, Election, Failure, Leadership, Moment, Times, identity};
+
+const NAME: &str = "lease";
 
 const DURATION: Duration = Duration::from_secs(3);
 const DEADLINE: Duration = Duration::from_secs(2);
 
-fn machine(now: Moment) -> Machine {
-    Machine::new("ns", NAME, "me", Times::new(DURATION), now)
+fn machine(now: Moment) -> Election {
+    Election::new("ns", NAME, "me", Times::new(DURATION), now)
 }
 
 fn seconds(seconds: f64) -> Duration {
@@ -33,9 +34,9 @@ fn lease(holder: &str, version: &str, transitions: i32) -> Lease {
 }
 
 /// What the machine writes, and the answer to it.
-fn write(machine: &Machine, now: Moment) -> Lease {
+fn write(machine: &Election, now: Moment) -> Lease {
     match machine.step(now, "wall", true) {
-        Step::Create(lease) | Step::Replace(lease) => {
+        Call::Create(lease) | Call::Replace(lease) => {
             let metadata = Meta { resource_version: "9".into(), ..lease.metadata };
             Lease { metadata, ..lease }
         }
@@ -47,11 +48,11 @@ fn write(machine: &Machine, now: Moment) -> Lease {
 fn the_first_one_creates_the_lease_and_renews_it() {
     let now = Moment::now();
     let mut me = machine(now);
-    assert_eq!(me.step(now, "", true), Step::Read);
+    assert_eq!(me.step(now, "", true), Call::Read);
     me.read(None, now);
     // Whoever leads may not know yet that somebody deleted it.
-    assert_eq!(me.step(now, "", true), Step::Wait(now + seconds(0.5)));
-    assert_eq!(me.step(now + seconds(2.9), "", true), Step::Read, "another may create it");
+    assert_eq!(me.step(now, "", true), Call::Wait(now + seconds(0.5)));
+    assert_eq!(me.step(now + seconds(2.9), "", true), Call::Read, "another may create it");
     let now = now + DURATION;
     let created = write(&me, now);
     assert_eq!(created.spec.holder_identity.as_deref(), Some("me"));
@@ -59,7 +60,7 @@ fn the_first_one_creates_the_lease_and_renews_it() {
     me.written(created, now, now + seconds(0.5));
     let lead = me.lead(now + seconds(0.5)).unwrap();
     assert_eq!((lead.epoch, lead.until), (1, now + DEADLINE), "counted from before the call");
-    assert_eq!(me.step(now + seconds(0.9), "", true), Step::Wait(now + seconds(1.0)));
+    assert_eq!(me.step(now + seconds(0.9), "", true), Call::Wait(now + seconds(1.0)));
     let renewed = write(&me, now + seconds(1.0));
     assert_eq!(renewed.spec.lease_transitions, Some(1), "the holder is the same");
     assert_eq!(renewed.spec.acquire_time.as_deref(), Some("wall"));
@@ -75,14 +76,14 @@ fn a_foreign_lease_is_taken_when_it_did_not_change_for_its_duration() {
     let mut at = now;
     for _ in 0..5 {
         at = at + seconds(0.5);
-        assert_eq!(me.step(at, "", true), Step::Read);
+        assert_eq!(me.step(at, "", true), Call::Read);
         me.read(Some(lease("other", "1", 4)), at);
     }
     // It changes at the last moment: all begins anew, whatever the lease says of the time of day.
     me.read(Some(lease("other", "2", 4)), at);
-    assert!(matches!(me.step(at + seconds(2.9), "", true), Step::Read));
+    assert!(matches!(me.step(at + seconds(2.9), "", true), Call::Read));
     me.read(Some(lease("other", "2", 4)), at + seconds(2.9));
-    assert_eq!(me.step(at + seconds(2.9), "", true), Step::Wait(at + DURATION));
+    assert_eq!(me.step(at + seconds(2.9), "", true), Call::Wait(at + DURATION));
     let taken = write(&me, at + DURATION);
     assert_eq!(taken.spec.holder_identity.as_deref(), Some("me"));
     assert_eq!((taken.spec.lease_transitions, taken.spec.acquire_time.as_deref()), (Some(5), Some("wall")));
@@ -98,10 +99,10 @@ fn a_longer_lease_is_respected_and_a_shorter_one_not_believed() {
         me.read(Some(foreign), now);
         let expiry = now + Duration::from_secs(expected);
         assert!(
-            !matches!(me.step(now + Duration::from_millis(expected * 1000 - 1), "", true), Step::Replace(_)),
+            !matches!(me.step(now + Duration::from_millis(expected * 1000 - 1), "", true), Call::Replace(_)),
             "{seconds:?}"
         );
-        assert!(matches!(me.step(expiry, "", true), Step::Replace(_)), "{seconds:?}");
+        assert!(matches!(me.step(expiry, "", true), Call::Replace(_)), "{seconds:?}");
     }
 }
 
@@ -123,11 +124,11 @@ fn after_a_failure_it_reads_before_it_writes() {
     me.read(Some(lease("", "1", 4)), now);
     me.written(write(&me, now), now, now);
     me.failed(Failure::Unknown, now + seconds(1.1));
-    assert_eq!(me.step(now + seconds(1.1), "", true), Step::Wait(now + seconds(1.1) + seconds(0.2)));
-    assert_eq!(me.step(now + seconds(1.3), "", true), Step::Read);
+    assert_eq!(me.step(now + seconds(1.1), "", true), Call::Wait(now + seconds(1.1) + seconds(0.2)));
+    assert_eq!(me.step(now + seconds(1.3), "", true), Call::Read);
     assert!(me.lead(now + seconds(1.3)).is_some(), "it still leads until its deadline");
     me.failed(Failure::Outrun, now + seconds(1.3));
-    assert_eq!(me.step(now + seconds(1.3), "", true), Step::Read, "at once");
+    assert_eq!(me.step(now + seconds(1.3), "", true), Call::Read, "at once");
     me.read(Some(lease("other", "7", 2)), now + seconds(1.4));
     assert!(me.lead(now + seconds(1.4)).is_none(), "what it read ends its lead before the deadline");
 }
@@ -140,8 +141,8 @@ fn a_deleted_lease_may_still_have_a_leader() {
     let later = now + seconds(0.5);
     me.read(None, later);
     // That it was not renewed since is not known.
-    assert_eq!(me.step(later + seconds(2.9), "", true), Step::Read);
-    assert!(matches!(me.step(later + DURATION, "", true), Step::Create(_)));
+    assert_eq!(me.step(later + seconds(2.9), "", true), Call::Read);
+    assert!(matches!(me.step(later + DURATION, "", true), Call::Create(_)));
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn answers_that_take_longer_than_a_renewal_are_waited_for() {
     // Each renewal takes 1.2 s: it leads for two thirds of the time, and not never.
     me.written(lease("me", "2", 1), now + seconds(1.0), now + seconds(2.2));
     assert!(me.lead(now + seconds(2.2)).is_some());
-    assert!(matches!(me.step(now + seconds(2.2), "", true), Step::Replace(_)));
+    assert!(matches!(me.step(now + seconds(2.2), "", true), Call::Replace(_)));
     for _ in 0..3 {
         me.took(seconds(0.01));
     }
@@ -228,16 +229,16 @@ fn who_does_not_work_neither_takes_nor_renews() {
     let mut me = machine(now);
     me.written(lease("me", "1", 1), now, now);
     let later = now + seconds(5.0);
-    assert_eq!(me.step(later, "", false), Step::Read);
+    assert_eq!(me.step(later, "", false), Call::Read);
     me.read(Some(lease("me", "1", 1)), later);
-    assert_eq!(me.step(later, "", false), Step::Wait(later + seconds(0.5)));
+    assert_eq!(me.step(later, "", false), Call::Wait(later + seconds(0.5)));
     assert!(me.held().is_some(), "nobody else led meanwhile");
-    assert!(matches!(me.step(later, "", true), Step::Replace(_)));
+    assert!(matches!(me.step(later, "", true), Call::Replace(_)));
     me.read(Some(lease("", "2", 2)), later);
-    assert_eq!(me.step(later + seconds(9.0), "", false), Step::Read);
+    assert_eq!(me.step(later + seconds(9.0), "", false), Call::Read);
     me.stand_back(later + seconds(10.0));
-    assert_eq!(me.step(later + seconds(9.0), "", true), Step::Read, "it leaves the lease to others for a while");
-    assert!(matches!(me.step(later + seconds(10.0), "", true), Step::Replace(_)));
+    assert_eq!(me.step(later + seconds(9.0), "", true), Call::Read, "it leaves the lease to others for a while");
+    assert!(matches!(me.step(later + seconds(10.0), "", true), Call::Replace(_)));
 }
 
 #[test]
@@ -247,8 +248,8 @@ fn its_own_lease_that_vanished_is_created_at_once_only_while_it_leads() {
         let mut me = machine(now);
         me.written(lease("me", "1", 1), now, now);
         me.read(None, now + at);
-        assert_eq!(matches!(me.step(now + at, "", true), Step::Create(_)), !waits, "{at:?}");
-        assert!(matches!(me.step(now + at + DURATION, "", true), Step::Create(_)), "{at:?}");
+        assert_eq!(matches!(me.step(now + at, "", true), Call::Create(_)), !waits, "{at:?}");
+        assert!(matches!(me.step(now + at + DURATION, "", true), Call::Create(_)), "{at:?}");
     }
 }
 
