@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use gimbal_octavia_rows::{Id, List};
+use gimbal_octavia_rows::{LoadBalancer, Project};
 use gimbal_openstack_client::{
     Cloud, Credentials, CredentialsError, Dialect, Error, LoadBalancing, Options, Place, Scope, Session,
 };
-use gimbal_openstack_source::rows::{LoadBalancer, Project};
-use gimbal_openstack_source::{Id, List, Mode};
+use gimbal_openstack_source::Mode;
 
 use crate::access::Access;
 use crate::args::ModeWanted;
@@ -247,7 +248,7 @@ async fn sees_all(load_balancing: &LoadBalancing, own: Option<&Project>) -> Resu
     };
     // A token that is scoped to the system has no project of its own: what it may list is everything, also where that is
     // nothing yet.
-    let foreign = |row: &&LoadBalancer| own.is_none_or(|own| row.project != own.id) && !row.project.is_nobody();
+    let foreign = |row: &&LoadBalancer| own.is_none_or(|own| row.project != own.id) && !row.project.is_no_owner();
     let foreign: Vec<&LoadBalancer> = list.rows.iter().filter(foreign).collect();
     if foreign.is_empty() {
         return Ok(own.is_none());

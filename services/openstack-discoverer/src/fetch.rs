@@ -1,8 +1,9 @@
 //! One question to the cloud, and its answer.
 
+use gimbal_octavia_rows::{Existence, List};
+use gimbal_octavia_rows::{LoadBalancer, Project};
 use gimbal_openstack_client::{Error, Lookup, Outcome, Scope, Session};
-use gimbal_openstack_source::rows::{LoadBalancer, Project};
-use gimbal_openstack_source::{Answer, Ask, Existence, List, NoMembers, Whose};
+use gimbal_openstack_source::{Answer, Ask, NoMembers, Whose};
 
 use crate::entry::{ProjectsFrom, Way};
 
@@ -117,7 +118,7 @@ async fn projects(way: &Way) -> Result<List<Project>, Error> {
 
 /// Whether a token for one project shows objects of another one.
 fn foreign(whose: &Whose, list: &List<LoadBalancer>) -> bool {
-    own(whose).is_some_and(|id| list.rows.iter().any(|row| row.project.as_str() != id && !row.project.is_nobody()))
+    own(whose).is_some_and(|id| list.rows.iter().any(|row| row.project.as_str() != id && !row.project.is_no_owner()))
 }
 
 /// Which project's objects are asked for, where a token may show more. The list of load balancers is not narrowed: it tells

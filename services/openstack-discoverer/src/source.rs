@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_discoverer::{Backoff, Changed, Source, Taken};
+use gimbal_octavia_rows::Id;
 use gimbal_openstack_client::{Cloud, Credentials, Error, Options, Session};
-use gimbal_openstack_source::{Answer, Ask, Id, Mode, Whose};
+use gimbal_openstack_source::{Answer, Ask, Mode, Whose};
 use gimbal_runtime::Exit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};

@@ -8,6 +8,7 @@ const PURE: &[&str] = &[
     "gimbal-kubernetes-join",
     "gimbal-kubernetes-objects",
     "gimbal-kubernetes-source",
+    "gimbal-octavia-rows",
     "gimbal-openstack-source",
     "gimbal-session",
     "gimbal-plan",

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gimbal_openstack_source::List;
-use gimbal_openstack_source::rows::Project;
+use gimbal_octavia_rows::List;
+use gimbal_octavia_rows::Project;
 use http::{HeaderMap, Method};
 use reqwest::Url;
 use serde_json::Value;

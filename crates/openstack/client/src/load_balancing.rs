@@ -1,6 +1,6 @@
 //! Load balancing v2, from Octavia or from neutron-lbaas.
 
-use gimbal_openstack_source::{Existence, List, rows};
+use gimbal_octavia_rows::{self as rows, Existence, List};
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -99,7 +99,7 @@ impl LoadBalancing {
     /// # Errors
     /// See [`Error`].
     pub async fn load_balancers(&self, project: Option<&str>) -> Result<List<rows::LoadBalancer>, Error> {
-        self.list(CallKind::LoadBalancers, &["loadbalancers"], rows::LoadBalancer::FIELDS, project).await
+        self.list(CallKind::LoadBalancers, &["loadbalancers"], rows::LoadBalancer::DISCOVERY_FIELDS, project).await
     }
 
     /// All listeners that the token may see, or those of one project.
@@ -107,7 +107,7 @@ impl LoadBalancing {
     /// # Errors
     /// See [`Error`].
     pub async fn listeners(&self, project: Option<&str>) -> Result<List<rows::Listener>, Error> {
-        self.list(CallKind::Listeners, &["listeners"], rows::Listener::FIELDS, project).await
+        self.list(CallKind::Listeners, &["listeners"], rows::Listener::DISCOVERY_FIELDS, project).await
     }
 
     /// All pools that the token may see, or those of one project.
@@ -115,7 +115,7 @@ impl LoadBalancing {
     /// # Errors
     /// See [`Error`].
     pub async fn pools(&self, project: Option<&str>) -> Result<List<rows::Pool>, Error> {
-        self.list(CallKind::Pools, &["pools"], rows::Pool::FIELDS, project).await
+        self.list(CallKind::Pools, &["pools"], rows::Pool::DISCOVERY_FIELDS, project).await
     }
 
     /// All L7 policies that the token may see, or those of one project.
@@ -123,7 +123,7 @@ impl LoadBalancing {
     /// # Errors
     /// See [`Error`].
     pub async fn l7_policies(&self, project: Option<&str>) -> Result<List<rows::L7Policy>, Error> {
-        self.list(CallKind::L7Policies, &["l7policies"], rows::L7Policy::FIELDS, project).await
+        self.list(CallKind::L7Policies, &["l7policies"], rows::L7Policy::DISCOVERY_FIELDS, project).await
     }
 
     /// The members of a pool.
@@ -131,7 +131,7 @@ impl LoadBalancing {
     /// # Errors
     /// See [`Error`]; [`Error::NotFound`] when the pool is gone.
     pub async fn members(&self, pool: &str) -> Result<List<rows::Member>, Error> {
-        self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::FIELDS, None).await
+        self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::DISCOVERY_FIELDS, None).await
     }
 
     /// One load balancer: tells a deletion from a role that was lost (DESIGN 3.3).
@@ -144,7 +144,7 @@ impl LoadBalancing {
             loadbalancer: rows::LoadBalancer,
         }
         let mut url = self.at(&["loadbalancers", id])?;
-        with_fields(&mut url, rows::LoadBalancer::FIELDS);
+        with_fields(&mut url, rows::LoadBalancer::DISCOVERY_FIELDS);
         match self.session.get(CallKind::LoadBalancer, url).await {
             Ok(answer) => {
                 let One { loadbalancer } = read(&format!("load balancer {id}"), &answer.body)?;

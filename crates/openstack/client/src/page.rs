@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gimbal_openstack_source::Unreadable;
+use gimbal_octavia_rows::Unreadable;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

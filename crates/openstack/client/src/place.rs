@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gimbal_openstack_source::rows::Project;
+use gimbal_octavia_rows::Project;
 use reqwest::Url;
 
 use crate::Dialect;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gimbal_openstack_source::List;
-use gimbal_openstack_source::rows::Project;
+use gimbal_octavia_rows::List;
+use gimbal_octavia_rows::Project;
 use reqwest::Url;
 
 use crate::answer::Answer;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_openstack_source::rows::Project;
+use gimbal_octavia_rows::Project;
 use http::HeaderValue;
 use jiff::Timestamp;
 use reqwest::Url;

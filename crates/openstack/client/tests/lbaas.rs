@@ -6,11 +6,11 @@ mod common;
 use std::time::Duration;
 
 use common::options;
+use gimbal_octavia_rows::{Address, LoadBalancer, Protocol, ProvisioningStatus};
+use gimbal_octavia_rows::{Id, List};
 use gimbal_openstack_client::{
     CallKind, Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Outcome, Scope,
 };
-use gimbal_openstack_source::rows::{Address, LoadBalancer, Protocol, Provisioning};
-use gimbal_openstack_source::{Id, List};
 use gimbal_testkit::openstack::{self, Api, OpenStack, Service, User};
 use serde_json::{Value, json};
 
@@ -133,7 +133,7 @@ fn the_load_balancers(list: &List<LoadBalancer>, created: &[String], project: &s
     assert!(list.server_time.is_some());
     for row in &list.rows {
         let found = (row.project.as_str(), row.admin_state_up, row.provisioning);
-        assert_eq!(found, (project, true, Provisioning::Active), "{row:?}");
+        assert_eq!(found, (project, true, ProvisioningStatus::Active), "{row:?}");
     }
 }
 

@@ -6,9 +6,9 @@ mod common;
 use std::time::Duration;
 
 use common::options;
+use gimbal_octavia_rows::List;
+use gimbal_octavia_rows::LoadBalancer;
 use gimbal_openstack_client::{Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Scope};
-use gimbal_openstack_source::List;
-use gimbal_openstack_source::rows::LoadBalancer;
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{self, OpenStack, Service, User};
 use serde_json::{Value, json};

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use common::{credentials, options};
+use gimbal_octavia_rows::Id;
+use gimbal_octavia_rows::{self as rows, Address, OperatingStatus, Protocol, ProvisioningStatus};
 use gimbal_openstack_client::{Cloud, Dialect, Error, LoadBalancing, Lookup, Options, Scope};
-use gimbal_openstack_source::rows::{self, Address, Operating, Protocol, Provisioning};
-use gimbal_openstack_source::{Answer, Ask, Cloud as Poll, Id, Mode, NoMembers};
+use gimbal_openstack_source::{Answer, Ask, Cloud as Poll, Mode, NoMembers};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use serde_json::Value;
 
@@ -116,7 +117,7 @@ async fn load_balancers_listeners_and_policies_are_read() {
     let web = list.rows.iter().find(|row| &*row.name == "web").unwrap();
     let bare = list.rows.iter().find(|row| row.name.is_empty()).unwrap();
     assert_eq!((&web.id, web.project.as_str()), (&named("loadbalancers", "web"), &*replay.project));
-    assert_eq!((web.admin_state_up, web.provisioning), (true, Provisioning::Active));
+    assert_eq!((web.admin_state_up, web.provisioning), (true, ProvisioningStatus::Active));
     assert_eq!(sorted(&web.listeners), sorted(&[named("listeners", "http"), named("listeners", "bare")]));
     assert_eq!(sorted(&web.pools), sorted(&[named("pools", "web"), named("pools", "static")]));
     assert_eq!((bare.listeners.len(), bare.pools.len()), (0, 0));
@@ -127,7 +128,7 @@ async fn load_balancers_listeners_and_policies_are_read() {
         protocol,
         port: Some(port),
         admin_state_up: true,
-        provisioning: Provisioning::Active,
+        provisioning: ProvisioningStatus::Active,
         default_pool_id,
         load_balancers: vec![named("loadbalancers", "web")],
         l7_policies: None,
@@ -144,7 +145,7 @@ async fn load_balancers_listeners_and_policies_are_read() {
         listener: Some(named("listeners", "http")),
         redirect_pool: Some(named("pools", "static")),
         admin_state_up: true,
-        provisioning: Provisioning::Active,
+        provisioning: ProvisioningStatus::Active,
     };
     assert_eq!(policies, [policy]);
     assert!(replay.keystone.calls().iter().all(|call| !call.contains("/lbaas/")), "they belong to neutronUrl");
@@ -161,7 +162,7 @@ async fn pools_members_and_statuses_are_read() {
     for (name, monitored) in [("web", true), ("static", false)] {
         let row = pool(name);
         let found = (&row.protocol, row.tls_enabled, row.admin_state_up, row.monitored, row.operating, row.updated_at);
-        assert_eq!(found, (&Protocol::Http, false, true, monitored, Operating::Other, None), "{name}");
+        assert_eq!(found, (&Protocol::Http, false, true, monitored, OperatingStatus::Other, None), "{name}");
         assert_eq!(row.load_balancers, [named("loadbalancers", "web")]);
     }
     assert_eq!(pool("static").members, []);
@@ -179,8 +180,8 @@ async fn pools_members_and_statuses_are_read() {
             weight,
             admin_state_up,
             backup: false,
-            provisioning: Provisioning::Active,
-            operating: Operating::Other,
+            provisioning: ProvisioningStatus::Active,
+            operating: OperatingStatus::Other,
         };
         assert!(members.contains(&row), "{row:?} in {members:?}");
     }

@@ -11,9 +11,7 @@
 //! the pool's row decides which endpoints there are.
 
 mod answers;
-mod ask;
 mod fetch;
-mod outcome;
 mod poll;
 mod prove;
 mod scope;
@@ -25,16 +23,17 @@ use std::time::Instant;
 
 use gimbal_model::{Service, SourceKey};
 
-pub use ask::{Answer, Ask, Existence, NoMembers, Whose};
-pub use outcome::{Outcome, Trouble};
 use poll::{Poll, ProjectList};
 use scope::Around;
 pub(crate) use scope::{Scope, Standing};
 
+use gimbal_octavia_rows::{List, ObjectKind, Project};
+
+use crate::options::{Mode, Options, ServiceName};
+use crate::outcome::{Outcome, Trouble};
 use crate::projects::{Keep, Projects};
-use crate::rows::Project;
+use crate::query::{Answer, Ask, Whose};
 use crate::translate::PortSets;
-use crate::{Kind, List, Mode, Options, ServiceName};
 
 /// How many times the age that a list of projects may have is waited for another one before the cloud is not known whole.
 const PATIENCE: u32 = 3;
@@ -111,13 +110,15 @@ impl Cloud {
         match answer {
             Answer::Projects(projects) => self.take_projects(projects, now),
             Answer::LoadBalancers(whose, list) => {
-                self.take_list(&whose, Kind::LoadBalancer, list, |scope, list, _| scope.load_balancers(list));
+                self.take_list(&whose, ObjectKind::LoadBalancer, list, |scope, list, _| scope.load_balancers(list));
             }
             Answer::Listeners(whose, list) => {
-                self.take_list(&whose, Kind::Listener, list, |scope, list, _| scope.listeners(list));
+                self.take_list(&whose, ObjectKind::Listener, list, |scope, list, _| scope.listeners(list));
             }
-            Answer::Pools(whose, list) => self.take_list(&whose, Kind::Pool, list, |scope, list, _| scope.pools(list)),
-            Answer::L7Policies(whose, list) => self.take_list(&whose, Kind::L7Policy, list, Scope::policies),
+            Answer::Pools(whose, list) => {
+                self.take_list(&whose, ObjectKind::Pool, list, |scope, list, _| scope.pools(list))
+            }
+            Answer::L7Policies(whose, list) => self.take_list(&whose, ObjectKind::L7Policy, list, Scope::policies),
             Answer::Members(whose, pool, members) => {
                 if let Some(scope) = self.scopes.get_mut(&whose) {
                     scope.members(pool, members, now, &mut self.poll);
@@ -159,7 +160,7 @@ impl Cloud {
             self.take_projects(Err("it did not come in time".into()), now);
         }
         let unanswered = std::mem::take(&mut self.poll.asks).into_iter().chain(std::mem::take(&mut self.poll.asked));
-        let mut members: BTreeMap<Whose, Vec<crate::Id>> = BTreeMap::new();
+        let mut members: BTreeMap<Whose, Vec<gimbal_octavia_rows::Id>> = BTreeMap::new();
         for ask in unanswered {
             if let Ask::Members(whose, pool) = ask {
                 members.entry(whose).or_default().push(pool);
@@ -208,7 +209,7 @@ impl Cloud {
     fn take_list<T>(
         &mut self,
         whose: &Whose,
-        kind: Kind,
+        kind: ObjectKind,
         list: Result<List<T>, String>,
         take: impl FnOnce(&mut Scope, List<T>, &mut Poll),
     ) {
@@ -235,17 +236,13 @@ impl Cloud {
             Ok(unreadable) => {
                 self.poll.projects = ProjectList::Fresh;
                 self.projects_at = Some(now);
-                let trouble = |row: crate::Unreadable| Trouble::Unreadable {
-                    kind: Kind::Project,
-                    id: row.id,
-                    problem: row.problem,
-                };
+                let trouble = |row| Trouble::unreadable(ObjectKind::Project, row);
                 self.poll.outcome.troubles.extend(unreadable.into_iter().map(trouble));
                 self.poll.outcome.troubles.extend(self.projects.conflicts());
             }
             Err(reason) => {
                 self.poll.projects = ProjectList::Failed;
-                self.poll.outcome.troubles.push(Trouble::List { kind: Kind::Project, project: None, reason });
+                self.poll.outcome.troubles.push(Trouble::List { kind: ObjectKind::Project, project: None, reason });
             }
         }
         if self.mode == Mode::PerProject {

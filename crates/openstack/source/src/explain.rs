@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_model::SourceKey;
+use gimbal_octavia_rows::LoadBalancer;
 
 use crate::cloud::{Cloud, Scope, Standing};
-use crate::rows::LoadBalancer;
 use crate::safe_name::source_name;
-use crate::{LeftOut, Skip};
+use crate::skip::{LeftOut, Skip};
 
 impl Cloud {
     /// Everything that is left out now.

@@ -10,20 +10,19 @@
 
 mod cloud;
 mod explain;
-mod id;
-mod list;
 mod lists;
 mod members;
 mod options;
+mod outcome;
 mod projects;
-pub mod rows;
+mod query;
 mod safe_name;
 mod skip;
 mod translate;
 
-pub use cloud::{Answer, Ask, Cloud, Existence, NoMembers, Outcome, Trouble, Whose};
-pub use id::{Id, InvalidId};
-pub use list::{List, Unreadable};
+pub use cloud::Cloud;
 pub use options::{EmptyProjectPattern, Mode, Options, ProjectPattern, ServiceName};
+pub use outcome::{Outcome, Trouble};
+pub use query::{Answer, Ask, NoMembers, Whose};
 pub use safe_name::safe_name;
-pub use skip::{Kind, LeftOut, Skip};
+pub use skip::{LeftOut, Skip};

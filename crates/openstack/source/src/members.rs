@@ -3,47 +3,15 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use gimbal_octavia_rows::{Id, List, Member, OperatingStatus, Pool, ProvisioningStatus, Reading, Table};
+
+use crate::lists::merge;
+use crate::outcome::Trouble;
+
 use jiff::Timestamp;
-
-use crate::cloud::Trouble;
-use crate::lists::Table;
-use crate::rows::{Member, Pool, Provisioning};
-use crate::{Id, List};
-
-/// `updated_at` has a resolution of a second, and a read may overlap a change.
-const SETTLES: jiff::SignedDuration = jiff::SignedDuration::from_secs(3);
 
 /// A pool that its monitor does not call whole is swept as if it had been read that many times longer ago.
 const URGENCY: u32 = 10;
-
-/// When something was read, by the server's clock.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
-    /// `updated_at` in the list that preceded it.
-    pub(crate) seen: Option<Timestamp>,
-    /// The server's time when it was read.
-    pub(crate) at: Option<Timestamp>,
-    /// The server's time is not known, and it had changed since the reading before: the second of the change may not have
-    /// been over.
-    pub(crate) unsettled: bool,
-}
-
-impl Reading {
-    pub(crate) fn new(seen: Option<Timestamp>, at: Option<Timestamp>, before: Option<&Self>) -> Self {
-        let unsettled = at.is_none() && seen.is_some() && before.is_none_or(|before| before.seen != seen);
-        Self { seen, at, unsettled }
-    }
-
-    /// Whether what is listed as changed at `updated_at` may differ from what was read. Only the server's times are
-    /// compared.
-    pub(crate) fn is_stale(&self, updated_at: Option<Timestamp>, provisioning: Provisioning) -> bool {
-        let overlaps = || match (self.at, updated_at) {
-            (Some(at), Some(updated)) => at.duration_since(updated) < SETTLES,
-            _ => false,
-        };
-        provisioning.is_pending() || updated_at != self.seen || self.unsettled || overlaps()
-    }
-}
 
 /// The members of one pool as they were read last.
 #[derive(Debug)]
@@ -65,7 +33,7 @@ impl Read {
     ) -> Self {
         let reading = Reading::new(seen, list.server_time, before.map(|before| &before.reading));
         let whole = list.unreadable.is_empty();
-        Self { members: Table::merge(list, before.map(|before| &before.members), troubles), reading, whole, when }
+        Self { members: merge(list, before.map(|before| &before.members), troubles), reading, whole, when }
     }
 
     /// The members that the pool's row lists and that were read, in order. The row decides which there are.
@@ -93,7 +61,7 @@ impl Read {
     /// Whether members came that the pool's row does not have yet, and some went that it still has.
     pub(crate) fn is_newer_than(&self, pool: &Pool) -> bool {
         let stays = |id: &&Id| match self.members.get(id) {
-            Some(member) => member.provisioning != Provisioning::Deleting,
+            Some(member) => member.provisioning != ProvisioningStatus::Deleting,
             None => self.members.may_be_unread(id),
         };
         let named: HashSet<&Id> = pool.members.iter().collect();
@@ -117,7 +85,7 @@ impl Read {
     /// How urgently it is to be read although nothing says that it changed.
     pub(crate) fn urgency(&self, pool: &Pool, now: Instant) -> Duration {
         let age = now.saturating_duration_since(self.when);
-        let failing = pool.monitored && pool.operating != crate::rows::Operating::Online;
+        let failing = pool.monitored && pool.operating != OperatingStatus::Online;
         if failing { (age + Duration::from_millis(1)).saturating_mul(URGENCY) } else { age }
     }
 }

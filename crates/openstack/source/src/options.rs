@@ -5,8 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use gimbal_model::wildcard_matches;
-
-use crate::rows::Project;
+use gimbal_octavia_rows::Project;
 
 /// How the lists are asked for; decided once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +54,7 @@ pub struct Options {
     pub second_look: Option<Duration>,
     /// The project of the token that lists everyone's objects. Those of others in each list show that it sees all, whatever
     /// roles it has.
-    pub own: Option<crate::Id>,
+    pub own: Option<gimbal_octavia_rows::Id>,
 }
 
 impl Default for Options {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kubernetes_objects::keys;
+use gimbal_octavia_rows::{Id, List, Project};
 
-use crate::cloud::{Trouble, Whose};
-use crate::rows::Project;
+use crate::options::{Mode, Options};
+use crate::outcome::Trouble;
+use crate::query::Whose;
 use crate::safe_name::namespace;
-use crate::{Id, List, Mode, Options, Skip};
+use crate::skip::Skip;
 
 /// Where a project's Services are, and what each of them says of it.
 #[derive(Debug)]
@@ -92,7 +94,7 @@ impl Projects {
 
     /// Whether a project is in the last list, or may be, and nothing is known of it.
     pub(crate) fn is_unread(&self, id: &Id) -> bool {
-        !id.is_nobody() && !self.known.contains_key(id) && (self.nameless || self.unread.contains(id))
+        !id.is_no_owner() && !self.known.contains_key(id) && (self.nameless || self.unread.contains(id))
     }
 
     /// Why there may be more projects than those that are known, if so.
@@ -109,7 +111,7 @@ impl Projects {
             return Err("it is empty: the user has a role on no project".into());
         }
         let mut known: BTreeMap<Id, Arc<str>> = list.rows.into_iter().map(|row| (row.id, row.name)).collect();
-        let named = |row: &crate::Unreadable| row.id.as_deref().and_then(|id| Id::try_from(id).ok());
+        let named = |row: &gimbal_octavia_rows::Unreadable| row.id.as_deref().and_then(|id| Id::try_from(id).ok());
         let unreadable: Option<BTreeSet<Id>> = list.unreadable.iter().map(named).collect();
         self.nameless = unreadable.is_none();
         self.unread = unreadable.iter().flatten().filter(|id| !self.known.contains_key(id)).cloned().collect();

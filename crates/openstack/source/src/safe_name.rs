@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use gimbal_model::{label_value, shorten};
+use gimbal_octavia_rows::{Id, LoadBalancer};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
 use crate::options::ServiceName;
-use crate::rows::LoadBalancer;
-use crate::{Id, rows};
+use gimbal_octavia_rows as rows;
 
 /// One more than the longest part of a source key on the wire: [`shorten`] stays below its limit.
 const SOURCE_NAME: usize = 254;
@@ -78,7 +78,7 @@ mod tests {
             name: name.into(),
             project: Id::try_from("p").unwrap(),
             admin_state_up: true,
-            provisioning: rows::Provisioning::Active,
+            provisioning: rows::ProvisioningStatus::Active,
             listeners: Vec::new(),
             pools: Vec::new(),
         }

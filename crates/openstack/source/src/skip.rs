@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Id;
+use gimbal_octavia_rows::{Id, ObjectKind};
 
 /// Why something is not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,55 +76,11 @@ impl Skip {
     }
 }
 
-/// The kinds of objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A project.
-    Project,
-    /// A load balancer.
-    LoadBalancer,
-    /// A listener.
-    Listener,
-    /// A pool.
-    Pool,
-    /// A member.
-    Member,
-    /// An L7 policy.
-    L7Policy,
-}
-
-impl Kind {
-    /// More than one of them.
-    pub(crate) fn plural(self) -> &'static str {
-        match self {
-            Self::Project => "projects",
-            Self::LoadBalancer => "load balancers",
-            Self::Listener => "listeners",
-            Self::Pool => "pools",
-            Self::Member => "members",
-            Self::L7Policy => "L7 policies",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Project => "project",
-            Self::LoadBalancer => "load balancer",
-            Self::Listener => "listener",
-            Self::Pool => "pool",
-            Self::Member => "member",
-            Self::L7Policy => "L7 policy",
-        })
-    }
-}
-
 /// One thing that is left out, wholly or (see [`Skip`]) in its endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// What it is.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// Which one.
     pub id: Id,
     /// Why.

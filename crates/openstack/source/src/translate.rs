@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use gimbal_model::{Header, Service, ServicePort, SourceKey};
+use gimbal_octavia_rows::{Id, LoadBalancer, ObjectKind, Pool};
 
 use crate::lists::{Belongings, Lists};
 use crate::members::Read;
+use crate::options::Options;
 use crate::projects::Place;
-use crate::rows::{LoadBalancer, Pool};
 use crate::safe_name::{name_label, source_name};
-use crate::skip::LeftOut;
-use crate::{Id, Kind, Options, Skip};
+use crate::skip::{LeftOut, Skip};
+
 use endpoints::endpoints;
 pub(crate) use ports::PortSets;
 use ports::{Port, port};
@@ -58,7 +59,8 @@ impl<'a> Parts<'a> {
     pub(crate) fn offers(&self, balancer: &'a LoadBalancer, left_out: &mut Vec<LeftOut>) -> Vec<Offer<'a>> {
         let mut main = Offer { redirect: None, routes: Vec::new() };
         let mut redirects: BTreeMap<&Id, Offer<'a>> = BTreeMap::new();
-        let on = is_live(Kind::LoadBalancer, &balancer.id, balancer.admin_state_up, balancer.provisioning, left_out);
+        let on =
+            is_live(ObjectKind::LoadBalancer, &balancer.id, balancer.admin_state_up, balancer.provisioning, left_out);
         let listeners = self.belongings.listeners.get(&balancer.id).map(Vec::as_slice).unwrap_or_default();
         for listener in listeners {
             let taken = |port: &Port| main.routes.iter().any(|route| route.port.same_place(port));
@@ -69,18 +71,20 @@ impl<'a> Parts<'a> {
             let port = match port {
                 Ok(port) => port,
                 Err(skip) => {
-                    left_out.push(LeftOut { kind: Kind::Listener, id: listener.id.clone(), skip });
+                    left_out.push(LeftOut { kind: ObjectKind::Listener, id: listener.id.clone(), skip });
                     continue;
                 }
             };
             let live =
-                is_live(Kind::Listener, &listener.id, listener.admin_state_up, listener.provisioning, left_out) && on;
+                is_live(ObjectKind::Listener, &listener.id, listener.admin_state_up, listener.provisioning, left_out)
+                    && on;
             if self.options.l7_pools {
                 let policies = self.belongings.policies.get(&listener.id).map(Vec::as_slice).unwrap_or_default();
                 let mut targets: BTreeMap<&Id, bool> = BTreeMap::new();
                 for policy in policies {
                     let Some(pool) = &policy.redirect_pool else { continue };
-                    let up = is_live(Kind::L7Policy, &policy.id, policy.admin_state_up, policy.provisioning, left_out);
+                    let up =
+                        is_live(ObjectKind::L7Policy, &policy.id, policy.admin_state_up, policy.provisioning, left_out);
                     *targets.entry(pool).or_default() |= up;
                 }
                 for (pool, up) in targets {
@@ -90,7 +94,7 @@ impl<'a> Parts<'a> {
                 }
             }
             if listener.default_pool_id.as_ref().and_then(|pool| self.lists.pools.get(pool)).is_none() {
-                left_out.push(LeftOut { kind: Kind::Listener, id: listener.id.clone(), skip: Skip::NoPool });
+                left_out.push(LeftOut { kind: ObjectKind::Listener, id: listener.id.clone(), skip: Skip::NoPool });
             }
             main.routes.push(self.route(port, listener.default_pool_id.as_ref(), live, left_out));
         }
@@ -102,11 +106,11 @@ impl<'a> Parts<'a> {
         let Some(pool) = pool else { return Route { port, pool: None, live: false } };
         match ports::app_protocol(pool) {
             Err(skip) => {
-                left_out.push(LeftOut { kind: Kind::Pool, id: pool.id.clone(), skip });
+                left_out.push(LeftOut { kind: ObjectKind::Pool, id: pool.id.clone(), skip });
                 Route { port, pool: None, live: false }
             }
             Ok(app_protocol) => {
-                let up = is_live(Kind::Pool, &pool.id, pool.admin_state_up, pool.provisioning, left_out);
+                let up = is_live(ObjectKind::Pool, &pool.id, pool.admin_state_up, pool.provisioning, left_out);
                 Route { port: Port { app_protocol, ..port }, pool: Some(pool), live: live && up }
             }
         }
@@ -160,13 +164,13 @@ fn service_port(port: &Port) -> ServicePort {
 /// Whether traffic goes through it. `PENDING_*` and `ERROR` withdraw nothing: what was last known of it stands
 /// (DESIGN 3.3).
 fn is_live(
-    kind: Kind,
+    kind: ObjectKind,
     id: &Id,
     admin_state_up: bool,
-    provisioning: crate::rows::Provisioning,
+    provisioning: gimbal_octavia_rows::ProvisioningStatus,
     left_out: &mut Vec<LeftOut>,
 ) -> bool {
-    let skip = if provisioning == crate::rows::Provisioning::Deleting {
+    let skip = if provisioning == gimbal_octavia_rows::ProvisioningStatus::Deleting {
         Skip::Deleting
     } else if !admin_state_up {
         Skip::Off

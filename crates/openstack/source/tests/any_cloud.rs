@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use common::{Caller, World, failed, id};
 use gimbal_model::{Service, SourceKey};
-use gimbal_openstack_source::{Answer, Ask, Existence, List, Mode, NoMembers, Options, Outcome, Unreadable, Whose};
+use gimbal_octavia_rows::{Existence, List, Unreadable};
+use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options, Outcome, Whose};
 use proptest::prelude::*;
 
 const BALANCERS: u8 = 4;
@@ -163,7 +164,7 @@ impl Truth {
                 let there = world.members.get(&id(&pool)).into_iter().flatten();
                 let taken = there
                     .map(|(_, row)| row)
-                    .any(|row| row.address == gimbal_openstack_source::rows::Address::Ip(address.parse().unwrap()));
+                    .any(|row| row.address == gimbal_octavia_rows::Address::Ip(address.parse().unwrap()));
                 if world.pools.contains_key(&id(&pool)) && !taken {
                     self.last_create += 1;
                     world.member(&pool, &format!("m{}", self.last_create), &address, 80);
@@ -171,7 +172,7 @@ impl Truth {
             }
             Change::DeleteMember(n, host) | Change::Weight(n, host) => {
                 let pool = names(n).1;
-                let ip = gimbal_openstack_source::rows::Address::Ip(format!("10.0.{n}.{host}").parse().unwrap());
+                let ip = gimbal_octavia_rows::Address::Ip(format!("10.0.{n}.{host}").parse().unwrap());
                 let found = world.members.get(&id(&pool)).into_iter().flatten().find(|(_, row)| row.address == ip);
                 let Some(member) = found.map(|(member, _)| member.as_str().to_owned()) else { return };
                 if matches!(change, Change::DeleteMember(..)) {
@@ -248,9 +249,9 @@ impl Truth {
             return answer;
         }
         let seen = |project: &str| project == "pa";
-        let hidden = |id: &gimbal_openstack_source::Id| !id.as_str().ends_with(['0', '2']);
+        let hidden = |id: &gimbal_octavia_rows::Id| !id.as_str().ends_with(['0', '2']);
         let forbidden = Ok(Existence::Forbidden);
-        let of = |balancers: &[gimbal_openstack_source::Id]| {
+        let of = |balancers: &[gimbal_octavia_rows::Id]| {
             balancers.first().is_none_or(|id| id.as_str().ends_with(['0', '2']))
         };
         match answer {

@@ -5,7 +5,7 @@ mod common;
 
 use common::faults::{fail, spoil, spoiled, two_projects};
 use common::{Caller, World, id, small};
-use gimbal_openstack_source::rows::Provisioning;
+use gimbal_octavia_rows::ProvisioningStatus;
 use gimbal_openstack_source::{Answer, Ask, NoMembers, Trouble};
 
 #[test]
@@ -167,9 +167,12 @@ fn a_deletion_beside_others_needs_no_question() {
 /// Rule 4.
 #[test]
 fn pending_delete_withdraws_and_other_statuses_do_not() {
-    for (status, addresses) in
-        [(Provisioning::Deleting, 0), (Provisioning::Pending, 2), (Provisioning::Error, 2), (Provisioning::Active, 2)]
-    {
+    for (status, addresses) in [
+        (ProvisioningStatus::Deleting, 0),
+        (ProvisioningStatus::Pending, 2),
+        (ProvisioningStatus::Error, 2),
+        (ProvisioningStatus::Active, 2),
+    ] {
         for which in 0..3 {
             let mut caller = Caller::bulk(small());
             caller.settle();

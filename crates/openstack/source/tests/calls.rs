@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{Caller, INTERVAL, World, id, small};
-use gimbal_openstack_source::rows::{Operating, Provisioning};
-use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options, Unreadable};
+use gimbal_octavia_rows::Unreadable;
+use gimbal_octavia_rows::{OperatingStatus, ProvisioningStatus};
+use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options};
 
 /// `projects` projects with ten load balancers each.
 fn large(projects: usize) -> World {
@@ -87,8 +88,8 @@ fn members_are_read_again_exactly_when_something_says_so() {
     assert_eq!(reads(&mut |world| world.touch("p1")), 1, "updated_at moved");
     assert_eq!(reads(&mut |world| world.pools.get_mut(&id("p1")).unwrap().updated_at = None), 1, "it differs");
     assert_eq!(reads(&mut |world| world.pools.get_mut(&id("p1")).unwrap().members.push(id("unseen"))), 1);
-    for status in [Provisioning::Pending, Provisioning::Error] {
-        let expected = usize::from(status == Provisioning::Pending);
+    for status in [ProvisioningStatus::Pending, ProvisioningStatus::Error] {
+        let expected = usize::from(status == ProvisioningStatus::Pending);
         assert_eq!(
             reads(&mut |world| world.pools.get_mut(&id("p1")).unwrap().provisioning = status),
             expected,
@@ -205,7 +206,7 @@ fn the_sweep_saves_up_a_budget() {
     let pools: Vec<&str> = swept.iter().map(|(_, pool)| &**pool).collect();
     assert_eq!(pools, ["p1", "p2", "p1", "p2"], "least recently read first");
     // Health alone moves no list; the sweep finds it.
-    caller.world.health("p1", "m1-0").operating = Operating::Error;
+    caller.world.health("p1", "m1-0").operating = OperatingStatus::Error;
     (0..30).for_each(|_| drop(caller.poll()));
     assert!(caller.addresses().contains(&"10.0.1.1 ---".to_owned()), "{:?}", caller.addresses());
 }
@@ -215,7 +216,7 @@ fn a_pool_that_its_monitor_calls_broken_is_swept_first_and_starves_no_other() {
     let mut caller = sweeping(large(2), 200);
     let broken = caller.world.pools.get_mut(&id("p13")).unwrap();
     broken.monitored = true;
-    broken.operating = Operating::Error;
+    broken.operating = OperatingStatus::Error;
     let mut reads: Vec<String> = Vec::new();
     for _ in 0..40 {
         caller.poll();

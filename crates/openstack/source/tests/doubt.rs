@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::faults::{spoil, two_projects};
 use common::{Caller, World, id, quiet, row};
-use gimbal_openstack_source::{Answer, Ask, Existence, Mode, Options, Skip, Whose};
+use gimbal_octavia_rows::Existence;
+use gimbal_openstack_source::{Answer, Ask, Mode, Options, Skip, Whose};
 use serde_json::json;
 
 const LOOK: Duration = Duration::from_secs(60);
@@ -35,7 +36,7 @@ fn after_a_start_a_list_by_role_is_not_all_that_there_was() {
 }
 
 #[test]
-fn what_is_nobodys_holds_up_no_other() {
+fn what_is_no_owners_holds_up_no_other() {
     for owner in [json!(null), json!("")] {
         let mut world = two_projects();
         let orphan = json!({"id": "lb9", "project_id": owner, "tenant_id": null, "name": "web"});
@@ -203,8 +204,8 @@ fn members_that_are_replaced_between_two_lists_leave_no_gap() {
                 world.delete_member("p1", "m1-1");
                 world.member("p1", "m9", "10.0.0.9", 8080);
                 let Answer::Members(_, _, Ok(mut list)) = world.answer(ask) else { panic!("{ask:?}") };
-                let leaving = |mut row: gimbal_openstack_source::rows::Member| {
-                    row.provisioning = gimbal_openstack_source::rows::Provisioning::Deleting;
+                let leaving = |mut row: gimbal_octavia_rows::Member| {
+                    row.provisioning = gimbal_octavia_rows::ProvisioningStatus::Deleting;
                     row
                 };
                 list.rows.extend(old.into_iter().filter(|_| deleting).map(leaving));

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Caller, World, failed, id, small};
 use gimbal_model::SourceKey;
-use gimbal_openstack_source::{Answer, Ask, Existence, Mode, Options, Skip, Trouble, Whose};
+use gimbal_octavia_rows::Existence;
+use gimbal_openstack_source::{Answer, Ask, Mode, Options, Skip, Trouble, Whose};
 
 /// Two projects, of two domains, whose names yield one namespace.
 fn twins() -> World {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::faults::{fail, spoil, two_projects};
 use common::{Caller, World, id, small};
-use gimbal_openstack_source::{Answer, Ask, Existence, Mode, NoMembers, Options};
+use gimbal_octavia_rows::Existence;
+use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options};
 
 /// New endpoints before old ones go: with none left, Envoy would answer 503.
 #[test]
@@ -120,7 +121,7 @@ fn a_change_in_the_second_of_a_read_is_not_lost_where_answers_have_no_date() {
 #[test]
 fn what_is_not_ready_does_not_serve() {
     let mut world = small();
-    world.health("p1", "m1-0").operating = gimbal_openstack_source::rows::Operating::Error;
+    world.health("p1", "m1-0").operating = gimbal_octavia_rows::OperatingStatus::Error;
     world.member("p1", "m9", "10.0.0.9", 8080).backup = true;
     let mut caller = Caller::bulk(world);
     caller.settle();

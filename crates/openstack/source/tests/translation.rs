@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Caller, World, id, row, small};
-use gimbal_openstack_source::rows::{Member, Operating, Provisioning};
+use gimbal_octavia_rows::{Member, OperatingStatus, ProvisioningStatus};
 use gimbal_openstack_source::{Mode, Options, ServiceName, Skip};
 use serde_json::json;
 
@@ -38,25 +38,25 @@ fn a_rich_cloud() {
     let mut world = World::default();
     let each = |kind: &str| rows[kind].as_array().unwrap().clone();
     for from in each("projects") {
-        let project: gimbal_openstack_source::rows::Project = row(from);
+        let project: gimbal_octavia_rows::Project = row(from);
         world.projects.insert(project.id.clone(), project);
     }
     for from in each("loadbalancers") {
-        let balancer: gimbal_openstack_source::rows::LoadBalancer = row(from);
+        let balancer: gimbal_octavia_rows::LoadBalancer = row(from);
         world.load_balancers.insert(balancer.id.clone(), balancer);
     }
     for from in each("listeners") {
-        let listener: gimbal_openstack_source::rows::Listener = row(from);
+        let listener: gimbal_octavia_rows::Listener = row(from);
         world.listeners.insert(listener.id.clone(), listener);
     }
     for from in each("l7policies") {
-        let policy: gimbal_openstack_source::rows::L7Policy = row(from);
+        let policy: gimbal_octavia_rows::L7Policy = row(from);
         world.policies.insert(policy.id.clone(), policy);
     }
     for mut from in each("pools") {
         let members: Vec<Member> = row(from["members"].take());
         from["members"] = members.iter().map(|member| json!({"id": member.id.as_str()})).collect();
-        let pool: gimbal_openstack_source::rows::Pool = row(from);
+        let pool: gimbal_octavia_rows::Pool = row(from);
         world.members.insert(pool.id.clone(), members.into_iter().map(|member| (member.id.clone(), member)).collect());
         world.pools.insert(pool.id.clone(), pool);
     }
@@ -168,17 +168,17 @@ fn members_that_take_no_traffic() {
         ("whole", |_| {}, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
         ("off", |m| m.admin_state_up = false, &["10.0.0.2 rs-"], &[Skip::Off]),
         ("weight 0", |m| m.weight = 0, &["10.0.0.2 rs-"], &[Skip::NoWeight]),
-        ("failing", |m| m.operating = Operating::Error, &["10.0.0.1 ---", "10.0.0.2 rs-"], &[]),
+        ("failing", |m| m.operating = OperatingStatus::Error, &["10.0.0.1 ---", "10.0.0.2 rs-"], &[]),
         ("backup", |m| m.backup = true, &["10.0.0.1 ---", "10.0.0.2 rs-"], &[]),
         (
             "failing backup",
-            |m| (m.backup, m.operating) = (true, Operating::Error),
+            |m| (m.backup, m.operating) = (true, OperatingStatus::Error),
             &["10.0.0.1 ---", "10.0.0.2 rs-"],
             &[],
         ),
-        ("deleting", |m| m.provisioning = Provisioning::Deleting, &["10.0.0.2 rs-"], &[Skip::Deleting]),
-        ("new", |m| m.provisioning = Provisioning::Pending, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
-        ("broken", |m| m.provisioning = Provisioning::Error, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
+        ("deleting", |m| m.provisioning = ProvisioningStatus::Deleting, &["10.0.0.2 rs-"], &[Skip::Deleting]),
+        ("new", |m| m.provisioning = ProvisioningStatus::Pending, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
+        ("broken", |m| m.provisioning = ProvisioningStatus::Error, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
         (
             "a host name",
             |m| m.address = row::<Member>(json!({"id": "x", "address": "db"})).address,
@@ -219,7 +219,8 @@ fn who_is_ready_when_some_fail() {
         for (n, letter) in members.chars().enumerate() {
             let member = world.member("p", &format!("m{n}"), &format!("10.0.0.{n}"), 80);
             member.backup = letter.eq_ignore_ascii_case(&'b');
-            member.operating = if letter.is_ascii_uppercase() { Operating::Error } else { Operating::Online };
+            member.operating =
+                if letter.is_ascii_uppercase() { OperatingStatus::Error } else { OperatingStatus::Online };
         }
         let mut caller = Caller::bulk(world);
         caller.poll();
@@ -285,7 +286,7 @@ fn duplicate_members() {
         let mut world = bare();
         world.member("p", "a", "10.0.0.1", 80);
         world.member("p", "b", "10.0.0.1", 80);
-        world.health("p", failing).operating = Operating::Error;
+        world.health("p", failing).operating = OperatingStatus::Error;
         let mut caller = Caller::bulk(world);
         caller.poll();
         assert_eq!(caller.addresses(), ["10.0.0.1 rs-"], "{failing}");

@@ -6,7 +6,8 @@ mod common;
 
 use common::faults::{fail, lost, spoil, spoiled, two_projects};
 use common::{Caller, World, failed, id, row};
-use gimbal_openstack_source::{Answer, Ask, Existence, Mode, Options};
+use gimbal_octavia_rows::Existence;
+use gimbal_openstack_source::{Answer, Ask, Mode, Options};
 use serde_json::json;
 
 /// Rule 3 as DESIGN 3.3 has it.

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use gimbal_openstack_source::rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{Id, List, Whose};
+use gimbal_octavia_rows::{Id, List};
+use gimbal_octavia_rows::{Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_openstack_source::Whose;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

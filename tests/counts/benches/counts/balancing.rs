@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_openstack_source::rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{Answer, Ask, Cloud, Existence, List, Mode, Options, Outcome};
+use gimbal_octavia_rows::{Existence, List};
+use gimbal_octavia_rows::{Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_openstack_source::{Answer, Ask, Cloud, Mode, Options, Outcome};
 use gungraun::{library_benchmark, library_benchmark_group};
 use serde_json::json;
 

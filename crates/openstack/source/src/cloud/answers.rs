@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::ask::{Ask, Existence, NoMembers, Whose};
-use super::outcome::Trouble;
+use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, ObjectKind, Pool, Reading};
+
 use super::poll::Poll;
 use super::scope::{Scope, Stage};
-use crate::lists::Table;
-use crate::members::{Read, Reading};
-use crate::rows::{L7Policy, Listener, LoadBalancer, Member, Pool};
-use crate::{Id, Kind, List, Options};
+use crate::lists::merge;
+use crate::members::Read;
+use crate::options::Options;
+use crate::outcome::Trouble;
+use crate::query::{Ask, NoMembers, Whose};
 
 impl Scope {
     fn project(&self) -> Option<&Id> {
@@ -22,7 +23,7 @@ impl Scope {
     }
 
     /// A list of which nothing is had: this poll shows nothing of the scope.
-    pub(super) fn list_failed(&mut self, kind: Kind, reason: String, poll: &mut Poll) {
+    pub(super) fn list_failed(&mut self, kind: ObjectKind, reason: String, poll: &mut Poll) {
         self.run.waiting -= 1;
         let trouble = Trouble::List { kind, project: self.project().cloned(), reason };
         self.run.failed.get_or_insert_with(|| trouble.to_string());
@@ -52,7 +53,7 @@ impl Scope {
         self.run.waiting -= 1;
         let Some(lists) = &mut self.run.lists else { return };
         let (at, whole) = (list.server_time, list.unreadable.is_empty());
-        lists.policies = Table::merge(list, Some(&self.lists.policies), &mut poll.outcome.troubles);
+        lists.policies = merge(list, Some(&self.lists.policies), &mut poll.outcome.troubles);
         let of = lists.listeners.iter().filter_map(|listener| {
             // With a row that could not be read, the list is asked for again.
             let policies = listener.l7_policies.clone().filter(|policies| whole && !policies.is_empty())?;
@@ -110,7 +111,7 @@ impl Scope {
     /// Whether each list of this poll shows objects of other projects.
     fn sees_others(&self, own: &Id) -> bool {
         let Some(lists) = &self.run.lists else { return false };
-        let is_others = |row: &&Arc<LoadBalancer>| row.project != *own && !row.project.is_nobody();
+        let is_others = |row: &&Arc<LoadBalancer>| row.project != *own && !row.project.is_no_owner();
         let others: HashMap<&Id, &Arc<LoadBalancer>> =
             lists.load_balancers.listed().filter(is_others).map(|row| (&row.id, row)).collect();
         let names = |ids: &[Id]| ids.iter().any(|id| others.contains_key(id));

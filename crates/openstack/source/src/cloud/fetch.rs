@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ask::{Ask, Whose};
+use gimbal_octavia_rows::{Id, Pool};
+
 use super::poll::Poll;
 use super::scope::{Around, Scope};
 use super::settle::pools_in_use;
-use crate::Id;
 use crate::lists::Lists;
-use crate::rows::Pool;
+use crate::query::{Ask, Whose};
 
 /// How many load balancers of a project that has vanished are asked for.
 const WITNESSES: usize = 3;

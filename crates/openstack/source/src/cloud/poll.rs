@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_model::{Service, SourceKey};
+use gimbal_octavia_rows::Id;
 
-use super::ask::Ask;
-use super::outcome::Outcome;
-use crate::Id;
+use crate::outcome::Outcome;
+use crate::query::Ask;
 
 /// Whether this poll's word on projects is to be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

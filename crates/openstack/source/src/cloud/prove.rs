@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
-use super::ask::{Ask, Existence, Whose};
-use super::outcome::Trouble;
+use gimbal_octavia_rows::{Existence, Id, ObjectKind};
+
 use super::poll::Poll;
 use super::scope::{Around, Run, Scope};
 use super::settle::{View, named_without_row};
+use crate::outcome::Trouble;
+use crate::query::{Ask, Whose};
 use crate::translate::{Parts, PortSets};
-use crate::{Id, Kind};
 
 /// How many objects one poll asks about. What depends on the others stands until a later one.
 const PROOFS: usize = 16;
@@ -22,7 +23,7 @@ impl Scope {
         let belongings = lists.belongings();
         let parts = Parts { lists, belongings: &belongings, options: around.options };
         let view = View { lists, parts, members: &self.members, open: &self.open, newer: &self.newer, run: &self.run };
-        let mut asks: BTreeMap<Id, Kind> = BTreeMap::new();
+        let mut asks: BTreeMap<Id, ObjectKind> = BTreeMap::new();
         if !self.open.is_empty() {
             for balancer in lists.load_balancers.iter() {
                 let Some(before) = self.open.get(&balancer.id) else { continue };
@@ -30,7 +31,7 @@ impl Scope {
             }
             for (id, _) in named_without_row(lists, &belongings) {
                 if self.open.contains_key(id) && self.standings.contains_key(id) {
-                    asks.insert(id.clone(), Kind::LoadBalancer);
+                    asks.insert(id.clone(), ObjectKind::LoadBalancer);
                 }
             }
         }
@@ -44,13 +45,13 @@ impl Scope {
             before = std::mem::replace(&mut next, rest);
             before.extend(next.remove_entry(last));
         }
-        let asks: Vec<(Id, Kind)> = next.into_iter().chain(before).take(PROOFS).collect();
+        let asks: Vec<(Id, ObjectKind)> = next.into_iter().chain(before).take(PROOFS).collect();
         self.proved = asks.last().map(|(id, _)| id.clone());
         let mut asks: Vec<Ask> = asks
             .into_iter()
             .map(|(id, kind)| match kind {
-                Kind::Listener => Ask::Listener(whose.clone(), id),
-                Kind::LoadBalancer => Ask::LoadBalancer(whose.clone(), id),
+                ObjectKind::Listener => Ask::Listener(whose.clone(), id),
+                ObjectKind::LoadBalancer => Ask::LoadBalancer(whose.clone(), id),
                 _ => Ask::Pool(whose.clone(), id),
             })
             .collect();

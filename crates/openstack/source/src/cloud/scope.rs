@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{Service, SourceKey};
+use gimbal_octavia_rows::{Existence, Id, List, Listener, LoadBalancer, Pool, Reading, Table};
 
-use super::ask::{Ask, Existence, Whose};
 use super::fetch::Savings;
-use super::outcome::Trouble;
 use super::poll::{Poll, ProjectList};
-use crate::lists::{Lists, Table};
-use crate::members::{Read, Reading};
+use crate::lists::{Lists, merge};
+use crate::members::Read;
+use crate::options::Options;
+use crate::outcome::Trouble;
 use crate::projects::Projects;
-use crate::rows::{Listener, LoadBalancer, Pool};
+use crate::query::{Ask, Whose};
 use crate::skip::LeftOut;
 use crate::translate::PortSets;
-use crate::{Id, List, Options};
 
 /// What a scope needs of its cloud.
 #[derive(Debug, Clone, Copy)]
@@ -206,9 +206,9 @@ impl Scope {
             (run.load_balancers.take(), run.listeners.take(), run.pools.take())
         {
             run.lists = Some(Lists {
-                load_balancers: Table::merge(load_balancers, Some(&self.lists.load_balancers), troubles),
-                listeners: Table::merge(listeners, Some(&self.lists.listeners), troubles),
-                pools: Table::merge(pools, Some(&self.lists.pools), troubles),
+                load_balancers: merge(load_balancers, Some(&self.lists.load_balancers), troubles),
+                listeners: merge(listeners, Some(&self.lists.listeners), troubles),
+                pools: merge(pools, Some(&self.lists.pools), troubles),
                 policies: Table::default(),
             });
         }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gimbal_model::{Service, SourceKey};
+use gimbal_octavia_rows::{Id, LoadBalancer, ObjectKind, Pool, Table};
 
-use super::outcome::Trouble;
 use super::poll::Poll;
 use super::scope::{Around, Run, Scope, Standing};
-use crate::lists::{Belongings, Lists, Table};
+use crate::lists::{Belongings, Lists};
 use crate::members::Read;
-use crate::rows::{LoadBalancer, Pool};
+use crate::outcome::Trouble;
+use crate::skip::Skip;
 use crate::translate::{Parts, PortSets};
-use crate::{Id, Kind, Skip};
 
 /// The pools whose members are endpoints of what is offered.
 pub(super) fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
                     poll.gone.insert(project.clone());
                 }
                 poll.tell(told, Vec::new());
-                let left_out = vec![crate::LeftOut { kind: Kind::LoadBalancer, id: balancer.id.clone(), skip }];
+                let left_out = vec![crate::LeftOut { kind: ObjectKind::LoadBalancer, id: balancer.id.clone(), skip }];
                 return Standing { project, services: Vec::new(), left_out, held: None };
             }
         };
@@ -210,15 +210,15 @@ impl<'a> View<'a> {
     }
 
     /// What a load balancer's lists name and no list has.
-    pub(super) fn open_references(&self, balancer: &'a LoadBalancer) -> BTreeMap<Id, Kind> {
-        fn missing<'i, T: crate::lists::Row + 'i>(
+    pub(super) fn open_references(&self, balancer: &'a LoadBalancer) -> BTreeMap<Id, ObjectKind> {
+        fn missing<'i, T: gimbal_octavia_rows::Row + 'i>(
             table: &'i Table<T>,
             ids: impl Iterator<Item = &'i Id> + 'i,
-        ) -> impl Iterator<Item = (Id, Kind)> + 'i {
+        ) -> impl Iterator<Item = (Id, ObjectKind)> + 'i {
             ids.filter(|id| !table.contains(id) && !table.is_known_unread(id)).map(|id| (id.clone(), T::KIND))
         }
         let (lists, belongings) = (self.lists, self.parts.belongings);
-        let mut open: BTreeMap<Id, Kind> = missing(&lists.listeners, balancer.listeners.iter()).collect();
+        let mut open: BTreeMap<Id, ObjectKind> = missing(&lists.listeners, balancer.listeners.iter()).collect();
         open.extend(missing(&lists.pools, balancer.pools.iter()));
         for listener in belongings.listeners.get(&balancer.id).into_iter().flatten() {
             open.extend(missing(&lists.pools, listener.default_pool_id.iter()));
@@ -229,7 +229,7 @@ impl<'a> View<'a> {
             let offers = self.parts.offers(balancer, &mut Vec::new());
             let pools = offers.iter().flat_map(|offer| offer.live_pools());
             open.extend(
-                pools.filter(|pool| self.run.gone.contains(&pool.id)).map(|pool| (pool.id.clone(), Kind::Pool)),
+                pools.filter(|pool| self.run.gone.contains(&pool.id)).map(|pool| (pool.id.clone(), ObjectKind::Pool)),
             );
         }
         open
@@ -268,17 +268,17 @@ impl<'a> View<'a> {
             .listeners
             .iter()
             .filter(|id| lists.listeners.is_known_unread(id))
-            .map(|id| left_out(Kind::Listener, id))
+            .map(|id| left_out(ObjectKind::Listener, id))
             .collect();
         let listeners = || self.parts.belongings.listeners.get(&balancer.id).into_iter().flatten();
         let policies = listeners().flat_map(|listener| listener.l7_policies.iter().flatten());
         let policies = policies.filter(|id| lists.policies.is_known_unread(id));
-        found.extend(policies.map(|id| left_out(Kind::L7Policy, id)));
+        found.extend(policies.map(|id| left_out(ObjectKind::L7Policy, id)));
         let pools = listeners().filter_map(|listener| listener.default_pool_id.as_ref());
-        found.extend(pools.filter(|id| lists.pools.is_known_unread(id)).map(|id| left_out(Kind::Pool, id)));
+        found.extend(pools.filter(|id| lists.pools.is_known_unread(id)).map(|id| left_out(ObjectKind::Pool, id)));
         for pool in self.parts.offers(balancer, &mut Vec::new()).iter().flat_map(|offer| offer.live_pools()) {
             let unread = self.members.get(&pool.id).into_iter().flat_map(|read| read.unread(pool));
-            found.extend(unread.map(|id| left_out(Kind::Member, id)));
+            found.extend(unread.map(|id| left_out(ObjectKind::Member, id)));
         }
         found
     }

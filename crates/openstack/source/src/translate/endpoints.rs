@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use gimbal_model::{Conditions, Endpoint};
+use gimbal_octavia_rows::{Address, Member, ObjectKind, OperatingStatus, ProvisioningStatus};
 
-use crate::rows::{Address, Member, Operating, Provisioning};
-use crate::skip::LeftOut;
-use crate::{Kind, Skip};
+use crate::skip::{LeftOut, Skip};
 
 /// The endpoints of a pool, each with the port that it listens on. Traffic goes to them directly, so what the load balancer
 /// would do is repeated here: one that fails its health check is not ready, unless all fail, and a backup is not ready while
@@ -20,10 +19,10 @@ pub(super) fn endpoints<'m>(
     for member in members {
         match place(member) {
             Ok((address, port)) => found.push((address, port, member)),
-            Err(skip) => left_out.push(LeftOut { kind: Kind::Member, id: member.id.clone(), skip }),
+            Err(skip) => left_out.push(LeftOut { kind: ObjectKind::Member, id: member.id.clone(), skip }),
         }
     }
-    let fails = |member: &Member| member.operating == Operating::Error;
+    let fails = |member: &Member| member.operating == OperatingStatus::Error;
     let any = |backup: bool, failing: bool| {
         found.iter().any(|(_, _, member)| member.backup == backup && fails(member) == failing)
     };
@@ -51,7 +50,7 @@ pub(super) fn endpoints<'m>(
 }
 
 fn place(member: &Member) -> Result<(IpAddr, u16), Skip> {
-    if member.provisioning == Provisioning::Deleting {
+    if member.provisioning == ProvisioningStatus::Deleting {
         return Err(Skip::Deleting);
     }
     if !member.admin_state_up {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gimbal_model::{EndpointPort, PortSet, Protocol as Transport};
+use gimbal_octavia_rows::{Listener, Pool, Protocol};
 
-use crate::Skip;
-use crate::rows::{Listener, Pool, Protocol};
+use crate::skip::Skip;
 
 /// More port sets than one cloud has; a cache that is full forgets everything instead of counting who uses what.
 const MOST_PORT_SETS: usize = 4096;

@@ -1,6 +1,7 @@
 //! Servers that fail.
 
-use gimbal_openstack_source::{Answer, Ask, Existence, List, NoMembers, Unreadable};
+use gimbal_octavia_rows::{Existence, List, Unreadable};
+use gimbal_openstack_source::{Answer, Ask, NoMembers};
 
 use super::{World, failed, id, small};
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_model::{Service, SourceKey};
-use gimbal_openstack_source::rows::{L7Policy, Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{Answer, Ask, Cloud, Existence, Id, List, Mode, NoMembers, Options, Outcome, Whose};
+use gimbal_octavia_rows::{Existence, Id, List};
+use gimbal_octavia_rows::{L7Policy, Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_openstack_source::{Answer, Ask, Cloud, Mode, NoMembers, Options, Outcome, Whose};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

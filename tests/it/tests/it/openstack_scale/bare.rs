@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use gimbal_openstack_source::rows;
+use gimbal_octavia_rows as rows;
 use gimbal_testkit::openstack::{OpenStack, Service, User};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -47,7 +47,7 @@ impl Bare {
     pub async fn cold(&self) -> (f64, usize) {
         let start = Instant::now();
         let (a, b, pools) = self.lists().await;
-        let fields = fields(rows::Member::FIELDS);
+        let fields = fields(rows::Member::DISCOVERY_FIELDS);
         let mut waiting: VecDeque<String> = pools.0.into();
         let (mut running, mut calls) = (JoinSet::new(), a.1 + b.1 + pools.1);
         while !waiting.is_empty() || !running.is_empty() {
@@ -65,9 +65,9 @@ impl Bare {
 
     async fn lists(&self) -> ((Vec<String>, usize), (Vec<String>, usize), (Vec<String>, usize)) {
         tokio::join!(
-            self.list("loadbalancers", rows::LoadBalancer::FIELDS),
-            self.list("listeners", rows::Listener::FIELDS),
-            self.list("pools", rows::Pool::FIELDS),
+            self.list("loadbalancers", rows::LoadBalancer::DISCOVERY_FIELDS),
+            self.list("listeners", rows::Listener::DISCOVERY_FIELDS),
+            self.list("pools", rows::Pool::DISCOVERY_FIELDS),
         )
     }
 

@@ -1,8 +1,8 @@
 //! What both dialects really send is read, and what is odd about a row costs no other row.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-use gimbal_openstack_source::rows::{
-    Address, L7Policy, Listener, LoadBalancer, Member, Operating, Pool, Project, Protocol, Provisioning,
+use gimbal_octavia_rows::{
+    Address, L7Policy, Listener, LoadBalancer, Member, OperatingStatus, Pool, Project, Protocol, ProvisioningStatus,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn recorded_rows_of_both_dialects() {
         "provider": "loggingnoop"}),
     );
     assert_eq!(octavia, mitaka);
-    assert_eq!(octavia.provisioning, Provisioning::Pending);
+    assert_eq!(octavia.provisioning, ProvisioningStatus::Pending);
     assert_eq!(octavia.project.as_str(), "e9b7467128c042df97c964218a759567");
 
     let listener: Listener = read(
@@ -37,7 +37,7 @@ fn recorded_rows_of_both_dialects() {
     );
     assert_eq!((listener.port, listener.default_pool_id), (Some(80), None));
     assert_eq!((listener.load_balancers.len(), listener.l7_policies), (1, None));
-    assert_eq!((listener.provisioning, listener.updated_at), (Provisioning::Active, None));
+    assert_eq!((listener.provisioning, listener.updated_at), (ProvisioningStatus::Active, None));
     let listener: Listener =
         read(json!({"id": "li", "protocol": "SCTP", "protocol_port": 80, "l7policies": [{"id": "x"}],
         "default_pool_id": "p", "updated_at": "2026-11-21T04:21:57"}));
@@ -52,7 +52,7 @@ fn recorded_rows_of_both_dialects() {
         row.as_object_mut().unwrap().extend(monitor.as_object().unwrap().clone());
         let pool: Pool = read(row);
         assert_eq!((pool.monitored, pool.tls_enabled, pool.admin_state_up), (monitored, false, true));
-        assert_eq!((pool.members.len(), pool.operating, pool.updated_at), (1, Operating::Other, None));
+        assert_eq!((pool.members.len(), pool.operating, pool.updated_at), (1, OperatingStatus::Other, None));
     }
 
     let member: Member =
@@ -100,8 +100,8 @@ fn what_is_odd_is_read_and_told_apart_later() {
     }
     assert!(member("admin_state_up", json!(null)).admin_state_up);
     assert!(!member("backup", json!(null)).backup);
-    assert_eq!(member("operating_status", json!("DRAINING")).operating, Operating::Other);
-    assert_eq!(member("operating_status", json!("ERROR")).operating, Operating::Error);
+    assert_eq!(member("operating_status", json!("DRAINING")).operating, OperatingStatus::Other);
+    assert_eq!(member("operating_status", json!("ERROR")).operating, OperatingStatus::Error);
     let pool: Pool = read(json!({"id": "p", "protocol": "QUIC", "updated_at": "yesterday", "members": null}));
     assert_eq!((pool.protocol, pool.updated_at), (Protocol::Other("QUIC".into()), None));
     let unnamed: LoadBalancer = read(json!({"id": "p", "project_id": "x", "name": null}));

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gimbal_model::{Service, SourceKey};
-
-use crate::{Id, Kind};
+use gimbal_octavia_rows::{Id, ObjectKind, Unreadable};
 
 /// What a poll came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub enum Trouble {
     #[error("the list of {kinds}{of} failed: {reason}", kinds = kind.plural(), of = of(project.as_ref()))]
     List {
         /// Of what.
-        kind: Kind,
+        kind: ObjectKind,
         /// Of one project, if so.
         project: Option<Id>,
         /// Why.
@@ -63,7 +62,7 @@ pub enum Trouble {
     #[error("{kind} {id} cannot be read: {problem}", id = id.as_deref().unwrap_or("without an ID"))]
     Unreadable {
         /// What it is.
-        kind: Kind,
+        kind: ObjectKind,
         /// Which one, if it says so.
         id: Option<String>,
         /// What is wrong with it.
@@ -143,6 +142,12 @@ pub enum Trouble {
         /// What came of it.
         why: String,
     },
+}
+
+impl Trouble {
+    pub(crate) fn unreadable(kind: ObjectKind, row: Unreadable) -> Self {
+        Self::Unreadable { kind, id: row.id, problem: row.problem }
+    }
 }
 
 fn of(project: Option<&Id>) -> String {

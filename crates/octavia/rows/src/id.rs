@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-/// No valid ID.
-const NOBODY: &str = "-";
+/// Stands for a missing owner. It is not a valid ID, so no project has it.
+const NO_OWNER: &str = "-";
 
-/// Longer than any service gives out (Keystone's column has 64).
-const LONGEST: usize = 64;
+/// The length of Keystone's ID column; no service gives out longer IDs.
+const MAX_LENGTH: usize = 64;
 
-/// The ID of a project, load balancer, listener, pool, member or L7 policy: letters, digits, `-`, `_` and `.`, 64 bytes at
-/// most. It becomes a part of addresses and of names, so nothing else is read as one.
+/// The ID of a project, load balancer, listener, pool, member or L7 policy: at most 64 letters, digits, `-`, `_` and `.`. IDs
+/// become parts of URLs and of Kubernetes names, so any other text is rejected.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "Arc<str>")]
 pub struct Id(Arc<str>);
 
-/// A text that is no ID.
+/// The error for a text that is not a valid [`Id`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no ID: use 1 to 64 letters, digits, '-', '_' and '.', starting with a letter or digit")]
 pub struct InvalidId(pub Arc<str>);
@@ -27,7 +27,7 @@ impl TryFrom<Arc<str>> for Id {
 
     fn try_from(text: Arc<str>) -> Result<Self, InvalidId> {
         let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
-        let valid = text.len() <= LONGEST
+        let valid = text.len() <= MAX_LENGTH
             && text.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric())
             && text.bytes().all(inner);
         if valid { Ok(Self(text)) } else { Err(InvalidId(text)) }
@@ -43,18 +43,18 @@ impl TryFrom<&str> for Id {
 }
 
 impl Id {
-    /// The owner of what says that it has none. No project has this ID, since it is none.
-    pub(crate) fn nobody() -> Self {
-        Self(Arc::from(NOBODY))
+    /// Returns the owner of a row that says it has none.
+    pub(crate) fn no_owner() -> Self {
+        Self(Arc::from(NO_OWNER))
     }
 
-    /// Whether this is the owner of what says that it has none.
+    /// Returns whether this is the owner of a row that says it has none.
     #[must_use]
-    pub fn is_nobody(&self) -> bool {
-        *self.0 == *NOBODY
+    pub fn is_no_owner(&self) -> bool {
+        *self.0 == *NO_OWNER
     }
 
-    /// The ID as text.
+    /// Returns the ID as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

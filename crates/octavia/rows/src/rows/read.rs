@@ -1,4 +1,4 @@
-//! How single values are read: what both dialects write differently, or leave out.
+//! Decoding of single values that Octavia and neutron-lbaas write differently, or leave out.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::{Address, L7Policy, Provisioning, of_references};
+use super::{Address, L7Policy, ProvisioningStatus, ids_of};
 use crate::Id;
 
 #[derive(Deserialize)]
@@ -17,7 +17,7 @@ pub(super) struct Reference {
     pub id: Id,
 }
 
-/// As it is written. Octavia writes the owner twice, under both names.
+/// A load balancer on the wire. Octavia sends the owner under both names.
 #[derive(Deserialize)]
 pub(super) struct LoadBalancer {
     id: Id,
@@ -30,7 +30,7 @@ pub(super) struct LoadBalancer {
     #[serde(default = "on", deserialize_with = "on_unless_false")]
     admin_state_up: bool,
     #[serde(rename = "provisioning_status", default)]
-    provisioning: Provisioning,
+    provisioning: ProvisioningStatus,
     #[serde(default, deserialize_with = "ids")]
     listeners: Vec<Id>,
     #[serde(default, deserialize_with = "ids")]
@@ -39,22 +39,22 @@ pub(super) struct LoadBalancer {
 
 #[derive(Debug, thiserror::Error)]
 #[error("missing field `project_id`, and `tenant_id` too")]
-pub(super) struct Ownerless;
+pub(super) struct MissingOwner;
 
 impl TryFrom<LoadBalancer> for super::LoadBalancer {
-    type Error = Ownerless;
+    type Error = MissingOwner;
 
-    fn try_from(row: LoadBalancer) -> Result<Self, Ownerless> {
+    fn try_from(row: LoadBalancer) -> Result<Self, MissingOwner> {
         let LoadBalancer { id, name, project_id, tenant_id, admin_state_up, provisioning, listeners, pools } = row;
-        let named = project_id.clone().filter(|id| !id.is_nobody());
-        let project = named.or(tenant_id).or(project_id).ok_or(Ownerless)?;
+        let named = project_id.clone().filter(|id| !id.is_no_owner());
+        let project = named.or(tenant_id).or(project_id).ok_or(MissingOwner)?;
         Ok(Self { id, name, project, admin_state_up, provisioning, listeners, pools })
     }
 }
 
-/// An L7 policy as it is written. neutron-lbaas' first releases named its listener in a list.
+/// An L7 policy on the wire. The first releases of neutron-lbaas send the listener in a list.
 #[derive(Deserialize)]
-pub(super) struct WithoutOwner {
+pub(super) struct L7PolicyOnTheWire {
     id: Id,
     listener_id: Option<Id>,
     #[serde(default)]
@@ -64,15 +64,15 @@ pub(super) struct WithoutOwner {
     #[serde(default = "on", deserialize_with = "on_unless_false")]
     admin_state_up: bool,
     #[serde(rename = "provisioning_status", default)]
-    provisioning: Provisioning,
+    provisioning: ProvisioningStatus,
 }
 
-impl From<WithoutOwner> for L7Policy {
-    fn from(row: WithoutOwner) -> Self {
+impl From<L7PolicyOnTheWire> for L7Policy {
+    fn from(row: L7PolicyOnTheWire) -> Self {
         let redirects = row.action.as_deref() == Some("REDIRECT_TO_POOL");
         Self {
             id: row.id,
-            listener: row.listener_id.or_else(|| of_references(row.listeners).pop()),
+            listener: row.listener_id.or_else(|| ids_of(row.listeners).pop()),
             redirect_pool: row.redirect_pool_id.filter(|_| redirects),
             admin_state_up: row.admin_state_up,
             provisioning: row.provisioning,
@@ -80,18 +80,18 @@ impl From<WithoutOwner> for L7Policy {
     }
 }
 
-/// The column may be empty, as after an import from neutron-lbaas: then the row says that it is nobody's.
+/// Decodes an owner. The column may be empty, for example after an import from neutron-lbaas.
 fn owner<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Id>, D::Error> {
     let said = Option::<Arc<str>>::deserialize(from)?.filter(|text| !text.is_empty());
-    said.map_or_else(|| Ok(Id::nobody()), Id::try_from).map(Some).map_err(serde::de::Error::custom)
+    said.map_or_else(|| Ok(Id::no_owner()), Id::try_from).map(Some).map_err(serde::de::Error::custom)
 }
 
 pub(super) fn ids<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Id>, D::Error> {
-    Ok(of_references(Option::<Vec<Reference>>::deserialize(from)?.unwrap_or_default()))
+    Ok(ids_of(Option::<Vec<Reference>>::deserialize(from)?.unwrap_or_default()))
 }
 
 pub(super) fn said_ids<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Id>>, D::Error> {
-    Ok(Option::<Vec<Reference>>::deserialize(from)?.map(of_references))
+    Ok(Option::<Vec<Reference>>::deserialize(from)?.map(ids_of))
 }
 
 pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
@@ -126,7 +126,7 @@ pub(super) fn is_set<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Erro
     Ok(Option::<IgnoredAny>::deserialize(from)?.is_some())
 }
 
-/// A number that is no port leaves its row readable: it is told apart in the translation, by itself.
+/// Decodes a number that is not a valid port as `None`, so that it does not make its row unreadable.
 pub(super) fn port<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u16>, D::Error> {
     let number = Option::<i64>::deserialize(from)?;
     Ok(number.and_then(|number| u16::try_from(number).ok()).filter(|port| *port > 0))
@@ -146,8 +146,8 @@ pub(super) fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Address, D::
     })
 }
 
-/// Octavia writes UTC without a zone, others with one. What cannot be read counts as unknown, which costs no more than the
-/// early look at a change.
+/// Decodes a time. Octavia writes UTC without a zone; a time with a zone is accepted too. An unreadable time counts as
+/// unknown, so that it does not make its row unreadable.
 pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     let Some(text) = Option::<Arc<str>>::deserialize(from)? else { return Ok(None) };
     let zoned = text.parse::<Timestamp>().ok();

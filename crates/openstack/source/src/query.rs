@@ -1,7 +1,6 @@
 //! What the machine asks the edge for, and what comes back.
 
-use crate::rows::{L7Policy, Listener, LoadBalancer, Member, Pool, Project};
-use crate::{Id, List};
+use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, Pool, Project};
 
 /// Whose objects a list is to hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,15 +87,4 @@ pub enum NoMembers {
     PoolGone,
     /// Anything else.
     Failed(String),
-}
-
-/// What the GET of one object says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existence {
-    /// 200.
-    Found,
-    /// 404.
-    Gone,
-    /// 403.
-    Forbidden,
 }

@@ -1,26 +1,26 @@
-//! Words of load balancing's own: statuses and protocols. A word that we do not know is kept as such, never an error.
+//! Statuses and protocols. An unknown word is never an error.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-/// `provisioning_status`: how far an object's last change has come.
+/// `provisioning_status`: the progress of an object's last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(from = "Option<Arc<str>>")]
-pub enum Provisioning {
-    /// Settled; also what is taken for an object without a status (neutron-lbaas) or with an unknown one.
+pub enum ProvisioningStatus {
+    /// The last change is complete. Also stands for a missing status (neutron-lbaas) or an unknown one.
     #[default]
     Active,
-    /// Being created or changed.
+    /// The object is being created or changed.
     Pending,
-    /// Being deleted, or deleted.
+    /// The object is being deleted, or was deleted.
     Deleting,
     /// The last change failed.
     Error,
 }
 
-impl From<Option<Arc<str>>> for Provisioning {
+impl From<Option<Arc<str>>> for ProvisioningStatus {
     fn from(text: Option<Arc<str>>) -> Self {
         match text.as_deref() {
             Some("PENDING_DELETE" | "DELETED") => Self::Deleting,
@@ -31,28 +31,28 @@ impl From<Option<Arc<str>>> for Provisioning {
     }
 }
 
-impl Provisioning {
-    /// Whether it is `PENDING_*`: what is read of it now may be another thing soon.
+impl ProvisioningStatus {
+    /// Returns whether a change is in progress (`PENDING_*`), so that what is read now may be outdated soon.
     #[must_use]
     pub fn is_pending(self) -> bool {
         matches!(self, Self::Pending | Self::Deleting)
     }
 }
 
-/// `operating_status`: whether an object works.
+/// `operating_status`: whether an object works, as far as a health monitor knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(from = "Option<Arc<str>>")]
-pub enum Operating {
-    /// It does.
+pub enum OperatingStatus {
+    /// The object works.
     Online,
-    /// It does not.
+    /// The object fails its health checks.
     Error,
-    /// Something in between (`DRAINING`, `OFFLINE`, `DEGRADED`), nobody looks (`NO_MONITOR`), or it is not said.
+    /// A status in between (`DRAINING`, `OFFLINE`, `DEGRADED`), no health monitor (`NO_MONITOR`), or no status.
     #[default]
     Other,
 }
 
-impl From<Option<Arc<str>>> for Operating {
+impl From<Option<Arc<str>>> for OperatingStatus {
     fn from(text: Option<Arc<str>>) -> Self {
         match text.as_deref() {
             Some("ONLINE") => Self::Online,
@@ -62,15 +62,15 @@ impl From<Option<Arc<str>>> for Operating {
     }
 }
 
-/// What a listener accepts, or a pool's members speak.
+/// The protocol that a listener accepts, or that a pool's members speak.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(from = "Arc<str>")]
 pub enum Protocol {
     /// `HTTP`.
     Http,
-    /// `HTTPS`: TLS passed through.
+    /// `HTTPS`: TLS that the load balancer passes through.
     Https,
-    /// `TERMINATED_HTTPS`, of listeners.
+    /// `TERMINATED_HTTPS`: TLS that ends at the listener.
     TerminatedHttps,
     /// `TCP`.
     Tcp,
@@ -78,13 +78,13 @@ pub enum Protocol {
     Udp,
     /// `SCTP`.
     Sctp,
-    /// `PROMETHEUS`, of listeners: the load balancer's own metrics.
+    /// `PROMETHEUS`: a listener that serves the load balancer's own metrics.
     Prometheus,
-    /// `PROXY`, of pools: TCP behind a PROXY header.
+    /// `PROXY`: a pool whose members expect a PROXY protocol header.
     Proxy,
-    /// `PROXYV2`, of pools.
+    /// `PROXYV2`: a pool whose members expect a binary PROXY protocol header.
     ProxyV2,
-    /// One that we do not know.
+    /// A protocol unknown to this crate.
     Other(Arc<str>),
 }
 
