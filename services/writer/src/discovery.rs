@@ -13,10 +13,11 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Identity};
+use crate::config::Config;
 use crate::mailbox::{Ended, Handle};
 use crate::metrics::Metrics;
 use crate::owner::STREAM_QUEUE;
+use gimbal_admission::Identity;
 
 /// How long an agent may take to say Hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -125,9 +126,9 @@ fn goodbye(reason: GoodbyeReason, message: String) -> Goodbye {
 /// Whether a peer still stands for the backend that its stream was opened for.
 fn still_speaks(config: &Config, peer: &Peer, backend: &BackendName) -> Result<(), String> {
     match config.identify(peer) {
-        Identity::Certified { backend: Ok(now), .. } if now.name == *backend => Ok(()),
-        Identity::Certified { backend: Ok(now), .. } => Err(format!("the certificate is backend {}'s now", now.name)),
-        Identity::Certified { backend: Err(message), .. } => Err(message),
+        Identity::Certified { tenant: Ok(now), .. } if now.name == *backend => Ok(()),
+        Identity::Certified { tenant: Ok(now), .. } => Err(format!("the certificate is backend {}'s now", now.name)),
+        Identity::Certified { tenant: Err(message), .. } => Err(message),
         Identity::Anyone if config.backend_named(backend).is_some() => Ok(()),
         Identity::Anyone => Err(format!("backend {backend} is not configured")),
     }
@@ -158,7 +159,7 @@ impl Streams {
         let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);
         let config = self.config.borrow().clone();
         match config.identify(peer) {
-            Identity::Certified { backend, .. } => Ok((backend.map_err(unknown)?.name.clone(), None, hello)),
+            Identity::Certified { tenant, .. } => Ok((tenant.map_err(unknown)?.name.clone(), None, hello)),
             // Plaintext on loopback: whoever is on this machine may be any backend.
             Identity::Anyone => {
                 let name = BackendName::parse(&hello.backend).map_err(|error| unknown(error.to_string()))?;

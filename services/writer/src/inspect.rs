@@ -14,11 +14,12 @@ use gimbal_wire::{pb, source_key, target_key};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use crate::config::{Config, Identity};
+use crate::config::Config;
 use crate::decommission;
 use crate::follow::follow;
 use crate::listing::{Selection, status};
 use crate::mailbox::{Ended, Handle};
+use gimbal_admission::Identity;
 use gimbal_lease::{Leadership, Moment};
 
 /// What is wrong with a backend in the eyes of a writer that hears no agent.
@@ -50,8 +51,8 @@ impl Inspection for Answers {
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
         match self.config.borrow().identify(peer) {
             Identity::Anyone | Identity::Certified { admin: true, .. } => Ok(Viewer::All),
-            Identity::Certified { backend: Ok(backend), .. } => Ok(Viewer::Backend(backend.name.clone())),
-            Identity::Certified { backend: Err(_), .. } => {
+            Identity::Certified { tenant: Ok(backend), .. } => Ok(Viewer::Backend(backend.name.clone())),
+            Identity::Certified { tenant: Err(_), .. } => {
                 Err(Status::permission_denied("the certificate is neither an admin's nor a backend's"))
             }
         }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::{WRITE_TIMEOUT, Writes, code};
 use crate::args::Args;
-use crate::config::{self, Config, Current, Followed};
+use crate::config::{Config, Current};
 use crate::discovery::Streams;
 use crate::in_flight::JobsInFlight;
 use crate::inspect::Answers;
@@ -32,6 +32,7 @@ use crate::ready::{Report, UNREACHABLE};
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
 use crate::watches;
+use gimbal_admission::{FollowedFile, settled};
 use gimbal_lease::{Candidate, Fitness, Leadership, Moment};
 use gimbal_schedule::WriteLimiter;
 
@@ -206,12 +207,12 @@ async fn until(shutdown: CancellationToken, work: impl Future<Output = ()>) -> R
     Ok(())
 }
 
-async fn configuration(args: &Args) -> Result<(Config, Option<Followed>), Exit> {
+async fn configuration(args: &Args) -> Result<(Config, Option<FollowedFile>), Exit> {
     match &args.config {
         Some(path) => {
-            let text = config::settled(path).await.map_err(|error| Exit::Usage(error.to_string()))?;
+            let text = settled::<Config>(path).await.map_err(|error| Exit::Usage(error.to_string()))?;
             let config = Config::parse(path, &text).map_err(|error| Exit::Usage(error.to_string()))?;
-            Ok((config, Some(Followed::new(path.clone(), &text))))
+            Ok((config, Some(FollowedFile::new(path.clone(), &text))))
         }
         None if args.plaintext => Ok((Config::first_look(), None)),
         None => {
@@ -228,9 +229,9 @@ fn tell_doubts(config: &Config) {
 }
 
 /// Puts each new configuration in force. One that is wrong is told, and the one before stays.
-async fn follow(mut file: Followed, owner: Handle, current: Arc<Current>, metrics: Metrics) {
+async fn follow(mut file: FollowedFile, owner: Handle, current: Arc<Current>, metrics: Metrics) {
     loop {
-        match file.changed().await {
+        match file.changed::<Config>().await {
             Ok(config) => {
                 tell_doubts(&config);
                 let policies = config.policies();

@@ -3,25 +3,24 @@
 
 mod current;
 mod file;
-mod identity;
-mod reload;
 #[cfg(test)]
 mod tests;
 mod values;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use gimbal_admission::{FileFormat, Identity, Tenant, identify};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
-use gimbal_transport::Denied;
+use gimbal_transport::{Denied, Peer};
 use ipnet::IpNet;
 
 pub use current::Current;
-pub use identity::Identity;
-pub use reload::{Followed, Reloaded, settled};
 
 /// What an agent with one address may take to notice that its connection is dead.
 const RECONNECT: Duration = Duration::from_secs(15);
@@ -66,7 +65,8 @@ impl Config {
     /// # Errors
     /// When it cannot be read, is no YAML, holds an unknown key, or a value that makes no sense.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::parse(path, &text(path)?)
+        let text = std::fs::read_to_string(path).map_err(|error| Self::unreadable(path, &error))?;
+        Self::parse(path, &text)
     }
 
     /// Checks the text of a file, which `path` only names in the error.
@@ -75,6 +75,12 @@ impl Config {
     /// When it is no YAML, holds an unknown key, or a value that makes no sense.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         file::read(path, text)
+    }
+
+    /// Returns who a peer is under this configuration.
+    #[must_use]
+    pub fn identify(&self, peer: &Peer) -> Identity<'_, BackendConfig> {
+        identify(peer, &self.admins, &self.backends)
     }
 
     /// What holds without a file: any backend, under the default policy. For plaintext on loopback only.
@@ -144,11 +150,26 @@ impl BackendConfig {
     }
 }
 
-/// The content of a file.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn text(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| ConfigError { place: path.display().to_string(), problem: format!("cannot be read: {error}") })
+impl Tenant for BackendConfig {
+    const NOUN: &str = "backend";
+
+    fn name(&self) -> &dyn Display {
+        &self.name
+    }
+
+    fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+}
+
+impl FileFormat for Config {
+    type Error = ConfigError;
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        file::read(path, text)
+    }
+
+    fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
+        ConfigError { place: path.display().to_string(), problem: format!("cannot be read: {error}") }
+    }
 }

@@ -1,0 +1,74 @@
+//! Who a peer is ([rule 2](../../../docs/design.md#rule-2)): the names of its certificate, compared with the configuration.
+//! This is the only place where that is decided, for sources, viewers and admins alike.
+
+use std::fmt::Display;
+
+use gimbal_transport::Peer;
+
+/// A configured tenant, for example a backend of the writer.
+pub trait Tenant {
+    /// What errors call a tenant, for example `backend`. The plural is formed with `s`.
+    const NOUN: &str;
+
+    /// Returns the tenant's name.
+    fn name(&self) -> &dyn Display;
+
+    /// Returns the URI or DNS name that the tenant's certificate must have, or `None` if no certificate stands for it.
+    fn identity(&self) -> Option<&str>;
+}
+
+/// What a peer may do.
+#[derive(Debug)]
+pub enum Identity<'a, T> {
+    /// The peer is connected over loopback without TLS and may claim any identity.
+    Anyone,
+    /// The peer has shown a certificate of a trusted authority.
+    Certified {
+        /// Whether the certificate is an administrator's.
+        admin: bool,
+        /// The tenant that the peer speaks for, or why it speaks for none.
+        tenant: Result<&'a T, String>,
+    },
+}
+
+/// Returns who a peer is, given the identities of the administrators and the tenants.
+pub fn identify<'a, T: Tenant>(peer: &Peer, admins: &[String], tenants: &'a [T]) -> Identity<'a, T> {
+    match peer {
+        Peer::Loopback => Identity::Anyone,
+        Peer::Certificate(certificate) => Identity::Certified {
+            admin: admins.iter().any(|admin| is_in(admin, &certificate.sans)),
+            tenant: find(&certificate.sans, tenants),
+        },
+    }
+}
+
+fn find<'a, T: Tenant>(sans: &[String], tenants: &'a [T]) -> Result<&'a T, String> {
+    if sans.is_empty() {
+        return Err("the certificate has no URI or DNS name (subject alternative name)".to_owned());
+    }
+    let has = |tenant: &&T| tenant.identity().is_some_and(|identity| is_in(identity, sans));
+    let mut found = tenants.iter().filter(has);
+    match (found.next(), found.next()) {
+        (None, _) => Err(format!("no {} has the identity {}", T::NOUN, sans.join(" or "))),
+        // Either choice would let the certificate write as the other tenant.
+        (Some(one), Some(other)) => {
+            let (noun, one, other) = (T::NOUN, one.name(), other.name());
+            Err(format!("the certificate has the identities of two {noun}s, {one} and {other}"))
+        }
+        (Some(tenant), None) => Ok(tenant),
+    }
+}
+
+impl<T> Identity<'_, T> {
+    /// Returns whether the peer may do what an administrator may.
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        matches!(self, Self::Anyone | Self::Certified { admin: true, .. })
+    }
+}
+
+/// Compares URIs byte by byte and DNS names without case.
+fn is_in(configured: &str, sans: &[String]) -> bool {
+    let uri = configured.contains("://");
+    sans.iter().any(|san| if uri { configured == san } else { configured.eq_ignore_ascii_case(san) })
+}

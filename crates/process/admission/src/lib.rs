@@ -1,0 +1,8 @@
+//! Admission by certificate: which tenant a peer speaks for, by the subject alternative names of its certificate, and a
+//! configuration file that is read again when it changes.
+
+mod followed_file;
+mod identity;
+
+pub use followed_file::{FileFormat, FollowedFile, settled};
+pub use identity::{Identity, Tenant, identify};

@@ -1,0 +1,47 @@
+//! Admission of tenants other than the writer's backends: clusters that speak to the other writer.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use gimbal_admission::{Identity, Tenant, identify};
+use gimbal_transport::{Peer, PeerCertificate};
+
+struct Cluster(&'static str, &'static str);
+
+impl Tenant for Cluster {
+    const NOUN: &str = "cluster";
+
+    fn name(&self) -> &dyn Display {
+        &self.0
+    }
+
+    fn identity(&self) -> Option<&str> {
+        Some(self.1)
+    }
+}
+
+const CLUSTERS: [Cluster; 2] = [Cluster("prod", "spiffe://example/prod"), Cluster("test", "test.example")];
+
+fn speaker(sans: &[&str]) -> Result<&'static str, String> {
+    let peer = Peer::Certificate(Arc::new(PeerCertificate {
+        sans: sans.iter().map(|san| (*san).to_owned()).collect(),
+        fingerprint_sha256: String::new(),
+        address: ([192, 0, 2, 1], 1).into(),
+    }));
+    match identify(&peer, &["admin.example".to_owned()], &CLUSTERS) {
+        Identity::Certified { admin: true, .. } => Ok("admin"),
+        Identity::Certified { tenant, .. } => tenant.map(|cluster| cluster.0),
+        Identity::Anyone => panic!("the peer has a certificate"),
+    }
+}
+
+#[test]
+fn a_certificate_speaks_for_the_cluster_that_it_names() {
+    assert_eq!(speaker(&["spiffe://example/prod"]), Ok("prod"));
+    assert_eq!(speaker(&["TEST.example"]), Ok("test"), "DNS names have no case");
+    assert_eq!(speaker(&["test.example", "admin.example"]), Ok("admin"));
+    assert_eq!(speaker(&["spiffe://example/PROD"]), Err("no cluster has the identity spiffe://example/PROD".into()));
+    let both = speaker(&["spiffe://example/prod", "test.example"]);
+    assert_eq!(both, Err("the certificate has the identities of two clusters, prod and test".into()));
+    assert!(speaker(&[]).is_err());
+}
