@@ -12,6 +12,7 @@
 mod admin;
 mod apply;
 mod args;
+mod backend_state;
 pub mod config;
 mod creating;
 mod decommission;
@@ -19,7 +20,6 @@ mod discovery;
 mod follow;
 mod in_flight;
 mod inspect;
-mod keep;
 mod listing;
 mod mailbox;
 mod metrics;

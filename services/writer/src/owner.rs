@@ -19,9 +19,9 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Created;
+use crate::backend_state::{BackendFormat, StateKeeper};
 use crate::creating::Creating;
 use crate::in_flight::{Done, JobsInFlight};
-use crate::keep::Keeper;
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
 use crate::watches::{Again, ClusterEvent};
@@ -60,7 +60,7 @@ pub struct Parts {
     /// The way of writes to the API server.
     pub jobs: JobsInFlight,
     /// Where the state of backends is kept.
-    pub keeper: Keeper,
+    pub keeper: StateKeeper<BackendFormat>,
     /// What is counted.
     pub metrics: Metrics,
     /// Beaten as long as the owner lives.
@@ -114,7 +114,7 @@ impl Owner {
                 Some(done) = self.creating.next() => self.created(done),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
-                Some(told) = self.parts.keeper.told() => self.told(told),
+                Some(told) = self.parts.keeper.next() => self.told(told),
                 // An error means that it never changes.
                 Ok(()) = self.parts.leadership.changed() => self.follow_leadership(Instant::now(), Moment::now()),
                 () = sleep_until(wake) => {}

@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::{WRITE_TIMEOUT, Writes, code};
 use crate::args::Args;
+use crate::backend_state::StateKeeper;
 use crate::config::{Config, Current};
 use crate::discovery::Streams;
 use crate::in_flight::JobsInFlight;
 use crate::inspect::Answers;
-use crate::keep::Keeper;
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};
@@ -144,8 +144,11 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         failures: Arc::default(),
     };
     let jobs = JobsInFlight::new(writes, limiter, metrics.clone());
-    let (keeper, keeping) = Keeper::new(permitted.apart(), &namespace, leadership.clone());
-    tasks.spawn("the keeper of what outlives the process", keeping);
+    let (keeper, keeping) = StateKeeper::new(permitted.apart(), &namespace, leadership.clone());
+    tasks.spawn("the task that keeps the state of backends", async move {
+        keeping.await;
+        Ok(())
+    });
     let (owner, handle) = Owner::new(Parts {
         state,
         events,

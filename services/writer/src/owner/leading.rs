@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::Owner;
-use crate::keep::Told;
+use crate::backend_state::{BackendFormat, StateEvent};
 use gimbal_lease::Moment;
 
 /// How long one that leads may be unable to do its work before it says so.
@@ -38,11 +38,11 @@ impl Owner {
         self.parts.able.send_if_modified(|before| std::mem::replace(before, able) != able);
     }
 
-    pub(super) fn told(&mut self, told: Told) {
+    pub(super) fn told(&mut self, told: StateEvent<BackendFormat>) {
         let now = Instant::now();
         match told {
-            Told::Kept(backend, version) => self.parts.state.kept(&backend, version, now),
-            Told::Read(epoch, kept) => {
+            StateEvent::Kept(backend, version) => self.parts.state.kept(&backend, version, now),
+            StateEvent::Read(epoch, kept) => {
                 let holds = self.parts.leadership.borrow().epoch() == Some(epoch);
                 if !holds || self.leading.is_some() {
                     // Another epoch has begun since, or will be seen to have.

@@ -53,7 +53,7 @@ fn owner() -> (Owner, watch::Sender<Leadership>) {
     };
     let settings = LimiterSettings { concurrency: 1, latency_target: SECOND, qps: 0, fanout: 0, watchers: 1 };
     let jobs = JobsInFlight::new(writes, WriteLimiter::new(&settings), metrics.clone());
-    let (keeper, _) = Keeper::new(cluster, "default", leadership.clone());
+    let (keeper, _) = StateKeeper::new(cluster, "default", leadership.clone());
     let (able, health) = (watch::channel(true).0, Health::new(SECOND));
     let parts = Parts { state, events, again, leadership, able, jobs, keeper, metrics, health };
     (Owner::new(parts).0, lead)

@@ -1,4 +1,4 @@
-//! The keeper on a real API server, under a leadership of our own.
+//! The keeper on a real API server, with a leadership that the test controls.
 
 use std::time::Duration;
 
@@ -7,8 +7,38 @@ use gimbal_testkit::TestCluster;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::*;
-use gimbal_lease::Moment;
+use gimbal_kubernetes_client::ApiError;
+use gimbal_kubernetes_objects::keys;
+use gimbal_lease::{Leadership, Moment};
+use tokio::sync::watch;
+
+use crate::store::{Change, Store};
+use crate::{Data, Format, StateEvent, StateKeeper};
+
+/// A second format beside the writer's: one number for each cluster.
+#[derive(Debug, Clone, PartialEq)]
+struct Incarnations;
+
+const PREFIX: &str = "gimbal-backend-";
+
+impl Format for Incarnations {
+    type Tenant = String;
+    type State = String;
+    const PREFIX: &str = PREFIX;
+    const TENANT_LABEL: &str = "example.com/cluster";
+
+    fn parse_tenant(name: &str) -> Option<String> {
+        Some(name.into())
+    }
+
+    fn render(state: &String) -> Data {
+        [("incarnation".to_owned(), state.clone())].into()
+    }
+
+    fn parse(data: &Data) -> (String, Vec<&'static str>) {
+        (data.get("incarnation").cloned().unwrap_or_default(), Vec::new())
+    }
+}
 
 const LIMIT: Duration = Duration::from_secs(20);
 const FOR_LONG: Duration = Duration::from_secs(3600);
@@ -17,19 +47,19 @@ fn leader(epoch: u64, lasts: Duration) -> Leadership {
     Leadership::Leader { epoch, until: Moment::now() + lasts }
 }
 
-fn name(backend: &str) -> BackendName {
-    BackendName::parse(backend).unwrap()
+fn name(tenant: &str) -> String {
+    tenant.into()
 }
 
-fn state(incarnation: &str) -> BackendState {
-    BackendState { incarnation: Some(incarnation.into()), ..BackendState::default() }
+fn state(incarnation: &str) -> String {
+    incarnation.into()
 }
 
 struct Stage {
     server: TestCluster,
     leadership: watch::Sender<Leadership>,
-    keeper: Keeper,
-    task: JoinHandle<Result<(), Exit>>,
+    keeper: StateKeeper<Incarnations>,
+    task: JoinHandle<()>,
 }
 
 impl Stage {
@@ -38,12 +68,12 @@ impl Stage {
         let (leadership, leads) = watch::channel(leader(1, FOR_LONG));
         let permit = leads.clone();
         let cluster = server.client().unwrap().only_while(move || permit.borrow().may_write(Moment::now()));
-        let (keeper, task) = Keeper::new(cluster, "kube-system", leads);
+        let (keeper, task) = StateKeeper::new(cluster, "kube-system", leads);
         Self { server, leadership, keeper, task: tokio::spawn(task) }
     }
 
-    async fn told(&mut self) -> Told {
-        timeout(LIMIT, self.keeper.told()).await.unwrap().unwrap()
+    async fn told(&mut self) -> StateEvent<Incarnations> {
+        timeout(LIMIT, self.keeper.next()).await.unwrap().unwrap()
     }
 
     async fn kept(&self, backend: &str) -> Option<String> {
@@ -63,11 +93,11 @@ async fn a_record_that_cannot_be_written_keeps_no_others_from_being_kept() {
     stage.keeper.keep(1, name("aaa"), 1, state("a"));
     for version in 1..=3 {
         stage.keeper.keep(1, name("node02"), version, state("b"));
-        assert_eq!(stage.told().await, Told::Kept(name("node02"), version));
+        assert_eq!(stage.told().await, StateEvent::Kept(name("node02"), version));
     }
     // It is taken up when it can be written.
     stage.server.admin().delete(&format!("{maps}/gimbal-backend-aaa")).await.unwrap();
-    assert_eq!(stage.told().await, Told::Kept(name("aaa"), 1));
+    assert_eq!(stage.told().await, StateEvent::Kept(name("aaa"), 1));
     assert_eq!(stage.kept("aaa").await.as_deref(), Some("a"));
 }
 
@@ -79,9 +109,9 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
     stage.keeper.keep(1, name("node02"), 2, state("b"));
     // What was asked after it comes first: the change was taken, and waits.
     stage.keeper.read(1);
-    assert_eq!(stage.told().await, Told::Read(1, Vec::new()));
+    assert_eq!(stage.told().await, StateEvent::Read(1, Vec::new()));
     stage.leadership.send_replace(leader(1, FOR_LONG));
-    assert_eq!(stage.told().await, Told::Kept(name("node02"), 2));
+    assert_eq!(stage.told().await, StateEvent::Kept(name("node02"), 2));
     assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
 
     // Of another epoch it is older than what whoever led between has kept.
@@ -89,19 +119,19 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
     stage.keeper.keep(1, name("node02"), 3, state("old"));
     stage.leadership.send_replace(leader(3, FOR_LONG));
     stage.keeper.read(3);
-    assert_eq!(stage.told().await, Told::Read(3, vec![(name("node02"), state("b"))]));
+    assert_eq!(stage.told().await, StateEvent::Read(3, vec![(name("node02"), state("b"))]));
     stage.keeper.keep(3, name("other"), 1, state("c"));
-    assert_eq!(stage.told().await, Told::Kept(name("other"), 1));
+    assert_eq!(stage.told().await, StateEvent::Kept(name("other"), 1));
     assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
     drop(stage.keeper);
-    assert_eq!(timeout(LIMIT, stage.task).await.unwrap().unwrap(), Ok(()));
+    timeout(LIMIT, stage.task).await.unwrap().unwrap();
 }
 
 /// Somebody's tool takes the labels away: whoever leads next would not find the record.
 #[tokio::test]
 async fn a_record_that_lost_its_labels_gets_them_back() {
     let server = TestCluster::start().await.unwrap();
-    let store = Store { cluster: server.client().unwrap(), namespace: "kube-system".into() };
+    let store = Store::<Incarnations>::new(server.client().unwrap(), "kube-system");
     let keep = Change::Keep(1, state("a"));
     store.write(&name("node02"), &keep).await.unwrap();
     let path = "/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02";
@@ -125,7 +155,7 @@ async fn nothing_is_replaced_that_was_read_under_a_lease_that_ended() {
             }
             permit.borrow().may_write(Moment::now())
         };
-        Store { cluster: server.client().unwrap().only_while(permit), namespace: "kube-system".into() }
+        Store::<Incarnations>::new(server.client().unwrap().only_while(permit), "kube-system")
     };
     let keep = |incarnation: &str| Change::Keep(1, state(incarnation));
     let store_of_the_leader = store(leads.clone(), false);

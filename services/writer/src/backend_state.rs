@@ -1,15 +1,39 @@
-//! How the state of a backend is written down: one plain text for each figure, so that `kubectl` shows it.
+//! What the writer keeps for each backend over restarts, and how it is written: see [`BackendState`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use gimbal_model::TargetKey;
+use gimbal_kubernetes_objects::keys;
+use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{HoldRecord, WindowRecord};
 use gimbal_reconcile::{BackendState, LossRecord, Stage};
 use jiff::Timestamp;
 
-type Data = BTreeMap<String, String>;
+use gimbal_state::{Data, Format};
+pub use gimbal_state::{StateEvent, StateKeeper};
+
+/// Keeps a [`BackendState`] in a `ConfigMap` `gimbal-backend-<name>`.
+pub struct BackendFormat;
+
+impl Format for BackendFormat {
+    type Tenant = BackendName;
+    type State = BackendState;
+    const PREFIX: &str = "gimbal-backend-";
+    const TENANT_LABEL: &str = keys::BACKEND;
+
+    fn parse_tenant(name: &str) -> Option<BackendName> {
+        BackendName::parse(name).ok()
+    }
+
+    fn render(state: &BackendState) -> Data {
+        render(state)
+    }
+
+    fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
+        parse(data)
+    }
+}
 
 /// The keys of a window.
 struct Window {
@@ -54,8 +78,8 @@ const READY_HOLD: Hold = Hold {
     to_nothing: "readyHeldToNothing",
 };
 
-/// Writes a state down.
-pub(super) fn render(state: &BackendState) -> Data {
+/// Writes a state, one text for each figure.
+fn render(state: &BackendState) -> Data {
     let mut data = Data::new();
     let mut put = |key: &str, value: String| data.insert(key.to_owned(), value);
     if let Some(incarnation) = &state.incarnation {
@@ -88,14 +112,14 @@ pub(super) fn render(state: &BackendState) -> Data {
     data
 }
 
-/// Reads a state. Second, the keys of what could not be read: somebody edited it.
-pub(super) fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
+/// Reads a state, and returns with it the keys that could not be read because somebody edited them.
+fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     let mut odd = Vec::new();
     let text = |key: &str| data.get(key).filter(|value| !value.is_empty());
     let [window, ready_window] = [&WINDOW, &READY_WINDOW].map(|names| {
         record(data, names.at, &mut odd, |at| {
             let (base, lost) = (number(data, names.base)?, number(data, names.lost)?);
-            // A writer of before named nothing: all of it counts without a name.
+            // Earlier versions wrote no names: all of it counts as unlisted.
             let listed = data.get(names.listed).map_or(Some(BTreeMap::new()), |text| listed(text))?;
             let unlisted = data.get(names.unlisted).map_or(Some(lost), |text| text.parse().ok())?;
             Some(WindowRecord { at, base, lost, listed, unlisted })
@@ -105,7 +129,7 @@ pub(super) fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
         record(data, names.since, &mut odd, |since| {
             let (id, to_nothing) = (text(names.id)?.clone(), number(data, names.to_nothing)?);
             let endpoints = number(data, names.endpoints)?;
-            // A writer of before gave an id for whatever it grew to.
+            // Earlier versions gave one id to a hold, however it grew.
             let told = data.get(names.told).map_or(Some(endpoints), |text| text.parse().ok())?;
             Some(HoldRecord { id, since, endpoints, told, to_nothing })
         })
@@ -119,7 +143,7 @@ pub(super) fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     (BackendState { incarnation, window, hold, ready_window, ready_hold, loss, decommission }, odd)
 }
 
-/// What belongs to a time; nothing where that is missing.
+/// Reads a record that has a time under `key`; returns `None` if there is none.
 fn record<T>(
     data: &Data,
     key: &'static str,
@@ -134,7 +158,7 @@ fn record<T>(
     record
 }
 
-/// `namespace/name=endpoints`, with spaces between.
+/// Parses `namespace/name=endpoints` entries separated by spaces.
 fn listed(text: &str) -> Option<BTreeMap<TargetKey, u64>> {
     let entry = |entry: &str| {
         let (target, had) = entry.split_once('=')?;
@@ -148,7 +172,7 @@ fn number<T: FromStr>(data: &Data, key: &str) -> Option<T> {
     data.get(key)?.parse().ok()
 }
 
-/// RFC 3339.
+/// Formats a time as RFC 3339.
 fn time(at: SystemTime) -> String {
     Timestamp::try_from(at).unwrap_or_default().to_string()
 }

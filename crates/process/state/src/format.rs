@@ -1,0 +1,29 @@
+//! What a record holds.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Display};
+
+/// The data of a `ConfigMap`.
+pub type Data = BTreeMap<String, String>;
+
+/// Which tenants have a record, and how it is written.
+pub trait Format: Send + Sync + 'static {
+    /// Identifies a tenant. Its text is the end of the `ConfigMap`'s name.
+    type Tenant: Clone + Ord + Debug + Display + Send + Sync + 'static;
+    /// What is kept for a tenant.
+    type State: Clone + Debug + PartialEq + Send + Sync + 'static;
+
+    /// Beginning of the `ConfigMap`'s name.
+    const PREFIX: &str;
+    /// Key of the label that holds the tenant.
+    const TENANT_LABEL: &str;
+
+    /// Returns the tenant of this name, or `None` if there can be none.
+    fn parse_tenant(name: &str) -> Option<Self::Tenant>;
+
+    /// Writes a state, one text for each figure, so that `kubectl` shows it.
+    fn render(state: &Self::State) -> Data;
+
+    /// Reads a state, and returns with it the keys that could not be read because somebody edited them.
+    fn parse(data: &Data) -> (Self::State, Vec<&'static str>);
+}

@@ -1,0 +1,105 @@
+//! Reads and writes the records.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope};
+use gimbal_kubernetes_objects::{ConfigMap, Meta, Object as _, keys};
+
+use crate::{Data, Format};
+
+/// What is to become of one tenant's record.
+#[derive(Debug, Clone)]
+pub(crate) enum Change<S> {
+    /// It is to hold this version of the state.
+    Keep(u64, S),
+    /// It is to be deleted.
+    Forget,
+}
+
+/// The records in one namespace. Cheap to clone.
+pub(crate) struct Store<F> {
+    pub(crate) cluster: Cluster,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) format: PhantomData<fn() -> F>,
+}
+
+impl<F> Clone for Store<F> {
+    fn clone(&self) -> Self {
+        Self { cluster: self.cluster.clone(), namespace: self.namespace.clone(), format: PhantomData }
+    }
+}
+
+fn parse<F: Format>(map: &ConfigMap) -> Option<(F::Tenant, F::State)> {
+    let tenant = F::parse_tenant(map.metadata.name.strip_prefix(F::PREFIX)?)?;
+    let (state, unreadable) = F::parse(&map.data);
+    if !unreadable.is_empty() {
+        let keys = unreadable.join(", ");
+        tracing::warn!(%tenant, configmap = %map.metadata.name, keys, "part of a stored state cannot be read and is ignored");
+    }
+    Some((tenant, state))
+}
+
+fn has_labels_of(found: &ConfigMap, wanted: &ConfigMap) -> bool {
+    let labels = &found.metadata.labels;
+    wanted.metadata.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+impl<F: Format> Store<F> {
+    pub(crate) fn new(cluster: Cluster, namespace: &str) -> Self {
+        Self { cluster, namespace: namespace.into(), format: PhantomData }
+    }
+
+    /// Returns every record.
+    pub(crate) async fn read(&self) -> Result<Vec<(F::Tenant, F::State)>, ApiError> {
+        let scope = WatchScope {
+            namespace: Some(self.namespace.to_string()),
+            label_selector: Some(format!("{}={}", keys::MANAGED_BY, keys::MANAGER)),
+            ..WatchScope::default()
+        };
+        let maps: Vec<ConfigMap> = self.cluster.list(&scope).await?;
+        Ok(maps.iter().filter_map(parse::<F>).collect())
+    }
+
+    /// Carries out a change. It replaces the version that it read. That version was read while this process led, or the
+    /// write is withheld, so it is never newer than what a later leader wrote.
+    pub(crate) async fn write(&self, tenant: &F::Tenant, change: &Change<F::State>) -> Result<(), ApiError> {
+        let map = self.render(tenant, change);
+        let found = match self.cluster.get::<ConfigMap>(&map.metadata.namespace, &map.metadata.name).await {
+            Ok(found) => Some(found),
+            Err(ApiError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        match (found, change) {
+            (None, Change::Forget) => Ok(()),
+            (None, Change::Keep(..)) => self.cluster.create(&map).await.map(drop),
+            // The labels are compared, too: without them the next leader does not find the record.
+            (Some(found), Change::Keep(..)) if found.data == map.data && has_labels_of(&found, &map) => Ok(()),
+            (Some(found), Change::Keep(..)) => {
+                let Meta { uid, resource_version, .. } = found.metadata;
+                let metadata = Meta { uid, resource_version, ..map.metadata };
+                self.cluster.replace(&ConfigMap { metadata, data: map.data }).await.map(drop)
+            }
+            (Some(found), Change::Forget) => {
+                let Meta { namespace, name, uid, resource_version, .. } = &found.metadata;
+                self.cluster.delete(ConfigMap::KIND, namespace, name, uid, resource_version).await
+            }
+        }
+    }
+
+    fn render(&self, tenant: &F::Tenant, change: &Change<F::State>) -> ConfigMap {
+        let tenant = tenant.to_string();
+        let metadata = Meta {
+            name: format!("{}{tenant}", F::PREFIX).into(),
+            namespace: self.namespace.clone(),
+            labels: [(keys::MANAGED_BY.into(), keys::MANAGER.into()), (F::TENANT_LABEL.into(), tenant.as_str().into())]
+                .into(),
+            ..Meta::default()
+        };
+        let data = match change {
+            Change::Keep(_, state) => F::render(state),
+            Change::Forget => Data::new(),
+        };
+        ConfigMap { metadata, data }
+    }
+}
