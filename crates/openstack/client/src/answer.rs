@@ -60,9 +60,9 @@ pub(crate) fn refusal(what: &str, status: StatusCode, headers: &HeaderMap, body:
     }
 }
 
-/// The four shapes in which Keystone, keystonemiddleware, Octavia and Neutron say why (research/openstack-testbed.md 2).
+/// The four shapes in which Keystone, keystonemiddleware, Octavia and Neutron write an error.
 #[derive(Deserialize)]
-struct Complaint {
+struct Fault {
     error: Option<Inner>,
     #[serde(rename = "NeutronError")]
     neutron: Option<Inner>,
@@ -76,10 +76,11 @@ struct Inner {
     message: Option<String>,
 }
 
-fn words(body: &[u8]) -> Option<String> {
-    let complaint = serde_json::from_slice::<Complaint>(body).ok()?;
-    let inner = complaint.error.or(complaint.neutron).and_then(|inner| inner.message);
-    let text = inner.or(complaint.faultstring).or(complaint.description).or(complaint.message)?;
+/// The words of a refusal, if a service itself wrote it.
+pub(crate) fn words(body: &[u8]) -> Option<String> {
+    let fault = serde_json::from_slice::<Fault>(body).ok()?;
+    let inner = fault.error.or(fault.neutron).and_then(|inner| inner.message);
+    let text = inner.or(fault.faultstring).or(fault.description).or(fault.message)?;
     Some(first_line(&text)).filter(|text| !text.is_empty())
 }
 

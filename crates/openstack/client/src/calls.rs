@@ -1,7 +1,11 @@
 //! What went over the wire, counted. Numbers only grow; whoever keeps metrics reads them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::MutationKind;
 
 /// What a call was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,6 +146,18 @@ pub struct Calls {
     retries: AtomicU64,
     renewals_forced: AtomicU64,
     waited_millis: AtomicU64,
+    mutations: Mutex<BTreeMap<MutationKind, MutationSum>>,
+}
+
+/// The mutations of one kind, added up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MutationSum {
+    /// How many ended with each outcome.
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// The bytes of the answers' bodies.
+    pub bytes: u64,
+    /// The time from request to answer.
+    pub time: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -208,6 +224,20 @@ impl Calls {
     #[must_use]
     pub fn waited(&self) -> Duration {
         Duration::from_millis(self.waited_millis.load(Relaxed))
+    }
+
+    /// Returns the mutations by kind.
+    #[must_use]
+    pub fn mutations(&self) -> BTreeMap<MutationKind, MutationSum> {
+        self.mutations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn add_mutation(&self, kind: MutationKind, outcome: Outcome, bytes: usize, time: Duration) {
+        let mut mutations = self.mutations.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = mutations.entry(kind).or_default();
+        *sum.outcomes.entry(outcome).or_default() += 1;
+        sum.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        sum.time += time;
     }
 
     pub(crate) fn add(&self, kind: CallKind, outcome: Outcome, bytes: usize, time: Duration) {

@@ -3,7 +3,8 @@
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::{Credentials, Dialect, Error, Interface};
+use crate::service::Endpoints;
+use crate::{Credentials, Dialect, Error, Interface, ServiceType};
 
 /// A service of the catalog, as Keystone lists it.
 #[derive(Debug, Clone, Deserialize)]
@@ -29,6 +30,32 @@ impl Endpoint {
     fn region(&self) -> &str {
         self.region_id.as_deref().or(self.region.as_deref()).unwrap_or_default()
     }
+}
+
+/// Finds the endpoints of the services that we use.
+pub(crate) fn endpoints(catalog: &[Service], credentials: &Credentials) -> Endpoints {
+    Endpoints {
+        load_balancing: load_balancing(catalog, credentials),
+        network: endpoint(catalog, credentials, credentials.network.as_ref(), ServiceType::Network, "v2.0"),
+        key_manager: endpoint(catalog, credentials, None, ServiceType::KeyManager, "v1"),
+    }
+}
+
+fn endpoint(
+    catalog: &[Service],
+    credentials: &Credentials,
+    configured: Option<&Url>,
+    service: ServiceType,
+    version: &str,
+) -> Result<Url, Error> {
+    let found = match configured {
+        Some(url) => Some(url.clone()),
+        None => find(catalog, &[service.as_str()], credentials)?,
+    };
+    let interface = credentials.interface.as_str();
+    let missing =
+        || Error::Catalog { message: format!("there is no {interface} endpoint of type {}", service.as_str()) };
+    found.map(|url| with_path(url, &[version], version)).ok_or_else(missing)
 }
 
 /// Where load balancing is served, and in which dialect: Octavia where there is one, else neutron-lbaas below the network

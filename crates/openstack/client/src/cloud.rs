@@ -225,11 +225,12 @@ impl Shared {
     async fn issue(&self, body: Value) -> Result<Token, Error> {
         let asked = Instant::now();
         let question = Question {
-            kind: CallKind::Token,
+            kind: Some(CallKind::Token),
             method: Method::POST,
             url: self.keystone("auth/tokens"),
             headers: HeaderMap::new(),
             body: Bytes::from(body.to_string()),
+            timeout: None,
         };
         let answer = self.transport.ask(&question).await?;
         Token::read(&answer, &self.credentials, asked, (self.random.0)())

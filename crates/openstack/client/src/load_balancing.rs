@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::page::Page;
+use crate::service::below;
 use crate::statuses::Statuses;
 use crate::transport::Question;
 use crate::walk::{Step, Walk};
@@ -143,7 +144,7 @@ impl LoadBalancing {
         struct One {
             loadbalancer: rows::LoadBalancer,
         }
-        let mut url = self.at(&["loadbalancers", id])?;
+        let mut url = below(&self.url, &["loadbalancers", id])?;
         with_fields(&mut url, rows::LoadBalancer::DISCOVERY_FIELDS);
         match self.session.get(CallKind::LoadBalancer, url).await {
             Ok(answer) => {
@@ -173,7 +174,7 @@ impl LoadBalancing {
     }
 
     async fn existence(&self, kind: CallKind, path: &[&str]) -> Result<Existence, Error> {
-        let mut url = self.at(path)?;
+        let mut url = below(&self.url, path)?;
         with_fields(&mut url, &["id"]);
         match self.session.get(kind, url).await {
             Ok(_) => Ok(Existence::Found),
@@ -192,7 +193,8 @@ impl LoadBalancing {
             Dialect::Octavia => "status",
             Dialect::NeutronLbaas => "statuses",
         };
-        let answer = self.session.get(CallKind::Status, self.at(&["loadbalancers", load_balancer, last])?).await?;
+        let answer =
+            self.session.get(CallKind::Status, below(&self.url, &["loadbalancers", load_balancer, last])?).await?;
         Ok(Statuses::read(&read(&format!("the statuses of {load_balancer}"), &answer.body)?, answer.server_time()))
     }
 
@@ -263,7 +265,7 @@ impl LoadBalancing {
     /// the end of a list is known only once the row is found to be there still.
     async fn marker_vanished(&self, kind: CallKind, path: &[&str], marker: Option<&str>) -> Result<bool, Error> {
         let (Dialect::NeutronLbaas, Some(marker)) = (self.dialect, marker) else { return Ok(false) };
-        let mut url = self.at(path)?;
+        let mut url = below(&self.url, path)?;
         url.query_pairs_mut().append_pair("fields", "id").append_pair("id", marker);
         let answer = self.session.get(kind, url).await?;
         Ok(Page::read(path.last().copied().unwrap_or_default(), &answer.body)?.ids.is_empty())
@@ -271,7 +273,7 @@ impl LoadBalancing {
 
     /// A list's address with what stays the same on every page.
     fn query(&self, path: &[&str], fields: &[&str], project: Option<&str>) -> Result<Url, Error> {
-        let mut url = self.at(path)?;
+        let mut url = below(&self.url, path)?;
         with_fields(&mut url, fields);
         if let Some(project) = project {
             let filter = match self.dialect {
@@ -280,19 +282,6 @@ impl LoadBalancing {
             };
             url.query_pairs_mut().append_pair(filter, project);
         }
-        Ok(url)
-    }
-
-    /// An address below the API's. An ID that is no path segment must never lead elsewhere.
-    fn at(&self, path: &[&str]) -> Result<Url, Error> {
-        if let Some(id) = path.iter().find(|segment| matches!(**segment, "" | "." | "..")) {
-            return Err(Error::Refused { message: format!("{id:?} cannot be the ID of an object") });
-        }
-        let mut url = self.url.clone();
-        match url.path_segments_mut() {
-            Ok(mut segments) => segments.extend(path),
-            Err(()) => return Err(Error::Catalog { message: format!("{} has no path", self.url) }),
-        };
         Ok(url)
     }
 }

@@ -6,9 +6,7 @@ use gimbal_octavia_rows::Project;
 use reqwest::Url;
 
 use crate::Dialect;
-
-/// What stands for the ID of the token's project in an address that has it.
-const PROJECT: &str = "{project}";
+use crate::service::for_all_projects;
 
 /// Who serves load balancing, and where. The same for all projects of a cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,11 +18,7 @@ pub struct Place {
 impl Place {
     /// An endpoint may have the ID of the project in it, which is another one in each project's token.
     pub(crate) fn of(dialect: Dialect, url: &Url, project: Option<&Project>) -> Self {
-        let url = match project {
-            Some(project) => url.as_str().replace(project.id.as_str(), PROJECT),
-            None => url.to_string(),
-        };
-        Self { dialect, url }
+        Self { dialect, url: for_all_projects(url, project) }
     }
 
     /// Who serves it.

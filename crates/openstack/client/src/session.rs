@@ -11,11 +11,14 @@ use crate::answer::Answer;
 use crate::cloud::Shared;
 use crate::keystone;
 use crate::page::Page;
+use crate::service::below;
 use crate::slot::Slot;
 use crate::token::Token;
 use crate::transport::Question;
 use crate::walk::{Step, Walk};
-use crate::{CallKind, Error, LoadBalancing, Place, Scope};
+use crate::{
+    CallKind, Error, LoadBalancing, Mutation, MutationResult, Place, Refusal, Scope, ServiceEndpoint, ServiceType,
+};
 
 /// Rows of a page of projects. Keystone takes less where its `max_db_limit` is less.
 const PROJECTS_PER_PAGE: u32 = 1000;
@@ -126,7 +129,7 @@ impl Session {
     /// See [`Error`]; [`Error::Catalog`] where it is not served, or in several regions of which none was named.
     pub async fn load_balancing(&self) -> Result<LoadBalancing, Error> {
         let token = self.token().await?;
-        let (dialect, url) = token.load_balancing.clone()?;
+        let (dialect, url) = token.endpoints.load_balancing.clone()?;
         let place = Place::of(dialect, &url, token.project.as_ref());
         Ok(LoadBalancing::new(self.clone(), dialect, url, place))
     }
@@ -138,7 +141,7 @@ impl Session {
     /// As [`Session::load_balancing`]; [`Error::Catalog`] also where the catalog says otherwise.
     pub async fn load_balancing_at(&self, expected: &Place) -> Result<LoadBalancing, Error> {
         let token = self.token().await?;
-        let found = token.load_balancing.clone().map(|(dialect, url)| {
+        let found = token.endpoints.load_balancing.clone().map(|(dialect, url)| {
             let place = Place::of(dialect, &url, token.project.as_ref());
             (place == *expected).then(|| LoadBalancing::new(self.clone(), dialect, url, place.clone())).ok_or(place)
         });
@@ -195,6 +198,66 @@ impl Session {
         let token = self.slot.another(&token, async || self.make().await).await?;
         question.headers.insert("x-auth-token", token.value.clone());
         self.shared.transport.ask(&question).await
+    }
+}
+
+/// Changes.
+impl Session {
+    /// Returns where a service is served, as the token's catalog says now. Ask once, at start, and give the answer to every
+    /// [`Session::mutate`].
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Catalog`] if the service is not in the catalog.
+    pub async fn endpoint(&self, service: ServiceType) -> Result<ServiceEndpoint, Error> {
+        let token = self.token().await?;
+        let url = token.endpoints.get(service)?;
+        Ok(ServiceEndpoint::new(service, &url, token.project.as_ref()))
+    }
+
+    /// Sends a change once. The result says whether it happened, did not happen, or may have happened; no request is repeated
+    /// unless the service has refused the token (401), which it checks before anything else. A `Retry-After` is returned and
+    /// not waited for.
+    pub async fn mutate(&self, at: &ServiceEndpoint, mutation: &Mutation) -> MutationResult {
+        let result = match self.token().await {
+            Ok(token) => (self.mutate_with(&token, at, mutation).await, token),
+            Err(error) => return MutationResult::Refused(Refusal::unsent(error)),
+        };
+        let (MutationResult::Refused(Refusal { status: Some(401), .. }), token) = &result else { return result.0 };
+        self.shared.transport.calls.add_rejected_token();
+        match self.slot.another(token, async || self.make().await).await {
+            Ok(token) => self.mutate_with(&token, at, mutation).await,
+            Err(error) => MutationResult::Refused(Refusal::unsent(error)),
+        }
+    }
+
+    async fn mutate_with(&self, token: &Arc<Token>, at: &ServiceEndpoint, mutation: &Mutation) -> MutationResult {
+        match self.request(token, at, mutation) {
+            Ok(request) => self.shared.transport.mutate(&request, mutation.kind(at.service)).await,
+            Err(error) => {
+                if matches!(error, Error::Catalog { .. } | Error::Region { .. }) {
+                    // The catalog may be put right soon.
+                    self.slot.forget(token).await;
+                }
+                MutationResult::Refused(Refusal::unsent(error))
+            }
+        }
+    }
+
+    fn request(&self, token: &Token, at: &ServiceEndpoint, mutation: &Mutation) -> Result<Question, Error> {
+        let base = token.endpoints.get(at.service)?;
+        let found = ServiceEndpoint::new(at.service, &base, token.project.as_ref());
+        if found != *at {
+            let message = format!("it has {found}, and at the start it had {at}; start again if it has moved for good");
+            return Err(Error::Catalog { message });
+        }
+        let mut url = below(&base, &mutation.path())?;
+        for (key, value) in mutation.query() {
+            url.query_pairs_mut().append_pair(key, value);
+        }
+        let mut headers = mutation.headers()?;
+        headers.insert("x-auth-token", token.value.clone());
+        let (method, body) = (mutation.method(), mutation.body().clone());
+        Ok(Question { kind: None, method, url, headers, body, timeout: mutation.timeout() })
     }
 }
 

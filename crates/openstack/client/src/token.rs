@@ -5,13 +5,13 @@ use std::time::Duration;
 use gimbal_octavia_rows::Project;
 use http::HeaderValue;
 use jiff::Timestamp;
-use reqwest::Url;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::keystone::Role;
-use crate::{Credentials, Dialect, Error, catalog};
+use crate::service::Endpoints;
+use crate::{Credentials, Error, catalog};
 
 /// A token and what its answer told. Its value is marked as sensitive, so that `Debug` does not show it.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Token {
     pub roles: Vec<String>,
     /// The project that it is scoped to.
     pub project: Option<Project>,
-    /// Where load balancing is served for it: an endpoint may hold the project's ID.
-    pub load_balancing: Result<(Dialect, Url), Error>,
+    /// The endpoints of the services for this token: their URLs may contain the project's ID.
+    pub endpoints: Endpoints,
     renew_at: Instant,
     ends_at: Instant,
 }
@@ -65,7 +65,7 @@ impl Token {
             value,
             roles: token.roles.into_iter().map(|role| role.name).collect(),
             project: token.project,
-            load_balancing: catalog::load_balancing(&token.catalog, credentials),
+            endpoints: catalog::endpoints(&token.catalog, credentials),
             renew_at: asked + life.mul_f64(0.8 - 0.1 * random.clamp(0.0, 1.0)),
             ends_at: asked + life,
         })

@@ -12,7 +12,8 @@ use tokio::sync::Mutex;
 
 use crate::answer::{Answer, refusal};
 use crate::error::one_line;
-use crate::{CallKind, Calls, Credentials, Error, Options, Outcome};
+use crate::mutation::{MutationKind, MutationResult, RawAnswer};
+use crate::{CallKind, Calls, Credentials, Error, Options, Outcome, ServiceType};
 
 /// More than any page that we ask for; a server that sends more for ever must not fill our memory.
 const LARGEST: usize = 64 << 20;
@@ -28,13 +29,16 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 
 /// A question.
 pub(crate) struct Question {
-    pub kind: CallKind,
+    /// `None` for a mutation, which is counted by its own kind.
+    pub kind: Option<CallKind>,
     pub method: Method,
     pub url: Url,
     /// Empty: none.
     pub headers: HeaderMap,
     /// JSON. Empty: none. May hold a password.
     pub body: Bytes,
+    /// How long the answer may take; `None` for the time-out of `kind`.
+    pub timeout: Option<Duration>,
 }
 
 impl fmt::Debug for Question {
@@ -50,7 +54,7 @@ impl Question {
         if let Some(token) = token {
             headers.insert("x-auth-token", token.clone());
         }
-        Self { kind, method: Method::GET, url, headers, body: Bytes::new() }
+        Self { kind: Some(kind), method: Method::GET, url, headers, body: Bytes::new(), timeout: None }
     }
 
     /// What errors and logs call it: without the query, which only makes it long.
@@ -61,8 +65,11 @@ impl Question {
     }
 
     fn timeout(&self, options: &Options) -> Duration {
+        if let Some(timeout) = self.timeout {
+            return timeout;
+        }
         match self.kind {
-            CallKind::LoadBalancers | CallKind::Listeners | CallKind::Pools | CallKind::L7Policies => {
+            Some(CallKind::LoadBalancers | CallKind::Listeners | CallKind::Pools | CallKind::L7Policies) => {
                 options.list_timeout
             }
             _ => options.timeout,
@@ -178,11 +185,40 @@ impl Transport {
             Ok(_) => Outcome::Ok,
             Err(Failed::Broken(error) | Failed::Final(error)) => error.outcome(),
         };
-        self.calls.add(question.kind, outcome, received, started.elapsed());
+        if let Some(kind) = question.kind {
+            self.calls.add(kind, outcome, received, started.elapsed());
+        }
+        result
+    }
+
+    /// Sends a mutation, once and never again: whatever fails, the service may have taken it. Nothing here waits for a
+    /// `Retry-After` either.
+    pub(crate) async fn mutate(&self, question: &Question, kind: MutationKind) -> MutationResult {
+        let started = Instant::now();
+        let mut received = 0;
+        // A key manager's complaint may repeat the secret that it was sent.
+        let secret = kind.service == ServiceType::KeyManager;
+        let result = match self.read(question, &mut received).await {
+            Ok(answer) => MutationResult::of(&question.name(), answer, secret),
+            Err(Failed::Broken(error) | Failed::Final(error)) => MutationResult::Unknown(error),
+        };
+        let outcome = result.error().map_or(Outcome::Ok, Error::outcome);
+        self.calls.add_mutation(kind, outcome, received, started.elapsed());
         result
     }
 
     async fn exchange(&self, question: &Question, received: &mut usize) -> Result<Answer, Failed> {
+        let RawAnswer { status, headers, body } = self.read(question, received).await?;
+        if status.is_success() {
+            return Ok(Answer { headers, body });
+        }
+        // Keystone's complaint about a body may repeat it, and what we send there is secret.
+        let words = if question.kind == Some(CallKind::Token) { &[][..] } else { &body[..] };
+        Err(Failed::Final(refusal(&question.name(), status, &headers, words)))
+    }
+
+    /// Sends one request and reads its answer to the end, whatever its status.
+    async fn read(&self, question: &Question, received: &mut usize) -> Result<RawAnswer, Failed> {
         let timeout = question.timeout(&self.options);
         let failed = |error: reqwest::Error| failed(question, timeout, error);
         let mut request = self
@@ -204,14 +240,7 @@ impl Transport {
             }
             body.extend_from_slice(&piece);
         }
-        match response.status() {
-            status if status.is_success() => Ok(Answer { headers: response.headers().clone(), body: body.freeze() }),
-            status => {
-                // Keystone's complaint about a body may repeat it, and what we send there is secret.
-                let words = if question.kind == CallKind::Token { &[][..] } else { &body[..] };
-                Err(Failed::Final(refusal(&question.name(), status, response.headers(), words)))
-            }
-        }
+        Ok(RawAnswer { status: response.status(), headers: response.headers().clone(), body: body.freeze() })
     }
 }
 

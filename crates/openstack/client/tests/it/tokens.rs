@@ -1,11 +1,9 @@
 //! Tokens: who gets one, for how long, and how often Keystone is asked.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{cloud_with, connect, credentials, list, load_balancing, options};
+use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
 use futures::future::join_all;
 use gimbal_openstack_client::{CallKind, Cloud, Error, Outcome, Scope};
 use gimbal_testkit::eventually;

@@ -1,11 +1,9 @@
 //! Against a real Keystone and Octavia, over TLS with an authority of their own and small pages. neutron-lbaas: `lbaas.rs`.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
-mod common;
-
 use std::time::Duration;
 
-use common::options;
+use crate::common::options;
 use gimbal_octavia_rows::List;
 use gimbal_octavia_rows::LoadBalancer;
 use gimbal_openstack_client::{Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Scope};

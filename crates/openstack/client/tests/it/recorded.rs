@@ -2,12 +2,10 @@
 //! reads, and what load balancing makes of it.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
-mod common;
-
 use std::path::Path;
 use std::time::Instant;
 
-use common::{credentials, options};
+use crate::common::{credentials, options};
 use gimbal_octavia_rows::Id;
 use gimbal_octavia_rows::{self as rows, Address, OperatingStatus, Protocol, ProvisioningStatus};
 use gimbal_openstack_client::{Cloud, Dialect, Error, LoadBalancing, Lookup, Options, Scope};

@@ -1,10 +1,8 @@
 //! Lists, page by page, from a cloud that does what the real one cannot be made to do.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{cloud_with, connect, credentials, list, load_balancing, options};
+use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
 use gimbal_openstack_client::{CallKind, Cloud, Dialect, Error, Lookup, Options, Outcome, Scope};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault, Paging};
 use serde_json::json;

@@ -1,11 +1,9 @@
 //! Against a real neutron-lbaas, where there is a Python 3.7 to run it with; elsewhere `recorded.rs` has its answers.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
-mod common;
-
 use std::time::Duration;
 
-use common::options;
+use crate::common::options;
 use gimbal_octavia_rows::{Address, LoadBalancer, Protocol, ProvisioningStatus};
 use gimbal_octavia_rows::{Id, List};
 use gimbal_openstack_client::{

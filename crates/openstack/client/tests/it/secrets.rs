@@ -1,12 +1,10 @@
 //! Nothing that is secret leaves this crate but on the wire.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
-mod common;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use common::{cloud_with, connect, list};
+use crate::common::{cloud_with, connect, list};
 use gimbal_openstack_client::Scope;
 use gimbal_testkit::fake_openstack::Fault;
 use tracing_subscriber::fmt::MakeWriter;

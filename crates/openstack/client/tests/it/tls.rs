@@ -1,11 +1,9 @@
 //! Whose certificates are believed.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{credentials, options};
+use crate::common::{credentials, options};
 use gimbal_openstack_client::{Cloud, Error};
 use gimbal_testkit::fake_openstack::FakeOpenStack;
 use gimbal_testkit::{Pair, Pki, San};
