@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use gimbal_model::SourceKey;
 use gimbal_octavia_rows::LoadBalancer;
 
-use crate::cloud::{Cloud, Scope, Standing};
+use crate::poller::{Cloud, Scope, Standing};
 use crate::safe_name::source_name;
 use crate::skip::{LeftOut, Skip};
 
 impl Cloud {
     /// Everything that is left out now.
     pub fn left_out(&self) -> impl Iterator<Item = &LeftOut> {
-        self.scopes.values().flat_map(|scope| scope.standings.values()).flat_map(|standing| &standing.left_out)
+        self.scopes().flat_map(|scope| scope.standings().values()).flat_map(|standing| &standing.left_out)
     }
 
     /// How much is left out now, by reason.
@@ -28,12 +28,12 @@ impl Cloud {
     /// Why a source Service is offered as it is, or why not. A load balancer's ID will do for the name.
     #[must_use]
     pub fn explain(&self, key: &SourceKey) -> Vec<String> {
-        if !self.projects.is_known() {
+        if !self.projects().is_known() {
             return vec!["the cloud has not been read yet: nothing is offered until then".into()];
         }
-        for scope in self.scopes.values() {
-            for (id, standing) in &scope.standings {
-                let row = scope.lists.load_balancers.get(id);
+        for scope in self.scopes() {
+            for (id, standing) in scope.standings() {
+                let row = scope.lists().load_balancers.get(id);
                 if standing.services.iter().any(|(told, _)| told == key)
                     || row.is_some_and(|row| self.is_named(row, &key.name))
                 {
@@ -44,7 +44,7 @@ impl Cloud {
             }
         }
         let mut reasons = vec![format!("the cloud has no load balancer that would be Service {key}")];
-        if !self.projects.assigned().any(|(_, namespace)| *namespace == key.namespace) {
+        if !self.projects().assigned().any(|(_, namespace)| *namespace == key.namespace) {
             reasons.push(format!("no selected project has namespace {}", key.namespace));
         }
         reasons
@@ -62,11 +62,11 @@ impl Cloud {
             Some(row) => reasons.push(format!("it stands for load balancer {} ({:?})", row.id, row.name)),
             None => reasons.push("its load balancer is not in the list any more".into()),
         }
-        match self.projects.place(&standing.project) {
+        match self.projects().place(&standing.project) {
             Ok(place) => reasons.push(format!("project {} has namespace {}", standing.project, place.namespace)),
             Err(skip) => reasons.push(format!("it is not offered: {} ({})", skip.sentence(), skip.as_str())),
         }
-        reasons.extend(self.projects.conflict(&standing.project).map(|trouble| trouble.to_string()));
+        reasons.extend(self.projects().conflict(&standing.project).map(|trouble| trouble.to_string()));
         if let Some(held) = &standing.held {
             let what = if standing.services.is_empty() { "it waits" } else { "what was last known of it stands" };
             reasons.push(format!("{what}: {held}"));
@@ -86,7 +86,7 @@ impl Cloud {
 
 /// What a load balancer does, and its Service does not: Gimbal sends traffic to the members by itself.
 fn not_carried(scope: &Scope, row: &LoadBalancer) -> Vec<String> {
-    let belongings = scope.lists.belongings();
+    let belongings = scope.lists().belongings();
     let mut sentences = Vec::new();
     let mut pools = BTreeSet::new();
     for listener in belongings.listeners.get(&row.id).into_iter().flatten() {
@@ -97,10 +97,10 @@ fn not_carried(scope: &Scope, row: &LoadBalancer) -> Vec<String> {
                 listener.id
             ));
         }
-        pools.extend(listener.default_pool_id.as_ref().and_then(|id| scope.lists.pools.get(id)).map(|pool| &pool.id));
+        pools.extend(listener.default_pool_id.as_ref().and_then(|id| scope.lists().pools.get(id)).map(|pool| &pool.id));
     }
-    for pool in pools.into_iter().filter_map(|id| scope.lists.pools.get(id)) {
-        let members = scope.members.get(&pool.id).into_iter().flat_map(|read| read.listed(pool));
+    for pool in pools.into_iter().filter_map(|id| scope.lists().pools.get(id)) {
+        let members = scope.members_of(pool);
         let weights: BTreeSet<u32> = members.map(|member| member.weight).filter(|weight| *weight > 0).collect();
         if weights.len() > 1 {
             let weights: Vec<String> = weights.iter().map(ToString::to_string).collect();

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use common::{Caller, World};

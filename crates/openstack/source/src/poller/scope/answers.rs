@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, ObjectKind, Pool, Reading};
 
-use super::poll::Poll;
-use super::scope::{Scope, Stage};
+use super::{Scope, Stage};
 use crate::lists::merge;
 use crate::members::Read;
 use crate::options::Options;
 use crate::outcome::Trouble;
+use crate::poller::poll::Poll;
 use crate::query::{Ask, NoMembers, Whose};
 
 impl Scope {
@@ -23,14 +23,14 @@ impl Scope {
     }
 
     /// A list of which nothing is had: this poll shows nothing of the scope.
-    pub(super) fn list_failed(&mut self, kind: ObjectKind, reason: String, poll: &mut Poll) {
+    pub(in crate::poller) fn list_failed(&mut self, kind: ObjectKind, reason: String, poll: &mut Poll) {
         self.run.waiting -= 1;
         let trouble = Trouble::List { kind, project: self.project().cloned(), reason };
         self.run.failed.get_or_insert_with(|| trouble.to_string());
         poll.outcome.troubles.push(trouble);
     }
 
-    pub(super) fn load_balancers(&mut self, mut list: List<LoadBalancer>) {
+    pub(in crate::poller) fn load_balancers(&mut self, mut list: List<LoadBalancer>) {
         self.run.waiting -= 1;
         if let Whose::Project(id) = &self.whose {
             // A token that may see more than was asked for shows more.
@@ -39,17 +39,17 @@ impl Scope {
         self.run.load_balancers = Some(list);
     }
 
-    pub(super) fn listeners(&mut self, list: List<Listener>) {
+    pub(in crate::poller) fn listeners(&mut self, list: List<Listener>) {
         self.run.waiting -= 1;
         self.run.listeners = Some(list);
     }
 
-    pub(super) fn pools(&mut self, list: List<Pool>) {
+    pub(in crate::poller) fn pools(&mut self, list: List<Pool>) {
         self.run.waiting -= 1;
         self.run.pools = Some(list);
     }
 
-    pub(super) fn policies(&mut self, list: List<L7Policy>, poll: &mut Poll) {
+    pub(in crate::poller) fn policies(&mut self, list: List<L7Policy>, poll: &mut Poll) {
         self.run.waiting -= 1;
         let Some(lists) = &mut self.run.lists else { return };
         let (at, whole) = (list.server_time, list.unreadable.is_empty());
@@ -64,7 +64,7 @@ impl Scope {
     }
 
     /// One load balancer of a project that has vanished from the list was asked for.
-    pub(super) fn existence(&mut self, id: &Id, existence: Result<Existence, String>, poll: &mut Poll) {
+    pub(in crate::poller) fn existence(&mut self, id: &Id, existence: Result<Existence, String>, poll: &mut Poll) {
         if self.run.stage == Stage::Proving {
             return self.proof(id.clone(), existence);
         }
@@ -89,7 +89,12 @@ impl Scope {
 
     /// What the token may do now. With less than before, a project that has vanished is hidden, and who knows what else;
     /// unless the lists show others' objects all the same: then the role was not what showed them.
-    pub(super) fn roles(&mut self, missing: Result<Vec<String>, String>, options: &Options, poll: &mut Poll) {
+    pub(in crate::poller) fn roles(
+        &mut self,
+        missing: Result<Vec<String>, String>,
+        options: &Options,
+        poll: &mut Poll,
+    ) {
         self.run.waiting -= 1;
         let trouble = match missing {
             Ok(roles) if roles.is_empty() => return,
@@ -123,12 +128,12 @@ impl Scope {
     }
 
     /// Something that lists name and do not have was asked for by itself.
-    pub(super) fn proof(&mut self, id: Id, existence: Result<Existence, String>) {
+    pub(in crate::poller) fn proof(&mut self, id: Id, existence: Result<Existence, String>) {
         self.run.waiting -= 1;
         self.run.proofs.insert(id, existence);
     }
 
-    pub(super) fn members(
+    pub(in crate::poller) fn members(
         &mut self,
         pool: Id,
         members: Result<List<Member>, NoMembers>,

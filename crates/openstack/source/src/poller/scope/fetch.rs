@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use gimbal_octavia_rows::{Id, Pool};
 
-use super::poll::Poll;
-use super::scope::{Around, Scope};
-use super::settle::pools_in_use;
+use super::{Around, Scope};
 use crate::lists::Lists;
+use crate::poller::poll::Poll;
 use crate::query::{Ask, Whose};
+use crate::translate::Parts;
 
 /// How many load balancers of a project that has vanished are asked for.
 const WITNESSES: usize = 3;
@@ -84,18 +84,11 @@ impl Scope {
     }
 }
 
-/// What the sweep has saved up: one period for each list of members.
-#[derive(Debug, Default)]
-pub(super) struct Savings(Duration);
-
-impl Savings {
-    /// How many of `count` pools may be swept now. Each costs one period, and the time that went by is saved for each, so
-    /// that most polls of a small cloud have none. However long that was, it is no more than a period.
-    fn spend(&mut self, period: Option<Duration>, elapsed: Duration, count: u32) -> usize {
-        let Some(period) = period.filter(|period| !period.is_zero()) else { return 0 };
-        self.0 = self.0.saturating_add(elapsed.min(period).saturating_mul(count));
-        let swept = u32::try_from(self.0.as_nanos() / period.as_nanos()).unwrap_or(count).min(count);
-        self.0 = self.0.saturating_sub(period.saturating_mul(swept));
-        usize::try_from(swept).unwrap_or(usize::MAX)
-    }
+/// Returns the pools whose members become endpoints.
+fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
+    let belongings = lists.belongings();
+    let parts = Parts { lists, belongings: &belongings, options: around.options };
+    let offered = lists.load_balancers.iter().filter(|row| around.projects.place(&row.project).is_ok());
+    let offers = offered.flat_map(|row| parts.offers(row, &mut Vec::new()));
+    offers.flat_map(|offer| offer.live_pools().map(|pool| pool.id.clone()).collect::<Vec<_>>()).collect()
 }

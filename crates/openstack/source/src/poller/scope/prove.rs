@@ -1,15 +1,15 @@
 //! Proofs for what lists name and do not have: three lists are no snapshot, and one that is short for a reason that lasts,
 //! a policy for one kind of object, shows the same gap in every poll. So each gap is asked about by itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-use gimbal_octavia_rows::{Existence, Id, ObjectKind};
+use gimbal_octavia_rows::{Id, ObjectKind};
 
-use super::poll::Poll;
-use super::scope::{Around, Run, Scope};
-use super::settle::{View, named_without_row};
+use super::view::{PollView, named_without_row};
+use super::{Around, Run, Scope};
 use crate::outcome::Trouble;
+use crate::poller::poll::Poll;
 use crate::query::{Ask, Whose};
 use crate::translate::{Parts, PortSets};
 
@@ -22,7 +22,7 @@ impl Scope {
         let Some(lists) = &self.run.lists else { return };
         let belongings = lists.belongings();
         let parts = Parts { lists, belongings: &belongings, options: around.options };
-        let view = View { lists, parts, members: &self.members, open: &self.open, newer: &self.newer, run: &self.run };
+        let view = PollView { lists, parts, members: &self.members, newer: &self.newer, run: &self.run };
         let mut asks: BTreeMap<Id, ObjectKind> = BTreeMap::new();
         if !self.open.is_empty() {
             for balancer in lists.load_balancers.iter() {
@@ -64,10 +64,16 @@ impl Scope {
     }
 
     /// The poll ends before these pools' members came: they are not known, and everything else is.
-    pub(super) fn give_up(&mut self, pools: Vec<Id>, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
+    pub(in crate::poller) fn give_up(
+        &mut self,
+        pools: Vec<Id>,
+        around: Around<'_>,
+        port_sets: &mut PortSets,
+        poll: &mut Poll,
+    ) {
         poll.outcome.troubles.push(Trouble::Unanswered { pools: pools.len() });
         self.run.unread.extend(pools);
-        self.settle(around, port_sets, poll);
+        self.publish(around, port_sets, poll);
     }
 
     /// A pool whose new members could not be read keeps those that it had: new endpoints come before old ones go.
@@ -108,22 +114,5 @@ impl Scope {
                 unseen.entry(project).or_insert(reason);
             }
         }
-    }
-}
-
-impl View<'_> {
-    /// Whether what is missing was shown to be gone.
-    pub(super) fn is_gone(&self, id: &Id) -> bool {
-        let said = self.run.gone.contains(id) || matches!(self.run.proofs.get(id), Some(Ok(Existence::Gone)));
-        said && !self.run.doubted.contains(id)
-    }
-
-    /// Why something that is missing is there all the same, if that was found out.
-    pub(super) fn is_there(&self, ids: &BTreeSet<Id>) -> Option<String> {
-        ids.iter().find_map(|id| match self.run.proofs.get(id)? {
-            Ok(Existence::Found) => Some(format!("{id} is missing in its list, and is there")),
-            Ok(Existence::Forbidden) => Some(format!("{id} is missing in its list, and forbidden: a role is missing")),
-            Ok(Existence::Gone) | Err(_) => None,
-        })
     }
 }

@@ -2,9 +2,7 @@
 //! research/original-gimbal.md list is a test here.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
-use common::{Caller, World, id, row, small};
+use crate::common::{Caller, World, id, row, small};
 use gimbal_octavia_rows::{Member, OperatingStatus, ProvisioningStatus};
 use gimbal_openstack_source::{Mode, Options, ServiceName, Skip};
 use serde_json::json;
@@ -100,7 +98,7 @@ fn protocols() {
         let mut world = bare();
         world.listeners.get_mut(&id("l")).unwrap().protocol = row(json!(listener));
         let row = world.pools.get_mut(&id("p")).unwrap();
-        (row.protocol, row.tls_enabled) = (common::row(json!(pool)), tls);
+        (row.protocol, row.tls_enabled) = (crate::common::row(json!(pool)), tls);
         world.member("p", "m", "10.0.0.1", 8080);
         let mut caller = Caller::bulk(world);
         assert!(caller.poll().is_complete());

@@ -2,13 +2,11 @@
 //! that was there all the time, and once the cloud rests the view is the cloud.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use common::{Caller, World, failed, id};
+use crate::common::{Caller, World, failed, id};
 use gimbal_model::{Service, SourceKey};
 use gimbal_octavia_rows::{Existence, List, Unreadable};
 use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options, Outcome, Whose};
@@ -126,7 +124,7 @@ struct Truth {
 
 impl Truth {
     fn options() -> Options {
-        Options { projects_for: std::time::Duration::from_secs(25), ..common::quiet() }
+        Options { projects_for: std::time::Duration::from_secs(25), ..crate::common::quiet() }
     }
 
     fn change(&mut self, change: Change) {
@@ -276,7 +274,7 @@ impl Truth {
     }
 
     fn poll(&mut self, steps: &[Step]) -> Outcome {
-        self.caller.now += common::INTERVAL;
+        self.caller.now += crate::common::INTERVAL;
         self.caller.world.seconds += 10;
         self.caller.cloud.begin(self.caller.now);
         let mut steps = steps.iter();
@@ -348,7 +346,7 @@ fn endpoints(view: &BTreeMap<SourceKey, Arc<Service>>) -> BTreeSet<(String, IpAd
 fn wherever(view: &BTreeMap<SourceKey, Arc<Service>>) -> Vec<String> {
     let nowhere = |key: &SourceKey| SourceKey { namespace: "".into(), name: key.name.clone() };
     let shown = |(key, service): (&SourceKey, &Arc<Service>)| {
-        format!("{}{:?}", common::show(&nowhere(key), service), service.header.labels)
+        format!("{}{:?}", crate::common::show(&nowhere(key), service), service.header.labels)
     };
     let mut shown: Vec<String> = view.iter().map(shown).collect();
     shown.sort();
@@ -410,13 +408,13 @@ fn spoil(answer: Answer, fault: Fault) -> Answer {
             };
             Answer::Members(whose, pool, rows)
         }
-        other if matches!(fault, Fault::Failed) => common::faults::fail(&other.ask()),
+        other if matches!(fault, Fault::Failed) => crate::common::faults::fail(&other.ask()),
         other => other,
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: common::cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: crate::common::cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_goes_unproven_and_rest_brings_the_truth(acts in proptest::collection::vec(act(), 0..40), per_project: bool) {

@@ -2,10 +2,8 @@
 //! proven, and loses nothing by it.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
-use common::faults::{fail, lost, spoil, spoiled, two_projects};
-use common::{Caller, World, failed, id, row};
+use crate::common::faults::{fail, lost, spoil, spoiled, two_projects};
+use crate::common::{Caller, World, failed, id, row};
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{Answer, Ask, Mode, Options};
 use serde_json::json;

@@ -2,12 +2,10 @@
 //! it, and nothing else waits for it.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
 use std::time::Duration;
 
-use common::faults::{spoil, two_projects};
-use common::{Caller, World, id, quiet, row};
+use crate::common::faults::{spoil, two_projects};
+use crate::common::{Caller, World, id, quiet, row};
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{Answer, Ask, Mode, Options, Skip, Whose};
 use serde_json::json;

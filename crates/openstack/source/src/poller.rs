@@ -10,12 +10,9 @@
 //! and the members of those pools that something says have changed (6.2): the address and port of a member never change, so
 //! the pool's row decides which endpoints there are.
 
-mod answers;
-mod fetch;
 mod poll;
-mod prove;
 mod scope;
-mod settle;
+mod sweep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,8 +44,8 @@ const PATIENCE: u32 = 3;
 pub struct Cloud {
     mode: Mode,
     options: Options,
-    pub(crate) projects: Projects,
-    pub(crate) scopes: BTreeMap<Whose, Scope>,
+    projects: Projects,
+    scopes: BTreeMap<Whose, Scope>,
     port_sets: PortSets,
     /// When the first poll began.
     made: Option<Instant>,
@@ -168,7 +165,7 @@ impl Cloud {
         }
         let around = Around { options: &self.options, projects: &self.projects, now };
         for scope in self.scopes.values_mut().filter(|scope| !scope.is_done()) {
-            match members.remove(&scope.whose) {
+            match members.remove(scope.whose()) {
                 // The lists are whole: what was read of members is told, and the rest stands.
                 Some(pools) => scope.give_up(pools, around, &mut self.port_sets, &mut self.poll),
                 None => scope.fail("not every question was answered in time", around, &mut self.poll),
@@ -223,7 +220,7 @@ impl Cloud {
     fn take_projects(&mut self, projects: Result<List<Project>, String>, now: Instant) {
         let taken = projects.and_then(|list| {
             let unreadable = list.unreadable.clone();
-            let seen = self.scopes.get(&Whose::Everyones).map(|scope| scope.lists.load_balancers.listed());
+            let seen = self.scopes.get(&Whose::Everyones).map(|scope| scope.lists().load_balancers.listed());
             let seen = seen.into_iter().flatten().map(|row| row.project.clone()).collect();
             self.projects.update(list, &self.options, Keep { mode: self.mode, now, seen })?;
             Ok(unreadable)
@@ -260,7 +257,7 @@ impl Cloud {
         let around = Around { options: &self.options, projects: &self.projects, now };
         for whose in wanted {
             let scope = self.scopes.entry(whose.clone()).or_insert_with(|| Scope::new(whose));
-            match self.projects.left(&scope.whose) {
+            match self.projects.left(scope.whose()) {
                 None => scope.begin(&mut self.poll),
                 Some(trouble) => {
                     scope.fail(&trouble.to_string(), around, &mut self.poll);
@@ -283,13 +280,21 @@ impl Cloud {
         self.projects.assigned().map(|(_, namespace)| namespace)
     }
 
+    pub(crate) fn projects(&self) -> &Projects {
+        &self.projects
+    }
+
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        self.scopes.values()
+    }
+
     pub(crate) fn service_name(&self) -> ServiceName {
         self.options.service_name
     }
 
     /// Everything that is offered, each with its Service as it was told last.
     pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
-        let standings = self.scopes.values().flat_map(|scope| scope.standings.values());
+        let standings = self.scopes.values().flat_map(|scope| scope.standings().values());
         standings.flat_map(|standing| &standing.services).map(|(key, service)| (key, service))
     }
 }

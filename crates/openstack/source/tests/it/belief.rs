@@ -1,10 +1,8 @@
 //! What may be believed: nothing goes that is not proven gone (research/openstack-direction.md 6.5, DESIGN 2 rule 4).
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
-use common::faults::{fail, spoil, spoiled, two_projects};
-use common::{Caller, World, id, small};
+use crate::common::faults::{fail, spoil, spoiled, two_projects};
+use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::ProvisioningStatus;
 use gimbal_openstack_source::{Answer, Ask, NoMembers, Trouble};
 

@@ -1,13 +1,11 @@
 //! What was told stands while what would replace it cannot be read; and what cannot be read holds up nothing else.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::faults::{fail, spoil, two_projects};
-use common::{Caller, World, id, small};
+use crate::common::faults::{fail, spoil, two_projects};
+use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options};
 
@@ -67,7 +65,7 @@ fn one_that_is_gone_does_not_answer_for_its_project() {
             Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Forbidden)))
         }
         Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
-        _ => common::faults::lost(ask, world),
+        _ => crate::common::faults::lost(ask, world),
     };
     let outcome = caller.poll_with(lost);
     assert!(outcome.unknown.unwrap().contains("role was lost"));
@@ -229,7 +227,7 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
             // 404 for what is another's, as neutron-lbaas says.
             Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
             Ask::Roles(whose) => Some(Answer::Roles(whose.clone(), roles.clone())),
-            _ => common::faults::lost(ask, world),
+            _ => crate::common::faults::lost(ask, world),
         };
         for _ in 0..3 {
             let outcome = caller.poll_with(neutron);
@@ -246,13 +244,13 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
 /// Services remember for some minutes what a token may do: a role that is given back leaves short lists behind.
 #[test]
 fn where_404_proves_nothing_a_second_look_must_confirm_it() {
-    let options = Options { second_look: Some(Duration::from_secs(300)), ..common::quiet() };
+    let options = Options { second_look: Some(Duration::from_secs(300)), ..crate::common::quiet() };
     let mut caller = Caller::new(Mode::Bulk, options, two_projects());
     caller.settle();
     let before = caller.view.clone();
     let short = |ask: &Ask, world: &mut World| match ask {
         Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
-        _ => common::faults::lost(ask, world),
+        _ => crate::common::faults::lost(ask, world),
     };
     for _ in 0..29 {
         let outcome = caller.poll_with(short);
@@ -274,7 +272,7 @@ fn where_404_proves_nothing_a_second_look_must_confirm_it() {
 /// With a token for each project nobody can tell a deleted project from a lost role.
 #[test]
 fn a_project_that_leaves_the_list_is_held_for_a_while() {
-    let options = Options { project_hold: Duration::from_secs(60), ..common::quiet() };
+    let options = Options { project_hold: Duration::from_secs(60), ..crate::common::quiet() };
     let mut caller = Caller::new(Mode::PerProject, options, two_projects());
     caller.settle();
     let before = caller.view.clone();
@@ -298,7 +296,7 @@ fn a_project_that_leaves_the_list_is_held_for_a_while() {
 /// A role lost on one project takes it from the list of projects, and its load balancers are still in front of us.
 #[test]
 fn in_everyones_list_a_project_keeps_its_name_while_it_is_listed() {
-    let options = Options { by_role: true, ..common::quiet() };
+    let options = Options { by_role: true, ..crate::common::quiet() };
     let mut caller = Caller::new(Mode::Bulk, options, two_projects());
     caller.settle();
     caller.world.projects.remove(&id("pb"));
@@ -351,7 +349,7 @@ fn excluded_projects_are_not_offered() {
         [(&[][..], &["beta"][..], 1), (&[], &["pa"], 2), (&["*"], &["*"], 0), (&["alpha"], &["beta"], 1)]
     {
         let patterns = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        let options = Options { projects: patterns(projects), exclude: patterns(exclude), ..common::quiet() };
+        let options = Options { projects: patterns(projects), exclude: patterns(exclude), ..crate::common::quiet() };
         let mut caller = Caller::new(Mode::Bulk, options, two_projects());
         assert!(caller.poll().is_complete());
         assert_eq!(caller.names().len(), expected, "{projects:?} {exclude:?}");

@@ -2,12 +2,10 @@
 //! (research/openstack-direction.md 6.2).
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{Caller, INTERVAL, World, id, small};
+use crate::common::{Caller, INTERVAL, World, id, small};
 use gimbal_octavia_rows::Unreadable;
 use gimbal_octavia_rows::{OperatingStatus, ProvisioningStatus};
 use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options};
@@ -292,7 +290,7 @@ fn a_failed_read_is_needed_still() {
     caller.world.change_member("p1", "m1-0").weight = 0;
     let outcome = caller.poll_with(|ask, _| match ask {
         Ask::Members(whose, pool) => {
-            Some(Answer::Members(whose.clone(), pool.clone(), Err(NoMembers::Failed(common::failed()))))
+            Some(Answer::Members(whose.clone(), pool.clone(), Err(NoMembers::Failed(crate::common::failed()))))
         }
         _ => None,
     });

@@ -1,9 +1,7 @@
 //! Whose a Service is, L7 pools, and the sentences that explain both.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
-use common::{Caller, World, id, row, small};
+use crate::common::{Caller, World, id, row, small};
 use gimbal_model::SourceKey;
 use gimbal_openstack_source::{Ask, Mode, Options};
 use serde_json::json;
@@ -100,7 +98,7 @@ fn said(caller: &Caller, text: &str) -> String {
 
 #[test]
 fn everything_is_explained() {
-    let options = Options { projects_for: std::time::Duration::ZERO, ..common::quiet() };
+    let options = Options { projects_for: std::time::Duration::ZERO, ..crate::common::quiet() };
     let mut caller = Caller::new(Mode::Bulk, options, small());
     assert!(said(&caller, "alpha/web-lb1").contains("has not been read yet"));
     caller.poll();
@@ -112,7 +110,7 @@ fn everything_is_explained() {
         Ask::Members(whose, pool) if *pool == id("p3") => Some(gimbal_openstack_source::Answer::Members(
             whose.clone(),
             pool.clone(),
-            Err(gimbal_openstack_source::NoMembers::Failed(common::failed())),
+            Err(gimbal_openstack_source::NoMembers::Failed(crate::common::failed())),
         )),
         _ => None,
     });

@@ -1,9 +1,7 @@
 //! Which namespace a project has: selection, renames, and two projects with one name (DESIGN 3.3).
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
-mod common;
-
-use common::{Caller, World, failed, id, small};
+use crate::common::{Caller, World, failed, id, small};
 use gimbal_model::SourceKey;
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{Answer, Ask, Mode, Options, Skip, Trouble, Whose};
@@ -79,7 +77,7 @@ fn at_the_start_nobody_has_a_namespace_that_several_could() {
 fn a_namespace_that_nobody_holds_is_unknown_for_a_while() {
     let mut world = twins();
     world.project("pa", "shop");
-    let options = Options { project_hold: std::time::Duration::from_secs(30), ..common::quiet() };
+    let options = Options { project_hold: std::time::Duration::from_secs(30), ..crate::common::quiet() };
     let mut caller = Caller::new(Mode::Bulk, options, world);
     for _ in 0..3 {
         assert!(caller.poll().unknown_namespaces["shop"].contains("nobody holds it"));

@@ -1,14 +1,20 @@
 //! One scope's share of a poll: everyone's objects in bulk mode, one project's in the other.
 
+mod answers;
+mod fetch;
+mod prove;
+mod publish;
+mod view;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{Service, SourceKey};
-use gimbal_octavia_rows::{Existence, Id, List, Listener, LoadBalancer, Pool, Reading, Table};
+use gimbal_octavia_rows::{Existence, Id, List, Listener, LoadBalancer, Member, Pool, Reading, Table};
 
-use super::fetch::Savings;
 use super::poll::{Poll, ProjectList};
+use super::sweep::SweepBudget;
 use crate::lists::{Lists, merge};
 use crate::members::Read;
 use crate::options::Options;
@@ -38,35 +44,35 @@ pub(crate) struct Standing {
 }
 
 /// The L7 policies of each listener that has some, as they were listed when the policies were read last.
-pub(super) type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
+type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
 
 /// A scope. What is kept between polls is what the last complete one saw.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    pub(super) whose: Whose,
-    pub(crate) lists: Lists,
-    pub(crate) members: HashMap<Id, Read>,
-    pub(crate) standings: BTreeMap<Id, Standing>,
+    whose: Whose,
+    lists: Lists,
+    members: HashMap<Id, Read>,
+    standings: BTreeMap<Id, Standing>,
     /// Projects that have vanished from everyone's lists, since when; see [`Options::second_look`].
-    pub(super) vanished: BTreeMap<Id, Instant>,
+    vanished: BTreeMap<Id, Instant>,
     /// How often in a row the members of a pool could not be read, where the pool has some that never were.
-    pub(super) unread: HashMap<Id, u32>,
+    unread: HashMap<Id, u32>,
     /// By load balancer: what was named in one list and missing in another, in the poll before, if that was complete.
-    pub(super) open: BTreeMap<Id, BTreeSet<Id>>,
+    open: BTreeMap<Id, BTreeSet<Id>>,
     /// Since when each of these is open, in polls without a failed one between them; see [`Options::second_look`].
-    pub(super) open_since: HashMap<Id, Instant>,
+    open_since: HashMap<Id, Instant>,
     /// Pools whose members were listed after they had changed, in the poll before.
-    pub(super) newer: BTreeSet<Id>,
+    newer: BTreeSet<Id>,
     /// What was asked about last of these, so that those behind it have their turn.
-    pub(super) proved: Option<Id>,
-    pub(super) policies_of: PoliciesOf,
-    pub(super) savings: Savings,
-    pub(super) run: Run,
+    proved: Option<Id>,
+    policies_of: PoliciesOf,
+    savings: SweepBudget,
+    run: Run,
 }
 
 /// How far a scope has come in this poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Stage {
+enum Stage {
     /// The three lists are awaited, and whatever they turn out to need.
     #[default]
     Listing,
@@ -82,36 +88,36 @@ pub(super) enum Stage {
 
 /// What is known only for the time of one poll.
 #[derive(Debug, Default)]
-pub(super) struct Run {
-    pub(super) stage: Stage,
-    pub(super) waiting: usize,
-    pub(super) failed: Option<String>,
-    pub(super) load_balancers: Option<List<LoadBalancer>>,
-    pub(super) listeners: Option<List<Listener>>,
-    pub(super) pools: Option<List<Pool>>,
+struct Run {
+    stage: Stage,
+    waiting: usize,
+    failed: Option<String>,
+    load_balancers: Option<List<LoadBalancer>>,
+    listeners: Option<List<Listener>>,
+    pools: Option<List<Pool>>,
     /// The new lists, once they are merged with the last ones.
-    pub(super) lists: Option<Lists>,
-    pub(super) policies_of: Option<PoliciesOf>,
+    lists: Option<Lists>,
+    policies_of: Option<PoliciesOf>,
     /// Projects that the lists lack, for which one load balancer could not be shown to be gone.
-    pub(super) unseen: BTreeMap<Id, String>,
+    unseen: BTreeMap<Id, String>,
     /// Pools that were gone when their members were asked for.
-    pub(super) gone: BTreeSet<Id>,
+    gone: BTreeSet<Id>,
     /// Pools whose members could not be read, whatever the reason.
-    pub(super) unread: BTreeSet<Id>,
+    unread: BTreeSet<Id>,
     /// Projects that had load balancers, and have none in the list.
-    pub(super) vanished: BTreeSet<Id>,
+    vanished: BTreeSet<Id>,
     /// Projects of which nothing is known, while their list cannot be had.
-    pub(super) unjudged: BTreeSet<Id>,
+    unjudged: BTreeSet<Id>,
     /// The token may show less than it did, so that a 404 proves nothing.
-    pub(super) roles_doubted: bool,
+    roles_doubted: bool,
     /// What is said to be gone, and not believed yet.
-    pub(super) doubted: HashSet<Id>,
+    doubted: HashSet<Id>,
     /// What was asked for by itself since lists name it and do not have it, and what came of that.
-    pub(super) proofs: BTreeMap<Id, Result<Existence, String>>,
+    proofs: BTreeMap<Id, Result<Existence, String>>,
 }
 
 impl Run {
-    pub(super) fn done() -> Self {
+    fn done() -> Self {
         Self { stage: Stage::Done, ..Self::default() }
     }
 }
@@ -130,7 +136,7 @@ impl Scope {
             newer: BTreeSet::new(),
             proved: None,
             policies_of: HashMap::new(),
-            savings: Savings::default(),
+            savings: SweepBudget::default(),
             run: Run::done(),
         }
     }
@@ -141,6 +147,27 @@ impl Scope {
         poll.asks.extend([Ask::LoadBalancers(whose()), Ask::Listeners(whose()), Ask::Pools(whose())]);
     }
 
+    /// Returns whose objects the scope lists.
+    pub(super) fn whose(&self) -> &Whose {
+        &self.whose
+    }
+
+    /// Returns what is published, by load balancer.
+    pub(crate) fn standings(&self) -> &BTreeMap<Id, Standing> {
+        &self.standings
+    }
+
+    /// Returns the lists of the last complete poll.
+    pub(crate) fn lists(&self) -> &Lists {
+        &self.lists
+    }
+
+    /// Returns the members of a pool that the row lists and that were read.
+    pub(crate) fn members_of<'s>(&'s self, pool: &'s Pool) -> impl Iterator<Item = &'s Member> {
+        self.members.get(&pool.id).into_iter().flat_map(|read| read.listed(pool))
+    }
+
+    /// Returns whether this poll needs nothing more of the scope.
     pub(super) fn is_done(&self) -> bool {
         self.run.stage == Stage::Done
     }
@@ -172,7 +199,7 @@ impl Scope {
                     Stage::Reading
                 }
                 Stage::Reading | Stage::Done => {
-                    self.settle(around, port_sets, poll);
+                    self.publish(around, port_sets, poll);
                     Stage::Done
                 }
             };
