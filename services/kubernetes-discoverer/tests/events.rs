@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Running, ScriptedWriter, cluster, make, rights};
+use common::{Running, ScriptedWriter, cluster, make};
 use gimbal_model::SourceKey;
 use gimbal_session::{Reject, RejectReason, WriterMessage};
-use gimbal_testkit::{Rule, eventually};
+use gimbal_testkit::{Rights, eventually};
 
 fn reject(name: &str, reason: RejectReason, message: &str) -> WriterMessage {
     let key = Some(SourceKey::new("team-a", name));
@@ -26,8 +26,8 @@ async fn expect_written(discoverer: &Running, outcome: &str, count: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_is_not_there_gets_none_and_one_with_a_strange_sentence_does() {
     let (cluster, user) = cluster().await;
-    let more = [Rule::new("", &["events"], &["create", "patch"]), Rule::new("", &["services"], &["get"])];
-    cluster.grant(&user, &[&rights()[..], &more].concat()).await.unwrap();
+    let names = ["gimbal-kubernetes-discoverer", "gimbal-kubernetes-discoverer-events"];
+    cluster.bind(&user, &Rights::deployed(&names).unwrap()).await.unwrap();
     make(&cluster, "team-a", "web", &["10.0.0.1"]).await;
     let writer = ScriptedWriter::start().await;
     let discoverer = Running::start(&user, &["--writer", &writer.url, "--write-events"]).await;

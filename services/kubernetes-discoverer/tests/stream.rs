@@ -67,7 +67,7 @@ async fn a_lost_right_removes_nothing_and_a_regained_one_tells_everything() {
 
     let snapshots = |writer: &ScriptedWriter| writer.said().iter().filter(|said| **said == Said::End).count();
     assert_eq!(snapshots(&writer), 1);
-    cluster.grant(&user, &rights()).await.unwrap();
+    cluster.bind(&user, &rights()).await.unwrap();
     writer.until_held(&["team-a/web 10.0.0.1"]).await;
     gimbal_testkit::eventually("a snapshot of what was unknown", common::SOON, async || {
         if snapshots(&writer) == 2 { Ok(()) } else { Err(format!("{:?}", writer.said())) }

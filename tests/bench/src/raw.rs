@@ -5,7 +5,7 @@ use gimbal_kubernetes_client::{Access, Cluster, WatchScope};
 use gimbal_kubernetes_objects::{EndpointSlice, Meta, Service, keys};
 use gimbal_testkit::TestCluster;
 use gimbal_testkit::cluster::USER_AGENT;
-use gimbal_tests::writer_rules;
+use gimbal_tests::writer_rights;
 
 /// A Service and its slices as they are to be created.
 pub type Target = (Service, Vec<EndpointSlice>);
@@ -17,7 +17,7 @@ pub type Target = (Service, Vec<EndpointSlice>);
 /// What the API server says.
 pub async fn hands(cluster: &TestCluster) -> anyhow::Result<Cluster> {
     let user = cluster.user("user-1")?;
-    cluster.grant(&user, &writer_rules()).await?;
+    cluster.bind(&user, &writer_rights()?).await?;
     Ok(Cluster::connect(&Access::Kubeconfig(user.kubeconfig().to_owned()), USER_AGENT)?)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_testkit::TestCluster;
-use gimbal_tests::{Scene, writer_rules};
+use gimbal_tests::{Scene, writer_rights};
 
 use crate::fill::namespaces;
 use crate::proc::Usage;
@@ -34,7 +34,7 @@ pub struct Ours {
 /// What a server says.
 pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
     scene.gimbal = TestCluster::start().await?;
-    scene.gimbal.grant(&scene.gimbal.user("writer")?, &writer_rules()).await?;
+    scene.gimbal.bind(&scene.gimbal.user("writer")?, &writer_rights()?).await?;
     namespaces(&scene.gimbal).await
 }
 

@@ -20,7 +20,7 @@ pub use objects::{Ep, slice, slice_of, svc};
 pub use openstack::{dry_openstack_discoverer, member, pool, web};
 pub use programs::{Discoverer, Writer};
 pub use proxy::{Passed, Proxy};
-pub use scene::{Scene, discoverer_rules, put, writer_rules};
+pub use scene::{Scene, discoverer_rights, put, writer_rights};
 pub use signs::in_parallel;
 
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use gimbal_testkit::{Pki, Rule, TestCluster};
+use gimbal_testkit::{Pki, Rights, TestCluster};
 use serde_json::{Value, json};
 
 /// See the crate. Everything ends with it.
@@ -17,29 +17,23 @@ pub struct Scene {
     dir: tempfile::TempDir,
 }
 
-/// The rights of `deploy/rbac/kubernetes-discoverer.yaml`.
-#[must_use]
-pub fn discoverer_rules() -> Vec<Rule> {
-    vec![
-        Rule::new("", &["services", "endpoints"], &["list", "watch"]),
-        Rule::new("discovery.k8s.io", &["endpointslices"], &["list", "watch"]),
-        Rule::new("", &["namespaces"], &["get"]),
-    ]
+/// Where the writer keeps its Lease and ConfigMaps by default.
+const WRITER_NAMESPACE: &str = "kube-system";
+
+/// What `deploy/rbac` lets a discoverer do.
+///
+/// # Errors
+/// The files cannot be read.
+pub fn discoverer_rights() -> anyhow::Result<Rights> {
+    Rights::deployed(&["gimbal-kubernetes-discoverer"])
 }
 
-/// The rights of `deploy/rbac/writer.yaml`.
-#[must_use]
-pub fn writer_rules() -> Vec<Rule> {
-    let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
-    vec![
-        Rule::new("", &["services", "endpoints"], &all),
-        Rule::new("discovery.k8s.io", &["endpointslices"], &all),
-        Rule::new("discovery.k8s.io", &["endpointslices/restricted"], &["create"]),
-        Rule::new("", &["endpoints/restricted"], &["create"]),
-        Rule::new("", &["namespaces"], &["list", "watch"]),
-        Rule::new("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
-        Rule::new("", &["configmaps"], &["get", "list", "create", "update", "delete"]),
-    ]
+/// What `deploy/rbac` lets a writer do that runs in its default namespace.
+///
+/// # Errors
+/// The files cannot be read.
+pub fn writer_rights() -> anyhow::Result<Rights> {
+    Ok(Rights::deployed(&["gimbal-writer"])?.in_namespace(WRITER_NAMESPACE))
 }
 
 impl Scene {
@@ -52,8 +46,12 @@ impl Scene {
         let dir = tempfile::Builder::new().prefix("gimbal-scene-").tempdir().context("no temporary folder")?;
         let pki = Pki::create(dir.path().join("pki"))?;
         let scene = Self { source, gimbal, pki, dir };
-        scene.source.grant(&scene.source.user("discoverer")?, &discoverer_rules()).await?;
-        scene.gimbal.grant(&scene.gimbal.user("writer")?, &writer_rules()).await?;
+        let (discoverer, writer) = (scene.source.user("discoverer")?, scene.gimbal.user("writer")?);
+        let (discoverer_rights, writer_rights) = (discoverer_rights()?, writer_rights()?);
+        tokio::try_join!(
+            scene.source.bind(&discoverer, &discoverer_rights),
+            scene.gimbal.bind(&writer, &writer_rights)
+        )?;
         for cluster in [&scene.source, &scene.gimbal] {
             cluster.namespace("team1").await?;
         }

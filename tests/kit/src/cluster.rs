@@ -12,12 +12,14 @@ use crate::{Pki, Process};
 mod api;
 mod audit;
 mod etcd;
+mod rights;
 mod start;
 mod users;
 
 pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
 pub use etcd::Backup;
+pub use rights::Rights;
 pub use users::{Rule, UserAccess};
 
 /// A cluster of one test. Everything of it goes when it is dropped.

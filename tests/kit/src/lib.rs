@@ -24,7 +24,7 @@ pub mod scripted_writer;
 pub mod wait;
 
 pub use api_proxy::ApiProxy;
-pub use cluster::{AuditEntry, Rule, TestCluster, UserAccess};
+pub use cluster::{AuditEntry, Rights, Rule, TestCluster, UserAccess};
 pub use pki::{Pair, Pki, San};
 pub use process::{Exit, Process};
 pub use wait::eventually;

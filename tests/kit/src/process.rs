@@ -1,6 +1,5 @@
 //! Child processes: their logs, their ends, and that none of them outlives us.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -8,9 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 mod binary;
+mod port;
 mod spawn;
 
 pub use binary::binary;
+pub use port::free_port;
 
 /// How long a program may take to stand still.
 const FREEZE: Duration = Duration::from_secs(5);
@@ -192,15 +193,6 @@ impl Drop for Process {
         // Both fail only where it has ended already, and then there is nothing left to do.
         self.kill().ok();
     }
-}
-
-/// A TCP port on 127.0.0.1 that nobody listens on at this moment.
-///
-/// # Errors
-/// No port is left.
-pub fn free_port() -> anyhow::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")?;
-    Ok(listener.local_addr()?.port())
 }
 
 /// Waits until `url` answers 200, and returns the body.

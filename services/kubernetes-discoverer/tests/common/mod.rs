@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use gimbal_kubernetes_discoverer::Args;
 use gimbal_runtime::Exit;
-use gimbal_testkit::{Rule, TestCluster, UserAccess, eventually};
+use gimbal_testkit::{Rights, TestCluster, UserAccess, eventually};
 use gimbal_transport::pb::inspection_service_client::InspectionServiceClient;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -18,18 +18,14 @@ pub use gimbal_testkit::scripted_writer::{Said, ScriptedWriter};
 pub const SOON: Duration = Duration::from_secs(30);
 
 /// What a discoverer may do: read, and nothing else.
-pub fn rights() -> [Rule; 3] {
-    [
-        Rule::read("", &["services", "endpoints"]),
-        Rule::read("discovery.k8s.io", &["endpointslices"]),
-        Rule::new("", &["namespaces"], &["get"]),
-    ]
+pub fn rights() -> Rights {
+    Rights::deployed(&["gimbal-kubernetes-discoverer"]).unwrap()
 }
 
 pub async fn cluster() -> (TestCluster, UserAccess) {
     let cluster = TestCluster::start().await.unwrap();
     let user = cluster.user("discoverer").unwrap();
-    cluster.grant(&user, &rights()).await.unwrap();
+    cluster.bind(&user, &rights()).await.unwrap();
     (cluster, user)
 }
 

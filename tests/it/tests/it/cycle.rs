@@ -80,11 +80,11 @@ async fn expect_all(cluster: &TestCluster, names: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_mirrored_back_gets_each_service_once() {
     let mut scene = Scene::start().await.unwrap();
-    for (cluster, user, rules) in [
-        (&scene.source, "writer", gimbal_tests::writer_rules()),
-        (&scene.gimbal, "discoverer", gimbal_tests::discoverer_rules()),
+    for (cluster, user, rights) in [
+        (&scene.source, "writer", gimbal_tests::writer_rights().unwrap()),
+        (&scene.gimbal, "discoverer", gimbal_tests::discoverer_rights().unwrap()),
     ] {
-        cluster.grant(&cluster.user(user).unwrap(), &rules).await.unwrap();
+        cluster.bind(&cluster.user(user).unwrap(), &rights).await.unwrap();
     }
     add(&scene.source, "web", 1, 3).await;
     add(&scene.gimbal, "api", 100, 2).await;

@@ -11,7 +11,7 @@ use gimbal_testkit::api_proxy::{Calls, Trouble};
 use gimbal_testkit::process::{binary, free_port};
 use gimbal_testkit::{ApiProxy, eventually};
 use gimbal_tests::{
-    Discoverer, Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc, writer_rules,
+    Discoverer, Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc, writer_rights,
 };
 use serde_json::{Value, json};
 
@@ -229,7 +229,7 @@ async fn certificates_of_a_kubeconfig_are_replaced_while_it_runs() {
 
     // Another user, of another authority; and the API server itself shows a certificate of that authority.
     let next = scene.gimbal.user("user-1").unwrap();
-    scene.gimbal.grant(&next, &writer_rules()).await.unwrap();
+    scene.gimbal.bind(&next, &writer_rights().unwrap()).await.unwrap();
     put(&scene.gimbal.next_authority().issue("user-1", &[]).unwrap());
     std::fs::copy(scene.gimbal.next_authority().ca(), &ca).unwrap();
     scene.gimbal.serve_by_next_authority().unwrap();

@@ -1,20 +1,16 @@
 //! What the writer rejects reaches who owns it: the agent's log, metrics and inspection, and an Event on the source's
 //! Service where that was asked for.
 
-use gimbal_testkit::{Rule, TestCluster, eventually};
-use gimbal_tests::{
-    Discoverer, Grpcurl, Mirror, SOON, Scene, discoverer_rules, expect_log, expect_metric, metric, put, slice_of, svc,
-};
+use gimbal_testkit::{Rights, TestCluster, eventually};
+use gimbal_tests::{Discoverer, Grpcurl, Mirror, SOON, Scene, expect_log, expect_metric, metric, put, slice_of, svc};
 use serde_json::{Value, json};
 
 const EVENTS: &[&str] = &["--write-events"];
 
 /// The rights of `gimbal-kubernetes-discoverer-events` in `deploy/rbac`.
 async fn let_write_events(cluster: &TestCluster) {
-    let mut rules = discoverer_rules();
-    rules.push(Rule::new("", &["events"], &["create", "patch"]));
-    rules.push(Rule::new("", &["services"], &["get"]));
-    cluster.grant(&cluster.user("discoverer").unwrap(), &rules).await.unwrap();
+    let names = ["gimbal-kubernetes-discoverer", "gimbal-kubernetes-discoverer-events"];
+    cluster.bind(&cluster.user("discoverer").unwrap(), &Rights::deployed(&names).unwrap()).await.unwrap();
 }
 
 async fn offer(scene: &Scene, namespace: &str, name: &str) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Pki, San, TestCluster, eventually, pki::backend_identity};
 use gimbal_tests::{
-    Ep, Grpcurl, Mirror, Proxy, SOON, Scene, discoverer_rules, expect_log, expect_metric, get, metric, slice, svc,
+    Ep, Grpcurl, Mirror, Proxy, SOON, Scene, discoverer_rights, expect_log, expect_metric, get, metric, slice, svc,
 };
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
 async fn another_source_under_a_backends_name_waits_for_an_admin() {
     let scene = Scene::start().await.unwrap();
     let second = TestCluster::start().await.unwrap();
-    second.grant(&second.user("discoverer").unwrap(), &discoverer_rules()).await.unwrap();
+    second.bind(&second.user("discoverer").unwrap(), &discoverer_rights().unwrap()).await.unwrap();
     second.namespace("team1").await.unwrap();
     service(&scene.source, "first", &["10.1.0.1"]).await;
     service(&second, "second", &["10.2.0.1"]).await;

@@ -7,7 +7,7 @@ use gimbal_testkit::api_proxy::{Calls, Trouble};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{ApiProxy, eventually};
 use gimbal_tests::{
-    Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, metric, slice_of, svc, writer_rules,
+    Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, metric, slice_of, svc, writer_rights,
 };
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ const SECOND: &str = "user-1";
 async fn scene() -> (Scene, PathBuf) {
     let scene = Scene::start().await.unwrap();
     // The audit log tells writers apart by their users.
-    scene.gimbal.grant(&scene.gimbal.user(SECOND).unwrap(), &writer_rules()).await.unwrap();
+    scene.gimbal.bind(&scene.gimbal.user(SECOND).unwrap(), &writer_rights().unwrap()).await.unwrap();
     let config = scene.config(&["node02"], "").unwrap();
     (scene, config)
 }

@@ -1,6 +1,6 @@
 //! What the configuration file says of a backend, and what a change of it does, with real binaries.
 
-use gimbal_testkit::eventually;
+use gimbal_testkit::{Rights, eventually};
 use gimbal_tests::{Ep, Grpcurl, Mirror, SOON, Scene, expect_log, expect_metric, metric, put, slice, slice_of, svc};
 use serde_json::{Value, json};
 
@@ -147,9 +147,8 @@ async fn a_missing_namespace_is_created_where_the_policy_says_so() {
     .await
     .unwrap();
     let user = scene.gimbal.user("writer").unwrap();
-    let mut rules = gimbal_tests::writer_rules();
-    rules.push(gimbal_testkit::Rule::new("", &["namespaces"], &["create"]));
-    scene.gimbal.grant(&user, &rules).await.unwrap();
+    let rights = Rights::deployed(&["gimbal-writer", "gimbal-writer-namespaces"]).unwrap();
+    scene.gimbal.bind(&user, &rights.in_namespace("kube-system")).await.unwrap();
     for name in ["node02-web", "node02-api"] {
         Mirror::expect_count(&scene.gimbal, "team7", name, 3).await.unwrap();
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Discoverer, Mirror, Scene, discoverer_rules, expect_log, expect_metric, get, slice_of, svc};
+use gimbal_tests::{Discoverer, Mirror, Scene, discoverer_rights, expect_log, expect_metric, get, slice_of, svc};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -85,9 +85,9 @@ async fn rights_that_are_taken_away_make_the_source_unknown_and_delete_nothing()
     unchanged(&scene, &[&keep]).await;
 
     // Half of the rights: Services without their endpoints are no Services without endpoints.
-    let rules = discoverer_rules();
-    let half = [rules[0].clone(), rules[2].clone()];
-    scene.source.grant(&user, &half).await.unwrap();
+    let rights = discoverer_rights().unwrap();
+    let half = rights.clone().without("endpointslices");
+    scene.source.bind(&user, &half).await.unwrap();
     let half_seen = |backend: &Value| {
         is_unknown(backend, &["endpointslices", "forbidden"]) && !is_unknown(backend, &["services: "])
     };
@@ -95,7 +95,7 @@ async fn rights_that_are_taken_away_make_the_source_unknown_and_delete_nothing()
     unchanged(&scene, &[&keep, &doomed]).await;
     assert_eq!(writes(&scene, mark).await, Vec::<String>::new());
 
-    scene.source.grant(&user, &rules).await.unwrap();
+    scene.source.bind(&user, &rights).await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-doomed").await.unwrap();
     expect(&scene, "new", 3).await;
     client.expect_backend("node02", "well again", is_well).await.unwrap();

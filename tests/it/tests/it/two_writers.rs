@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc, writer_rules};
+use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc, writer_rights};
 use serde_json::json;
 
 /// "b-web" of the first and "web" of the second want one name.
@@ -23,9 +23,10 @@ struct Divided {
 impl Divided {
     async fn start() -> Self {
         let scene = Scene::start().await.unwrap();
-        scene.gimbal.grant(&scene.gimbal.user(USERS[1]).unwrap(), &writer_rules()).await.unwrap();
-        for namespace in NAMESPACES {
-            scene.gimbal.namespace(namespace).await.unwrap();
+        // Each may keep its Lease and ConfigMaps in its own namespace only.
+        for (user, namespace) in USERS.iter().zip(NAMESPACES) {
+            let rights = writer_rights().unwrap().in_namespace(namespace);
+            scene.gimbal.bind(&scene.gimbal.user(user).unwrap(), &rights).await.unwrap();
         }
         let configs = BACKENDS.map(|backend| {
             let path = scene.path(&format!("{backend}.yaml"));

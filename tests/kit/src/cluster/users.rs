@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::{Api, TestCluster};
+use super::{Api, Rights, TestCluster};
 
 pub(super) const ADMIN_TOKEN: &str = "admin-token";
 
@@ -78,15 +78,8 @@ impl Rule {
         Self::new(group, resources, &["get", "list", "watch", "create", "update", "patch", "delete"])
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         json!({"apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs})
-    }
-
-    fn questions(&self) -> impl Iterator<Item = Value> {
-        self.resources.iter().flat_map(move |resource| {
-            let ask = move |verb| json!({"group": self.group, "resource": resource, "verb": verb});
-            self.verbs.iter().map(ask)
-        })
     }
 }
 
@@ -113,42 +106,65 @@ impl TestCluster {
     /// # Errors
     /// What the API server says.
     pub async fn grant(&self, user: &UserAccess, rules: &[Rule]) -> anyhow::Result<()> {
-        self.unbind(user).await?;
-        let (roles, bindings) = paths();
-        let meta = json!({"name": role(user)});
-        let role_rules: Vec<Value> = rules.iter().map(Rule::json).collect();
-        self.admin.post(roles, &json!({"metadata": meta, "rules": role_rules})).await?;
-        let subject = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user.name});
-        let role_ref = json!({"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": role(user)});
-        self.admin.post(bindings, &json!({"metadata": meta, "roleRef": role_ref, "subjects": [subject]})).await?;
-        self.wait_for(user, rules, true).await
+        self.bind(user, &Rights::everywhere(rules)).await
     }
 
-    /// Takes away what [`TestCluster::grant`] gave, and waits until that is so.
+    /// Creates the roles of `rights` and binds them to `user`, instead of what was granted before, and waits until they are
+    /// in effect.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn bind(&self, user: &UserAccess, rights: &Rights) -> anyhow::Result<()> {
+        self.unbind(user).await?;
+        for role in rights.roles() {
+            let name = format!("{}:{}", role["metadata"]["name"].as_str().unwrap_or_default(), user.name);
+            let namespace = role["metadata"]["namespace"].as_str();
+            if let Some(namespace) = namespace {
+                self.namespace(namespace).await?;
+            }
+            let kind = role["kind"].as_str().context("a role without a kind")?;
+            let meta = json!({"name": name, "namespace": namespace, "labels": {OWNER: user.name}});
+            let subject = json!({"kind": "User", "apiGroup": GROUP, "name": user.name});
+            let role_ref = json!({"kind": kind, "apiGroup": GROUP, "name": name});
+            let binding = json!({"metadata": meta, "roleRef": role_ref, "subjects": [subject]});
+            let [roles, bindings] = paths(namespace);
+            self.admin.post(&roles, &json!({"metadata": meta, "rules": role["rules"]})).await?;
+            self.admin.post(&bindings, &binding).await?;
+        }
+        self.wait_for(user, rights, true).await
+    }
+
+    /// Takes away what [`TestCluster::grant`] or [`TestCluster::bind`] gave, and waits until that is so.
     ///
     /// # Errors
     /// What the API server says.
     pub async fn revoke(&self, user: &UserAccess) -> anyhow::Result<()> {
-        let (roles, _) = paths();
-        let old = self.admin.get(&format!("{roles}/{}", role(user))).await?;
-        self.unbind(user).await?;
-        let rules: Vec<Rule> = old["rules"].as_array().into_iter().flatten().filter_map(parse).collect();
-        self.wait_for(user, &rules, false).await
+        let old = self.unbind(user).await?;
+        self.wait_for(user, &old, false).await
     }
 
-    async fn unbind(&self, user: &UserAccess) -> anyhow::Result<()> {
-        let (roles, bindings) = paths();
-        for path in [bindings, roles] {
-            match self.admin.delete(&format!("{path}/{}", role(user))).await {
-                Err(error) if error.code != 404 => return Err(error.into()),
-                _ => {}
+    /// Deletes the roles and bindings of a user, and returns the roles.
+    async fn unbind(&self, user: &UserAccess) -> anyhow::Result<Rights> {
+        let mut roles = Vec::new();
+        for (kind, resource) in RESOURCES {
+            let all = self.admin.items(&format!("{RBAC}/{resource}?labelSelector={OWNER}%3D{}", user.name)).await?;
+            for mut object in all {
+                let text = |field: &str| object["metadata"][field].as_str();
+                let [of_roles, of_bindings] = paths(text("namespace"));
+                let path = if kind.is_empty() { of_bindings } else { of_roles };
+                self.admin.delete(&format!("{path}/{}", text("name").unwrap_or_default())).await?;
+                if !kind.is_empty() {
+                    // Objects in a list do not say their kind.
+                    object["kind"] = json!(kind);
+                    roles.push(object);
+                }
             }
         }
-        Ok(())
+        Ok(Rights::of(roles))
     }
 
-    async fn wait_for(&self, user: &UserAccess, rules: &[Rule], wanted: bool) -> anyhow::Result<()> {
-        for question in rules.iter().flat_map(Rule::questions) {
+    async fn wait_for(&self, user: &UserAccess, rights: &Rights, wanted: bool) -> anyhow::Result<()> {
+        let answers = rights.questions().into_iter().map(|question| async move {
             let body = json!({"spec": {"user": user.name, "resourceAttributes": question}});
             crate::eventually(&format!("{} may {question}: {wanted}", user.name), EFFECTIVE_WITHIN, async || {
                 let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -157,23 +173,24 @@ impl TestCluster {
                 anyhow::ensure!(allowed == wanted, "it is {allowed}");
                 Ok(())
             })
-            .await?;
-        }
-        Ok(())
+            .await
+        });
+        futures::future::try_join_all(answers).await.map(drop)
     }
 }
 
-fn paths() -> (&'static str, &'static str) {
-    ("/apis/rbac.authorization.k8s.io/v1/clusterroles", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings")
-}
+const GROUP: &str = "rbac.authorization.k8s.io";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+/// Labels roles and bindings with the user they are for.
+const OWNER: &str = "testkit-user";
+/// Bindings go first, so that no rule is missed while it is bound. The kind is that of a role; empty for a binding.
+const RESOURCES: [(&str, &str); 4] =
+    [("", "clusterrolebindings"), ("", "rolebindings"), ("ClusterRole", "clusterroles"), ("Role", "roles")];
 
-fn role(user: &UserAccess) -> String {
-    format!("testkit:{}", user.name)
-}
-
-fn parse(rule: &Value) -> Option<Rule> {
-    let texts = |name: &str| -> Option<Vec<String>> {
-        rule[name].as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
-    };
-    Some(Rule { group: texts("apiGroups")?.pop()?, resources: texts("resources")?, verbs: texts("verbs")? })
+/// The collections of roles and of bindings, of one namespace or of the cluster.
+fn paths(namespace: Option<&str>) -> [String; 2] {
+    match namespace {
+        Some(namespace) => ["roles", "rolebindings"].map(|kind| format!("{RBAC}/namespaces/{namespace}/{kind}")),
+        None => ["clusterroles", "clusterrolebindings"].map(|kind| format!("{RBAC}/{kind}")),
+    }
 }
