@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use gimbal_testkit::assets::Asset;
 
-use crate::{assets, build, counts, shell};
+use crate::tests::{self, Which};
+use crate::{assets, counts, shell};
 
 mod deps;
 mod files;
@@ -23,6 +24,9 @@ pub struct Args {
     /// Only the steps whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// What one runs while working: checks of files, lints, tests that start no server, and one that does.
+    #[arg(long, conflicts_with = "advisories")]
+    fast: bool,
 }
 
 type Check = Box<dyn FnOnce() -> anyhow::Result<()>>;
@@ -41,10 +45,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("servers and tools", Box::new(tools)),
         ("protocol: lint, format, compatibility", Box::new(proto::check)),
         ("licences, sources, bans", Box::new(move || deps::deny(advisories))),
-        ("binaries", Box::new(build::debug)),
+        ("build", Box::new(tests::build)),
         ("instruction counts", Box::new(counts::step)),
-        ("tests", Box::new(|| shell::run(shell::cargo(&["test", "--workspace", "--no-fail-fast"])))),
+        ("tests", Box::new(|| tests::run(Which::All))),
     ];
+    if args.fast {
+        let left_out = ["documentation", "servers", "protocol", "licences", "unused", "instruction", "tests"];
+        steps.retain(|(name, _)| !left_out.iter().any(|left_out| name.starts_with(left_out)));
+        steps.push(("fast tests", Box::new(|| tests::run(Which::Fast))));
+    }
     if let Some(only) = &args.only {
         steps.retain(|(name, _)| name.contains(only.as_str()));
         anyhow::ensure!(!steps.is_empty(), "no step's name contains {only:?}");

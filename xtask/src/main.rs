@@ -14,6 +14,7 @@ mod docs;
 mod fuzz;
 mod prove;
 mod shell;
+mod tests;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "What a person or a CI machine does with this repository")]

@@ -9,6 +9,7 @@ mod objects;
 mod openstack;
 mod programs;
 mod proxy;
+mod running;
 mod scene;
 mod signs;
 
@@ -18,8 +19,9 @@ pub use many::{expect_slices, offer_many};
 pub use mirror::{Mirror, addresses};
 pub use objects::{Ep, slice, slice_of, svc};
 pub use openstack::{dry_openstack_discoverer, member, pool, web};
-pub use programs::{Discoverer, Writer};
+pub use programs::Programs;
 pub use proxy::{Passed, Proxy};
+pub use running::{Discoverer, Writer};
 pub use scene::{Scene, discoverer_rights, put, writer_rights};
 pub use signs::in_parallel;
 

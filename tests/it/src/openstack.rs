@@ -1,4 +1,4 @@
-//! Discoverers of OpenStack clouds in a scene, and load balancers in a line each.
+//! A discoverer of an OpenStack cloud without a writer, and load balancers in a line each.
 
 use std::path::Path;
 
@@ -6,48 +6,23 @@ use gimbal_testkit::Process;
 use gimbal_testkit::process::{binary, free_port};
 use serde_json::{Value, json};
 
-use crate::{Discoverer, Scene};
-
-impl Scene {
-    /// Starts a discoverer of an OpenStack cloud for a backend, over mTLS with that backend's certificate. `credentials` is
-    /// a folder with the keys of seed 000. It is not awaited: the cloud may be down.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub fn openstack_discoverer(
-        &self,
-        backend: &str,
-        credentials: &Path,
-        writer_port: u16,
-        args: &[&str],
-    ) -> anyhow::Result<Discoverer> {
-        let mut all = vec![format!("--writer=https://localhost:{writer_port}")];
-        all.extend(self.tls(&self.pair(backend)?));
-        all.extend(args.iter().map(ToString::to_string));
-        start(&self.path(""), backend, credentials, all)
-    }
-}
+use crate::Discoverer;
 
 /// Starts a discoverer of an OpenStack cloud that offers to nobody, with its log in `dir`. It is not awaited.
 ///
 /// # Errors
 /// It cannot be started.
 pub fn dry_openstack_discoverer(dir: &Path, credentials: &Path, args: &[&str]) -> anyhow::Result<Discoverer> {
-    start(dir, "osp1", credentials, args.iter().map(ToString::to_string).collect())
-}
-
-fn start(dir: &Path, backend: &str, credentials: &Path, args: Vec<String>) -> anyhow::Result<Discoverer> {
     let (port, admin_port) = (free_port()?, free_port()?);
     let mut all = vec![
-        format!("--backend-name={backend}"),
+        "--backend-name=osp1".to_owned(),
         format!("--credentials={}", credentials.display()),
         format!("--listen=127.0.0.1:{port}"),
         format!("--admin-listen=127.0.0.1:{admin_port}"),
     ];
-    all.extend(args);
-    let log = dir.join(format!("discoverer-{backend}-{port}.log"));
+    all.extend(args.iter().map(ToString::to_string));
     let name = "gimbal-openstack-discoverer";
-    let process = Process::start(name, &binary(name)?, &all, &log)?;
+    let process = Process::start(name, &binary(name)?, &all, &dir.join(format!("discoverer-osp1-{port}.log")))?;
     Ok(Discoverer { process, port, admin_port })
 }
 

@@ -1,82 +1,73 @@
-//! Our binaries in a scene.
+//! Our programs with certificates and files of their own: all of a scene but the clusters.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use gimbal_testkit::process::{binary, free_port, wait_url};
-use gimbal_testkit::{ApiProxy, Pair, Process, TestCluster};
+use gimbal_testkit::{Pair, Pki, Process};
 
-use crate::{SOON, Scene};
+use crate::{Discoverer, SOON, Writer};
 
-/// A running `gimbal-writer`.
-pub struct Writer {
-    /// The process.
-    pub process: Process,
-    /// Port for agents and inspection.
-    pub port: u16,
-    /// Port for metrics and health.
-    pub admin_port: u16,
+/// Starts our programs over mTLS. Certificates, configuration and logs are in a folder that is removed with this value.
+pub struct Programs {
+    /// Issues every certificate.
+    pub pki: Pki,
+    /// Where the programs are; `None` to build them.
+    bin_dir: Option<PathBuf>,
+    dir: tempfile::TempDir,
 }
 
-/// A running discoverer.
-pub struct Discoverer {
-    /// The process.
-    pub process: Process,
-    /// Port for inspection.
-    pub port: u16,
-    /// Port for metrics and health.
-    pub admin_port: u16,
-}
+impl Programs {
+    /// Makes the folder and the authority. Programs are taken from `bin_dir`, or found as [`binary`] does.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn new(bin_dir: Option<PathBuf>) -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("gimbal-scene-").tempdir().context("no temporary folder")?;
+        let pki = Pki::create(dir.path().join("pki"))?;
+        Ok(Self { pki, bin_dir, dir })
+    }
 
-fn texts(args: &[&str]) -> Vec<String> {
-    args.iter().map(ToString::to_string).collect()
-}
+    /// Returns the path of a file in the folder that goes with this value.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
 
-impl Scene {
-    /// Starts the writer over mTLS with this configuration file, and waits until it is ready.
+    /// Writes a configuration file for the writer, with these backends under the identities that [`Pki::backend`] gives,
+    /// and `spiffe://gimbal.example/admin` as admin. `extra` is put into each backend.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn config(&self, backends: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
+        let mut text = "admins: [\"spiffe://gimbal.example/admin\"]\nbackends:\n".to_owned();
+        for name in backends {
+            let identity = gimbal_testkit::pki::backend_identity(name);
+            text.push_str(&format!("- name: {name}\n  identity: {identity}\n"));
+            for line in extra.lines() {
+                text.push_str(&format!("  {line}\n"));
+            }
+        }
+        let path = self.path("writer.yaml");
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Starts a writer over mTLS, and waits until it is ready.
     ///
     /// # Errors
     /// It does not get ready, with the end of its log.
-    pub async fn writer(&self, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
-        self.writer_at(free_port()?, config, args).await
-    }
-
-    /// As [`Scene::writer`], on a given port, so that agents find it again.
-    ///
-    /// # Errors
-    /// As [`Scene::writer`].
-    pub async fn writer_at(&self, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
-        self.writer_as("writer", port, config, args).await
-    }
-
-    /// As [`Scene::writer_at`], as another user of the Gimbal cluster, whose rights are the test's business.
-    ///
-    /// # Errors
-    /// As [`Scene::writer`].
-    pub async fn writer_as(&self, user: &str, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
-        self.start_writer(self.gimbal.user(user)?.kubeconfig(), port, config, args).await
-    }
-
-    /// As [`Scene::writer`], with a proxy before the Gimbal cluster's API server.
-    ///
-    /// # Errors
-    /// As [`Scene::writer`].
-    pub async fn writer_through(&self, proxy: &ApiProxy, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
-        self.start_writer(proxy.kubeconfig(), free_port()?, config, args).await
-    }
-
-    /// As [`Scene::writer`], with a kubeconfig of the test's own.
-    ///
-    /// # Errors
-    /// As [`Scene::writer`].
-    pub async fn writer_by(&self, kubeconfig: &Path, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
-        self.start_writer(kubeconfig, free_port()?, config, args).await
-    }
-
-    async fn start_writer(&self, kubeconfig: &Path, port: u16, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
+    pub async fn start_writer(
+        &self,
+        kubeconfig: &Path,
+        port: u16,
+        config: &Path,
+        args: &[&str],
+    ) -> anyhow::Result<Writer> {
         let admin_port = free_port()?;
         let all = self.writer_args(kubeconfig, port, admin_port, config, args)?;
         let log = self.path(&format!("writer-{port}-{admin_port}.log"));
-        let process = Process::start("gimbal-writer", &binary("gimbal-writer")?, &all, &log)?;
+        let process = Process::start("gimbal-writer", &self.binary("gimbal-writer")?, &all, &log)?;
         let writer = Writer { process, port, admin_port };
         ready(&writer.process, admin_port).await?;
         Ok(writer)
@@ -106,70 +97,57 @@ impl Scene {
             format!("127.0.0.1:{admin_port}"),
         ];
         all.extend(self.tls(&pair));
-        all.extend(texts(args));
+        all.extend(args.iter().map(ToString::to_string));
         Ok(all)
     }
 
-    /// Starts a discoverer of `cluster` for a backend, over mTLS with that backend's certificate. It is not awaited: a
-    /// source may be down.
+    /// Starts `gimbal-kubernetes-discoverer` for a backend. It is not awaited: a source may be down.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn discoverer(
+    pub fn start_discoverer(&self, backend: &str, kubeconfig: &Path, args: &[String]) -> anyhow::Result<Discoverer> {
+        let source = ["--kubeconfig".to_owned(), kubeconfig.display().to_string()];
+        self.start_any_discoverer("gimbal-kubernetes-discoverer", backend, &[&source[..], args].concat())
+    }
+
+    /// Starts a discoverer of an OpenStack cloud for a backend, over mTLS with that backend's certificate. `credentials` is
+    /// a folder with a file for each key. It is not awaited: the cloud may be down.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn openstack_discoverer(
         &self,
         backend: &str,
-        cluster: &TestCluster,
+        credentials: &Path,
         writer_port: u16,
         args: &[&str],
     ) -> anyhow::Result<Discoverer> {
-        let pair = self.pair(backend)?;
-        self.discoverer_as(&pair, backend, cluster, writer_port, args)
+        let source = [format!("--credentials={}", credentials.display())];
+        let writer = self.to_writer(&self.pair(backend)?, writer_port);
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        self.start_any_discoverer("gimbal-openstack-discoverer", backend, &[&source[..], &writer, &args].concat())
     }
 
-    /// As [`Scene::discoverer`], with any certificate.
-    ///
-    /// # Errors
-    /// As [`Scene::discoverer`].
-    pub fn discoverer_as(
-        &self,
-        pair: &Pair,
-        backend: &str,
-        cluster: &TestCluster,
-        writer_port: u16,
-        args: &[&str],
-    ) -> anyhow::Result<Discoverer> {
-        let mut all = vec!["--writer".to_owned(), format!("https://localhost:{writer_port}")];
-        all.extend(self.tls(pair));
-        all.extend(texts(args));
-        self.start_discoverer(backend, cluster, all)
-    }
-
-    /// Starts a discoverer that has no writer.
-    ///
-    /// # Errors
-    /// As [`Scene::discoverer`].
-    pub fn dry_run(&self, backend: &str, cluster: &TestCluster, args: &[&str]) -> anyhow::Result<Discoverer> {
-        self.start_discoverer(backend, cluster, texts(args))
-    }
-
-    fn start_discoverer(&self, backend: &str, cluster: &TestCluster, args: Vec<String>) -> anyhow::Result<Discoverer> {
+    fn start_any_discoverer(&self, program: &str, backend: &str, args: &[String]) -> anyhow::Result<Discoverer> {
         let (port, admin_port) = (free_port()?, free_port()?);
-        let kubeconfig = cluster.user("discoverer")?;
-        let mut all = vec![
-            "--backend-name".to_owned(),
-            backend.to_owned(),
-            "--kubeconfig".to_owned(),
-            kubeconfig.kubeconfig().display().to_string(),
-            "--listen".to_owned(),
-            format!("127.0.0.1:{port}"),
-            "--admin-listen".to_owned(),
-            format!("127.0.0.1:{admin_port}"),
+        let common = [
+            format!("--backend-name={backend}"),
+            format!("--listen=127.0.0.1:{port}"),
+            format!("--admin-listen=127.0.0.1:{admin_port}"),
         ];
-        all.extend(args);
         let log = self.path(&format!("discoverer-{backend}-{port}.log"));
-        let name = "gimbal-kubernetes-discoverer";
-        let process = Process::start(name, &binary(name)?, &all, &log)?;
+        let process = Process::start(program, &self.binary(program)?, &[&common[..], args].concat(), &log)?;
         Ok(Discoverer { process, port, admin_port })
+    }
+
+    /// The flags of a discoverer that has a writer.
+    ///
+    /// The writer's certificate names `localhost`.
+    #[must_use]
+    pub fn to_writer(&self, pair: &Pair, port: u16) -> Vec<String> {
+        let mut args = vec![format!("--writer=https://localhost:{port}")];
+        args.extend(self.tls(pair));
+        args
     }
 
     /// A backend's certificate, issued once: a process that was started a moment ago may be reading it.
@@ -190,7 +168,7 @@ impl Scene {
         Ok(self.tls(&self.pair(backend)?))
     }
 
-    pub(crate) fn tls(&self, pair: &Pair) -> Vec<String> {
+    fn tls(&self, pair: &Pair) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         vec![
             "--tls-cert".to_owned(),
@@ -201,19 +179,16 @@ impl Scene {
             text(self.pki.ca()),
         ]
     }
-}
 
-impl Discoverer {
-    /// Waits until its source is read.
-    ///
-    /// # Errors
-    /// It does not get ready, with the end of its log.
-    pub async fn ready(&self) -> anyhow::Result<()> {
-        ready(&self.process, self.admin_port).await
+    fn binary(&self, name: &str) -> anyhow::Result<PathBuf> {
+        match &self.bin_dir {
+            Some(dir) => Ok(dir.join(name)),
+            None => binary(name),
+        }
     }
 }
 
-async fn ready(process: &Process, admin_port: u16) -> anyhow::Result<()> {
+pub(crate) async fn ready(process: &Process, admin_port: u16) -> anyhow::Result<()> {
     let url = format!("http://127.0.0.1:{admin_port}/readyz");
     match wait_url(&url, SOON).await {
         Ok(_) => Ok(()),

@@ -1,10 +1,13 @@
-//! Two clusters, certificates and a folder.
+//! Two clusters, and programs between them.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock};
 
-use anyhow::Context as _;
-use gimbal_testkit::{Pki, Rights, TestCluster};
+use gimbal_testkit::{Rights, TestCluster};
 use serde_json::{Value, json};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use crate::Programs;
 
 /// See the crate. Everything ends with it.
 pub struct Scene {
@@ -12,9 +15,26 @@ pub struct Scene {
     pub source: TestCluster,
     /// Where they go.
     pub gimbal: TestCluster,
-    /// Certificates of this run.
-    pub pki: Pki,
-    dir: tempfile::TempDir,
+    programs: Programs,
+    // Dropped last: others start when the servers are gone.
+    _turn: Turn,
+}
+
+/// Beside others, or alone.
+enum Turn {
+    Shared { _guard: OwnedRwLockReadGuard<()> },
+    Alone { _guard: OwnedRwLockWriteGuard<()> },
+}
+
+/// Shared by every scene, held alone by one that measures times.
+static TURNS: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
+
+impl Deref for Scene {
+    type Target = Programs;
+
+    fn deref(&self) -> &Programs {
+        &self.programs
+    }
 }
 
 /// Where the writer keeps its Lease and ConfigMaps by default.
@@ -39,13 +59,25 @@ pub fn writer_rights() -> anyhow::Result<Rights> {
 impl Scene {
     /// Starts both clusters, with namespace `team1` in each, and grants the rights.
     ///
+    /// A test holds one scene at a time: a second one would wait for ever behind a test that waits to be alone.
+    ///
     /// # Errors
     /// What a server says.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_in_turn(Turn::Shared { _guard: TURNS.clone().read_owned().await }).await
+    }
+
+    /// As [`Scene::start`], with no other scene beside it: for tests whose result depends on how fast servers answer.
+    ///
+    /// # Errors
+    /// As [`Scene::start`].
+    pub async fn start_alone() -> anyhow::Result<Self> {
+        Self::start_in_turn(Turn::Alone { _guard: TURNS.clone().write_owned().await }).await
+    }
+
+    async fn start_in_turn(turn: Turn) -> anyhow::Result<Self> {
         let (source, gimbal) = tokio::try_join!(TestCluster::start(), TestCluster::start())?;
-        let dir = tempfile::Builder::new().prefix("gimbal-scene-").tempdir().context("no temporary folder")?;
-        let pki = Pki::create(dir.path().join("pki"))?;
-        let scene = Self { source, gimbal, pki, dir };
+        let scene = Self { source, gimbal, programs: Programs::new(None)?, _turn: turn };
         let (discoverer, writer) = (scene.source.user("discoverer")?, scene.gimbal.user("writer")?);
         let (discoverer_rights, writer_rights) = (discoverer_rights()?, writer_rights()?);
         tokio::try_join!(
@@ -59,31 +91,6 @@ impl Scene {
         let lease = json!({"metadata": {"name": "gimbal-writer"}, "spec": {}});
         scene.gimbal.admin().post("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", &lease).await?;
         Ok(scene)
-    }
-
-    /// A file of this scene.
-    #[must_use]
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Writes a configuration file for the writer, with these backends under the identities that [`Pki::backend`] gives,
-    /// and `spiffe://gimbal.example/admin` as admin. `extra` is put into each backend.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn config(&self, backends: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
-        let mut text = "admins: [\"spiffe://gimbal.example/admin\"]\nbackends:\n".to_owned();
-        for name in backends {
-            let identity = gimbal_testkit::pki::backend_identity(name);
-            text.push_str(&format!("- name: {name}\n  identity: {identity}\n"));
-            for line in extra.lines() {
-                text.push_str(&format!("  {line}\n"));
-            }
-        }
-        let path = self.path("writer.yaml");
-        write(&path, &text)?;
-        Ok(path)
     }
 
     /// Creates or replaces an object in the source.
@@ -152,8 +159,4 @@ pub async fn put(cluster: &TestCluster, object: &Value) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -73,6 +73,13 @@ impl Asset {
         Ok(path)
     }
 
+    /// Whether [`Asset::path`] answers at once.
+    #[must_use]
+    pub fn is_there(self) -> bool {
+        let cached = || cache().is_ok_and(|cache| cache.join(self.folder()).join(self.name()).is_file());
+        self.given().is_some() || cached()
+    }
+
     /// From `KUBEBUILDER_ASSETS`. A folder without an API server and etcd is not taken for the others either: one that mixes
     /// versions of the two is nobody's intention.
     fn given(self) -> Option<PathBuf> {

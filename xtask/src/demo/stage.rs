@@ -1,14 +1,14 @@
 //! Clusters, certificates and processes.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use gimbal_kubernetes_client::{Access, ApiError, Cluster};
 use gimbal_kubernetes_objects::{Kind, Namespace, Object as _};
 use gimbal_testkit::assets::Asset;
 use gimbal_testkit::process::free_port;
-use gimbal_testkit::{Pair, Pki, Process, Rule, San, TestCluster, pki};
+use gimbal_testkit::{Pair, Process, Rights, San, TestCluster};
+use gimbal_tests::{Discoverer, Programs, Writer, discoverer_rights, writer_rights};
 
 use super::sight::Sight;
 use super::view::{self, View};
@@ -22,7 +22,8 @@ const ADMIN: &str = "spiffe://gimbal.example/admin";
 
 const INSPECTION: &str = "gimbal.discovery.v1.InspectionService";
 
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
+/// What the backend may publish.
+const POLICY: &str = "namespaces: {allow: [\"gimbal-demo-*\"]}\naddresses: {allow: [\"10.0.0.0/8\", \"fd00::/8\"]}";
 
 /// One end.
 pub struct Side {
@@ -40,78 +41,45 @@ pub struct Stage {
     pub source: Side,
     pub gimbal: Side,
     pub sight: Sight,
-    writer: Option<Process>,
-    discoverer: Option<Process>,
-    writer_program: PathBuf,
-    discoverer_program: PathBuf,
+    programs: Programs,
+    config: PathBuf,
+    writer: Option<Writer>,
+    discoverer: Option<Discoverer>,
     grpcurl: PathBuf,
-    certificates: Certificates,
-    ports: Ports,
-    dir: tempfile::TempDir,
-}
-
-struct Certificates {
-    ca: PathBuf,
-    writer: Pair,
-    backend: Pair,
     admin: Pair,
-}
-
-struct Ports {
-    writer: u16,
-    writer_admin: u16,
-    discoverer: u16,
-    discoverer_admin: u16,
+    /// The same after a restart, so that the agent finds the writer again.
+    writer_port: u16,
 }
 
 impl Stage {
     pub async fn build(source: Option<&Path>, gimbal: Option<&Path>) -> anyhow::Result<Self> {
-        let programs = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
-        let [writer_program, discoverer_program] = tokio::task::block_in_place(|| build::programs(programs))?;
-        let grpcurl = tokio::task::spawn_blocking(|| Asset::Grpcurl.path()).await??;
-        let read = [
-            Rule::read("", &["namespaces", "services", "endpoints"]),
-            Rule::read("discovery.k8s.io", &["endpointslices"]),
-        ];
-        let write = [
-            Rule::read("", &["namespaces"]),
-            Rule::write("", &["services", "endpoints", "configmaps"]),
-            Rule::write("discovery.k8s.io", &["endpointslices"]),
-            Rule::write("coordination.k8s.io", &["leases"]),
-        ];
-        let (source, gimbal) =
-            tokio::try_join!(Side::open(source, "discoverer", &read), Side::open(gimbal, "writer", &write))?;
-        let dir = tempfile::Builder::new().prefix("gimbal-demo-").tempdir().context("no temporary folder")?;
-        let pki = Pki::create(dir.path().join("pki"))?;
-        let certificates = Certificates {
-            ca: pki.ca().to_owned(),
-            writer: pki.server("writer")?,
-            backend: pki.backend(BACKEND)?,
-            admin: pki.issue("admin", &[San::Uri(ADMIN)])?,
-        };
-        let ports = Ports {
-            writer: free_port()?,
-            writer_admin: free_port()?,
-            discoverer: free_port()?,
-            discoverer_admin: free_port()?,
-        };
-        let (writer, discoverer) = (None, None);
-        let sight = Sight::open(&gimbal.cluster);
-        let stage = Self {
+        let mut servers = vec![Asset::Grpcurl];
+        if source.is_none() || gimbal.is_none() {
+            servers.extend([Asset::Etcd, Asset::ApiServer]);
+        }
+        let names = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
+        let bin_dir = tokio::task::block_in_place(|| build::all(&names, &servers))?;
+        let discoverer_rights = discoverer_rights()?;
+        // The demo reads the namespaces that it makes; the writer keeps its Lease in one of them.
+        let writer_rights = writer_rights()?.in_namespace(SYSTEM);
+        let (source, gimbal) = tokio::try_join!(
+            Side::open(source, "discoverer", &discoverer_rights),
+            Side::open(gimbal, "writer", &writer_rights)
+        )?;
+        let programs = Programs::new(Some(bin_dir))?;
+        let config = programs.config(&[BACKEND], POLICY)?;
+        Ok(Self {
+            sight: Sight::open(&gimbal.cluster),
             source,
             gimbal,
-            sight,
-            writer,
-            discoverer,
-            writer_program,
-            discoverer_program,
-            grpcurl,
-            certificates,
-            ports,
-            dir,
-        };
-        std::fs::write(stage.config(), configuration()).context("cannot write the configuration")?;
-        Ok(stage)
+            config,
+            writer: None,
+            discoverer: None,
+            grpcurl: tokio::task::spawn_blocking(|| Asset::Grpcurl.path()).await??,
+            admin: programs.pki.issue("admin", &[San::Uri(ADMIN)])?,
+            writer_port: free_port()?,
+            programs,
+        })
     }
 
     /// Makes the namespaces, all but the one that comes later.
@@ -135,46 +103,27 @@ impl Stage {
     }
 
     pub async fn start_writer(&mut self) -> anyhow::Result<()> {
-        let (listen, admin) = (local(self.ports.writer), local(self.ports.writer_admin));
-        let mut args = options(&[
-            ("config", &self.config().display().to_string()),
-            ("kubeconfig", &self.gimbal.process_kubeconfig.display().to_string()),
-            ("listen", &listen),
-            ("admin-listen", &admin),
-            ("namespace", SYSTEM),
-        ]);
-        args.extend(self.tls(&self.certificates.writer));
-        let log = self.dir.path().join("writer.log");
-        let mut process = Process::start("writer", &self.writer_program, &args, &log)?;
-        process.answers(&format!("http://{admin}/healthz"), STARTS_WITHIN).await?;
-        self.writer = Some(process);
+        let kubeconfig = &self.gimbal.process_kubeconfig;
+        let args = ["--namespace", SYSTEM];
+        self.writer = Some(self.programs.start_writer(kubeconfig, self.writer_port, &self.config, &args).await?);
         Ok(())
     }
 
     pub async fn start_discoverer(&mut self) -> anyhow::Result<()> {
-        let (listen, admin) = (local(self.ports.discoverer), local(self.ports.discoverer_admin));
-        let mut args = options(&[
-            ("backend-name", BACKEND),
-            ("kubeconfig", &self.source.process_kubeconfig.display().to_string()),
-            ("writer", &format!("https://localhost:{}", self.ports.writer)),
-            ("listen", &listen),
-            ("admin-listen", &admin),
-            ("namespaces", "gimbal-demo-*"),
-        ]);
-        args.extend(self.tls(&self.certificates.backend));
-        let log = self.dir.path().join("discoverer.log");
-        let mut process = Process::start("discoverer", &self.discoverer_program, &args, &log)?;
-        process.answers(&format!("http://{admin}/healthz"), STARTS_WITHIN).await?;
-        self.discoverer = Some(process);
+        let mut args = self.programs.to_writer(&self.programs.pair(BACKEND)?, self.writer_port);
+        args.push("--namespaces=gimbal-demo-*".to_owned());
+        let mut discoverer = self.programs.start_discoverer(BACKEND, &self.source.process_kubeconfig, &args)?;
+        discoverer.alive().await?;
+        self.discoverer = Some(discoverer);
         Ok(())
     }
 
     pub fn writer(&mut self) -> anyhow::Result<&mut Process> {
-        self.writer.as_mut().context("the writer does not run")
+        Ok(&mut self.writer.as_mut().context("the writer does not run")?.process)
     }
 
     pub fn discoverer(&mut self) -> anyhow::Result<&mut Process> {
-        self.discoverer.as_mut().context("the discoverer does not run")
+        Ok(&mut self.discoverer.as_mut().context("the discoverer does not run")?.process)
     }
 
     /// What the source offers.
@@ -189,11 +138,12 @@ impl Stage {
 
     /// The ends of the logs, for whoever has to find out what went wrong.
     pub fn logs(&self) -> String {
-        let tail = |name: &str, process: &Option<Process>| {
-            process.as_ref().map(|process| format!("--- the {name} said last:\n{}\n", process.log_tail()))
-        };
-        let logs = [tail("writer", &self.writer), tail("discoverer", &self.discoverer)];
-        format!("{}---\nthe demo failed", logs.into_iter().flatten().collect::<String>())
+        let writer = self.writer.as_ref().map(|writer| &writer.process);
+        let discoverer = self.discoverer.as_ref().map(|discoverer| &discoverer.process);
+        let tails = [("writer", writer), ("discoverer", discoverer)].into_iter().filter_map(|(name, process)| {
+            process.map(|process| format!("--- the {name} said last:\n{}\n", process.log_tail()))
+        });
+        format!("{}---\nthe demo failed", tails.collect::<String>())
     }
 
     /// Ends the processes, and removes the namespaces from clusters that stay.
@@ -230,36 +180,24 @@ impl Stage {
 
     /// A command line that asks the writer about its backends, as an admin.
     pub fn ask_writer(&self) -> Vec<String> {
-        let Certificates { ca, admin, .. } = &self.certificates;
-        let files = [("-cacert", ca), ("-cert", &admin.cert), ("-key", &admin.key)];
+        let files = [("-cacert", self.programs.pki.ca()), ("-cert", &self.admin.cert), ("-key", &self.admin.key)];
         let mut line = vec![self.grpcurl.display().to_string()];
         line.extend(files.iter().flat_map(|(flag, file)| [(*flag).to_owned(), file.display().to_string()]));
-        line.extend([format!("localhost:{}", self.ports.writer), format!("{INSPECTION}/ListBackends")]);
+        line.extend([format!("localhost:{}", self.writer_port), format!("{INSPECTION}/ListBackends")]);
         line
     }
 
     /// A command line that asks the discoverer about its Services.
     pub fn ask_discoverer(&self) -> Vec<String> {
         let grpcurl = self.grpcurl.display().to_string();
-        vec![grpcurl, "-plaintext".to_owned(), local(self.ports.discoverer), format!("{INSPECTION}/ListServices")]
-    }
-
-    fn config(&self) -> PathBuf {
-        self.dir.path().join("writer.yaml")
-    }
-
-    fn tls(&self, pair: &Pair) -> Vec<String> {
-        options(&[
-            ("tls-cert", &pair.cert.display().to_string()),
-            ("tls-key", &pair.key.display().to_string()),
-            ("tls-ca", &self.certificates.ca.display().to_string()),
-        ])
+        let port = self.discoverer.as_ref().map(|discoverer| discoverer.port).unwrap_or_default();
+        vec![grpcurl, "-plaintext".to_owned(), format!("127.0.0.1:{port}"), format!("{INSPECTION}/ListServices")]
     }
 }
 
 impl Side {
     /// A cluster of the user's, or one of our own with a user for the process.
-    async fn open(kubeconfig: Option<&Path>, user: &str, rules: &[Rule]) -> anyhow::Result<Self> {
+    async fn open(kubeconfig: Option<&Path>, user: &str, rights: &Rights) -> anyhow::Result<Self> {
         let (own, kubeconfig, process_kubeconfig) = match kubeconfig {
             Some(given) => {
                 let given = given.canonicalize().with_context(|| format!("cannot read {}", given.display()))?;
@@ -268,7 +206,7 @@ impl Side {
             None => {
                 let own = TestCluster::start().await?;
                 let user = own.user(user)?;
-                own.grant(&user, rules).await?;
+                own.bind(&user, rights).await?;
                 let kubeconfig = own.kubeconfig();
                 (Some(own), kubeconfig, user.kubeconfig().to_owned())
             }
@@ -309,20 +247,4 @@ impl Side {
         }
         Ok(())
     }
-}
-
-fn configuration() -> String {
-    format!(
-        "admins: [\"{ADMIN}\"]\nbackends:\n- name: {BACKEND}\n  identity: {}\n  namespaces: {{allow: [\"gimbal-demo-*\"]}}\n  \
-         addresses: {{allow: [\"10.0.0.0/8\", \"fd00::/8\"]}}\n",
-        pki::backend_identity(BACKEND)
-    )
-}
-
-fn options(pairs: &[(&str, &str)]) -> Vec<String> {
-    pairs.iter().map(|(name, value)| format!("--{name}={value}")).collect()
-}
-
-fn local(port: u16) -> String {
-    format!("127.0.0.1:{port}")
 }

@@ -79,7 +79,7 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_recovers() {
     const SERVICES: u32 = 300;
-    let scene = Arc::new(Scene::start().await.unwrap());
+    let scene = Arc::new(Scene::start_alone().await.unwrap());
     offer_many(&scene, SERVICES).await.unwrap();
     let proxy = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
     let config = scene.config(&["node02"], "").unwrap();

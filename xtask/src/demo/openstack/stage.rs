@@ -1,118 +1,94 @@
 //! A cloud, the Gimbal cluster, and our processes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use gimbal_kubernetes_objects::keys;
+use gimbal_testkit::TestCluster;
 use gimbal_testkit::assets::Asset;
 use gimbal_testkit::openstack::{OpenStack, PROJECTS, User};
 use gimbal_testkit::process::free_port;
-use gimbal_testkit::{Pki, Process, Rule, TestCluster, pki};
+use gimbal_tests::{Discoverer, Programs, Writer, writer_rights};
 
 use crate::build;
 use crate::demo::BACKEND;
 use crate::demo::sight::Sight;
 
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
-const PROGRAMS: [&str; 2] = ["gimbal-writer", "gimbal-openstack-discoverer"];
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+const OFTEN: [&str; 3] = ["--poll-interval=1s", "--sweep=5s", "--projects-interval=1s"];
 
 pub struct Stage {
     pub cloud: OpenStack,
     pub gimbal: TestCluster,
     pub sight: Sight,
-    programs: [PathBuf; 2],
+    programs: Programs,
+    config: PathBuf,
     grpcurl: PathBuf,
-    pki: Pki,
-    ports: [u16; 4],
-    processes: Vec<Process>,
-    dir: tempfile::TempDir,
+    writer_port: u16,
+    writer: Option<Writer>,
+    discoverer: Option<Discoverer>,
 }
 
 impl Stage {
     pub async fn build() -> anyhow::Result<Self> {
-        let programs = tokio::task::block_in_place(|| build::programs(PROGRAMS))?;
-        let grpcurl = tokio::task::spawn_blocking(|| Asset::Grpcurl.path()).await??;
+        let names = ["gimbal-writer", "gimbal-openstack-discoverer"];
+        let servers = [Asset::Grpcurl, Asset::Etcd, Asset::ApiServer];
+        let bin_dir = tokio::task::block_in_place(|| build::all(&names, &servers))?;
         let (cloud, gimbal) = tokio::try_join!(OpenStack::start(), TestCluster::start())?;
         for project in PROJECTS {
             gimbal.namespace(project).await?;
         }
-        let write = [
-            Rule::read("", &["namespaces"]),
-            Rule::write("", &["services", "endpoints", "configmaps"]),
-            Rule::write("discovery.k8s.io", &["endpointslices"]),
-            Rule::write("coordination.k8s.io", &["leases"]),
-        ];
-        gimbal.grant(&gimbal.user("writer")?, &write).await?;
-        let dir = tempfile::Builder::new().prefix("gimbal-demo-").tempdir().context("no temporary folder")?;
-        let pki = Pki::create(dir.path().join("pki"))?;
-        let ports = [free_port()?, free_port()?, free_port()?, free_port()?];
-        let sight = Sight::open(&gimbal.client()?);
-        cloud.credentials(User::Admin).write_secret(&dir.path().join("credentials"))?;
-        let identity = pki::backend_identity(BACKEND);
-        let config = format!("backends:\n- name: {BACKEND}\n  identity: {identity}\n");
-        std::fs::write(dir.path().join("writer.yaml"), config).context("cannot write the configuration")?;
-        Ok(Self { cloud, gimbal, sight, programs, grpcurl, pki, ports, processes: Vec::new(), dir })
+        gimbal.bind(&gimbal.user("writer")?, &writer_rights()?).await?;
+        let programs = Programs::new(Some(bin_dir))?;
+        cloud.credentials(User::Admin).write_secret(&programs.path("credentials"))?;
+        Ok(Self {
+            sight: Sight::open(&gimbal.client()?),
+            cloud,
+            gimbal,
+            config: programs.config(&[BACKEND], "")?,
+            grpcurl: tokio::task::spawn_blocking(|| Asset::Grpcurl.path()).await??,
+            writer_port: free_port()?,
+            writer: None,
+            discoverer: None,
+            programs,
+        })
     }
 
     pub async fn start_writer(&mut self) -> anyhow::Result<()> {
-        let [port, admin, ..] = self.ports;
-        let pair = self.pki.server("writer")?;
-        let mut args = vec![
-            format!("--config={}", self.dir.path().join("writer.yaml").display()),
-            format!("--kubeconfig={}", self.gimbal.user("writer")?.kubeconfig().display()),
-            format!("--listen=127.0.0.1:{port}"),
-            format!("--admin-listen=127.0.0.1:{admin}"),
-        ];
-        args.extend(self.tls(&pair.cert, &pair.key));
-        self.start("writer", 0, &args, admin).await
-    }
-
-    pub async fn start_discoverer(&mut self) -> anyhow::Result<()> {
-        let [writer, _, port, admin] = self.ports;
-        let pair = self.pki.backend(BACKEND)?;
-        let mut args = vec![
-            format!("--backend-name={BACKEND}"),
-            format!("--credentials={}", self.dir.path().join("credentials").display()),
-            format!("--writer=https://localhost:{writer}"),
-            format!("--listen=127.0.0.1:{port}"),
-            format!("--admin-listen=127.0.0.1:{admin}"),
-        ];
-        args.extend(["--poll-interval=1s", "--sweep=5s", "--projects-interval=1s"].map(str::to_owned));
-        args.extend(self.tls(&pair.cert, &pair.key));
-        self.start("discoverer", 1, &args, admin).await
-    }
-
-    async fn start(&mut self, name: &str, program: usize, args: &[String], admin: u16) -> anyhow::Result<()> {
-        let log = self.dir.path().join(format!("{name}.log"));
-        let mut process = Process::start(name, &self.programs[program], args, &log)?;
-        process.answers(&format!("http://127.0.0.1:{admin}/healthz"), STARTS_WITHIN).await?;
-        self.processes.push(process);
+        let user = self.gimbal.user("writer")?;
+        let writer = self.programs.start_writer(user.kubeconfig(), self.writer_port, &self.config, &[]).await?;
+        self.writer = Some(writer);
         Ok(())
     }
 
-    /// Ends the process that was started last: the discoverer.
+    pub async fn start_discoverer(&mut self) -> anyhow::Result<()> {
+        let credentials = self.programs.path("credentials");
+        let mut discoverer = self.programs.openstack_discoverer(BACKEND, &credentials, self.writer_port, &OFTEN)?;
+        discoverer.alive().await?;
+        self.discoverer = Some(discoverer);
+        Ok(())
+    }
+
     pub async fn end_discoverer(&mut self) -> anyhow::Result<()> {
-        let mut discoverer = self.processes.pop().context("the discoverer does not run")?;
-        let exit = discoverer.terminate(STARTS_WITHIN).await?;
+        let mut discoverer = self.discoverer.take().context("the discoverer does not run")?;
+        let exit = discoverer.process.terminate(ENDS_WITHIN).await?;
         anyhow::ensure!(exit.code == Some(0), "the discoverer ends with {:?}", exit.code);
         Ok(())
     }
 
-    fn tls(&self, cert: &Path, key: &Path) -> [String; 3] {
-        [("cert", cert), ("key", key), ("ca", self.pki.ca())]
-            .map(|(name, file)| format!("--tls-{name}={}", file.display()))
-    }
-
     /// The ends of the logs, for whoever has to find out what went wrong.
     pub fn logs(&self) -> String {
-        let tails = self.processes.iter().map(|process| format!("---\n{}\n", process.log_tail()));
+        let writer = self.writer.as_ref().map(|writer| writer.process.log_tail());
+        let discoverer = self.discoverer.as_ref().map(|discoverer| discoverer.process.log_tail());
+        let tails = writer.into_iter().chain(discoverer).map(|tail| format!("---\n{tail}\n"));
         format!("{}---\nthe demo failed", tails.collect::<String>())
     }
 
     /// Lines to look further with.
     pub fn hints(&self) -> [(&'static str, String); 3] {
-        let [.., port, admin] = self.ports;
+        let (port, admin) =
+            self.discoverer.as_ref().map(|discoverer| (discoverer.port, discoverer.admin_port)).unwrap_or_default();
         let grpcurl = self.grpcurl.display();
         [
             (
