@@ -9,6 +9,7 @@ use gimbal_plan::{
 };
 use gimbal_session::{WriterEnd, service_len};
 
+use crate::decide::Permit;
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
 /// What is kept of a backend in the Gimbal cluster, so that a restart does not forget it. Written when it changes only.
@@ -94,8 +95,8 @@ pub struct Backend {
     pub(crate) window_versions: [Option<u64>; 2],
     /// When the figures of a hold were kept last.
     pub(crate) hold_kept: Option<Instant>,
-    /// It was changed since it was last asked what it has to say.
-    pub(crate) stirred: bool,
+    /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it last.
+    pub(crate) changed: bool,
 }
 
 impl Backend {
@@ -139,16 +140,16 @@ impl Backend {
         waited
     }
 
-    /// Whether what a target would lose may go now, and what is to be written otherwise.
-    pub(crate) fn passage(&mut self, target: &TargetKey, now: Instant) -> (Passage, Removals) {
+    /// Returns the guards' answer for a target's removals. Asking grants them, if they are few enough.
+    pub(crate) fn permit(&mut self, target: &TargetKey, now: Instant) -> Permit {
         let (removals, readiness) = (self.guard.verdict(target, now), self.readiness.verdict(target, now));
         let passage = match (removals, readiness) {
             (Passage::Held, _) | (_, Passage::Held) => Passage::Held,
             (Passage::Unkept, _) | (_, Passage::Unkept) => Passage::Unkept,
-            (Passage::Allowed, Passage::Allowed) => return (Passage::Allowed, Removals::Allowed),
+            (Passage::Allowed, Passage::Allowed) => return Permit::ALLOWED,
         };
         let ready = readiness != Passage::Allowed;
-        (passage, if ready { Removals::HeldReady } else { Removals::Held })
+        Permit { passage, removals: if ready { Removals::HeldReady } else { Removals::Held } }
     }
 
     /// Whether what removals wait for is not kept for so long that nothing else should go on waiting with them.

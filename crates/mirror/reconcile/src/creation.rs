@@ -1,104 +1,99 @@
-//! Namespaces of the Gimbal cluster that are missing and that a policy lets be created: each is asked for once, and
-//! again only after a failure and a while. None is ever deleted.
+//! The namespaces that are missing in the Gimbal cluster and that a policy allows to be created. Each is requested once, and
+//! again only after a failure and a delay. None is ever deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_model::BackendName;
 use gimbal_schedule::Backoff;
-
-use crate::{Output, Reconciler};
 
 /// Delay after a failed creation.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
-/// One namespace that is wanted.
+/// One wanted namespace.
 #[derive(Debug, Clone)]
-pub(crate) struct Creation {
+struct Creation {
     failures: u32,
-    /// Why it failed last; agents hear it until it is there.
+    /// Why the last attempt failed; agents are told this until the namespace exists.
     problem: Option<String>,
-    stage: Stage,
+    progress: Progress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Whoever needs it next asks for it.
+enum Progress {
+    /// The next target that needs the namespace requests it.
     Due,
-    /// Asked for, and not answered yet.
-    UnderWay,
-    /// Answered; if it is still missing by then, it is due again.
-    Until(Instant),
+    /// Requested, and not answered yet.
+    Requested,
+    /// Answered. If the namespace is still missing by then, it is due again.
+    AnsweredUntil(Instant),
 }
 
-/// By name.
-pub(crate) type Creations = BTreeMap<Arc<str>, Creation>;
+/// The wanted namespaces, by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Creations(BTreeMap<Arc<str>, Creation>);
 
-impl Reconciler {
-    /// A backend needs this namespace, and may have it created if its policy says so.
-    /// That is a change like any other, and takes its share of the backend's pace.
-    pub(crate) fn ask_for_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName, now: Instant) {
-        if !self.backends.get(backend).is_some_and(|backend| backend.policy.namespaces.create) {
-            return;
-        }
-        let creation = self.creations.entry(namespace.clone()).or_insert_with(|| Creation {
+impl Creations {
+    /// Marks a namespace as requested. Returns whether it has to be requested now.
+    pub(crate) fn request(&mut self, namespace: &Arc<str>) -> bool {
+        let creation = self.0.entry(namespace.clone()).or_insert_with(|| Creation {
             failures: 0,
             problem: None,
-            stage: Stage::Due,
+            progress: Progress::Due,
         });
-        if creation.stage != Stage::Due {
-            return;
+        let due = creation.progress == Progress::Due;
+        if due {
+            creation.progress = Progress::Requested;
         }
-        creation.stage = Stage::UnderWay;
-        self.queue.spend(backend, now);
-        self.outputs.push(Output::CreateNamespace { namespace: namespace.clone(), backend: backend.clone() });
+        due
     }
 
-    /// How the creation of a namespace ended. That it is there is what the watch says.
-    pub fn namespace_created(&mut self, namespace: &str, answer: Result<(), String>, now: Instant) {
-        let Some(creation) = self.creations.get_mut(namespace) else { return };
+    /// Records how the creation of a namespace ended. Returns whether it had been requested.
+    pub(crate) fn answered(&mut self, namespace: &str, answer: Result<(), String>, now: Instant) -> bool {
+        let Some(creation) = self.0.get_mut(namespace) else { return false };
         creation.problem = answer.err();
         let wait = match creation.problem {
             Some(_) => RETRY.delay(creation.failures),
             None => RETRY.longest,
         };
         creation.failures += 1;
-        creation.stage = Stage::Until(now + wait);
-        // Who waits for it hears of the problem.
-        let namespace: Arc<str> = namespace.into();
-        self.enqueue_namespace(&namespace);
+        creation.progress = Progress::AnsweredUntil(now + wait);
+        true
     }
 
-    /// Whether nothing is known to keep a namespace from being created, or it is tried again now: what waits for it takes
-    /// its room meanwhile, also after a failure.
+    /// Whether a namespace may be there soon: its creation has not failed, or is attempted again now. Services that wait for it
+    /// take their share of the quota meanwhile.
     pub(crate) fn is_creatable(&self, namespace: &str) -> bool {
-        let rests = |creation: &Creation| matches!(creation.stage, Stage::Until(_));
-        self.creations.get(namespace).is_none_or(|creation| creation.problem.is_none() || !rests(creation))
+        let rests = |creation: &Creation| matches!(creation.progress, Progress::AnsweredUntil(_));
+        self.0.get(namespace).is_none_or(|creation| creation.problem.is_none() || !rests(creation))
     }
 
-    /// Why a namespace that may be created is not there.
+    /// Returns why a namespace that may be created does not exist.
     pub(crate) fn why_missing(&self, namespace: &str) -> String {
-        match self.creations.get(namespace).and_then(|creation| creation.problem.as_deref()) {
+        match self.0.get(namespace).and_then(|creation| creation.problem.as_deref()) {
             Some(problem) => format!("namespace {namespace} could not be created: {problem}; it is tried again"),
             None => format!("namespace {namespace} does not exist in the Gimbal cluster; it is being created"),
         }
     }
 
-    /// Tries again what is due.
-    pub(crate) fn create_again(&mut self, now: Instant) {
+    /// Returns the namespaces whose delay is over, and makes them due again.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Arc<str>> {
         let mut due = Vec::new();
-        for (namespace, creation) in &mut self.creations {
-            if matches!(creation.stage, Stage::Until(until) if until <= now) {
-                creation.stage = Stage::Due;
+        for (namespace, creation) in &mut self.0 {
+            if matches!(creation.progress, Progress::AnsweredUntil(until) if until <= now) {
+                creation.progress = Progress::Due;
                 due.push(namespace.clone());
             }
         }
-        for namespace in due {
-            // Nobody may want it any more.
-            if self.enqueue_namespace(&namespace) == 0 {
-                self.creations.remove(&namespace);
-            }
-        }
+        due
+    }
+
+    /// Forgets a namespace that exists, or that no target wants any more.
+    pub(crate) fn remove(&mut self, namespace: &str) {
+        self.0.remove(namespace);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 }

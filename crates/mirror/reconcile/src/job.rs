@@ -7,7 +7,7 @@ use gimbal_plan::{Action, Body};
 use gimbal_session::Reject;
 
 use crate::Claim;
-use crate::observe::Begun;
+use crate::cluster::ListsBegun;
 
 /// Writes for one target. Nothing else of this target is handed out until they are answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Job {
     /// So many of them go out first, side by side. The others follow if what these create [is there](Written::is_there).
     pub first: usize,
     /// Lists that had begun when it was handed out.
-    pub(crate) lists: Begun,
+    pub(crate) lists: ListsBegun,
     /// Set if nothing is left to do once all of them are answered with what was sent.
     pub(crate) closing: Option<Closing>,
 }

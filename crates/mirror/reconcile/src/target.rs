@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use gimbal_model::{BackendName, SourceKey};
+use gimbal_kubernetes_objects::{Kind, Meta};
+use gimbal_model::{BackendName, SourceKey, TargetKey, service_name};
 use gimbal_plan::{Count, Observed};
 use gimbal_schedule::Backoff;
 
@@ -76,7 +77,38 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The claim that says first whose it is.
+    /// Returns the claim that the objects belong to: as decided, else as their labels and annotations say.
+    pub(crate) fn belongs_to(&self, key: &TargetKey) -> Option<Claim> {
+        self.owner.clone().or_else(|| self.holder(key))
+    }
+
+    /// Whether objects exist that belong to another claim, or to none.
+    pub(crate) fn belongs_to_other(&self, key: &TargetKey, claim: &Claim) -> bool {
+        !self.observed.is_empty() && self.belongs_to(key).as_ref() != Some(claim)
+    }
+
+    /// Returns the claim that the labels and annotations of the objects name. A claim that would have another name was written by
+    /// hand and does not count. Its namespace may be another: the policy may have changed since.
+    pub(crate) fn holder(&self, key: &TargetKey) -> Option<Claim> {
+        self.observed.owners().find_map(|(label, source)| {
+            let backend = BackendName::parse(label).ok()?;
+            let plausible = *service_name(&backend, &source.name) == *key.name;
+            plausible.then(|| Claim { backend, key: source.clone() })
+        })
+    }
+
+    /// Whether this very version of an object is held: the watch's echo of an answer.
+    pub(crate) fn holds_version(&self, kind: Kind, name: Option<&str>, meta: &Meta) -> bool {
+        let mut held = self.observed.held().filter(|held| held.kind == kind && held.name == name);
+        held.any(|held| *held.resource_version == *meta.resource_version && *held.uid == *meta.uid)
+    }
+
+    /// Whether all objects name this claim.
+    pub(crate) fn is_all_of(&self, claim: &Claim) -> bool {
+        self.observed.owners().all(|(label, source)| **label == *claim.backend.as_str() && *source == claim.key)
+    }
+
+    /// Returns the claim whose backend's turn in the queue the target takes.
     pub(crate) fn first_claim(&self) -> Option<&Claim> {
         self.owner.iter().chain(&self.claims).chain(&self.leaving).next()
     }

@@ -4,7 +4,7 @@ use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::Action;
 use gimbal_session::{Reject, RejectReason};
 
-use crate::claims::{Gone, Standing};
+use crate::decide::{Ownership, RemovalReason};
 use crate::{Claim, Reconciler, Stage};
 
 /// Where a source Service stands.
@@ -56,9 +56,9 @@ impl Reconciler {
     /// Where a source Service stands; `None` if neither its agent nor the Gimbal cluster knows it.
     #[must_use]
     pub fn status(&self, claim: &Claim) -> Option<ServiceStatus> {
-        let backend = self.backends.get(&claim.backend)?;
+        let backend = self.desired.get(&claim.backend)?;
         let service = backend.end.service(&claim.key).cloned();
-        let target = self.target_of(&claim.backend, &claim.key).and_then(Result::ok);
+        let target = self.desired.target_of(&claim.backend, &claim.key).and_then(Result::ok);
         let entry = target.as_ref().and_then(|key| self.targets.get(key));
         let reject = backend.end.rejects().get(&claim.key).cloned();
         let stands = entry.is_some_and(|entry| {
@@ -89,7 +89,7 @@ impl Reconciler {
         after: Option<&SourceKey>,
         most: usize,
     ) -> Vec<SourceKey> {
-        let Some(backend) = self.backends.get(name) else { return Vec::new() };
+        let Some(backend) = self.desired.get(name) else { return Vec::new() };
         let mut keys = self.targets.stood_for(name.as_str(), namespace, after, most);
         keys.extend(backend.end.keys_after(namespace, after).take(most).cloned());
         keys.into_iter().take(most).collect()
@@ -98,7 +98,7 @@ impl Reconciler {
     /// Why a source Service is where it is.
     #[must_use]
     pub fn explain_source(&self, claim: &Claim) -> Explanation {
-        let Some(target) = self.target_of(&claim.backend, &claim.key) else {
+        let Some(target) = self.desired.target_of(&claim.backend, &claim.key) else {
             let reasons = vec![format!("backend {} is not configured", claim.backend)];
             return Explanation { reasons, ..Explanation::default() };
         };
@@ -140,53 +140,53 @@ impl Reconciler {
                 .push(format!("no backend offers a Service that would be {key}, and no object of ours has that name"));
             return Explanation { reasons, ..Explanation::default() };
         };
-        let claim = match self.standing(key, target) {
-            Standing::Owned(claim) => {
+        let claim = match self.view().ownership(key, target) {
+            Ownership::Owned(claim) => {
                 reasons.push(format!("{key} stands for {claim}"));
                 Some(claim)
             }
-            Standing::Blocked(holder) => {
+            Ownership::Blocked(holder) => {
                 reasons.push(format!("{key} stands for {holder}, which may still be there; others wait"));
                 Some(holder)
             }
-            Standing::Gone(why) => {
+            Ownership::Gone(why) => {
                 let why = match why {
-                    Gone::Source => "its source has it no more".to_owned(),
-                    Gone::Policy(refused) => refused,
-                    Gone::Moved(to) => format!("it is {to} now"),
-                    Gone::Decommissioned => "an admin ordered the removal of its backend".to_owned(),
+                    RemovalReason::Source => "its source has it no more".to_owned(),
+                    RemovalReason::Policy(refused) => refused,
+                    RemovalReason::Moved(to) => format!("it is {to} now"),
+                    RemovalReason::Decommissioned => "an admin ordered the removal of its backend".to_owned(),
                 };
                 reasons.push(format!("{key} is about to be deleted: {why}"));
-                target.leaving.first().cloned().or_else(|| target.owner.clone()).or_else(|| self.holder(key, target))
+                target.leaving.first().cloned().or_else(|| target.owner.clone()).or_else(|| target.holder(key))
             }
-            Standing::Moving(claim, to) => {
+            Ownership::Moving(claim, to) => {
                 reasons
                     .push(format!("{key} stands for {claim}, which leads to {to} now; it stays until that is there"));
                 Some(claim)
             }
-            Standing::Frozen(claim) => {
+            Ownership::Frozen(claim) => {
                 let name = &claim.backend;
                 reasons.push(format!("{key} is {claim}'s, and backend {name} is in quarantine: it stays as it is"));
                 Some(claim)
             }
-            Standing::Kept(why) => {
+            Ownership::Kept(why) => {
                 reasons.push(format!("{key} stays as it is: {why}"));
                 target.observed.owner().and_then(|(label, source)| {
                     BackendName::parse(label).ok().map(|backend| Claim { backend, key: source.clone() })
                 })
             }
-            Standing::Nothing => {
+            Ownership::Vacant => {
                 reasons.push(format!("{key} is not there and nobody wants it"));
                 None
             }
         };
-        if let Some(backend) = claim.as_ref().and_then(|claim| self.backends.get(&claim.backend)) {
+        if let Some(backend) = claim.as_ref().and_then(|claim| self.desired.get(&claim.backend)) {
             let trouble = backend.trouble();
             if !trouble.is_empty() {
                 reasons.push(format!("backend {}: {trouble}", backend.name));
             }
         }
-        if !self.namespaces.contains(&key.namespace) {
+        if !self.cluster.has_namespace(&key.namespace) {
             reasons.push(format!("namespace {} does not exist in the Gimbal cluster", key.namespace));
         }
         let status = claim.as_ref().and_then(|claim| self.status(claim));
@@ -195,9 +195,9 @@ impl Reconciler {
         }
         if let Some((service, backend)) = status
             .as_ref()
-            .and_then(|status| Some((status.service.as_deref()?, self.backends.get(&status.claim.backend)?)))
+            .and_then(|status| Some((status.service.as_deref()?, self.desired.get(&status.claim.backend)?)))
         {
-            reasons.extend(gimbal_plan::left_out(service, &backend.policy.rules(self.settings.api)));
+            reasons.extend(gimbal_plan::left_out(service, &backend.policy.rules(self.desired.api())));
         }
         if target.failures > 0 {
             reasons.push(format!("{} tries in a row failed; it is tried again", target.failures));

@@ -4,7 +4,7 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{Action, Plan, Removals, Wanted, difference, plan};
 
 use crate::Reconciler;
-use crate::claims::Standing;
+use crate::decide::Ownership;
 use crate::target::Target;
 
 /// Objects that would be written.
@@ -51,23 +51,23 @@ impl Reconciler {
     #[must_use]
     pub fn preview_of(&self, key: &TargetKey) -> Vec<(Action, Vec<String>)> {
         let Some(target) = self.targets.get(key) else { return Vec::new() };
-        if !matches!(self.standing(key, target), Standing::Frozen(_)) {
+        if !matches!(self.view().ownership(key, target), Ownership::Frozen(_)) {
             return Vec::new();
         }
         let actions = self.planned(key, target).phases.into_iter().flatten();
         actions.map(|action| (action.clone(), difference(&action, &target.observed))).collect()
     }
 
-    pub(crate) fn tally(&self, key: &TargetKey, target: &Target) -> Tally {
+    pub(super) fn tally(&self, key: &TargetKey, target: &Target) -> Tally {
         Tally::of(&self.planned(key, target))
     }
 
     fn frozen_in<'a>(&'a self, target: &'a Target) -> Option<&'a BackendName> {
         let mut claims = target.owner.iter().chain(&target.claims).chain(&target.leaving);
-        let claim = claims.find(|claim| self.is_frozen(&claim.backend)).map(|claim| &claim.backend);
+        let claim = claims.find(|claim| self.desired.is_frozen(&claim.backend)).map(|claim| &claim.backend);
         claim.or_else(|| {
             let (label, _) = target.observed.owner()?;
-            self.backends.name(label)
+            self.desired.name(label)
         })
     }
 
@@ -75,18 +75,18 @@ impl Reconciler {
     /// another backend would have the name then, what would become of that is not shown to this one.
     fn planned(&self, key: &TargetKey, target: &Target) -> Plan {
         let nothing = Plan { phases: Vec::new() };
-        let Standing::Frozen(frozen) = self.standing(key, target) else { return nothing };
-        let claim = match self.standing_thawed(key, target) {
-            Standing::Owned(claim) if claim.backend == frozen.backend => claim,
-            Standing::Owned(_) | Standing::Gone(_) => {
+        let Ownership::Frozen(frozen) = self.view().ownership(key, target) else { return nothing };
+        let claim = match self.view().ownership_admitted(key, target) {
+            Ownership::Owned(claim) if claim.backend == frozen.backend => claim,
+            Ownership::Owned(_) | Ownership::Gone(_) => {
                 return plan(key, None, &target.observed, Removals::Allowed, &target.taken);
             }
             _ => return nothing,
         };
-        let Some(backend) = self.backends.get(&claim.backend) else { return nothing };
+        let Some(backend) = self.desired.get(&claim.backend) else { return nothing };
         let Some(service) = backend.end.service(&claim.key) else { return nothing };
-        let there = self.namespaces.contains(&key.namespace) || backend.policy.namespaces.create;
-        let rules = backend.policy.rules(self.settings.api);
+        let there = self.cluster.has_namespace(&key.namespace) || backend.policy.namespaces.create;
+        let rules = backend.policy.rules(self.desired.api());
         match Wanted::new(&claim.backend, &claim.key, key, service, &rules) {
             Ok(wanted) if there => plan(key, Some(&wanted), &target.observed, Removals::Allowed, &target.taken),
             _ => nothing,

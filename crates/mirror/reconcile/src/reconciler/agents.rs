@@ -10,11 +10,30 @@ use gimbal_session::{
     AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
 
-use crate::aside::ASIDE;
 use crate::backend::Backend;
 use crate::{Claim, Output, Reconciler, Urgency};
 
+/// The goodbye to agents of a leader that stands aside.
+const ASIDE: &str = "this writer cannot renew its lease: another may lead";
+
 impl Reconciler {
+    /// Stands aside, or leads on, after the lease could not be renewed for long.
+    ///
+    /// No other leader is known, but there may be one, so agents are sent to look for it: while this process stands aside it has no
+    /// streams and accepts none. It forgets nothing of what agents said, because if it leads on most of them have nothing new to
+    /// send. Their absence is its own doing: no loss policy applies meanwhile, and once it leads on they have as long to come back
+    /// as to a new leader.
+    pub fn stand_aside(&mut self, aside: bool) {
+        if !self.leadership.set_aside(aside) {
+            return;
+        }
+        if aside {
+            self.end_all_streams(ASIDE);
+        } else {
+            self.desired.values_mut().for_each(|backend| backend.loss.begin_grace());
+        }
+    }
+
     /// A stream was opened by an agent whose certificate names `backend`. Returns its generation, which fences every
     /// older stream of the backend.
     ///
@@ -23,15 +42,14 @@ impl Reconciler {
     pub fn open(&mut self, name: &BackendName, hello: &Hello, now: Instant) -> Result<u64, Goodbye> {
         self.admit(name, hello)?;
         self.supersede(name);
-        self.generation += 1;
-        let generation = self.generation;
-        if let Some(backend) = self.backends.get_mut(name) {
+        let generation = self.leadership.next_generation();
+        if let Some(backend) = self.desired.get_mut(name) {
             backend.generation = generation;
             backend.connected = true;
             let outputs = backend.end.open(hello, name.as_str(), generation, now);
             self.carry_out(name, outputs, Urgency::Bulk, now);
             // An equal digest may have made the view complete.
-            self.look_at_moves(name, now);
+            self.enqueue_moves(name, now);
         }
         Ok(generation)
     }
@@ -39,13 +57,13 @@ impl Reconciler {
     /// Identity, then protocol, then incarnation.
     fn admit(&mut self, name: &BackendName, hello: &Hello) -> Result<(), Goodbye> {
         let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
-        if self.epoch.is_none() {
+        if !self.leadership.holds_lease() {
             return refuse(GoodbyeReason::NotLeader, "this writer does not lead".into());
         }
-        if self.aside {
+        if self.leadership.is_aside() {
             return refuse(GoodbyeReason::NotLeader, ASIDE.into());
         }
-        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.listed) else {
+        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.listed) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
         };
         if backend.decommission.is_some() {
@@ -92,7 +110,7 @@ impl Reconciler {
     }
 
     fn supersede(&mut self, name: &BackendName) {
-        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.connected) else { return };
+        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.connected) else { return };
         let goodbye = Goodbye {
             reason: GoodbyeReason::Superseded,
             message: format!("a newer stream of backend {name} took over"),
@@ -106,7 +124,7 @@ impl Reconciler {
 
     /// A message of a stream. One of an older stream is dropped.
     pub fn receive(&mut self, name: &BackendName, generation: u64, message: AgentMessage, now: Instant) {
-        let Some(backend) = self.backends.get_mut(name).filter(|b| b.connected && b.generation == generation) else {
+        let Some(backend) = self.desired.get_mut(name).filter(|b| b.connected && b.generation == generation) else {
             return;
         };
         let urgency = match &message {
@@ -119,14 +137,14 @@ impl Reconciler {
 
     /// A stream is no more. Nothing else changes: what was last known stays.
     pub fn closed(&mut self, name: &BackendName, generation: u64) {
-        if let Some(backend) = self.backends.get_mut(name).filter(|b| b.generation == generation) {
+        if let Some(backend) = self.desired.get_mut(name).filter(|b| b.generation == generation) {
             backend.connected = false;
             backend.end.closed();
         }
     }
 
-    pub(crate) fn end_all_streams(&mut self, why: &str) {
-        for backend in self.backends.values_mut().filter(|backend| backend.connected) {
+    pub(super) fn end_all_streams(&mut self, why: &str) {
+        for backend in self.desired.values_mut().filter(|backend| backend.connected) {
             let goodbye = Goodbye { reason: GoodbyeReason::NotLeader, message: why.into(), retry_after: None };
             let (name, generation) = (backend.name.clone(), backend.generation);
             let message = WriterMessage::Goodbye(goodbye);
@@ -137,7 +155,7 @@ impl Reconciler {
         }
     }
 
-    pub(crate) fn carry_out(&mut self, name: &BackendName, outputs: Vec<WriterOutput>, urgency: Urgency, now: Instant) {
+    pub(super) fn carry_out(&mut self, name: &BackendName, outputs: Vec<WriterOutput>, urgency: Urgency, now: Instant) {
         for output in outputs {
             match output {
                 WriterOutput::Changed(key) => self.changed(name, &key, urgency, now),
@@ -147,7 +165,7 @@ impl Reconciler {
                 WriterOutput::ScopeUnknown => {}
                 WriterOutput::Unreadable { key, .. } => self.unreadable(name, key, now),
                 WriterOutput::Close => {
-                    if let Some(backend) = self.backends.get_mut(name) {
+                    if let Some(backend) = self.desired.get_mut(name) {
                         let generation = backend.generation;
                         for message in backend.end.take_messages() {
                             self.outputs.push(Output::Send { backend: name.clone(), generation, message });
@@ -163,26 +181,26 @@ impl Reconciler {
 
     fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key: key.clone() };
-        let before = self.backends.get(name).and_then(|backend| backend.routes.get(key).cloned());
-        self.measure(&claim);
+        let before = self.desired.get(name).and_then(|backend| backend.routes.get(key).cloned());
+        self.desired.measure(&claim);
         let target = self.route(&claim);
         // Its header may lead it elsewhere, and what it leaves is decided anew too.
         let left = before.filter(|before| Some(before) != target.as_ref());
         for concerned in target.into_iter().chain(left) {
-            self.weigh(&concerned, now);
+            self.update_guard(&concerned, now);
             self.enqueue(&concerned, name, urgency);
         }
     }
 
     fn removed(&mut self, name: &BackendName, key: SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key };
-        self.measure(&claim);
+        self.desired.measure(&claim);
         let targets = self.leave(&claim);
         if targets.is_empty() {
             self.left(&claim);
         }
         for target in targets {
-            self.weigh(&target, now);
+            self.update_guard(&target, now);
             self.enqueue(&target, name, urgency);
         }
     }
@@ -191,17 +209,18 @@ impl Reconciler {
     fn unreadable(&mut self, name: &BackendName, key: Option<SourceKey>, now: Instant) {
         self.counters.unreadable += 1;
         let Some(key) = key else { return };
-        let places = self.places.get(&Claim { backend: name.clone(), key });
-        for place in places.cloned().unwrap_or_default() {
-            self.weigh(&place, now);
+        let claim = Claim { backend: name.clone(), key };
+        let places: Vec<TargetKey> = self.desired.old_places(&claim).cloned().collect();
+        for place in places {
+            self.update_guard(&place, now);
             self.enqueue(&place, name, Urgency::Fresh);
         }
     }
 
     /// Nothing is left of a Service that its source removed.
-    pub(crate) fn left(&mut self, claim: &Claim) {
+    pub(super) fn left(&mut self, claim: &Claim) {
         self.settle(claim, Outcome::Applied);
-        if let Some(backend) = self.backends.get_mut(&claim.backend) {
+        if let Some(backend) = self.desired.get_mut(&claim.backend) {
             backend.end.forget_removed(&claim.key);
         }
     }
@@ -213,20 +232,20 @@ impl Reconciler {
             .targets
             .of(name.as_str())
             .filter_map(|(key, target)| {
-                let claim = self.whose(key, target)?;
+                let claim = target.belongs_to(key)?;
                 let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
                 (theirs && !target.claims.contains(&claim)).then(|| (key.clone(), claim))
             })
             .collect();
         for (target, claim) in orphans {
-            if let Some(backend) = self.backends.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
+            if let Some(backend) = self.desired.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
                 backend.end.expect(&claim.key, seq);
                 self.leave_place(&claim, &target);
             }
-            self.weigh(&target, now);
+            self.update_guard(&target, now);
             self.enqueue(&target, name, Urgency::Bulk);
         }
-        self.look_at_moves(name, now);
+        self.enqueue_moves(name, now);
         if self.release_covered(name, scope, begun, now) {
             self.enqueue_backend(name);
         }
@@ -234,12 +253,12 @@ impl Reconciler {
 
     /// All that the snapshot says has been told. What the guard holds and the snapshot covers may go, if it is old enough.
     fn release_covered(&mut self, name: &BackendName, scope: &Scope, begun: Instant, now: Instant) -> bool {
-        if !self.has_observed() {
+        if !self.cluster.is_listed() {
             return false;
         }
         let held = self.held_claims(name).filter(|(_, claim)| scope.contains(&claim.key.namespace));
         let covered: BTreeSet<TargetKey> = held.map(|(key, _)| key.clone()).collect();
-        let Some(backend) = self.backends.get_mut(name) else { return false };
+        let Some(backend) = self.desired.get_mut(name) else { return false };
         let all = backend.end.is_complete();
         let covers = |key: &TargetKey| covered.contains(key);
         let released = backend.guard.snapshot_complete(begun, all, covers, now);
@@ -247,24 +266,24 @@ impl Reconciler {
     }
 
     /// Asks for a snapshot that tells of all that the guard holds, of source namespaces too that are empty now.
-    pub(crate) fn ask_for_held(&mut self, name: &BackendName) {
+    pub(super) fn ask_for_held(&mut self, name: &BackendName) {
         let namespaces: BTreeSet<Arc<str>> = self.held_claims(name).map(|(_, claim)| claim.key.namespace).collect();
-        if let Some(backend) = self.backends.get_mut(name) {
+        if let Some(backend) = self.desired.get_mut(name) {
             backend.end.request_snapshot(namespaces, "a complete snapshot confirms a held removal, or ends it");
         }
     }
 
     /// What the guard holds of a backend, and whose it is.
     fn held_claims(&self, name: &BackendName) -> impl Iterator<Item = (&TargetKey, Claim)> {
-        let guards = self.backends.get(name).into_iter().flat_map(Backend::guards);
+        let guards = self.desired.get(name).into_iter().flat_map(Backend::guards);
         guards.flat_map(Guard::held_targets).filter_map(|key| {
             let target = self.targets.get(key)?;
-            Some((key, self.whose(key, target)?))
+            Some((key, target.belongs_to(key)?))
         })
     }
 
     /// Looks at everything of a backend again, and at what is there of it in line for another.
-    pub(crate) fn enqueue_backend(&mut self, name: &BackendName) {
+    pub(super) fn enqueue_backend(&mut self, name: &BackendName) {
         let theirs: Vec<TargetKey> = self
             .targets
             .of(name.as_str())

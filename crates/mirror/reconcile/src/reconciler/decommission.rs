@@ -103,14 +103,14 @@ impl Reconciler {
     /// # Errors
     /// Why nothing is done.
     pub fn decommission(&mut self, name: &BackendName, id: &str, now: Instant) -> Result<Inventory, NotDecommissioned> {
-        if self.epoch.is_none() || !self.has_observed() {
+        if !self.leadership.holds_lease() || !self.cluster.is_listed() {
             return Err(NotDecommissioned::NotReady);
         }
-        if self.is_decommissioned(name) {
+        if self.desired.is_decommissioned(name) {
             return Err(NotDecommissioned::UnderWay(name.clone()));
         }
         // It is written with the first Hello, by the writer that the backend belongs to.
-        if self.backends.get(name).is_none_or(|backend| backend.state == BackendState::default()) {
+        if self.desired.get(name).is_none_or(|backend| backend.state == BackendState::default()) {
             return Err(NotDecommissioned::Unrecorded(name.clone()));
         }
         let inventory = self.inventory(name);
@@ -122,8 +122,8 @@ impl Reconciler {
     }
 
     /// Ordered before this process, or now.
-    pub(crate) fn order_decommission(&mut self, name: &BackendName, id: String, now: Instant) {
-        if !self.backends.contains_key(name) {
+    pub(super) fn order_decommission(&mut self, name: &BackendName, id: String, now: Instant) {
+        if !self.desired.contains_key(name) {
             self.put_backend(name, Policy::default(), false, now);
         }
         let goodbye = Goodbye {
@@ -133,7 +133,7 @@ impl Reconciler {
         };
         self.end_stream(name, goodbye);
         self.forget_said(name, now);
-        if let Some(backend) = self.backends.get_mut(name) {
+        if let Some(backend) = self.desired.get_mut(name) {
             backend.state.decommission = Some(id);
             let version = backend.keep(&mut self.outputs);
             backend.decommission = Some(Decommission::Ordered { version });
@@ -142,27 +142,15 @@ impl Reconciler {
 
     /// What its agent said counts no more.
     fn forget_said(&mut self, name: &BackendName, now: Instant) {
-        if let Some(backend) = self.backends.get_mut(name) {
+        if let Some(backend) = self.desired.get_mut(name) {
             backend.end = WriterEnd::new(self.settings.limits.clone());
             backend.guard.forget();
             backend.readiness.forget();
             backend.measured.clear();
         }
         for target in self.forget_claims(name) {
-            self.weigh(&target, now);
+            self.update_guard(&target, now);
         }
-    }
-
-    /// Whether its removal was ordered.
-    pub(crate) fn is_decommissioned(&self, name: &BackendName) -> bool {
-        self.backends.get(name).is_some_and(|backend| backend.decommission.is_some())
-    }
-
-    /// Whether its removal is under way.
-    pub(crate) fn is_being_removed(&self, name: &BackendName) -> bool {
-        self.backends
-            .get(name)
-            .is_some_and(|backend| matches!(backend.decommission, Some(Decommission::Running { .. })))
     }
 
     /// Whether what is there is this backend's: by what was decided; else by what the objects say; else, where nothing else
@@ -171,23 +159,15 @@ impl Reconciler {
         if target.observed.is_empty() {
             return false;
         }
-        match self.whose(key, target) {
+        match target.belongs_to(key) {
             Some(claim) => claim.backend == *name,
-            None => self.only_labelled(key, target).is_some_and(|labelled| labelled == name),
+            None => self.view().only_labelled(key, target).is_some_and(|labelled| labelled == name),
         }
     }
 
-    /// The backend that only a label names.
-    pub(crate) fn only_labelled(&self, key: &TargetKey, target: &Target) -> Option<&BackendName> {
-        let mut labels = target.observed.strays();
-        let prefix =
-            |name: &BackendName| key.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('-'));
-        labels.find_map(|label| self.backends.name(label).filter(|name| prefix(name)))
-    }
-
     /// The order is kept: it may begin.
-    pub(crate) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
-        let Some(backend) = self.backends.get_mut(name) else { return };
+    pub(super) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
+        let Some(backend) = self.desired.get_mut(name) else { return };
         let ordered = matches!(backend.decommission, Some(Decommission::Ordered { version }) if version <= kept);
         if ordered {
             backend.decommission = Some(Decommission::Running { look: now });
@@ -205,9 +185,9 @@ impl Reconciler {
     }
 
     /// Ends a removal that has nothing left to remove; what is kept of the backend goes last.
-    pub(crate) fn end_decommission(&mut self, name: &BackendName, now: Instant) {
-        let observed = self.has_observed();
-        let Some(backend) = self.backends.get_mut(name) else { return };
+    pub(super) fn end_decommission(&mut self, name: &BackendName, now: Instant) {
+        let observed = self.cluster.is_listed();
+        let Some(backend) = self.desired.get_mut(name) else { return };
         let Some(Decommission::Running { look }) = &mut backend.decommission else { return };
         if now < *look || !observed {
             return;
@@ -222,7 +202,7 @@ impl Reconciler {
         for key in counted.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.uncount(&key, now);
         }
-        match self.backends.remove(name) {
+        match self.desired.remove(name) {
             // The configuration names it, in quarantine: it begins anew.
             Some(backend) if backend.listed => self.put_backend(name, backend.policy, true, now),
             _ => {}

@@ -1,4 +1,4 @@
-//! What is to be written for a target as it stands, and what its owner hears of that. Nothing is changed here.
+//! The next writes for a target, and what its owner is told about them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,62 +9,62 @@ use gimbal_model::{Service, TargetKey};
 use gimbal_plan::{Action, Count, Plan, Removals, Unwanted, UnwantedReason, Wanted, limited, plan, plan_lost};
 use gimbal_session::{Reject, RejectReason, service_len};
 
-use crate::claims::Standing;
+use super::{Ownership, View};
 use crate::quota::{Amount, Exceeded};
 use crate::refusals::Write;
 use crate::target::Target;
-use crate::{Backend, Claim, Reconciler};
+use crate::{Backend, Claim};
 
-/// See the module.
+/// The next writes for a target, and what follows for its owner.
 #[derive(Debug)]
-pub(crate) struct Course {
-    /// Who has the target, or is to have it; `None` where what is there goes, or is of a backend that is lost.
+pub(crate) struct Proposal {
+    /// The claim that has the target or is to get it. `None` if the objects are deleted, or belong to a lost backend.
     pub(crate) owner: Option<Claim>,
-    /// What is to be written now.
+    /// The writes.
     pub(crate) plan: Plan,
-    /// The guard keeps something that would otherwise go.
+    /// The guard holds removals that would otherwise be part of the plan.
     pub(crate) held: bool,
-    /// Why not all that the owner wants is written.
+    /// Why the owner's Service is not written, or not as a whole.
     pub(crate) reject: Option<Reject>,
-    /// What it takes of the owner's quota.
+    /// What the Service takes of its owner's quota.
     pub(crate) share: Share,
-    /// When to try again what the API server refused.
-    pub(crate) again: Option<Instant>,
-    /// Of what was refused: what is not to be written any more, if that can be told now.
+    /// When to try the writes again that the API server refused.
+    pub(crate) retry_at: Option<Instant>,
+    /// The refused writes that are no longer needed. `None` if that cannot be told now.
     pub(crate) outdated: Option<Vec<Write>>,
 }
 
 /// What a Service takes of its backend's quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// So much: it is written whole.
+    /// It is written as a whole and takes this amount.
     Whole(Amount),
-    /// It waits for room, and has so many endpoints until then.
+    /// It waits for room and keeps this many endpoints until then.
     Part(u64),
-    /// It cannot be written. What is there of it counts.
+    /// It cannot be written. Its existing objects count.
     Stands,
 }
 
-/// As much of a claim's Service as there is room for.
+/// How much of a claim's Service its quota has room for.
 enum Room {
     All(Amount),
     Part(Service, Exceeded),
-    /// Not even its header has room, so nothing can be added; what is gone goes.
+    /// There is no room for the header, so nothing can be added. Endpoints that are gone are still removed.
     Less(Exceeded),
     None(Exceeded),
 }
 
-impl Course {
+impl Proposal {
     fn of(plan: Plan, held: bool) -> Self {
-        Self { owner: None, plan, held, reject: None, share: Share::Stands, again: None, outdated: None }
+        Self { owner: None, plan, held, reject: None, share: Share::Stands, retry_at: None, outdated: None }
     }
 
-    /// Whether nothing of what the owner wants can be written.
+    /// Whether nothing that the owner wants can be written.
     pub(crate) fn is_rejected(&self) -> bool {
         self.reject.is_some() && self.share == Share::Stands
     }
 
-    /// Leaves out what the API server refused a while ago.
+    /// Leaves out the writes that the API server refused recently.
     fn around_refusals(
         mut self,
         key: &TargetKey,
@@ -76,13 +76,13 @@ impl Course {
         if target.refusals.is_empty() {
             return self;
         }
-        // What the guard holds may be planned again any moment.
+        // Writes that the guard holds may be planned again at any moment, so their refusals stay.
         if removals == Removals::Allowed {
             self.outdated = Some(target.refusals.outdated(self.plan.actions()));
         }
         let Some((first, until)) = target.refusals.among(self.plan.actions(), now) else { return self };
-        self.again = Some(until);
-        // That it has no room is what it has to hear first.
+        self.retry_at = Some(until);
+        // A Service that waits for room is told so, whatever else is refused.
         if !matches!(self.share, Share::Part(_)) {
             let concerned = self.owner.iter().chain(&target.leaving).next();
             self.reject = concerned.map(|claim| reject(claim, first.reason, true, first.message.clone()));
@@ -97,60 +97,60 @@ pub(crate) fn reject(claim: &Claim, reason: RejectReason, retryable: bool, messa
     Reject { key: Some(claim.key.clone()), reason, retryable, message }
 }
 
-impl Reconciler {
-    /// `None` where nothing is done about the target.
-    pub(crate) fn course(
-        &self,
+impl View<'_> {
+    /// Returns the next writes for a target. `None` if its ownership calls for none.
+    pub(crate) fn propose(
+        self,
         key: &TargetKey,
         target: &Target,
-        standing: &Standing,
+        ownership: &Ownership,
         removals: Removals,
         now: Instant,
-    ) -> Option<Course> {
-        if let Some((plan, held)) = self.plan_of_lost(key, target, standing, removals) {
-            return Some(Course::of(plan, held).around_refusals(key, None, target, removals, now));
+    ) -> Option<Proposal> {
+        if let Some((plan, held)) = self.plan_of_lost(key, target, ownership, removals) {
+            return Some(Proposal::of(plan, held).around_refusals(key, None, target, removals, now));
         }
-        match standing {
-            Standing::Owned(claim) => self.course_of(key, target, claim, removals, now),
-            Standing::Gone(_) => {
+        match ownership {
+            Ownership::Owned(claim) => self.propose_owned(key, target, claim, removals, now),
+            Ownership::Gone(_) => {
                 let (plan, held) = guarded(key, None, target, removals);
-                Some(Course::of(plan, held).around_refusals(key, None, target, removals, now))
+                Some(Proposal::of(plan, held).around_refusals(key, None, target, removals, now))
             }
-            Standing::Blocked(_) | Standing::Moving(..) | Standing::Frozen(_) => None,
-            Standing::Kept(_) | Standing::Nothing => None,
+            Ownership::Blocked(_) | Ownership::Moving(..) | Ownership::Frozen(_) => None,
+            Ownership::Kept(_) | Ownership::Vacant => None,
         }
     }
 
-    fn course_of(
-        &self,
+    fn propose_owned(
+        self,
         key: &TargetKey,
         target: &Target,
         claim: &Claim,
         removals: Removals,
         now: Instant,
-    ) -> Option<Course> {
-        let backend = self.backends.get(&claim.backend)?;
+    ) -> Option<Proposal> {
+        let backend = self.desired.get(&claim.backend)?;
         let service = backend.end.service(&claim.key)?;
         let lost = self.lost_for(&claim.backend);
-        // Whatever else is wrong with it: what stands there for a lost backend is not vouched for.
+        // A rejected Service of a lost backend still loses its readiness or endpoints as the loss policy says.
         let rejected = |reject: Reject| {
             let stage = self.lost(target);
             let plan = stage.map(|lost| plan_lost(key, &target.observed, lost)).unwrap_or_default();
-            let course = Course { owner: Some(claim.clone()), reject: Some(reject), ..Course::of(plan, false) };
-            course.around_refusals(key, None, target, removals, now)
+            let proposal = Proposal { owner: Some(claim.clone()), reject: Some(reject), ..Proposal::of(plan, false) };
+            proposal.around_refusals(key, None, target, removals, now)
         };
         let wanted = match self.wanted(backend, claim, key, service) {
             Ok(wanted) => wanted,
             Err(unwanted) => {
-                let course = rejected(unwanted_reject(claim, &unwanted));
-                if self.lost(target).is_some() || self.is_anothers(key, target, claim) {
-                    return Some(course);
+                let proposal = rejected(unwanted_reject(claim, &unwanted));
+                if self.lost(target).is_some() || target.belongs_to_other(key, claim) {
+                    return Some(proposal);
                 }
-                // What stands stays as it is, but for what is gone.
-                let rules = backend.policy.rules(self.settings.api);
+                // The existing objects stay, except for the endpoints that are gone.
+                let rules = backend.policy.rules(self.desired.api());
                 let wanted = Wanted::unchecked(&claim.backend, &claim.key, key, service, &rules);
-                let course = Course { plan: shrinking(key, &wanted, target, removals), ..course };
-                return Some(course.around_refusals(key, Some(&wanted), target, removals, now));
+                let proposal = Proposal { plan: shrinking(key, &wanted, target, removals), ..proposal };
+                return Some(proposal.around_refusals(key, Some(&wanted), target, removals, now));
             }
         };
         let refused = refused_addresses(claim, &wanted);
@@ -172,18 +172,19 @@ impl Reconciler {
             }
             Room::None(exceeded) => return Some(rejected(quota(exceeded))),
         };
-        if !self.namespaces.contains(&key.namespace) {
+        if !self.cluster.has_namespace(&key.namespace) {
             let (message, share) = match backend.policy.namespaces.create {
-                // While it is being created there is room for it; else one after the other would have its own created.
-                true if self.is_creatable(&key.namespace) => (self.why_missing(&key.namespace), share),
-                true => (self.why_missing(&key.namespace), Share::Stands),
+                // It takes its room while the namespace is created. Otherwise each waiting Service would have its own
+                // namespace created, whatever the quota.
+                true if self.cluster.is_creatable(&key.namespace) => (self.cluster.why_missing(&key.namespace), share),
+                true => (self.cluster.why_missing(&key.namespace), Share::Stands),
                 false => {
                     let message = format!("namespace {} does not exist in the Gimbal cluster", key.namespace);
                     (message, Share::Stands)
                 }
             };
             let missing = reject(claim, RejectReason::NamespaceMissing, true, message);
-            return Some(Course { share, ..rejected(missing) });
+            return Some(Proposal { share, ..rejected(missing) });
         }
         let wanted = match lost {
             Some(lost) => wanted.lost(lost),
@@ -193,29 +194,29 @@ impl Reconciler {
         if shrinks {
             plan = shrinking(key, &wanted, target, removals);
         }
-        let course = Course { owner: Some(claim.clone()), reject: partly, share, ..Course::of(plan, held) };
-        Some(course.around_refusals(key, Some(&wanted), target, removals, now))
+        let proposal = Proposal { owner: Some(claim.clone()), reject: partly, share, ..Proposal::of(plan, held) };
+        Some(proposal.around_refusals(key, Some(&wanted), target, removals, now))
     }
 
-    fn wanted(&self, backend: &Backend, claim: &Claim, key: &TargetKey, service: &Service) -> Result<Wanted, Unwanted> {
-        let rules = backend.policy.rules(self.settings.api);
+    fn wanted(self, backend: &Backend, claim: &Claim, key: &TargetKey, service: &Service) -> Result<Wanted, Unwanted> {
+        let rules = backend.policy.rules(self.desired.api());
         Wanted::new(&claim.backend, &claim.key, key, service, &rules)
     }
 
-    fn room(&self, claim: &Claim, key: &TargetKey, target: &Target) -> Room {
-        let exceeded = match self.room_for(claim) {
+    fn room(self, claim: &Claim, key: &TargetKey, target: &Target) -> Room {
+        let exceeded = match self.desired.room_for(claim) {
             Ok(amount) => return Room::All(amount),
             Err(exceeded) => exceeded,
         };
-        let Some(backend) = self.backends.get(&claim.backend) else { return Room::None(exceeded) };
+        let Some(backend) = self.desired.get(&claim.backend) else { return Room::None(exceeded) };
         let Some(service) = backend.end.service(&claim.key) else { return Room::None(exceeded) };
-        if target.observed.is_empty() || self.is_anothers(key, target, claim) {
+        if target.observed.is_empty() || target.belongs_to_other(key, claim) {
             return Room::None(exceeded);
         }
         let stands = target.observed.endpoint_count() as u64;
         let most = backend.usage.without_growth(&claim.key, stands, &backend.policy.quota);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let part = limited(service, &backend.policy.addresses, most, &target.observed, self.settings.api);
+        let part = limited(service, &backend.policy.addresses, most, &target.observed, self.desired.api());
         let amount = Amount { services: 1, endpoints: 0, bytes: service_len(&claim.key, &part) as u64 };
         match backend.usage.check(&claim.key, amount, &backend.policy.quota) {
             Ok(()) => Room::Part(part, exceeded),
@@ -223,11 +224,11 @@ impl Reconciler {
         }
     }
 
-    /// How many endpoints there can be of what a claim wants, where `held` are counted now: what the API server or a quota
-    /// does not let in takes the place of nothing that goes.
-    pub(crate) fn attainable(&self, claim: &Claim, key: &TargetKey, target: &Target, held: Count) -> Count {
-        let (wanted, valid) = (self.publishable(claim), self.is_valid(claim));
-        if !valid && self.is_anothers(key, target, claim) {
+    /// Returns how many endpoints a claim's target can have, where `held` are counted now. Endpoints that the API server or a
+    /// quota refuses do not make up for the ones that go.
+    pub(crate) fn attainable(self, claim: &Claim, key: &TargetKey, target: &Target, held: Count) -> Count {
+        let (wanted, valid) = (self.desired.publishable(claim), self.desired.is_valid(claim));
+        if !valid && target.belongs_to_other(key, claim) {
             return held;
         }
         let refused = !valid
@@ -238,7 +239,7 @@ impl Reconciler {
             Room::All(_) | Room::Part(..) if !refused => return wanted,
             Room::All(_) | Room::Part(..) | Room::Less(_) => {}
         }
-        let backend = self.backends.get(&claim.backend);
+        let backend = self.desired.get(&claim.backend);
         let Some(service) = backend.and_then(|backend| backend.end.service(&claim.key)) else { return held };
         let mut addresses: BTreeMap<IpAddr, bool> = BTreeMap::new();
         for (_, endpoint) in service.endpoints() {
@@ -247,9 +248,9 @@ impl Reconciler {
         target.observed.count_at(&addresses).min(wanted)
     }
 
-    /// Why a claim's Service can be nothing in the Gimbal cluster, if that is so.
-    pub(crate) fn unwanted(&self, claim: &Claim, key: &TargetKey) -> Option<Reject> {
-        let backend = self.backends.get(&claim.backend)?;
+    /// Returns why a claim's Service cannot be written as `key`, if it cannot.
+    pub(crate) fn unwanted(self, claim: &Claim, key: &TargetKey) -> Option<Reject> {
+        let backend = self.desired.get(&claim.backend)?;
         let service = backend.end.service(&claim.key)?;
         let unwanted = self.wanted(backend, claim, key, service).err()?;
         Some(unwanted_reject(claim, &unwanted))
@@ -264,7 +265,7 @@ fn unwanted_reject(claim: &Claim, unwanted: &Unwanted) -> Reject {
     reject(claim, reason, false, unwanted.to_string())
 }
 
-/// What of a plan adds nothing: what is gone goes, and the Service stays as it is.
+/// Returns the part of a plan that only removes endpoints and leaves the Service as it is.
 fn shrinking(key: &TargetKey, wanted: &Wanted, target: &Target, removals: Removals) -> Plan {
     let stays = |action: &Action| {
         action.kind() == objects::Service::KIND || matches!(action, Action::Create(_) | Action::Replace(_))
@@ -273,7 +274,7 @@ fn shrinking(key: &TargetKey, wanted: &Wanted, target: &Target, removals: Remova
     plan.around(key, Some(wanted), &target.observed, removals, stays)
 }
 
-/// The plan, and whether the guard keeps a part of what would be done without it.
+/// Returns the plan, and whether the guard holds all that would be done without it.
 fn guarded(key: &TargetKey, wanted: Option<&Wanted>, target: &Target, removals: Removals) -> (Plan, bool) {
     let made = plan(key, wanted, &target.observed, removals, &target.taken);
     let held = removals != Removals::Allowed

@@ -9,7 +9,7 @@ impl Reconciler {
     #[must_use]
     pub fn audit(&self) -> Vec<String> {
         let mut wrong = self.targets.misfiled();
-        for backend in self.backends.values() {
+        for backend in self.desired.values() {
             let mut rejects = BTreeMap::new();
             for reject in backend.end.rejects().values() {
                 *rejects.entry(reject.reason).or_default() += 1;
@@ -24,7 +24,7 @@ impl Reconciler {
             let counted = self.targets.iter().filter(|(_, target)| target.counted_for.as_ref() == Some(&backend.name));
             let endpoints: u64 = counted.map(|(_, target)| target.settled.endpoints as u64).sum();
             for (key, measured) in &backend.measured {
-                if backend.measure(key, self.settings.api) != Some(*measured) {
+                if backend.measure(key, self.desired.api()) != Some(*measured) {
                     wrong.push(format!("{}: {key} is not {measured:?}", backend.name));
                 }
             }

@@ -1,5 +1,6 @@
 //! What time brings, and what follows from a state that is kept.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::{BackendName, TargetKey};
@@ -14,11 +15,11 @@ impl Reconciler {
     /// Restores what was kept of a backend before this process led. `wall` is what the clock on the wall shows.
     pub fn restore(&mut self, name: &BackendName, state: BackendState, now: Instant, wall: SystemTime) {
         self.wall = wall;
-        if !self.backends.contains_key(name) {
+        if !self.desired.contains_key(name) {
             self.put_backend(name, Policy::default(), false, now);
         }
         let targets = &self.targets;
-        if let Some(backend) = self.backends.get_mut(name) {
+        if let Some(backend) = self.desired.get_mut(name) {
             let counted = |key: &TargetKey| targets.get(key).filter(|target| target.counted_for.as_ref() == Some(name));
             let has = |key: &TargetKey| counted(key).map_or(0, |target| target.settled.endpoints as u64);
             backend.guard.restore(state.window.as_ref(), state.hold.as_ref(), has, now, wall);
@@ -33,10 +34,10 @@ impl Reconciler {
     /// Time-outs of streams, released removals, losses, the comparison. To be called about every 100 ms.
     pub fn tick(&mut self, now: Instant, wall: SystemTime) {
         self.wall = wall;
-        let observed = self.has_observed() && !self.unweighed;
-        let names: Vec<BackendName> = self.backends.keys().cloned().collect();
+        let observed = self.cluster.is_listed() && !self.guard_is_stale;
+        let names: Vec<BackendName> = self.desired.keys().cloned().collect();
         for name in names {
-            let Some(backend) = self.backends.get_mut(&name) else { continue };
+            let Some(backend) = self.desired.get_mut(&name) else { continue };
             let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
             if observed && backend.end.is_complete() {
                 backend.guard.all_is_told(now);
@@ -55,8 +56,8 @@ impl Reconciler {
             if wanted {
                 self.ask_for_held(&name);
             }
-            if self.epoch.is_some() {
-                decide_anew |= !self.aside && self.follow_loss(&name, now);
+            if self.leadership.holds_lease() {
+                decide_anew |= !self.leadership.is_aside() && self.follow_loss(&name, now);
                 self.keep_news(&name, now);
                 self.end_decommission(&name, now);
             }
@@ -69,7 +70,7 @@ impl Reconciler {
             self.end_doubt(&target, now);
         }
         self.serve_waiting();
-        self.create_again(now);
+        self.retry_namespaces(now);
         self.compare_some(now);
     }
 
@@ -79,14 +80,14 @@ impl Reconciler {
         let stands = self.doubts.are_of(key, &target.observed, now);
         if !stands && !self.queue.is_in_flight(key) && target.converged {
             self.recount(key, now);
-            self.weigh(key, now);
+            self.update_guard(key, now);
         }
     }
 
     /// Brings the loss of a backend up to date. True if everything of it is to be decided anew.
     fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
         let grace = self.grace;
-        let Some(backend) = self.backends.get_mut(name) else { return false };
+        let Some(backend) = self.desired.get_mut(name) else { return false };
         if !backend.listed || backend.decommission.is_some() {
             // What nobody configures any more stays as it is.
             backend.loss = Loss::default();
@@ -105,7 +106,7 @@ impl Reconciler {
 
     /// Keeps what is worth keeping and has changed.
     fn keep_news(&mut self, name: &BackendName, now: Instant) {
-        let Some(backend) = self.backends.get_mut(name) else { return };
+        let Some(backend) = self.desired.get_mut(name) else { return };
         let mut news = false;
         // What happens to another writer's backend is kept by that writer.
         if backend.listed {
@@ -138,8 +139,8 @@ impl Reconciler {
 
     /// What is kept may be older than what was given to be kept: all of it is given again.
     pub fn keep_all(&mut self) {
-        let leads = self.epoch.is_some();
-        for backend in self.backends.values_mut().filter(|_| leads) {
+        let leads = self.leadership.holds_lease();
+        for backend in self.desired.values_mut().filter(|_| leads) {
             if backend.version > 0 || backend.state != BackendState::default() {
                 backend.keep(&mut self.outputs);
             }
@@ -148,7 +149,7 @@ impl Reconciler {
 
     /// A state that [`Output::Keep`] gave is kept, and all that were given before it.
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
-        let Some(backend) = self.backends.get_mut(name) else { return };
+        let Some(backend) = self.desired.get_mut(name) else { return };
         backend.kept = backend.kept.max(version);
         for target in backend.released_by(version) {
             self.enqueue(&target, name, Urgency::Fresh);
@@ -156,11 +157,30 @@ impl Reconciler {
         self.begin_decommission(name, version, now);
     }
 
-    /// A target waits until a record of its loss is kept; should that never be told, it asks again.
-    pub(crate) fn await_record(&mut self, key: &TargetKey, now: Instant) {
-        let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
-        if let Some(backend) = backend {
-            self.queue.push_later(key, &backend, now + Duration::from_secs(1));
+    /// Requests a missing namespace, if the backend's policy allows that and it is not requested already. Like any other change,
+    /// that counts against the backend's pace.
+    pub(super) fn request_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName, now: Instant) {
+        let creates = self.desired.get(backend).is_some_and(|backend| backend.policy.namespaces.create);
+        if creates && self.cluster.creations().request(namespace) {
+            self.queue.spend(backend, now);
+            self.outputs.push(Output::CreateNamespace { namespace: namespace.clone(), backend: backend.clone() });
+        }
+    }
+
+    /// Takes the answer to [`Output::CreateNamespace`]. That the namespace exists is only known once the watch shows it.
+    pub fn namespace_created(&mut self, namespace: &str, answer: Result<(), String>, now: Instant) {
+        if self.cluster.creations().answered(namespace, answer, now) {
+            // The Services that wait for it are told of the problem.
+            self.enqueue_namespace(&namespace.into());
+        }
+    }
+
+    /// Enqueues the targets of missing namespaces that are to be requested again.
+    fn retry_namespaces(&mut self, now: Instant) {
+        for namespace in self.cluster.creations().take_due(now) {
+            if self.enqueue_namespace(&namespace) == 0 {
+                self.cluster.creations().remove(&namespace);
+            }
         }
     }
 }

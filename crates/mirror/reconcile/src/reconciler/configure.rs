@@ -15,7 +15,7 @@ impl Reconciler {
     /// These backends there are from now on, and no others. One that is not among them any more is refused; its objects
     /// stay until it is decommissioned. A backend whose policy is the same notices nothing.
     pub fn configure(&mut self, policies: BTreeMap<BackendName, Policy>, now: Instant) {
-        let listed = self.backends.values().filter(|backend| backend.listed).map(|backend| backend.name.clone());
+        let listed = self.desired.values().filter(|backend| backend.listed).map(|backend| backend.name.clone());
         let gone: Vec<BackendName> = listed.filter(|name| !policies.contains_key(name)).collect();
         for name in gone {
             self.dismiss(&name, now);
@@ -27,14 +27,14 @@ impl Reconciler {
 
     /// Makes a backend known, if it is not. What the Gimbal cluster holds of it counts from here on.
     pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
-        if !self.backends.get(name).is_some_and(|backend| backend.listed) {
+        if !self.desired.get(name).is_some_and(|backend| backend.listed) {
             self.admit_under(name, policy, now);
         }
     }
 
     fn admit_under(&mut self, name: &BackendName, policy: Policy, now: Instant) {
         self.queue.set_rate_limit(name, policy.quota.changes_per_second);
-        match self.backends.get_mut(name) {
+        match self.desired.get_mut(name) {
             Some(backend) if backend.listed && backend.policy == policy => return,
             Some(backend) => {
                 backend.listed = true;
@@ -49,7 +49,7 @@ impl Reconciler {
         self.follow_policy(name, now);
     }
 
-    pub(crate) fn put_backend(&mut self, name: &BackendName, policy: Policy, listed: bool, now: Instant) {
+    pub(super) fn put_backend(&mut self, name: &BackendName, policy: Policy, listed: bool, now: Instant) {
         let backend = Backend {
             name: name.clone(),
             end: WriterEnd::new(self.settings.limits.clone()),
@@ -72,9 +72,9 @@ impl Reconciler {
             kept: 0,
             window_versions: [None; 2],
             hold_kept: None,
-            stirred: false,
+            changed: false,
         };
-        self.backends.insert(backend);
+        self.desired.insert(backend);
         for target in self.concerned(name) {
             if self.targets.get(&target).is_some_and(|target| target.counted_for.is_none()) {
                 self.recount(&target, now);
@@ -84,18 +84,18 @@ impl Reconciler {
 
     /// Decides everything of a backend anew under the policy that it has now.
     fn follow_policy(&mut self, name: &BackendName, now: Instant) {
-        let Some(backend) = self.backends.get(name) else { return };
+        let Some(backend) = self.desired.get(name) else { return };
         let keys: Vec<_> = backend.end.services().map(|(key, _)| key.clone()).collect();
         let mut concerned: BTreeSet<TargetKey> = self.concerned(name).into_iter().collect();
         for key in keys {
             let claim = Claim { backend: name.clone(), key };
-            self.measure(&claim);
+            self.desired.measure(&claim);
             concerned.extend(self.route(&claim));
         }
         self.take_stock(name);
         // Each is weighed before the first is decided, so that the guard sees all of it.
         for target in &concerned {
-            self.weigh(target, now);
+            self.update_guard(target, now);
         }
         for target in &concerned {
             self.enqueue(target, name, Urgency::Bulk);
@@ -110,7 +110,7 @@ impl Reconciler {
             retry_after: None,
         };
         self.end_stream(name, goodbye);
-        let Some(backend) = self.backends.get_mut(name) else { return };
+        let Some(backend) = self.desired.get_mut(name) else { return };
         backend.listed = false;
         backend.end = WriterEnd::new(self.settings.limits.clone());
         backend.routes.clear();
@@ -118,15 +118,15 @@ impl Reconciler {
         backend.measured.clear();
         let concerned = self.forget_claims(name);
         for target in concerned {
-            self.weigh(&target, now);
+            self.update_guard(&target, now);
             let next = self.targets.get(&target).and_then(|target| self.backend_of(target));
             self.enqueue(&target, next.as_ref().unwrap_or(name), Urgency::Bulk);
         }
     }
 
     /// Nobody of the backend wants anything. Returns where it did.
-    pub(crate) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
-        self.places.retain(|claim, _| claim.backend != *name);
+    pub(super) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
+        self.desired.retain_old_places(|claim| claim.backend != *name);
         let mut concerned = Vec::new();
         let theirs: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
         for key in theirs {
@@ -143,8 +143,8 @@ impl Reconciler {
     }
 
     /// Says goodbye to the agent of a backend, if one is connected.
-    pub(crate) fn end_stream(&mut self, name: &BackendName, goodbye: Goodbye) {
-        let Some(backend) = self.backends.get_mut(name).filter(|backend| backend.connected) else { return };
+    pub(super) fn end_stream(&mut self, name: &BackendName, goodbye: Goodbye) {
+        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.connected) else { return };
         let generation = backend.generation;
         backend.connected = false;
         backend.end.closed();
@@ -154,8 +154,8 @@ impl Reconciler {
     }
 
     /// Backends that only their objects know, so that people see them and can decommission them.
-    pub(crate) fn find_unlisted(&mut self, now: Instant) {
-        let unknown = self.targets.backends().filter(|label| self.backends.name(label).is_none());
+    pub(super) fn find_unlisted(&mut self, now: Instant) {
+        let unknown = self.targets.backends().filter(|label| self.desired.name(label).is_none());
         let unknown: Vec<_> = unknown.cloned().collect();
         let stands = |target: &Target, label: &str| target.observed.owner().is_some_and(|(name, _)| **name == *label);
         for label in unknown {
@@ -171,15 +171,7 @@ impl Reconciler {
     /// Counts what stands already, before anyone who comes later asks for room beside it.
     fn take_stock(&mut self, name: &BackendName) {
         for key in self.concerned(name) {
-            self.count_what_stands(&key);
-        }
-    }
-
-    /// As [`Reconciler::take_stock`], of every backend.
-    pub(crate) fn take_all_stock(&mut self) {
-        let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
-        for key in all {
-            self.count_what_stands(&key);
+            self.charge_existing(&key);
         }
     }
 

@@ -29,7 +29,7 @@ impl Reconciler {
     /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
         // The guard tells of it at the next tick, and everything of the backend is decided anew.
-        let backend = self.backends.get_mut(name)?;
+        let backend = self.desired.get_mut(name)?;
         // Where ready endpoints go, both may hold the same under one id.
         let approved = [&mut backend.guard, &mut backend.readiness].into_iter().filter_map(|guard| {
             let services = guard.held_targets().count() as u64;
@@ -47,7 +47,7 @@ impl Reconciler {
         name: &BackendName,
         incarnation: &str,
     ) -> Result<Option<String>, NotConfirmed> {
-        let backend = self.backends.get_mut(name).ok_or_else(|| NotConfirmed::Unknown(name.clone()))?;
+        let backend = self.desired.get_mut(name).ok_or_else(|| NotConfirmed::Unknown(name.clone()))?;
         let shown = [&backend.refused_incarnation, &backend.state.incarnation];
         // One that belongs to nobody yet may be told beforehand whose it is.
         if backend.state.incarnation.is_some() && !shown.iter().any(|shown| shown.as_deref() == Some(incarnation)) {
@@ -64,7 +64,7 @@ impl Reconciler {
     /// `None`: there is no such backend.
     pub fn keep_decision(&mut self, name: &BackendName) -> Option<u64> {
         let wall = self.wall;
-        let backend = self.backends.get_mut(name)?;
+        let backend = self.desired.get_mut(name)?;
         // A hold that was approved is none for whoever leads next.
         if backend.guard.held().is_none() {
             backend.state.hold = None;
@@ -79,6 +79,6 @@ impl Reconciler {
     /// Whether a state of a backend is kept: a restart, or another leader, knows of it. A backend that is gone needs nothing.
     #[must_use]
     pub fn is_kept(&self, name: &BackendName, version: u64) -> bool {
-        self.backends.get(name).is_none_or(|backend| backend.kept >= version)
+        self.desired.get(name).is_none_or(|backend| backend.kept >= version)
     }
 }

@@ -7,7 +7,6 @@ use gimbal_plan::{Action, Body, Told};
 use gimbal_session::{Outcome, Reject, RejectReason};
 
 use crate::job::Closing;
-use crate::observe::is_known;
 use crate::target::LONGEST_DELAY;
 use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
@@ -34,7 +33,7 @@ impl Reconciler {
         for (action, written) in job.actions.iter().zip(written) {
             // What a list of the kind, which began meanwhile, shows or does not show was there after the write, or its
             // watch tells of the write. The answer may even be of a store that is no more.
-            let overtaken = self.relists.began_since(job.lists, action.kind());
+            let overtaken = self.cluster.list_began_since(job.lists, action.kind());
             let wait = match written {
                 Written::Failed(failure) => {
                     if matches!(failure, WriteFailure::Api(_)) {
@@ -45,7 +44,7 @@ impl Reconciler {
                 Written::NotSent => Some(now),
                 _ if overtaken => None,
                 Written::Answered(body) => {
-                    self.told(&body, told, now);
+                    self.observe_body(&body, told, now);
                     ours += 1;
                     if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals.is_empty()) {
                         target.refusals.forget(action);
@@ -59,11 +58,11 @@ impl Reconciler {
                     None
                 }
                 Written::Found(body) => {
-                    self.told(&body, told, now);
+                    self.observe_body(&body, told, now);
                     (!self.holds(key, &body)).then(|| now + FOUND_DELAY)
                 }
                 Written::Conflict { there } => {
-                    self.told(&there, told, now);
+                    self.observe_body(&there, told, now);
                     // Of many in one job one is told: the next try is of all of them.
                     let failure = conflicts.take().map(|message| WriteFailure::Api(message.into()));
                     failure.and_then(|failure| self.failed(job, action, failure, now))
@@ -102,7 +101,7 @@ impl Reconciler {
     /// Whether the very version that was answered is held: neither was an edit after it seen before it.
     fn holds(&self, key: &TargetKey, answer: &Body) -> bool {
         let name = matches!(answer, Body::Slice(_)).then(|| &*answer.meta().name);
-        self.targets.get(key).is_some_and(|target| is_known(target, answer.kind(), name, answer.meta()))
+        self.targets.get(key).is_some_and(|target| target.holds_version(answer.kind(), name, answer.meta()))
     }
 
     /// What was decided is written, and nothing came meanwhile: there is nothing to decide anew.
@@ -110,7 +109,7 @@ impl Reconciler {
         if let Some(target) = self.targets.get_mut(key) {
             target.owner = Some(owner.clone());
         }
-        self.tell_claims(key, Some(owner));
+        self.reject_other_claims(key, Some(owner));
         self.converge(key, Some(owner), false, closing.partly.clone(), now);
     }
 
@@ -142,7 +141,7 @@ impl Reconciler {
                 (&body.meta().uid, &body.meta().resource_version)
             }
         };
-        self.gone(action.kind(), key, action.name(), uid, version, now);
+        self.observe_deleted(action.kind(), key, action.name(), uid, version, now);
     }
 
     /// Counts jobs in a row that met a conflict. What to tell, if it is time; until then it is tried again at once, with what
@@ -150,7 +149,7 @@ impl Reconciler {
     fn count_conflicts(&mut self, job: &Job, written: &[Written]) -> Option<&'static str> {
         let target = self.targets.get_mut(&job.target)?;
         // One that a list has overtaken says nothing of what is there now.
-        let counts = |action: &Action| !self.relists.began_since(job.lists, action.kind());
+        let counts = |action: &Action| !self.cluster.list_began_since(job.lists, action.kind());
         let mut answers = job.actions.iter().zip(written);
         if answers.any(|(action, written)| matches!(written, Written::Conflict { .. }) && counts(action)) {
             target.conflicts = target.conflicts.saturating_add(1);
@@ -204,7 +203,7 @@ impl Reconciler {
         if target.observed.is_empty() {
             self.set_charged(key, None);
         } else {
-            self.charge_what_stands(key);
+            self.charge_existing_only(key);
         }
         for claim in concerned {
             let key = Some(claim.key.clone());
@@ -212,11 +211,5 @@ impl Reconciler {
             self.settle(&claim, Outcome::Rejected(reject));
         }
         until
-    }
-
-    /// When something becomes due without new input.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.queue.next_deadline()
     }
 }

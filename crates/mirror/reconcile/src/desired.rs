@@ -1,0 +1,199 @@
+//! The desired state: all backends with their ends of the stream, and the targets that each of their Services leads to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::{Count, EndpointsApi};
+
+use crate::backend::Measured;
+use crate::quota::{Amount, Exceeded};
+use crate::{Backend, Claim, Decommission, Mode, NamespaceRefused, probe};
+
+/// The desired state.
+///
+/// A backend has something to send or to store only after it was changed. Every backend that was lent out mutably is visited by
+/// the next [`Desired::drain_changed`], so that no caller has to mark it, and a change costs the same however many backends exist.
+#[derive(Debug, Clone)]
+pub(crate) struct Desired {
+    api: EndpointsApi,
+    backends: BTreeMap<BackendName, Backend>,
+    changed: Vec<BackendName>,
+    /// The targets that a claim leaves or moves away from, besides the one that it leads to.
+    old_places: BTreeMap<Claim, BTreeSet<TargetKey>>,
+}
+
+impl Desired {
+    /// Knows no backend. `api`: which objects hold endpoints.
+    pub(crate) fn new(api: EndpointsApi) -> Self {
+        Self { api, backends: BTreeMap::new(), changed: Vec::new(), old_places: BTreeMap::new() }
+    }
+
+    pub(crate) fn api(&self) -> EndpointsApi {
+        self.api
+    }
+
+    pub(crate) fn all(&self) -> &BTreeMap<BackendName, Backend> {
+        &self.backends
+    }
+
+    pub(crate) fn get(&self, name: &BackendName) -> Option<&Backend> {
+        probe::looked();
+        self.backends.get(name)
+    }
+
+    pub(crate) fn contains_key(&self, name: &BackendName) -> bool {
+        self.backends.contains_key(name)
+    }
+
+    /// Returns the name of the backend that a label names, if there is such a backend.
+    pub(crate) fn name(&self, label: &str) -> Option<&BackendName> {
+        self.backends.get_key_value(label).map(|(name, _)| name)
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &BackendName> {
+        self.backends.keys().inspect(|_| probe::looked())
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Backend> {
+        self.backends.values().inspect(|_| probe::looked())
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &BackendName) -> Option<&mut Backend> {
+        let backend = self.backends.get_mut(name)?;
+        Self::mark_changed(&mut self.changed, backend);
+        Some(backend)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Backend> {
+        self.backends.values_mut().for_each(|backend| Self::mark_changed(&mut self.changed, backend));
+        self.backends.values_mut()
+    }
+
+    pub(crate) fn insert(&mut self, backend: Backend) {
+        self.backends.insert(backend.name.clone(), backend);
+    }
+
+    pub(crate) fn remove(&mut self, name: &BackendName) -> Option<Backend> {
+        self.backends.remove(name)
+    }
+
+    /// Calls `visit` for each backend that was changed since the last call.
+    pub(crate) fn drain_changed(&mut self, mut visit: impl FnMut(&mut Backend)) {
+        for name in std::mem::take(&mut self.changed) {
+            if let Some(backend) = self.backends.get_mut(&name) {
+                probe::looked();
+                backend.changed = false;
+                visit(backend);
+            }
+        }
+    }
+
+    fn mark_changed(changed: &mut Vec<BackendName>, backend: &mut Backend) {
+        probe::looked();
+        if !std::mem::replace(&mut backend.changed, true) {
+            changed.push(backend.name.clone());
+        }
+    }
+
+    /// Whether a backend is in quarantine.
+    pub(crate) fn is_frozen(&self, name: &BackendName) -> bool {
+        self.get(name).is_some_and(|backend| backend.listed && backend.policy.mode == Mode::Quarantine)
+    }
+
+    /// Whether the removal of a backend was ordered.
+    pub(crate) fn is_decommissioned(&self, name: &BackendName) -> bool {
+        self.get(name).is_some_and(|backend| backend.decommission.is_some())
+    }
+
+    /// Whether the removal of a backend is under way.
+    pub(crate) fn is_being_removed(&self, name: &BackendName) -> bool {
+        self.get(name).is_some_and(|backend| matches!(backend.decommission, Some(Decommission::Running { .. })))
+    }
+
+    /// Returns the target that the policy of a backend chooses for a source Service now. `None` if the backend is not known.
+    pub(crate) fn target_of(
+        &self,
+        backend: &BackendName,
+        key: &SourceKey,
+    ) -> Option<Result<TargetKey, NamespaceRefused>> {
+        let backend = self.get(backend)?;
+        Some(backend.policy.target(&backend.name, key, backend.end.service(key).map(|service| &**service)))
+    }
+
+    /// Whether a claim waits for room in its backend's quota, and there is none yet.
+    pub(crate) fn waits_for_room(&self, claim: &Claim) -> bool {
+        let waits = self.get(&claim.backend).is_some_and(|backend| backend.usage.waits(&claim.key));
+        waits && self.room_for(claim).is_err()
+    }
+
+    /// Returns what a claim's Service takes of its backend's quota, or the limit that it would exceed.
+    pub(crate) fn room_for(&self, claim: &Claim) -> Result<Amount, Exceeded> {
+        let Some(backend) = self.get(&claim.backend) else { return Ok(Amount::default()) };
+        let Some(Measured { count, bytes, .. }) = self.measured(claim) else { return Ok(Amount::default()) };
+        let amount = Amount { services: 1, endpoints: count.endpoints as u64, bytes };
+        backend.usage.check(&claim.key, amount, &backend.policy.quota).map(|()| amount)
+    }
+
+    /// Returns how many endpoints of a claim's Service its policy admits, as the Gimbal cluster will hold them.
+    pub(crate) fn publishable(&self, claim: &Claim) -> Count {
+        self.measured(claim).map_or_else(Count::default, |measured| measured.count)
+    }
+
+    /// Whether a claim's Service can be written at the target that its policy chooses.
+    pub(crate) fn is_valid(&self, claim: &Claim) -> bool {
+        self.measured(claim).is_none_or(|measured| measured.valid)
+    }
+
+    /// Returns the size of a claim's Service, as measured when it changed last.
+    fn measured(&self, claim: &Claim) -> Option<Measured> {
+        let backend = self.get(&claim.backend)?;
+        backend.measured.get(&claim.key).copied().or_else(|| backend.measure(&claim.key, self.api))
+    }
+
+    /// Measures a claim's Service, so that its endpoints are counted once and not at each look. To be called when the Service or
+    /// its policy changed.
+    pub(crate) fn measure(&mut self, claim: &Claim) {
+        let api = self.api;
+        let Some(backend) = self.get_mut(&claim.backend) else { return };
+        match backend.measure(&claim.key, api) {
+            Some(measured) => backend.measured.insert(claim.key.clone(), measured),
+            None => backend.measured.remove(&claim.key),
+        };
+    }
+
+    /// Returns the targets that a claim leaves or moves away from.
+    pub(crate) fn old_places(&self, claim: &Claim) -> impl Iterator<Item = &TargetKey> {
+        self.old_places.get(claim).into_iter().flatten()
+    }
+
+    /// Returns the targets that Services of a backend leave or move away from, each with its claim.
+    pub(crate) fn old_places_of(&self, name: &BackendName) -> impl Iterator<Item = (&Claim, &TargetKey)> {
+        let first = Claim { backend: name.clone(), key: SourceKey::new("", "") };
+        let claims = self.old_places.range(first..).take_while(move |(claim, _)| claim.backend == *name);
+        claims.flat_map(|(claim, places)| places.iter().map(move |place| (claim, place)))
+    }
+
+    /// Records that a claim leaves a target or moves away from it.
+    pub(crate) fn add_old_place(&mut self, claim: &Claim, place: &TargetKey) {
+        self.old_places.entry(claim.clone()).or_default().insert(place.clone());
+    }
+
+    /// Forgets that a claim leaves a target.
+    pub(crate) fn remove_old_place(&mut self, claim: &Claim, place: &TargetKey) {
+        let Some(places) = self.old_places.get_mut(claim) else { return };
+        places.remove(place);
+        if places.is_empty() {
+            self.old_places.remove(claim);
+        }
+    }
+
+    /// Forgets all targets that a claim leaves, and returns them.
+    pub(crate) fn take_old_places(&mut self, claim: &Claim) -> BTreeSet<TargetKey> {
+        self.old_places.remove(claim).unwrap_or_default()
+    }
+
+    /// Forgets the targets that claims leave, except for the claims that `keep` accepts.
+    pub(crate) fn retain_old_places(&mut self, keep: impl Fn(&Claim) -> bool) {
+        self.old_places.retain(|claim, _| keep(claim));
+    }
+}

@@ -1,0 +1,96 @@
+//! What the caller has to carry out, and what is counted for metrics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::GuardEvent;
+use gimbal_session::WriterMessage;
+
+use crate::{BackendState, Claim, Stage};
+
+/// Something that the caller has to carry out.
+// A few wait at a time, and each is taken apart at once: the largest may be large.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Send a message on a stream, if that stream is still open.
+    Send {
+        /// The backend whose stream it is.
+        backend: BackendName,
+        /// The generation of the stream.
+        generation: u64,
+        /// The message.
+        message: WriterMessage,
+    },
+    /// Close a stream after the messages that were to be sent on it.
+    Close {
+        /// The backend whose stream it is.
+        backend: BackendName,
+        /// The generation of the stream.
+        generation: u64,
+    },
+    /// Store the state of a backend in the Gimbal cluster.
+    Keep {
+        /// The backend.
+        backend: BackendName,
+        /// To be passed to [`Reconciler::kept`](crate::Reconciler::kept) once the state is stored.
+        version: u64,
+        /// The state.
+        state: BackendState,
+    },
+    /// Delete the stored state of a backend, because all of its objects are removed.
+    Forget {
+        /// The backend.
+        backend: BackendName,
+    },
+    /// Begin every watch on the Gimbal cluster again with a list: its store was restored to an older state.
+    ListAgain,
+    /// Report that the loss of a backend reached another stage.
+    Loss {
+        /// The backend.
+        backend: BackendName,
+        /// The stage that applies from now on.
+        stage: Stage,
+        /// For how long the backend has been lost; zero when it is back.
+        lost_for: Duration,
+    },
+    /// Report that the API server stores an object in another form than it was sent.
+    Accepted {
+        /// The target that the object belongs to.
+        target: TargetKey,
+        /// The kind of the object.
+        kind: &'static str,
+        /// The name of the object.
+        name: Arc<str>,
+    },
+    /// Report what the mass-change guard of a backend did.
+    Guard {
+        /// The backend.
+        backend: BackendName,
+        /// The event.
+        event: GuardEvent,
+    },
+    /// Create a namespace, and pass the answer to [`Reconciler::namespace_created`](crate::Reconciler::namespace_created).
+    CreateNamespace {
+        /// The name of the namespace.
+        namespace: Arc<str>,
+        /// The backend whose policy asks for it.
+        backend: BackendName,
+    },
+    /// Report that the status of a source Service may have changed.
+    Touched(Claim),
+}
+
+/// Totals for metrics, which only ever grow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Targets that a comparison found to differ from the desired state without a reason.
+    pub comparison_differences: u64,
+    /// Completed comparisons of all targets.
+    pub comparisons: u64,
+    /// Objects whose stored form differs from what was sent.
+    pub accepted_forms: u64,
+    /// Frames, and entries of frames, that could not be read.
+    pub unreadable: u64,
+}

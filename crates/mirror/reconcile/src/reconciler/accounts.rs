@@ -1,0 +1,202 @@
+//! What the mass-change guards and the quotas of backends count for each target.
+
+use std::time::Instant;
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_plan::{Count, Fall};
+
+use crate::decide::{PendingLoss, Permit};
+use crate::target::Target;
+use crate::{Claim, Reconciler, Stage, Urgency};
+
+impl Reconciler {
+    /// Tells the guards what the next plan of a target would remove. Of a change of many targets, all have to be told before the
+    /// first is decided; otherwise the first removals are not counted.
+    pub(super) fn update_guard(&mut self, key: &TargetKey, now: Instant) {
+        let Some(pending) = self.view().pending_loss(key) else { return };
+        let PendingLoss { backend, held, twice, wanted, wanted_ready } = pending;
+        let loss = |held: usize, wanted: usize| held.saturating_sub(wanted) as u64;
+        if let Some(backend) = self.desired.get_mut(&backend) {
+            backend.guard.stands_twice(key, twice.endpoints as u64, held.endpoints as u64, now);
+            backend.guard.pending(key, loss(held.endpoints, wanted.endpoints), held.endpoints as u64, now);
+            backend.readiness.stands_twice(key, twice.ready as u64, held.ready as u64, now);
+            backend.readiness.pending(key, loss(held.ready, wanted_ready), held.ready as u64, now);
+        }
+    }
+
+    /// Tells the guards of all targets.
+    pub(super) fn update_guard_for_all(&mut self, now: Instant) {
+        let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
+        for key in all {
+            self.update_guard(&key, now);
+        }
+    }
+
+    /// Returns the guards' answer for a target's removals.
+    pub(super) fn permit(&mut self, key: &TargetKey, now: Instant) -> Permit {
+        let name = self.targets.get(key).and_then(|target| target.counted_for.clone());
+        match name.and_then(|name| self.desired.get_mut(&name)) {
+            Some(backend) => backend.permit(key, now),
+            None => Permit::ALLOWED,
+        }
+    }
+
+    /// Counts the endpoints that a target has now that nothing is under way for it, which tells its backend's guards what went.
+    pub(super) fn recount(&mut self, key: &TargetKey, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return };
+        // Not a claim that waits for the name: the owner of the objects loses them.
+        let owner = target.belongs_to(key);
+        let name = owner.as_ref().map(|claim| claim.backend.clone()).or_else(|| self.backend_of(target));
+        let name = name.filter(|name| self.desired.contains_key(name));
+        if target.counted_for != name {
+            self.uncount(key, now);
+        }
+        let Some(target) = self.targets.get_mut(key) else { return };
+        target.counted_for = name;
+        target.counted_as = owner.map(|claim| claim.key).or_else(|| target.counted_as.take());
+        let count = target.observed.count();
+        self.count(key, count, now);
+    }
+
+    /// Counts a target's losses before its next writes, which may wait for long. Returns whether there are any. New endpoints that
+    /// replace others do not count yet: when the others go a moment later, that would look like a loss.
+    pub(super) fn count_losses(&mut self, key: &TargetKey, now: Instant) -> bool {
+        let fewer = |target: &Target| target.observed.count().endpoints < target.settled.endpoints;
+        let lost = self.targets.get(key).is_some_and(fewer);
+        if lost {
+            self.recount(key, now);
+        }
+        lost
+    }
+
+    /// Takes a target out of its backend's totals, because none of its objects is left.
+    pub(super) fn uncount(&mut self, key: &TargetKey, now: Instant) {
+        self.count(key, Count::default(), now);
+        if let Some(target) = self.targets.get_mut(key) {
+            target.counted_for = None;
+            target.counted_as = None;
+        }
+    }
+
+    fn count(&mut self, key: &TargetKey, count: Count, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return };
+        // What a loss policy or an admin removes is not a loss to judge. A process that does not lead does not know what was
+        // released.
+        let removed = target.counted_for.as_ref().is_some_and(|name| self.desired.is_decommissioned(name));
+        let counts = self.leadership.holds_lease() && !removed;
+        let stage = self.view().stage_of(target);
+        let falls = |counts: bool| if counts { Fall::Lost } else { Fall::Forgiven };
+        let fall = falls(counts && stage != Stage::Drained);
+        let fall_of_ready = falls(counts && stage == Stage::Hold);
+        let others = self.view().other_places(target, key);
+        let in_doubt = self.doubts.are_of(key, &target.observed, now);
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let before = std::mem::replace(&mut target.settled, count);
+        let Some(name) = target.counted_for.as_ref() else { return };
+        let Some(backend) = self.desired.get_mut(name) else { return };
+        backend.endpoints = backend.endpoints.saturating_sub(before.endpoints as u64) + count.endpoints as u64;
+        backend.guard.in_doubt(key, in_doubt);
+        backend.readiness.in_doubt(key, in_doubt);
+        // Moved, not lost.
+        let moved =
+            others.iter().max_by_key(|(_, there)| there.endpoints).filter(|_| counts && count == Count::default());
+        if let Some((to, there)) = moved {
+            backend.guard.moved(key, before.endpoints as u64, to, there.endpoints as u64, now);
+            backend.readiness.moved(key, before.ready as u64, to, there.ready as u64, now);
+        } else {
+            let source = target.counted_as.as_ref();
+            backend.guard.observed(key, source, before.endpoints as u64, count.endpoints as u64, fall, now);
+            backend.readiness.observed(key, source, before.ready as u64, count.ready as u64, fall_of_ready, now);
+        }
+        for (place, _) in &others {
+            self.update_guard(place, now);
+        }
+        if !others.is_empty() {
+            self.update_guard(key, now);
+        }
+    }
+
+    /// Counts what is there once nothing is under way, and what of the difference a loss policy removed.
+    pub(super) fn recount_settled(&mut self, key: &TargetKey, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return };
+        let (before, drained) = (target.settled.endpoints, self.view().stage_of(target) == Stage::Drained);
+        self.recount(key, now);
+        self.count_drained(key, before, drained);
+    }
+
+    /// Counts the endpoints that went because the backend is lost, apart from those that its source removed.
+    pub(super) fn count_drained(&mut self, key: &TargetKey, before: usize, drained: bool) {
+        let Some(target) = self.targets.get(key).filter(|_| drained) else { return };
+        let gone = before.saturating_sub(target.settled.endpoints) as u64;
+        if let Some(backend) = target.counted_for.as_ref().and_then(|name| self.desired.get_mut(name)) {
+            backend.drained += gone;
+        }
+    }
+
+    /// Charges a target's quota for the objects that exist, without the write that was pending.
+    pub(super) fn charge_existing_only(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get(key) else { return };
+        let Some(claim) = target.charged.as_ref() else { return };
+        let endpoints = target.observed.endpoint_count() as u64;
+        if let Some(backend) = self.desired.get_mut(&claim.backend) {
+            backend.usage.stopped_at(&claim.key, endpoints, key);
+        }
+    }
+
+    /// Charges the quota of the claim that a target's objects belong to, before any claim asks for room beside them. Objects that
+    /// the policy no longer admits are about to go and are not charged, so that they take no room from others.
+    pub(super) fn charge_existing(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get(key).filter(|target| !target.observed.is_empty()) else { return };
+        let permitted = |claim: &Claim| {
+            let backend = self.desired.get(&claim.backend);
+            backend.is_some_and(|backend| backend.policy.namespaces.permits(&key.namespace).is_ok())
+        };
+        let charged = target.charged.clone().filter(|charged| target.claims.contains(charged));
+        if let Some(claim) = charged.as_ref().filter(|claim| permitted(claim))
+            && self.desired.get(&claim.backend).is_some_and(|backend| backend.usage.counts_at(&claim.key, key))
+        {
+            // Charged already; counting its endpoints again would be expensive.
+            return;
+        }
+        let owner = charged.or_else(|| target.belongs_to(key)).filter(permitted);
+        let endpoints = target.observed.endpoint_count() as u64;
+        if let Some(claim) = &owner
+            && let Some(backend) = self.desired.get_mut(&claim.backend)
+        {
+            backend.usage.stands(&claim.key, endpoints, key);
+        }
+        self.set_charged(key, owner);
+    }
+
+    /// Charges quotas for the existing objects of all targets.
+    pub(super) fn charge_all_existing(&mut self) {
+        let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
+        for key in all {
+            self.charge_existing(&key);
+        }
+    }
+
+    /// Sets the claim whose backend's quota a target is charged to, and releases the charge of the one before.
+    pub(super) fn set_charged(&mut self, key: &TargetKey, claim: Option<Claim>) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let before = std::mem::replace(&mut target.charged, claim);
+        if let Some(before) = before.filter(|before| target.charged.as_ref() != Some(before))
+            && let Some(backend) = self.desired.get_mut(&before.backend)
+        {
+            backend.usage.gone_from(&before.key, key);
+        }
+    }
+
+    /// Enqueues the Services that wait for room in a quota, in their order, where room was released.
+    pub(super) fn serve_waiting(&mut self) {
+        let mut turns: Vec<(TargetKey, BackendName)> = Vec::new();
+        for backend in self.desired.values_mut() {
+            for key in backend.usage.take_turns() {
+                turns.extend(backend.routes.get(&key).map(|target| (target.clone(), backend.name.clone())));
+            }
+        }
+        for (target, backend) in turns {
+            self.enqueue(&target, &backend, Urgency::Bulk);
+        }
+    }
+}
