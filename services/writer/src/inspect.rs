@@ -153,8 +153,8 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
     let end = &backend.end;
     let hello = end.hello().cloned().unwrap_or_default();
     let unknown = unknown(end.unknown().iter());
-    let held_changes =
-        [(&backend.guard, false), (&backend.readiness, true)].into_iter().filter_map(|(guard, readiness)| {
+    let held_changes = [(backend.guards.removals(), false), (backend.guards.readiness(), true)].into_iter().filter_map(
+        |(guard, readiness)| {
             guard.held().map(|held| pb::HeldChange {
                 endpoints_removed: held.endpoints_removed,
                 endpoints_before: held.endpoints_before,
@@ -164,7 +164,8 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
                 id: held.id,
                 readiness,
             })
-        });
+        },
+    );
     let held_changes = held_changes.collect();
     pb::Backend {
         name: backend.name.to_string(),

@@ -342,7 +342,7 @@ impl Metrics {
         inner.services.show(each(|backend| signed(backend.end.tree().count())));
         inner.endpoints.show(each(|backend| signed(backend.endpoints)));
         let held = |backend: &Backend| {
-            let holds = [&backend.guard, &backend.readiness].into_iter().filter_map(Guard::held);
+            let holds = [backend.guards.removals(), backend.guards.readiness()].into_iter().filter_map(Guard::held);
             signed(holds.map(|held| held.endpoints_removed).max().unwrap_or_default())
         };
         inner.held_endpoints.show(each(held));

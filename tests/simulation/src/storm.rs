@@ -284,7 +284,7 @@ impl World {
             let (state, pending) = (agent.end.stream_state(), agent.end.pending());
             return Some(format!("{} has a stream that is {state:?} and {pending} Services to tell", agent.name));
         }
-        if let Some(held) = state.backends().values().find(|backend| backend.guard.held().is_some()) {
+        if let Some(held) = state.backends().values().find(|backend| backend.guards.removals().held().is_some()) {
             return Some(format!("a removal of {} is held", held.name));
         }
         let busy = self.writers.iter().find(|writer| !writer.is_idle());

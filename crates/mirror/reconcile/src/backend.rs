@@ -1,15 +1,13 @@
 //! One backend as the writer sees it.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{
-    Count, EndpointsApi, Guard, HeldDrop, HoldRecord, Passage, Removals, Wanted, WindowRecord, publishable,
-};
+use gimbal_plan::{Count, EndpointsApi, HeldDrop, HoldRecord, Wanted, WindowRecord, publishable};
 use gimbal_session::{WriterEnd, service_len};
 
-use crate::decide::Permit;
+use crate::guards::Guards;
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
 /// What is kept of a backend in the Gimbal cluster, so that a restart does not forget it. Written when it changes only.
@@ -65,10 +63,8 @@ pub struct Backend {
     pub(crate) routes: BTreeMap<SourceKey, TargetKey>,
     /// Its end of the stream.
     pub end: WriterEnd,
-    /// Its guard.
-    pub guard: Guard,
-    /// The same of its ready endpoints alone, where its policy wants that.
-    pub readiness: Guard,
+    /// Its mass-change guards.
+    pub guards: Guards,
     /// How much each Service is that its agent holds.
     pub(crate) measured: BTreeMap<SourceKey, Measured>,
     /// Generation of the newest stream; 0: there was none.
@@ -91,10 +87,6 @@ pub struct Backend {
     pub(crate) version: u64,
     /// The last version that was kept.
     pub(crate) kept: u64,
-    /// The versions that removals wait for, and losses of readiness.
-    pub(crate) window_versions: [Option<u64>; 2],
-    /// When the figures of a hold were kept last.
-    pub(crate) hold_kept: Option<Instant>,
     /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it last.
     pub(crate) changed: bool,
 }
@@ -107,54 +99,13 @@ impl Backend {
         self.version
     }
 
-    /// Asks to keep what removals wait for.
+    /// Gives the records of granted removals to be stored, if there are any.
     pub(crate) fn keep_window(&mut self, wall: SystemTime, outputs: &mut Vec<Output>) {
-        let records = [self.guard.record(wall), self.readiness.record(wall)];
-        let [removals, readiness] = &records;
-        self.state.window = removals.clone().or_else(|| self.state.window.take());
-        self.state.ready_window = readiness.clone().or_else(|| self.state.ready_window.take());
-        let asked = records.map(|record| record.is_some());
+        let asked = self.guards.put_records(&mut self.state, wall);
         if asked.contains(&true) {
             let version = self.keep(outputs);
-            // Where it was asked for before, either is as good: both let the same go.
-            for (asks, waits) in asked.into_iter().zip(&mut self.window_versions) {
-                *waits = waits.or(asks.then_some(version));
-            }
+            self.guards.await_version(asked, version);
         }
-    }
-
-    /// The guard of its endpoints, and that of those that are ready.
-    pub(crate) fn guards(&self) -> [&Guard; 2] {
-        [&self.guard, &self.readiness]
-    }
-
-    /// A version is kept, and all before it. Returns the targets that waited for that.
-    pub(crate) fn released_by(&mut self, version: u64) -> Vec<TargetKey> {
-        let mut waited = Vec::new();
-        let guards = [&mut self.guard, &mut self.readiness];
-        for (guard, waits) in guards.into_iter().zip(&mut self.window_versions) {
-            if waits.take_if(|asked| *asked <= version).is_some() && guard.kept() {
-                waited.extend(guard.passing().cloned());
-            }
-        }
-        waited
-    }
-
-    /// Returns the guards' answer for a target's removals. Asking grants them, if they are few enough.
-    pub(crate) fn permit(&mut self, target: &TargetKey, now: Instant) -> Permit {
-        let (removals, readiness) = (self.guard.verdict(target, now), self.readiness.verdict(target, now));
-        let passage = match (removals, readiness) {
-            (Passage::Held, _) | (_, Passage::Held) => Passage::Held,
-            (Passage::Unkept, _) | (_, Passage::Unkept) => Passage::Unkept,
-            (Passage::Allowed, Passage::Allowed) => return Permit::ALLOWED,
-        };
-        let ready = readiness != Passage::Allowed;
-        Permit { passage, removals: if ready { Removals::HeldReady } else { Removals::Held } }
-    }
-
-    /// Whether what removals wait for is not kept for so long that nothing else should go on waiting with them.
-    pub(crate) fn record_is_late(&self, now: Instant) -> bool {
-        self.guards().into_iter().any(|guard| guard.record_is_late(now))
     }
 
     /// Counts the endpoints of a Service that the agent holds, as the Gimbal cluster will hold them, and its bytes.
@@ -176,12 +127,12 @@ impl Backend {
                 "an agent of source {refused} was refused: this name belongs to source {held}; AdminService.ConfirmIncarnation changes that"
             );
         }
-        for (guard, readiness) in [(&self.guard, false), (&self.readiness, true)] {
+        for (guard, readiness) in [(self.guards.removals(), false), (self.guards.readiness(), true)] {
             if let Some(held) = guard.held() {
                 return describe_hold(&held, readiness);
             }
         }
-        if self.guards().into_iter().any(Guard::waits_for_record) {
+        if self.guards.wait_for_record() {
             return "removals wait: the guard's record of it cannot be kept in the Gimbal cluster; the writer's log says why".into();
         }
         if self.decommission.is_some() {

@@ -107,6 +107,6 @@ impl<'a> View<'a> {
     /// Whether the guard's record of what `key` would lose is so late that its gains should no longer wait for it.
     fn record_is_late(self, key: &TargetKey, now: Instant) -> bool {
         let name = self.targets.get(key).and_then(|target| target.counted_for.as_ref());
-        name.and_then(|name| self.desired.get(name)).is_none_or(|backend| backend.record_is_late(now))
+        name.and_then(|name| self.desired.get(name)).is_none_or(|backend| backend.guards.record_is_late(now))
     }
 }

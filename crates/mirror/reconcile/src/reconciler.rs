@@ -135,14 +135,13 @@ impl Reconciler {
             backend.end = WriterEnd::new(self.settings.limits.clone());
             backend.routes.clear();
             backend.usage = Usage::default();
-            backend.guard.forget();
-            backend.readiness.forget();
+            backend.guards.forget();
             backend.measured.clear();
             // Whoever leads next reads the stored state.
             backend.state = BackendState::default();
             backend.loss = Loss::default();
             backend.decommission = None;
-            backend.window_versions = [None; 2];
+            backend.guards.forget_awaited();
         }
         self.desired.retain_old_places(|_| false);
         self.cluster.creations().clear();

@@ -1,7 +1,6 @@
 //! Which claim a target belongs to.
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::Guard;
 use gimbal_session::RejectReason;
 
 use super::View;
@@ -68,7 +67,7 @@ impl<'a> View<'a> {
     /// Whether a guard of the backend that the target's endpoints count for holds their removal.
     fn is_held_back(self, key: &TargetKey, target: &Target) -> bool {
         let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
-        backend.is_some_and(|backend| backend.guards().into_iter().any(|guard: &Guard| guard.holds_back(key)))
+        backend.is_some_and(|backend| backend.guards.hold_back(key))
     }
 
     fn resolve(

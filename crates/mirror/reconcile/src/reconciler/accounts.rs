@@ -5,7 +5,8 @@ use std::time::Instant;
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{Count, Fall};
 
-use crate::decide::{PendingLoss, Permit};
+use crate::decide::Permit;
+use crate::guards::Recount;
 use crate::target::Target;
 use crate::{Claim, Reconciler, Stage, Urgency};
 
@@ -14,13 +15,8 @@ impl Reconciler {
     /// first is decided; otherwise the first removals are not counted.
     pub(super) fn update_guard(&mut self, key: &TargetKey, now: Instant) {
         let Some(pending) = self.view().pending_loss(key) else { return };
-        let PendingLoss { backend, held, twice, wanted, wanted_ready } = pending;
-        let loss = |held: usize, wanted: usize| held.saturating_sub(wanted) as u64;
-        if let Some(backend) = self.desired.get_mut(&backend) {
-            backend.guard.stands_twice(key, twice.endpoints as u64, held.endpoints as u64, now);
-            backend.guard.pending(key, loss(held.endpoints, wanted.endpoints), held.endpoints as u64, now);
-            backend.readiness.stands_twice(key, twice.ready as u64, held.ready as u64, now);
-            backend.readiness.pending(key, loss(held.ready, wanted_ready), held.ready as u64, now);
+        if let Some(backend) = self.desired.get_mut(&pending.backend) {
+            backend.guards.set_pending(key, &pending, now);
         }
     }
 
@@ -36,7 +32,7 @@ impl Reconciler {
     pub(super) fn permit(&mut self, key: &TargetKey, now: Instant) -> Permit {
         let name = self.targets.get(key).and_then(|target| target.counted_for.clone());
         match name.and_then(|name| self.desired.get_mut(&name)) {
-            Some(backend) => backend.permit(key, now),
+            Some(backend) => backend.guards.permit(key, now),
             None => Permit::ALLOWED,
         }
     }
@@ -95,19 +91,12 @@ impl Reconciler {
         let Some(name) = target.counted_for.as_ref() else { return };
         let Some(backend) = self.desired.get_mut(name) else { return };
         backend.endpoints = backend.endpoints.saturating_sub(before.endpoints as u64) + count.endpoints as u64;
-        backend.guard.in_doubt(key, in_doubt);
-        backend.readiness.in_doubt(key, in_doubt);
         // Moved, not lost.
         let moved =
             others.iter().max_by_key(|(_, there)| there.endpoints).filter(|_| counts && count == Count::default());
-        if let Some((to, there)) = moved {
-            backend.guard.moved(key, before.endpoints as u64, to, there.endpoints as u64, now);
-            backend.readiness.moved(key, before.ready as u64, to, there.ready as u64, now);
-        } else {
-            let source = target.counted_as.as_ref();
-            backend.guard.observed(key, source, before.endpoints as u64, count.endpoints as u64, fall, now);
-            backend.readiness.observed(key, source, before.ready as u64, count.ready as u64, fall_of_ready, now);
-        }
+        let source = target.counted_as.as_ref();
+        let recount = Recount { source, before, after: count, in_doubt, moved, fall, fall_of_ready };
+        backend.guards.recount(key, &recount, now);
         for (place, _) in &others {
             self.update_guard(place, now);
         }

@@ -30,12 +30,7 @@ impl Reconciler {
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
         // The guard tells of it at the next tick, and everything of the backend is decided anew.
         let backend = self.desired.get_mut(name)?;
-        // Where ready endpoints go, both may hold the same under one id.
-        let approved = [&mut backend.guard, &mut backend.readiness].into_iter().filter_map(|guard| {
-            let services = guard.held_targets().count() as u64;
-            guard.approve(id).map(|_| services)
-        });
-        approved.max()
+        backend.guards.approve(id)
     }
 
     /// Lets a backend's name belong to another source, which an agent has shown. Returns the source that it belonged to.
@@ -65,13 +60,7 @@ impl Reconciler {
     pub fn keep_decision(&mut self, name: &BackendName) -> Option<u64> {
         let wall = self.wall;
         let backend = self.desired.get_mut(name)?;
-        // A hold that was approved is none for whoever leads next.
-        if backend.guard.held().is_none() {
-            backend.state.hold = None;
-        }
-        if backend.readiness.held().is_none() {
-            backend.state.ready_hold = None;
-        }
+        backend.guards.drop_ended_holds(&mut backend.state);
         backend.keep_window(wall, &mut self.outputs);
         Some(backend.keep(&mut self.outputs))
     }

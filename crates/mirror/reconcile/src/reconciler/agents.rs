@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::Guard;
 use gimbal_session::{
     AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
 
-use crate::backend::Backend;
 use crate::{Claim, Output, Reconciler, Urgency};
 
 /// The goodbye to agents of a leader that stands aside.
@@ -261,8 +259,7 @@ impl Reconciler {
         let Some(backend) = self.desired.get_mut(name) else { return false };
         let all = backend.end.is_complete();
         let covers = |key: &TargetKey| covered.contains(key);
-        let released = backend.guard.snapshot_complete(begun, all, covers, now);
-        backend.readiness.snapshot_complete(begun, all, covers, now) || released
+        backend.guards.snapshot_complete(begun, all, covers, now)
     }
 
     /// Asks for a snapshot that tells of all that the guard holds, of source namespaces too that are empty now.
@@ -275,8 +272,8 @@ impl Reconciler {
 
     /// What the guard holds of a backend, and whose it is.
     fn held_claims(&self, name: &BackendName) -> impl Iterator<Item = (&TargetKey, Claim)> {
-        let guards = self.desired.get(name).into_iter().flat_map(Backend::guards);
-        guards.flat_map(Guard::held_targets).filter_map(|key| {
+        let held = self.desired.get(name).into_iter().flat_map(|backend| backend.guards.held_targets());
+        held.filter_map(|key| {
             let target = self.targets.get(key)?;
             Some((key, target.belongs_to(key)?))
         })

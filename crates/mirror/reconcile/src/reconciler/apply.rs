@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Action, Guard, Passage, Plan};
+use gimbal_plan::{Action, Passage, Plan};
 use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, Reject, RejectReason};
 
@@ -156,7 +156,7 @@ impl Reconciler {
     fn report_overdue_record(&mut self, key: &TargetKey, owner: Option<&Claim>) {
         let Some(target) = self.targets.get(key) else { return };
         let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
-        if !backend.is_some_and(|backend| backend.guards().into_iter().any(Guard::waits_for_record)) {
+        if !backend.is_some_and(|backend| backend.guards.wait_for_record()) {
             return;
         }
         let why = format!(

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::Guard;
 use gimbal_session::{Goodbye, GoodbyeReason, WriterEnd, WriterMessage};
 
+use crate::guards::Guards;
 use crate::target::Target;
 use crate::{Backend, BackendState, Claim, Loss, Output, Policy, Reconciler, Urgency, Usage};
 
@@ -39,8 +39,7 @@ impl Reconciler {
             Some(backend) => {
                 backend.listed = true;
                 if backend.policy.guard != policy.guard {
-                    backend.guard.configure(policy.guard, now);
-                    backend.readiness.configure(policy.guard.of_readiness(), now);
+                    backend.guards.configure(policy.guard, now);
                 }
                 backend.policy = policy;
             }
@@ -53,8 +52,7 @@ impl Reconciler {
         let backend = Backend {
             name: name.clone(),
             end: WriterEnd::new(self.settings.limits.clone()),
-            guard: Guard::new(policy.guard),
-            readiness: Guard::new(policy.guard.of_readiness()),
+            guards: Guards::new(policy.guard),
             measured: BTreeMap::new(),
             policy,
             listed,
@@ -70,8 +68,6 @@ impl Reconciler {
             decommission: None,
             version: 0,
             kept: 0,
-            window_versions: [None; 2],
-            hold_kept: None,
             changed: false,
         };
         self.desired.insert(backend);

@@ -144,8 +144,7 @@ impl Reconciler {
     fn forget_said(&mut self, name: &BackendName, now: Instant) {
         if let Some(backend) = self.desired.get_mut(name) {
             backend.end = WriterEnd::new(self.settings.limits.clone());
-            backend.guard.forget();
-            backend.readiness.forget();
+            backend.guards.forget();
             backend.measured.clear();
         }
         for target in self.forget_claims(name) {

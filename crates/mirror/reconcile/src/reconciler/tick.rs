@@ -1,15 +1,12 @@
 //! What time brings, and what follows from a state that is kept.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{GuardEvent, HoldRecord};
+use gimbal_plan::{Count, GuardEvent};
 
 use crate::{BackendState, Facts, Loss, Output, Policy, Reconciler, Urgency};
-
-/// How often the figures of a hold that grows are kept.
-const HOLD_GROWS: Duration = Duration::from_secs(5);
 
 impl Reconciler {
     /// Restores what was kept of a backend before this process led. `wall` is what the clock on the wall shows.
@@ -21,10 +18,8 @@ impl Reconciler {
         let targets = &self.targets;
         if let Some(backend) = self.desired.get_mut(name) {
             let counted = |key: &TargetKey| targets.get(key).filter(|target| target.counted_for.as_ref() == Some(name));
-            let has = |key: &TargetKey| counted(key).map_or(0, |target| target.settled.endpoints as u64);
-            backend.guard.restore(state.window.as_ref(), state.hold.as_ref(), has, now, wall);
-            let ready = |key: &TargetKey| counted(key).map_or(0, |target| target.settled.ready as u64);
-            backend.readiness.restore(state.ready_window.as_ref(), state.ready_hold.as_ref(), ready, now, wall);
+            let settled = |key: &TargetKey| counted(key).map_or_else(Count::default, |target| target.settled);
+            backend.guards.restore(&state, settled, now, wall);
             backend.loss = Loss::restore(state.loss, now, wall);
             backend.decommission = state.decommission.as_ref().map(|_| crate::Decommission::Running { look: now });
             backend.state = state;
@@ -40,11 +35,9 @@ impl Reconciler {
             let Some(backend) = self.desired.get_mut(&name) else { continue };
             let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
             if observed && backend.end.is_complete() {
-                backend.guard.all_is_told(now);
-                backend.readiness.all_is_told(now);
+                backend.guards.all_is_told(now);
             }
-            let mut events = backend.guard.tick(now);
-            events.extend(backend.readiness.tick(now));
+            let events = backend.guards.tick(now);
             let (mut decide_anew, mut wanted) = (false, false);
             for event in events {
                 match &event {
@@ -110,28 +103,14 @@ impl Reconciler {
         let mut news = false;
         // What happens to another writer's backend is kept by that writer.
         if backend.listed {
-            backend.guard.note(now);
-            backend.readiness.note(now);
+            backend.guards.note(now);
         }
         let loss = backend.loss.record();
         if backend.state.loss != loss {
             backend.state.loss = loss;
             news = true;
         }
-        let due = backend.hold_kept.is_none_or(|kept| now.saturating_duration_since(kept) >= HOLD_GROWS);
-        let holds = [
-            (backend.guard.hold_record(now, self.wall), &mut backend.state.hold),
-            (backend.readiness.hold_record(now, self.wall), &mut backend.state.ready_hold),
-        ];
-        for (hold, kept) in holds {
-            let figures = |hold: &Option<HoldRecord>| hold.as_ref().map(|hold| (hold.id.clone(), hold.endpoints));
-            let same_id = hold.as_ref().map(|hold| &hold.id) == kept.as_ref().map(|hold| &hold.id);
-            if figures(&hold) != figures(kept) && (!same_id || due) {
-                *kept = hold;
-                backend.hold_kept = Some(now);
-                news = true;
-            }
-        }
+        news |= backend.guards.put_holds(&mut backend.state, now, self.wall);
         if news {
             backend.keep(&mut self.outputs);
         }
@@ -151,7 +130,7 @@ impl Reconciler {
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         backend.kept = backend.kept.max(version);
-        for target in backend.released_by(version) {
+        for target in backend.guards.stored(version) {
             self.enqueue(&target, name, Urgency::Fresh);
         }
         self.begin_decommission(name, version, now);

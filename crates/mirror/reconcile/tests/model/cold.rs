@@ -20,7 +20,7 @@ fn hosts(count: u8) -> Vec<u8> {
 }
 
 fn held(world: &World) -> Option<HeldDrop> {
-    world.writer.backends()[&BackendName::parse(BACKENDS[0]).unwrap()].guard.held()
+    world.writer.backends()[&BackendName::parse(BACKENDS[0]).unwrap()].guards.removals().held()
 }
 
 fn endpoints(world: &World) -> usize {

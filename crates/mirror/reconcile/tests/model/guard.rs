@@ -21,7 +21,7 @@ fn one(n: usize) -> SourceKey {
 }
 
 fn held(world: &World, agent: usize) -> Option<HeldDrop> {
-    world.writer.backends()[&name(agent)].guard.held()
+    world.writer.backends()[&name(agent)].guards.removals().held()
 }
 
 fn endpoints(world: &World) -> usize {

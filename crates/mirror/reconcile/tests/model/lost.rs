@@ -111,7 +111,10 @@ fn not_ready_then_drained_then_back() {
         assert_eq!(endpoints(&world, 0), (0, 42));
         pass(&mut world, 40 * SECOND);
         assert_eq!((endpoints(&world, 0), services(&world, 0)), ((0, 0), 2));
-        assert!(world.writer.backends()[&name(0)].guard.held().is_none(), "the operator's decision is not held");
+        assert!(
+            world.writer.backends()[&name(0)].guards.removals().held().is_none(),
+            "the operator's decision is not held"
+        );
         assert_eq!(world.writer.backends()[&name(0)].drained, 42);
         assert_eq!(endpoints(&world, 1), (1, 0), "the other backend notices nothing");
         restart(&mut world);
@@ -169,7 +172,7 @@ fn what_the_guard_holds_stays_held_while_the_backend_is_lost() {
     world.cut(0);
     pass(&mut world, T1 + 5 * SECOND);
     assert_eq!((endpoints(&world, 0), services(&world, 0)), ((0, 42), 2));
-    assert!(world.writer.backends()[&name(0)].guard.held().is_some());
+    assert!(world.writer.backends()[&name(0)].guards.removals().held().is_some());
     pass(&mut world, T2);
     assert_eq!((endpoints(&world, 0), services(&world, 0)), ((0, 0), 2), "the Service stays for the source to remove");
     world.settle();

@@ -379,7 +379,7 @@ fn a_mass_change_is_held_until_it_is_approved() {
     let endpoints = |world: &World| world.slices().map(|slice| slice.endpoints.len()).sum::<usize>();
     assert_eq!(endpoints(&world), 42, "the removal is held, the addition is not");
     let name = BackendName::parse(BACKENDS[0]).unwrap();
-    let id = world.writer.backends()[&name].guard.held().map(|held| held.id).expect("held");
+    let id = world.writer.backends()[&name].guards.removals().held().map(|held| held.id).expect("held");
     world.restart_agent(0);
     world.settle_for(Duration::from_secs(10));
     assert_eq!(endpoints(&world), 42, "a restart of the agent releases nothing");
@@ -454,11 +454,11 @@ fn a_rename_of_ports_is_no_loss() {
     world.set(0, &key(0), Some(service(0, 1, &hosts[..100])));
     world.settle_for(Duration::from_secs(5));
     check(&world);
-    assert!(world.writer.backends().values().all(|backend| backend.guard.held().is_none()));
+    assert!(world.writer.backends().values().all(|backend| backend.guards.removals().held().is_none()));
     // One less is more than a half.
     world.set(0, &key(0), Some(service(0, 1, &hosts[..99])));
     world.settle_for(Duration::from_secs(5));
-    assert!(world.writer.backends().values().any(|backend| backend.guard.held().is_some()));
+    assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
 }
 
 /// A loss by and by is a loss: what went within the window counts, however small its pieces.

@@ -192,7 +192,8 @@ fn filled() -> World {
 
 /// Services whose removals a guard holds.
 fn held_back(world: &World, agent: usize) -> BTreeSet<SourceKey> {
-    let targets: BTreeSet<&TargetKey> = world.writer.backends()[&name(agent)].guard.held_targets().collect();
+    let targets: BTreeSet<&TargetKey> =
+        world.writer.backends()[&name(agent)].guards.removals().held_targets().collect();
     let slices = world.slices().filter(|slice| {
         let target =
             TargetKey::new(slice.metadata.namespace.clone(), slice.metadata.labels[keys::SERVICE_NAME].clone());
@@ -310,7 +311,7 @@ fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
             Op::Approve(agent) => {
                 let backend = name(agent);
-                let held = world.writer.backends()[&backend].guard.held();
+                let held = world.writer.backends()[&backend].guards.removals().held();
                 if let Some(held) = held {
                     world.writer.approve(&backend, &held.id);
                     let (_, held_back, wanted) = &watcher.before[agent];
@@ -380,7 +381,7 @@ fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
         }
         world.settle_for(SECOND);
         for agent in 0..2 {
-            prop_assert_eq!(world.writer.backends()[&name(agent)].guard.held(), None, "after {:?}", op);
+            prop_assert_eq!(world.writer.backends()[&name(agent)].guards.removals().held(), None, "after {:?}", op);
             prop_assert_eq!(
                 held(&world, agent),
                 wanted(&world, agent).into_iter().filter(|(_, n)| *n > 0).collect::<Counts>()

@@ -275,7 +275,7 @@ fn what_a_policy_forbids_is_removed_through_the_guard() {
         };
         alone(&mut world);
         assert_eq!(endpoints(&world), 121, "80 of 120 are held (restart: {restart})");
-        let held = world.writer.backends()[&name(0)].guard.held().expect("held");
+        let held = world.writer.backends()[&name(0)].guards.removals().held().expect("held");
         assert_eq!((held.endpoints_removed, held.targets), (80, 2));
         assert!(world.writer.approve(&name(0), &held.id).is_some());
         alone(&mut world);
@@ -315,7 +315,7 @@ fn what_is_mapped_elsewhere_moves() {
     world.settle();
     assert!(object(&world, "one", "a-svc").is_none());
     assert_eq!((endpoints(&world), world.rejects(0).len()), (200, 0));
-    assert!(world.writer.backends()[&name(0)].guard.held().is_none());
+    assert!(world.writer.backends()[&name(0)].guards.removals().held().is_none());
 
     // A restart in the middle, with the agent away, loses neither place.
     world.cut(0);

@@ -17,7 +17,7 @@ fn name() -> BackendName {
 }
 
 fn held(world: &World) -> Option<HeldDrop> {
-    world.writer.backends()[&name()].readiness.held()
+    world.writer.backends()[&name()].guards.readiness().held()
 }
 
 /// The same Service with these hosts not ready.

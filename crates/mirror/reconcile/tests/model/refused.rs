@@ -141,7 +141,7 @@ fn the_guard_sees_what_goes_without_anything_in_its_place() {
     world.set(0, &key(0), Some(service(1, 0, &some(100))));
     world.settle_for(Duration::from_secs(30));
     assert_eq!(hosts(&world), some(0).into_iter().collect());
-    assert!(world.writer.backends().values().any(|backend| backend.guard.held().is_some()));
+    assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
     again(&mut world);
 }
 
@@ -184,7 +184,7 @@ fn the_guard_sees_what_goes_of_a_service_that_cannot_be_written() {
     world.set(0, &key(0), Some(service(0, INVALID, &some(100))));
     world.settle_for(Duration::from_secs(30));
     assert_eq!(hosts(&world), some(0).into_iter().collect());
-    assert!(world.writer.backends().values().any(|backend| backend.guard.held().is_some()));
+    assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
 }
 
 /// What was refused, and is wanted no more, hinders nothing: not even where the rest waits for room.

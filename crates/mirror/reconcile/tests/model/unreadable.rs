@@ -76,7 +76,7 @@ fn what_is_back_and_cannot_be_read_keeps_its_object() {
     world.settle();
     world.set(0, &key(0), None);
     world.settle_for(Duration::from_secs(2));
-    let held = |world: &World| world.writer.backends().values().find_map(|backend| backend.guard.held());
+    let held = |world: &World| world.writer.backends().values().find_map(|backend| backend.guards.removals().held());
     let before = world.server.objects.clone();
     let hold = held(&world).expect("held");
     world.unreadable = Some(key(0));
