@@ -1,35 +1,36 @@
-//! One backend as the writer sees it.
+//! One backend: its policy, its end of the stream, and what is counted for it.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_model::{BackendName, SourceKey};
 use gimbal_plan::{Count, EndpointsApi, HeldDrop, HoldRecord, Wanted, WindowRecord, publishable};
 use gimbal_session::{WriterEnd, service_len};
 
 use crate::guards::Guards;
+use crate::routes::Routes;
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
-/// What is kept of a backend in the Gimbal cluster, so that a restart does not forget it. Written when it changes only.
+/// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. Written only when it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendState {
-    /// The source that the backend's name belongs to.
+    /// The incarnation of the source that the backend's name belongs to.
     pub incarnation: Option<String>,
-    /// What may have been removed within the guard's window.
+    /// The removals that were granted within the guard's window.
     pub window: Option<WindowRecord>,
-    /// The held removal, if there is one.
+    /// The removal that the guard holds.
     pub hold: Option<HoldRecord>,
-    /// As `window`, of losses of readiness.
+    /// Like `window`, for losses of readiness.
     pub ready_window: Option<WindowRecord>,
-    /// As `hold`, of losses of readiness.
+    /// Like `hold`, for losses of readiness.
     pub ready_hold: Option<HoldRecord>,
-    /// Its loss, where its policy makes something of that.
+    /// The loss of the backend, if its policy reacts to a loss.
     pub loss: Option<LossRecord>,
-    /// The id under which its removal was ordered.
+    /// The id with which its removal was ordered.
     pub decommission: Option<String>,
 }
 
-/// What the guard holds, in a sentence; `readiness`: the one that counts ready endpoints.
+/// Describes a held removal in a sentence. `readiness`: it is held by the guard that counts ready endpoints.
 #[must_use]
 pub fn describe_hold(held: &HeldDrop, readiness: bool) -> String {
     let HeldDrop { endpoints_removed, endpoints_before, id, .. } = held;
@@ -38,61 +39,62 @@ pub fn describe_hold(held: &HeldDrop, readiness: bool) -> String {
     format!("the mass-change guard {does} {endpoints_removed} of {endpoints_before} {what} (id {id})")
 }
 
-/// How much one Service is.
+/// The size of one Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
-    /// Endpoints that its policy lets through.
+    /// Endpoints that the policy admits.
     pub(crate) count: Count,
+    /// Bytes of its header and endpoints on the stream.
     pub(crate) bytes: u64,
-    /// Whether it can be written.
+    /// Whether the API server would accept it, as far as that can be told.
     pub(crate) valid: bool,
 }
 
-/// See the module.
+/// One backend.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    /// Its name.
+    /// The name, which its certificate proves.
     pub name: BackendName,
-    /// Its policy; the last one, if it is not listed any more.
+    /// The policy. The last one, if the backend is no longer `listed`.
     pub policy: Policy,
-    /// Whether the configuration names it. One that it names no more is only known by its objects.
+    /// Whether the configuration names the backend. Otherwise it is known only by its objects.
     pub listed: bool,
-    /// What it publishes, against its quota.
+    /// What its Services take of its quota.
     pub usage: Usage,
-    /// The target that each of its Services has a claim on.
-    pub(crate) routes: BTreeMap<SourceKey, TargetKey>,
-    /// Its end of the stream.
+    /// The targets that its Services lead to, and those that they leave.
+    pub(crate) routes: Routes,
+    /// The writer's end of its stream, with the Services that the agent sent.
     pub end: WriterEnd,
-    /// Its mass-change guards.
+    /// The mass-change guards.
     pub guards: Guards,
-    /// How much each Service is that its agent holds.
+    /// The size of each Service that its agent sent.
     pub(crate) measured: BTreeMap<SourceKey, Measured>,
-    /// Generation of the newest stream; 0: there was none.
+    /// The generation of the newest stream; 0 if there was none.
     pub generation: u64,
     /// Whether that stream is open.
     pub connected: bool,
-    /// What is kept.
+    /// The state to be stored.
     pub state: BackendState,
-    /// A source that was refused for its incarnation, until an admin confirms it.
+    /// The incarnation with which an agent was refused last, until an admin confirms it.
     pub refused_incarnation: Option<String>,
-    /// Endpoints of this backend that the Gimbal cluster holds.
+    /// Endpoints of this backend in the Gimbal cluster.
     pub endpoints: u64,
-    /// For how long it is lost, and what is made of that.
+    /// Whether and for how long the backend is lost, and the stage that its policy is in.
     pub loss: Loss,
-    /// Endpoints that were removed because it was lost.
+    /// Total of the endpoints that were removed because the backend was lost.
     pub drained: u64,
-    /// Its removal, if that was ordered.
+    /// The removal of the backend, if it was ordered.
     pub decommission: Option<Decommission>,
-    /// Counts what was given to be kept.
+    /// The version of the last state that was given to be stored.
     pub(crate) version: u64,
-    /// The last version that was kept.
+    /// The last version that was stored.
     pub(crate) kept: u64,
     /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it last.
     pub(crate) changed: bool,
 }
 
 impl Backend {
-    /// Gives the state to be kept. Returns its version.
+    /// Gives the state to be stored, and returns its version.
     pub(crate) fn keep(&mut self, outputs: &mut Vec<Output>) -> u64 {
         self.version += 1;
         outputs.push(Output::Keep { backend: self.name.clone(), version: self.version, state: self.state.clone() });
@@ -108,7 +110,7 @@ impl Backend {
         }
     }
 
-    /// Counts the endpoints of a Service that the agent holds, as the Gimbal cluster will hold them, and its bytes.
+    /// Returns the size of a Service that the agent sent, as the Gimbal cluster will hold it.
     pub(crate) fn measure(&self, key: &SourceKey, api: EndpointsApi) -> Option<Measured> {
         let service = self.end.service(key)?;
         let count = publishable(service, &self.policy.addresses, api);
@@ -118,7 +120,7 @@ impl Backend {
         Some(Measured { count, bytes: service_len(key, service) as u64, valid })
     }
 
-    /// Why something is wrong with it, in a sentence; empty if nothing is.
+    /// Returns what is wrong with the backend, in a sentence; empty if nothing is.
     #[must_use]
     pub fn trouble(&self) -> String {
         if let Some(refused) = &self.refused_incarnation {

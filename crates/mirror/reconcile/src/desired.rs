@@ -1,6 +1,6 @@
 //! The desired state: all backends with their ends of the stream, and the targets that each of their Services leads to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::{Count, EndpointsApi};
@@ -18,14 +18,12 @@ pub(crate) struct Desired {
     api: EndpointsApi,
     backends: BTreeMap<BackendName, Backend>,
     changed: Vec<BackendName>,
-    /// The targets that a claim leaves or moves away from, besides the one that it leads to.
-    old_places: BTreeMap<Claim, BTreeSet<TargetKey>>,
 }
 
 impl Desired {
     /// Knows no backend. `api`: which objects hold endpoints.
     pub(crate) fn new(api: EndpointsApi) -> Self {
-        Self { api, backends: BTreeMap::new(), changed: Vec::new(), old_places: BTreeMap::new() }
+        Self { api, backends: BTreeMap::new(), changed: Vec::new() }
     }
 
     pub(crate) fn api(&self) -> EndpointsApi {
@@ -163,37 +161,20 @@ impl Desired {
 
     /// Returns the targets that a claim leaves or moves away from.
     pub(crate) fn old_places(&self, claim: &Claim) -> impl Iterator<Item = &TargetKey> {
-        self.old_places.get(claim).into_iter().flatten()
-    }
-
-    /// Returns the targets that Services of a backend leave or move away from, each with its claim.
-    pub(crate) fn old_places_of(&self, name: &BackendName) -> impl Iterator<Item = (&Claim, &TargetKey)> {
-        let first = Claim { backend: name.clone(), key: SourceKey::new("", "") };
-        let claims = self.old_places.range(first..).take_while(move |(claim, _)| claim.backend == *name);
-        claims.flat_map(|(claim, places)| places.iter().map(move |place| (claim, place)))
+        self.get(&claim.backend).into_iter().flat_map(|backend| backend.routes.old(&claim.key))
     }
 
     /// Records that a claim leaves a target or moves away from it.
     pub(crate) fn add_old_place(&mut self, claim: &Claim, place: &TargetKey) {
-        self.old_places.entry(claim.clone()).or_default().insert(place.clone());
-    }
-
-    /// Forgets that a claim leaves a target.
-    pub(crate) fn remove_old_place(&mut self, claim: &Claim, place: &TargetKey) {
-        let Some(places) = self.old_places.get_mut(claim) else { return };
-        places.remove(place);
-        if places.is_empty() {
-            self.old_places.remove(claim);
+        if let Some(backend) = self.get_mut(&claim.backend) {
+            backend.routes.add_old(&claim.key, place);
         }
     }
 
-    /// Forgets all targets that a claim leaves, and returns them.
-    pub(crate) fn take_old_places(&mut self, claim: &Claim) -> BTreeSet<TargetKey> {
-        self.old_places.remove(claim).unwrap_or_default()
-    }
-
-    /// Forgets the targets that claims leave, except for the claims that `keep` accepts.
-    pub(crate) fn retain_old_places(&mut self, keep: impl Fn(&Claim) -> bool) {
-        self.old_places.retain(|claim, _| keep(claim));
+    /// Records that a claim has left a target.
+    pub(crate) fn remove_old_place(&mut self, claim: &Claim, place: &TargetKey) {
+        if let Some(backend) = self.get_mut(&claim.backend) {
+            backend.routes.remove_old(&claim.key, place);
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Writes of which nobody knows whether they were done: their answers were lost, or told of trouble. What they take away may be
-//! gone already, or go yet.
+//! Writes whose answers were lost or reported an unclear failure: whether they were carried out is unknown. What they remove may
+//! be gone already, or may still go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use gimbal_kubernetes_objects::Kind;
 use gimbal_model::TargetKey;
 use gimbal_plan::{Action, Observed};
 
-/// An API server gives a request up after a minute, unless it was told otherwise (`--request-timeout`).
+/// An API server gives up a request after a minute by default (`--request-timeout`).
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The write named this version of an object. As long as that is what is seen, nobody knows.
+/// A write that named this version of an object. While that version is the one observed, its outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Doubt {
     kind: Kind,
@@ -22,21 +22,21 @@ struct Doubt {
 }
 
 impl Doubt {
-    fn stands(&self, observed: &Observed) -> bool {
+    fn is_open(&self, observed: &Observed) -> bool {
         let mut held = observed.held().filter(|held| held.kind == self.kind);
         held.any(|held| held.name.is_none_or(|name| *name == *self.name) && *held.resource_version == *self.version)
     }
 }
 
-/// See the module.
+/// The writes with an unknown outcome, by target.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Doubts(BTreeMap<TargetKey, Vec<Doubt>>);
 
 impl Doubts {
-    /// A write failed in a way that does not tell whether it was done.
+    /// Records a write that failed without telling whether it was carried out.
     pub(crate) fn note(&mut self, target: &TargetKey, action: &Action, now: Instant) {
         let version = match action {
-            // It takes nothing away.
+            // A create removes nothing.
             Action::Create(_) => return,
             Action::Delete { resource_version, .. } => resource_version,
             Action::Replace(body) | Action::Patch(body) => &body.meta().resource_version,
@@ -48,10 +48,10 @@ impl Doubts {
         doubts.push(doubt);
     }
 
-    /// Whether anything that was done or not may be missing of what is seen.
+    /// Whether a write with an unknown outcome may still remove something of what is observed.
     pub(crate) fn are_of(&mut self, target: &TargetKey, observed: &Observed, now: Instant) -> bool {
         let Some(doubts) = self.0.get_mut(target) else { return false };
-        doubts.retain(|doubt| now < doubt.until && doubt.stands(observed));
+        doubts.retain(|doubt| now < doubt.until && doubt.is_open(observed));
         let any = !doubts.is_empty();
         if !any {
             self.0.remove(target);
@@ -59,18 +59,18 @@ impl Doubts {
         any
     }
 
-    /// Targets with doubts that are over.
+    /// Returns the targets that have a write whose outcome must be visible by now.
     pub(crate) fn over(&self, now: Instant) -> Vec<TargetKey> {
         let over = self.0.iter().filter(|(_, doubts)| doubts.iter().any(|doubt| now >= doubt.until));
         over.map(|(target, _)| target.clone()).collect()
     }
 
-    /// It is gone, and nothing can be missing of it.
+    /// Forgets a target that was dropped.
     pub(crate) fn forget(&mut self, target: &TargetKey) {
         self.0.remove(target);
     }
 
-    /// Who leads next sees what there is.
+    /// Forgets everything: the next leader observes the objects itself.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

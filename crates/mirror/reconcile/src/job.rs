@@ -1,4 +1,4 @@
-//! What the edge is asked to write, and what it answers.
+//! The writes that the caller has to send, and their answers.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::cluster::ListsBegun;
 /// Writes for one target. Nothing else of this target is handed out until they are answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// The target.
+    /// The target that all writes are for.
     pub target: TargetKey,
-    /// For whom it is written; `None` where what is there goes, or is of a backend that is lost.
+    /// The claim for which it is written. `None` where objects are deleted, or belong to a lost backend.
     pub owner: Option<Claim>,
-    /// The writes.
+    /// The writes, in order.
     pub actions: Vec<Action>,
-    /// So many of them go out first, side by side. The others follow if what these create [is there](Written::is_there).
+    /// How many of the writes are sent first, concurrently. The others follow if all of these [succeed](Written::is_there).
     pub first: usize,
-    /// Lists that had begun when it was handed out.
+    /// The lists that had begun when the job was handed out.
     pub(crate) lists: ListsBegun,
-    /// Set if nothing is left to do once all of them are answered with what was sent.
+    /// Set if nothing remains to be decided once all writes are answered with what was sent.
     pub(crate) closing: Option<Closing>,
 }
 
-/// What is told of a target when its last job ends well.
+/// How a target converges when its last job ends well.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Closing {
-    /// Set if a part of what was wanted is left out.
+    /// Why a part of the Service is left out, if it is.
     pub(crate) partly: Option<Reject>,
 }
 
 impl Job {
-    /// Carries the writes out, one after the other.
+    /// Sends the writes one after the other, and returns their answers.
     pub fn carry_out(&self, mut write: impl FnMut(&Action) -> Written) -> Vec<Written> {
         let (first, rest) = self.stages();
         let mut written: Vec<_> = first.iter().map(&mut write).collect();
@@ -43,13 +43,13 @@ impl Job {
         written
     }
 
-    /// What goes out first, and what follows.
+    /// Returns the writes that are sent first, and those that follow.
     #[must_use]
     pub fn stages(&self) -> (&[Action], &[Action]) {
         self.actions.split_at(self.first.min(self.actions.len()))
     }
 
-    /// Leaves out all but so many of the writes; the rest is decided anew after these.
+    /// Keeps only the first `writes` actions. The others are planned again after these.
     pub fn truncate(&mut self, writes: usize) {
         if writes < self.actions.len() {
             self.actions.truncate(writes);
@@ -63,23 +63,23 @@ impl Job {
 pub enum Written {
     /// The API server's answer to a create or replace.
     Answered(Body),
-    /// A create met an object with our mark: one of ours whose answer was lost, or that the watch has yet to bring.
+    /// A create found an object with our mark: the answer to its create was lost, or the watch has not shown it yet.
     Found(Body),
-    /// The object is gone: deleted, or it was not there.
+    /// The object does not exist: it was deleted, or was missing already.
     Gone,
-    /// 409: the object is not the version that was named, or something else in the API server says so.
+    /// 409: the object has another version than the write named, or something else in the API server answers so.
     Conflict {
-        /// What is there, as it was read after that.
+        /// The object that exists, as read after the answer.
         there: Body,
     },
-    /// It did not happen, as far as is known.
+    /// The write failed. It may have been carried out nevertheless.
     Failed(WriteFailure),
-    /// It was not sent, for this process no longer leads or is about to end.
+    /// It was not sent, because this process no longer leads or is about to end.
     NotSent,
 }
 
 impl Written {
-    /// Whether what was written stands.
+    /// Whether the object that was written exists.
     #[must_use]
     pub fn is_there(&self) -> bool {
         matches!(self, Self::Answered(_) | Self::Found(_))
@@ -89,18 +89,18 @@ impl Written {
 /// Why a write failed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteFailure {
-    /// An object of someone else has the name.
+    /// An object without our mark has the name.
     Foreign,
     /// The namespace does not exist, or is being deleted.
     NamespaceMissing,
-    /// The API server will not take it as it is.
+    /// The API server rejects the object as invalid.
     Invalid(String),
-    /// The API server will not have it, as a policy or a quota of the namespace says.
+    /// An admission policy or a quota of the namespace forbids the write.
     Forbidden(String),
-    /// It is too large for the API server.
+    /// The object is too large for the API server.
     TooLarge(String),
-    /// The API server asks for patience.
+    /// The API server asks to wait, possibly for a given time.
     Throttled(Option<Duration>),
-    /// Anything else; it may pass.
+    /// Any other failure, which may be temporary.
     Api(String),
 }

@@ -1,6 +1,8 @@
-//! The writer's state and every decision it takes, without I/O: desired state (what the agents said, by source key) against
-//! observed state (what the watches and the answers to writes showed, by target), a queue between them, and the
-//! next writes.
+//! The writer's state and every decision it makes, without I/O.
+//!
+//! The desired state is what the agents said, by source key. The observed state is what the watches and the answers to writes
+//! showed, by target. A queue of targets lies between them: each target is compared when its turn comes, and the difference
+//! is the next writes.
 //!
 //! ```text
 //!  agents' messages -> Backend (WriterEnd) --+                      +-> Job (actions) -> the edge writes -> finish()
@@ -8,8 +10,8 @@
 //!  watch events ---------> Observed ---------+                      +-> settle: Ack, Reject, Resolved to the agent
 //! ```
 //!
-//! One task owns a [`Reconciler`], feeds it and carries out what it says. Start, reconnect, relist and repair are one
-//! path: a target is put in the queue and decided anew from what is desired and observed at that moment.
+//! One task owns a [`Reconciler`], feeds it with what happens and carries out its [`Output`]s and [`Job`]s. Start, reconnect,
+//! relist and repair are one path: a target is enqueued, and decided from what is desired and observed when its turn comes.
 
 mod backend;
 mod cluster;
@@ -28,6 +30,7 @@ mod probe;
 mod quota;
 mod reconciler;
 mod refusals;
+mod routes;
 mod target;
 mod targets;
 #[cfg(test)]

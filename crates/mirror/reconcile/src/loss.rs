@@ -1,5 +1,5 @@
-//! For how long a backend has been lost, and what its policy makes of that (DESIGN 2, rule 5). Two facts count: whether an
-//! agent is connected, and, where the policy says so, whether its source is alive.
+//! For how long a backend has been lost, and the stage that its policy is in (`docs/design.md#rule-5`). A backend is lost while no
+//! agent is connected, or, if the policy says so, while its source is silent.
 
 #[cfg(test)]
 mod tests;
@@ -8,37 +8,38 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_plan::Lost;
 
-/// What happens when a backend is lost. The default is to hold what was last known.
+/// What happens when a backend is lost. By default its last known endpoints are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LossPolicy {
-    /// After this, its endpoints are not ready.
+    /// After this time, its endpoints are marked not ready.
     pub not_ready_after: Option<Duration>,
-    /// After this, they are removed. Not before `not_ready_after`.
+    /// After this time, its endpoints are removed. At least `not_ready_after`.
     pub drain_after: Option<Duration>,
-    /// A source that was silent for so long is lost, although its agent is connected. `None`: only the connection counts.
+    /// After this time without a sign of life from the source, the backend is lost although its agent is connected. `None`: only
+    /// the connection counts.
     pub source_stale_after: Option<Duration>,
 }
 
-/// After the first look of a writer that begins to lead, agents have so long to come back before anything new is done about
-/// their loss: that they are away then may be the writer's own doing.
+/// How long agents have to come back to a writer that begins to lead, before the loss policy does anything new: they may be away
+/// because of the writer itself.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// A loss is kept from this age on: a mere reconnect writes nothing.
+/// A loss is stored from this age on, so that a mere reconnect writes nothing.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// What is made of a loss.
+/// What the loss policy does to a backend's endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Stage {
-    /// Nothing: what was last known stays.
+    /// The last known endpoints stay.
     #[default]
     Hold,
-    /// Endpoints are not ready.
+    /// Endpoints are marked not ready.
     NotReady,
     /// Endpoints are removed.
     Drained,
 }
 
 impl Stage {
-    /// For a plan; `None` where it is the ordinary one.
+    /// Returns how a plan changes. `None` if it is the ordinary plan.
     #[must_use]
     pub fn lost(self) -> Option<Lost> {
         match self {
@@ -48,7 +49,7 @@ impl Stage {
         }
     }
 
-    /// For people and metrics.
+    /// Returns the name of the stage for logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,28 +60,28 @@ impl Stage {
     }
 }
 
-/// A loss as it is kept over restarts of the writer.
+/// A loss as it is stored over restarts of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LossRecord {
-    /// When it began, by the writer's clock.
+    /// When it began, by the writer's wall clock.
     pub since: SystemTime,
-    /// What was made of it.
+    /// The stage that was reached.
     pub stage: Stage,
 }
 
-/// What is known of a backend at a moment.
+/// The signs of life of a backend at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
-    /// An agent is connected.
+    /// Whether an agent is connected.
     pub connected: bool,
-    /// For how long its source has been silent; `None` while the agent has not told.
+    /// For how long the source has been silent. `None` until the agent reports it.
     pub silence: Option<Duration>,
 }
 
-/// A loss that goes on.
+/// A current loss.
 #[derive(Debug, Clone, Copy)]
 struct Period {
-    /// When this process first knew of it.
+    /// When this process first noticed it.
     at: Instant,
     /// How old it was then.
     before: Duration,
@@ -88,10 +89,10 @@ struct Period {
     record: Option<LossRecord>,
 }
 
-/// See the module.
+/// Whether and for how long a backend is lost.
 #[derive(Debug, Clone, Default)]
 pub struct Loss {
-    /// When this process first looked, since it leads.
+    /// When this process first observed the backend as a leader.
     first: Option<Instant>,
     period: Option<Period>,
     disconnected: Option<Instant>,
@@ -99,7 +100,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Goes on with a loss that began before this process. A clock that was set back makes it younger, never older.
+    /// Continues a stored loss. A wall clock that was set back makes it younger, never older.
     pub(crate) fn restore(record: Option<LossRecord>, now: Instant, wall: SystemTime) -> Self {
         let period = record.map(|record| Period {
             at: now,
@@ -110,7 +111,7 @@ impl Loss {
         Self { period, ..Self::default() }
     }
 
-    /// Takes in how things are. The stage from now on. `grace`: how long after the first look nothing new is done.
+    /// Updates the loss, and returns the stage that applies from now on. No later stage is reached within `grace` of the first call.
     pub(crate) fn observe(
         &mut self,
         facts: Facts,
@@ -129,7 +130,7 @@ impl Loss {
         if facts.connected && heard && !silent {
             self.period = None;
         } else if self.disconnected.or(self.stale).is_some() {
-            // An agent that is back and has not told of its source ends nothing and begins nothing.
+            // An agent that is back but has not reported on its source neither ends nor begins a loss.
             let fresh = Period { at: now, before: Duration::ZERO, stage: Stage::Hold, record: None };
             self.period.get_or_insert(fresh);
         }
@@ -139,29 +140,29 @@ impl Loss {
         period.stage
     }
 
-    /// Agents have so long to come back once more, from the next look on.
+    /// Gives agents the grace period once more, beginning with the next [`Loss::observe`].
     pub(crate) fn begin_grace(&mut self) {
         self.first = None;
     }
 
-    /// What is to be kept.
+    /// Returns the record to be stored.
     pub(crate) fn record(&self) -> Option<LossRecord> {
         self.period.and_then(|period| period.record)
     }
 
-    /// What is made of it now.
+    /// Returns the current stage.
     #[must_use]
     pub fn stage(&self) -> Stage {
         self.period.map(|period| period.stage).unwrap_or_default()
     }
 
-    /// For how long the backend has been lost, restarts of the writer included where that is kept.
+    /// Returns for how long the backend has been lost, including the time before a restart if that was stored.
     #[must_use]
     pub fn lost_for(&self, now: Instant) -> Option<Duration> {
         self.period.map(|period| period.age(now))
     }
 
-    /// For how long no agent has been connected, as far as this process knows.
+    /// Returns for how long no agent has been connected, as far as this process knows.
     #[must_use]
     pub fn disconnected_for(&self, now: Instant) -> Option<Duration> {
         self.disconnected.map(|since| now.saturating_duration_since(since))
@@ -173,7 +174,7 @@ impl Loss {
         self.stale.is_some()
     }
 
-    /// For how long the source of a connected agent has counted as silent.
+    /// Returns for how long the source of a connected agent has counted as silent.
     #[must_use]
     pub fn stale_for(&self, now: Instant) -> Option<Duration> {
         self.stale.map(|since| now.saturating_duration_since(since))
@@ -192,7 +193,7 @@ impl Period {
             (false, true) => Stage::NotReady,
             (false, false) => Stage::Hold,
         };
-        // What was done stays done while the policy still wants it, whatever a clock says.
+        // A stage that was reached stays while the policy has it, whatever the clock says.
         let reached = match self.stage {
             Stage::Drained if policy.drain_after.is_some() => Stage::Drained,
             Stage::Drained | Stage::NotReady if policy.not_ready_after.is_some() => Stage::NotReady,
@@ -201,7 +202,8 @@ impl Period {
         by_time.max(reached)
     }
 
-    /// Keeps it once it is settled, and again when its stage changes; not at all where nothing follows from it.
+    /// Updates the record: a loss is recorded once it is old enough, again when its stage changes, and not at all if the policy
+    /// does not react to it.
     fn note(&mut self, policy: &LossPolicy, now: Instant, wall: SystemTime) {
         let follows = policy.not_ready_after.is_some() || policy.drain_after.is_some();
         if !follows {

@@ -1,48 +1,48 @@
-//! Which namespace of the Gimbal cluster a backend's namespace leads to.
+//! Which namespace of the Gimbal cluster a backend's Services are published in.
 
 use std::collections::BTreeMap;
 
 use gimbal_model::NamespacePattern;
 
-/// The rules for one backend's namespaces. The default admits every one under its own name, but `kube-*`.
+/// The rules for one backend's namespaces. The default admits each under its own name, except for `kube-*`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamespacePolicy {
-    /// What the target must match; `None` allows all.
+    /// Patterns of which the target must match one; `None` allows all.
     pub allow: Option<Vec<NamespacePattern>>,
-    /// What the target must not match, allowed or not.
+    /// Patterns that the target must not match, allowed or not.
     pub deny: Vec<NamespacePattern>,
-    /// From a source namespace, or an OpenStack project's ID, to its target. The ID goes first: it is the more exact.
+    /// The targets of source namespaces and of OpenStack projects by their IDs. The ID takes precedence, because it is more exact.
     pub map: BTreeMap<String, String>,
-    /// Whether a missing target is created.
+    /// Whether missing targets are created.
     pub create: bool,
 }
 
-/// Why a source namespace leads nowhere.
+/// Why a source namespace has no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceRefused {
-    /// It is no name that a namespace can have.
+    /// It is not a valid name of a namespace.
     #[error("{0:?} cannot be the name of a namespace; map it to one that can (namespaces.map)")]
     Invalid(String),
-    /// The cluster's own.
+    /// It is one of the Gimbal cluster's own namespaces.
     #[error("namespace {0:?} is the Gimbal cluster's own (kube-*)")]
     System(String),
-    /// Denied to this backend.
+    /// It matches a pattern of `deny`.
     #[error("namespace {0:?} is denied to this backend (namespaces.deny)")]
     Denied(String),
-    /// Not allowed to this backend.
+    /// It matches no pattern of `allow`.
     #[error("namespace {0:?} is not allowed to this backend (namespaces.allow)")]
     NotAllowed(String),
-    /// A project that has no namespace of its own, for another one has its name (DESIGN 3.3).
+    /// The project has no namespace, because another project has the same name and no `map` entry tells them apart.
     #[error("another project has the name of project {0}; give it a namespace by its ID (namespaces.map)")]
     NameTaken(String),
 }
 
 impl NamespacePolicy {
-    /// The namespace in the Gimbal cluster for a namespace of the source. `project` is the ID of the OpenStack project
-    /// that the Service says it belongs to; where the source has no name for the namespace but that ID, a map must give one.
+    /// Returns the target of a source namespace. `project` is the ID of the Service's OpenStack project, if it has one. A namespace
+    /// that the source knows only by that ID needs an entry in `map`.
     ///
     /// # Errors
-    /// When there is none; the reason names the target.
+    /// Returns why there is none; the reason names the target.
     pub fn target(&self, source_namespace: &str, project: Option<&str>) -> Result<String, NamespaceRefused> {
         let mapped = project.and_then(|id| self.map.get(id)).or_else(|| self.map.get(source_namespace));
         let target = match mapped {
@@ -58,10 +58,10 @@ impl NamespacePolicy {
         self.permits(target).map(|()| target.to_owned())
     }
 
-    /// Whether the backend may have anything in a namespace of the Gimbal cluster.
+    /// Checks whether the backend may publish anything in a namespace of the Gimbal cluster.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns why it may not.
     pub fn permits(&self, target: &str) -> Result<(), NamespaceRefused> {
         let matches = |patterns: &[NamespacePattern]| patterns.iter().any(|pattern| pattern.matches(target));
         let refusal = if target.starts_with("kube-") {
@@ -77,7 +77,7 @@ impl NamespacePolicy {
     }
 }
 
-/// Whether a text can be the name of a namespace (a DNS label).
+/// Whether `name` is a valid name of a namespace, that is, a DNS label.
 #[must_use]
 pub fn is_namespace(name: &str) -> bool {
     let bytes = name.as_bytes();

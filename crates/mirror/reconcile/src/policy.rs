@@ -1,4 +1,4 @@
-//! What a backend may publish. The configuration file that says so is the writer's.
+//! What a backend may publish, as the writer's configuration says.
 
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey, service_name};
@@ -6,65 +6,65 @@ use gimbal_plan::{AppProtocols, EndpointsApi, GuardConfig, Keep, Rules, Strip};
 
 use crate::{LossPolicy, NamespacePolicy, NamespaceRefused};
 
-/// The policy for one backend. The default is DESIGN 6's for what a file leaves out.
+/// The policy for one backend. The default is what applies to a configuration file that leaves everything out.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
-    /// Where its Services go.
+    /// The namespaces that its Services are published in.
     pub namespaces: NamespacePolicy,
-    /// Which addresses it may publish.
+    /// The addresses that its endpoints may have.
     pub addresses: AddressRules,
-    /// Labels and annotations that are left out.
+    /// The labels and annotations that are left out.
     pub strip: Strip,
-    /// Labels and annotations that alone are kept.
+    /// If set, the only labels and annotations that are kept.
     pub keep: Keep,
-    /// Application protocols that are renamed or dropped.
+    /// The application protocols that are renamed or dropped.
     pub app_protocols: AppProtocols,
-    /// How much it may publish.
+    /// Limits on what it publishes.
     pub quota: Quota,
-    /// Mass-change guard.
+    /// The configuration of its mass-change guard.
     pub guard: GuardConfig,
-    /// What happens when it is lost.
+    /// What happens when the backend is lost.
     pub on_loss: LossPolicy,
-    /// Whether anything is written for it.
+    /// Whether anything is written for the backend.
     pub mode: Mode,
 }
 
-/// How much a backend may publish; what is not set has no limit. The first three refuse growth and nothing else: what
-/// stands when a limit is lowered stays, and may shrink or change.
+/// Limits on what a backend publishes; `None` means no limit. The first three refuse only growth: Services that exceed a limit when
+/// it is lowered stay, and may shrink or change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Quota {
-    /// Services.
+    /// Number of Services.
     pub services: Option<u64>,
-    /// Endpoints over all of its Services.
+    /// Number of endpoints of all Services.
     pub endpoints: Option<u64>,
-    /// Bytes over all of its Services, as their headers and endpoints travel.
+    /// Bytes of the headers and endpoints of all Services on the stream.
     pub bytes: Option<u64>,
-    /// Changes a second: what is over it waits, and is replaced by what is newer.
+    /// Changes per second. Changes beyond that wait, and are replaced by newer ones.
     pub changes_per_second: Option<u64>,
 }
 
 /// Whether anything is written for a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Yes.
+    /// Changes are written.
     #[default]
     Admit,
-    /// No: plan and show only. What is there stays as it is.
+    /// Changes are planned and shown only. Existing objects stay as they are.
     Quarantine,
 }
 
 impl Policy {
-    /// The part of it that shapes objects.
+    /// Returns the rules that shape objects.
     #[must_use]
     pub fn rules(&self, api: EndpointsApi) -> Rules<'_> {
         let Self { strip, keep, app_protocols, addresses, .. } = self;
         Rules { strip, keep, app_protocols, addresses, api }
     }
 
-    /// The object that stands for a source Service, whose content is known if an agent said so.
+    /// Returns the target of a source Service. `service` is its content, if an agent sent it.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Returns why the policy admits no target.
     pub fn target(
         &self,
         backend: &BackendName,

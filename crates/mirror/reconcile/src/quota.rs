@@ -1,5 +1,5 @@
-//! What a backend publishes, against what it may. First come keeps: a Service that would exceed a limit by growing waits
-//! until there is room, in the order in which they came.
+//! What a backend publishes, compared with its quota. Services that are published keep their room. A Service that would exceed a
+//! limit by growing waits in line until there is room.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use gimbal_model::{SourceKey, TargetKey};
 
 use crate::Quota;
 
-/// How much one Service, or all of a backend, takes.
+/// What one Service, or a whole backend, takes of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
     /// Services.
@@ -19,26 +19,26 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// One limit that a Service would exceed.
+/// The limit that a Service would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{measure} of this backend would be {would_be}, and its quota is {limit} (quota.{measure}); it waits for room")]
 pub struct Exceeded {
-    /// Which measure.
+    /// What the limit is for.
     pub measure: Measure,
-    /// What it would come to.
+    /// The total with the Service.
     pub would_be: u64,
-    /// What it may be.
+    /// The limit.
     pub limit: u64,
 }
 
-/// What is measured.
+/// What a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// See [`Amount::services`].
+    /// The number of Services.
     Services,
-    /// See [`Amount::endpoints`].
+    /// The number of endpoints.
     Endpoints,
-    /// See [`Amount::bytes`].
+    /// Bytes of headers and endpoints on the stream.
     Bytes,
 }
 
@@ -56,38 +56,38 @@ impl fmt::Display for Measure {
 struct Counted {
     amount: Amount,
     at: TargetKey,
-    /// Bytes of what stood before this process are not known until an agent says them.
+    /// Whether `bytes` is known. For objects from before this process it is not until an agent sends the Service.
     weighed: bool,
 }
 
-/// See the module.
+/// What a backend takes of its quota.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
-    /// Where each is: while it moves that is more than one place, and it takes what it takes at the larger one.
+    /// The targets at which each Service is charged. While it moves there are several, and the largest amount counts.
     counted: BTreeMap<SourceKey, Vec<Counted>>,
     total: Amount,
-    /// In the order in which they came.
+    /// The Services that wait for room, by ticket, that is, in the order in which they came.
     waiting: BTreeMap<u64, SourceKey>,
     ticket_of: BTreeMap<SourceKey, u64>,
     tickets: u64,
-    /// Something was given back since the last round of turns began.
+    /// Room was released since the last round of turns began.
     room: bool,
-    /// Where the round that runs goes on.
+    /// The ticket at which the current round continues.
     round: Option<u64>,
 }
 
-/// How many of those that wait have a turn at a time, so that no change waits long behind them.
+/// How many waiting Services get a turn at a time, so that no change waits long behind them.
 const TURNS: usize = 200;
 
 impl Usage {
-    /// What all of it takes.
+    /// Returns the total of all Services.
     #[must_use]
     pub fn total(&self) -> Amount {
         self.total
     }
 
-    /// How many endpoints a Service may have that is to grow no more: what it had, and what of it `stands` beside that and has
-    /// room.
+    /// Returns how many endpoints a Service may have that must not grow: those charged, or as many of those that exist (`stands`) as
+    /// there is room for, if that is more.
     #[must_use]
     pub fn without_growth(&self, key: &SourceKey, stands: u64, quota: &Quota) -> u64 {
         let counted = self.counted.get(key).map(|counted| largest(counted).endpoints).unwrap_or_default();
@@ -96,13 +96,13 @@ impl Usage {
         counted.max(stands.min(room))
     }
 
-    /// Services that wait for room.
+    /// Returns how many Services wait for room.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether a Service may be as large as `amount` now.
+    /// Checks whether a Service may be as large as `amount` now.
     ///
     /// # Errors
     /// The first limit that it would exceed by growing.
@@ -126,7 +126,7 @@ impl Usage {
         Ok(())
     }
 
-    /// It is written so, at `at`.
+    /// Charges a Service that is written as a whole at a target.
     pub fn count(&mut self, key: &SourceKey, amount: Amount, at: &TargetKey) {
         self.stop_waiting(key);
         self.change(key, |places| {
@@ -138,7 +138,7 @@ impl Usage {
         });
     }
 
-    /// It stands already, whatever the limits say.
+    /// Charges a Service whose objects exist already, whatever the limits are.
     pub fn stands(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
         self.change(key, |places| {
             if places.iter().all(|counted| counted.at != *at) {
@@ -148,12 +148,12 @@ impl Usage {
         });
     }
 
-    /// Whether it counts at `at`.
+    /// Whether a Service is charged at a target.
     pub(crate) fn counts_at(&self, key: &SourceKey, at: &TargetKey) -> bool {
         self.counted.get(key).is_some_and(|places| places.iter().any(|counted| counted.at == *at))
     }
 
-    /// It waits for room.
+    /// Puts a Service in line for room.
     pub fn wait(&mut self, key: &SourceKey) {
         if !self.ticket_of.contains_key(key) {
             self.tickets += 1;
@@ -162,13 +162,13 @@ impl Usage {
         }
     }
 
-    /// Whether it waits for room.
+    /// Whether a Service waits for room.
     #[must_use]
     pub fn waits(&self, key: &SourceKey) -> bool {
         self.ticket_of.contains_key(key)
     }
 
-    /// It is not written further, and so many endpoints of it are there.
+    /// Lowers the charge of a Service at a target to the endpoints that exist, because it is not written further.
     pub fn stopped_at(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
         self.change(key, |places| {
             for counted in places.iter_mut().filter(|counted| counted.at == *at) {
@@ -177,19 +177,19 @@ impl Usage {
         });
     }
 
-    /// It wants nothing any more.
+    /// Takes a Service out of the line.
     pub fn stop_waiting(&mut self, key: &SourceKey) {
         if let Some(ticket) = self.ticket_of.remove(key) {
             self.waiting.remove(&ticket);
         }
     }
 
-    /// Nothing of it is left at `at`. Where it counts elsewhere too, that stays.
+    /// Releases the charge of a Service at one target.
     pub fn gone_from(&mut self, key: &SourceKey, at: &TargetKey) {
         self.change(key, |places| places.retain(|counted| counted.at != *at));
     }
 
-    /// The next of those that wait, if there may be room for one of them: each has its turn once for what was given back.
+    /// Returns the next waiting Services, if room was released: each gets one turn for what was released before.
     pub fn take_turns(&mut self) -> Vec<SourceKey> {
         if self.round.is_none() && std::mem::take(&mut self.room) {
             self.round = Some(0);
@@ -213,18 +213,18 @@ impl Usage {
         self.total.services = self.total.services - old.services + new.services;
         self.total.endpoints = self.total.endpoints - old.endpoints + new.endpoints;
         self.total.bytes = self.total.bytes - old.bytes + new.bytes;
-        // Only where it came to less there is room for another.
+        // Room for others appears only where the Service takes less than before.
         self.room |= new.services < old.services || new.endpoints < old.endpoints || new.bytes < old.bytes;
     }
 }
 
-/// Almost always there is one place, and room for four would be kept.
+/// Almost always there is one target, and a plain `push` would allocate room for four.
 fn add(places: &mut Vec<Counted>, new: Counted) {
     places.reserve_exact(1);
     places.push(new);
 }
 
-/// What a Service takes that is in these places.
+/// Returns what a Service takes that is charged at these targets.
 fn largest(places: &[Counted]) -> Amount {
     places.iter().map(|counted| counted.amount).fold(Amount::default(), |a, b| Amount {
         services: a.services.max(b.services),

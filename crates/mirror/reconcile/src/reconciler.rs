@@ -143,7 +143,6 @@ impl Reconciler {
             backend.decommission = None;
             backend.guards.forget_awaited();
         }
-        self.desired.retain_old_places(|_| false);
         self.cluster.creations().clear();
         self.doubts.clear();
         self.targets.change_all(|target| {

@@ -1,5 +1,6 @@
-//! Writes that the API server will not take as they are: an admission policy, a quota of the namespace, an object of somebody
-//! else; and those that fail time and again. Each is tried again by itself after a while, or at once when it would be another write.
+//! Writes that the API server refuses because of an admission policy, a quota of the namespace or an object without our mark, and
+//! writes that fail repeatedly. Each is retried by itself after a delay, or at once when its content changes; the other writes of
+//! the target go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,34 +12,34 @@ use gimbal_session::RejectReason;
 
 use crate::target::delay;
 
-/// Kind, name, and whether only a part of the object was sent: of each the last refusal counts.
+/// The identity of a write: kind, name, and whether it is a patch. Only the last refusal of each is kept.
 pub(crate) type Write = (&'static str, Arc<str>, bool);
 
-/// One that was refused.
+/// The last refusal of a write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refusal {
-    /// What was sent; `None` for a deletion.
+    /// The content that was sent; `None` for a deletion.
     print: Option<Fingerprint>,
     until: Instant,
     failures: u32,
-    /// Nothing of the kind is to be written now.
+    /// The write is not part of the current plan.
     aside: bool,
-    /// Why, for the agent.
+    /// The reason that the agent is told.
     pub(crate) reason: RejectReason,
-    /// Why, in words.
+    /// The message that the agent is told.
     pub(crate) message: String,
 }
 
-/// A write that failed so often in a row, in whatever way, counts as refused: others go on without it.
+/// A write that failed this often in a row counts as refused, so that the other writes go on without it.
 const PATIENCE: u32 = 3;
-/// For so long it is known how often a write was refused that is not to be sent any more.
+/// How long the number of refusals of a write is remembered after the write left the plan.
 const FORGET: Duration = Duration::from_secs(600);
 
-/// Those of one target. Mostly there are none.
+/// The refused writes of one target. Usually there are none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Refusals {
     refused: BTreeMap<Write, Refusal>,
-    /// How often each write failed in a row that may be taken any moment.
+    /// How often in a row each write failed that may succeed at any moment.
     failed: BTreeMap<Write, u32>,
 }
 
@@ -58,12 +59,12 @@ impl Refusals {
         self.refused.is_empty() && self.failed.is_empty()
     }
 
-    /// Whether anything was refused that is to be written still.
+    /// Whether any write of the current plan was refused.
     pub(crate) fn hinder(&self) -> bool {
         self.refused.values().any(|refusal| !refusal.aside)
     }
 
-    /// The same of something else than the Service itself.
+    /// Whether any write of the current plan was refused that is not the Service's own.
     pub(crate) fn hinder_endpoints(&self) -> bool {
         self.refused.iter().any(|((kind, ..), refusal)| *kind != Service::KIND.kind && !refusal.aside)
     }
@@ -73,15 +74,15 @@ impl Refusals {
         self.failed.clear();
     }
 
-    /// A write failed in a way that may pass any moment. Whether that was once too often.
+    /// Counts a failure that may be temporary. Returns whether it happened so often that the write counts as refused.
     pub(crate) fn fails_for_long(&mut self, action: &Action) -> bool {
-        // Whatever its content was: what changes often would never fail for long else.
+        // Counted whatever the content: a write whose content changes often would never reach the limit otherwise.
         let failures = self.failed.entry(write(action)).or_default();
         *failures = failures.saturating_add(1);
         *failures >= PATIENCE
     }
 
-    /// A write was refused. It waits the longer the more often that happened in a row.
+    /// Records a refusal. The delay grows with each refusal in a row, up to `longest`.
     pub(crate) fn note(
         &mut self,
         action: &Action,
@@ -95,22 +96,22 @@ impl Refusals {
         self.refused.insert(write, Refusal { print, until, failures, aside: false, reason, message });
     }
 
-    /// It was taken.
+    /// Forgets a write that succeeded.
     pub(crate) fn forget(&mut self, action: &Action) {
         let write = write(action);
         self.refused.remove(&write);
         self.failed.remove(&write);
     }
 
-    /// Those of objects that none of `actions`, which are all that there is to write, is about.
+    /// Returns the refused writes whose objects occur in none of `actions`, the whole current plan.
     pub(crate) fn outdated<'a>(&self, actions: impl Iterator<Item = &'a Action>) -> Vec<Write> {
         let planned: BTreeSet<(&str, &str)> = actions.map(|action| (action.kind().kind, &**action.name())).collect();
         let all: BTreeSet<&Write> = self.refused.keys().chain(self.failed.keys()).collect();
         all.into_iter().filter(|(kind, name, _)| !planned.contains(&(*kind, &**name))).cloned().collect()
     }
 
-    /// These hinder nothing until they are planned again. How often they were refused is not forgotten at once: two that wait
-    /// for the room of each other, and are refused when they have it, would try over and over.
+    /// Ignores these writes until they are planned again. The number of their refusals is remembered for a while; otherwise two
+    /// Services that wait for each other's room, and are refused once they have it, would retry without delay forever.
     pub(crate) fn set_aside(&mut self, outdated: &[Write], now: Instant) {
         self.refused.retain(|write, refusal| {
             refusal.aside = outdated.contains(write);
@@ -120,13 +121,13 @@ impl Refusals {
         self.failed.retain(|write, _| refused.contains_key(write) || !outdated.contains(write));
     }
 
-    /// Why a write is not to be sent now: this very one was refused a while ago.
+    /// Returns the recent refusal of exactly this write, because of which it is not sent now.
     pub(crate) fn of(&self, action: &Action, now: Instant) -> Option<&Refusal> {
         let refusal = self.refused.get(&write(action))?;
         (refusal.until > now && refusal.print == print(action)).then_some(refusal)
     }
 
-    /// The first of those that keep `actions` from being sent now, and when the first of them may be tried again.
+    /// Returns the first refusal among `actions`, and the earliest time at which one of them may be retried.
     pub(crate) fn among<'a>(
         &self,
         actions: impl Iterator<Item = &'a Action>,

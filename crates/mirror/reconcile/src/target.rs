@@ -1,4 +1,4 @@
-//! One Service of the Gimbal cluster: who wants it, what is there, and what went wrong last.
+//! One target, that is, one Service of the Gimbal cluster: the claims on it, its observed objects, and its last failures.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,12 +12,12 @@ use gimbal_schedule::Backoff;
 use crate::refusals::Refusals;
 use crate::targets::Filed;
 
-/// A source Service that wants a target.
+/// A source Service, which claims the target that its backend's policy chooses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
-    /// Whose.
+    /// The backend that publishes it.
     pub backend: BackendName,
-    /// Which of its Services.
+    /// Its namespace and name in the source.
     pub key: SourceKey,
 }
 
@@ -35,44 +35,44 @@ impl fmt::Debug for Claim {
 
 /// Delay after a first failure.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
-/// Longest wait after failures that may pass any moment.
+/// Longest delay after failures that may be temporary.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
-/// However long the API server, or a proxy before it, asks for: an error of theirs must not stop a target for a day.
+/// Longest delay that the API server, or a proxy in front of it, can ask for: their mistake must not stop a target for a day.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
-/// See the module.
+/// One target.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
-    /// What the Gimbal cluster holds.
+    /// The objects that exist.
     pub(crate) observed: Observed,
-    /// Source Services that want it, the earliest first. Almost always one.
+    /// The source Services that want it, the earliest first. Almost always one.
     pub(crate) claims: Vec<Claim>,
-    /// The claim that has it, once decided; it keeps it while it stands.
+    /// The claim that has it, once that is decided. It keeps the target while its objects exist.
     pub(crate) owner: Option<Claim>,
-    /// Claims that went away; each is settled when nothing of it is left.
+    /// Claims whose Services are gone. Each is reported as applied when none of its objects is left.
     pub(crate) leaving: Vec<Claim>,
-    /// Slice names that a foreign object has.
+    /// Slice names that are taken by objects without our mark.
     pub(crate) taken: BTreeSet<String>,
-    /// Writes that were refused, and are not to be sent again yet.
+    /// Writes that the API server refused.
     pub(crate) refusals: Refusals,
     /// Failures in a row.
     pub(crate) failures: u32,
-    /// Writes that met 409 since it was as wanted last.
+    /// Jobs in a row that met a 409.
     pub(crate) conflicts: u32,
-    /// Nothing differed when it was last looked at, and nothing changed since.
+    /// The objects were as wanted when the target was decided last, and nothing changed since.
     pub(crate) converged: bool,
-    /// Endpoints when nothing was under way for it last: what the guard counts losses against.
+    /// The endpoints that existed when no write was under way last. The guard counts losses against these.
     pub(crate) settled: Count,
-    /// The claim that counts here against its backend's quota.
+    /// The claim whose backend's quota the target is charged to.
     pub(crate) charged: Option<crate::Claim>,
-    /// What would be written if its backend were not in quarantine.
+    /// The number of writes that wait for the backend to leave quarantine.
     pub(crate) preview: Option<crate::Tally>,
-    /// Whose total `settled` is in.
+    /// The backend whose total includes `settled`.
     pub(crate) counted_for: Option<BackendName>,
-    /// The source Service that `settled` is of, as far as that was ever known.
+    /// The source Service that `settled` belongs to, if that was ever known.
     pub(crate) counted_as: Option<SourceKey>,
-    /// See there.
+    /// Under which backends [`Targets`](crate::targets::Targets) has filed the target.
     pub(crate) filed: Filed,
 }
 
@@ -113,31 +113,32 @@ impl Target {
         self.owner.iter().chain(&self.claims).chain(&self.leaving).next()
     }
 
-    /// Every backend that a claim, an object or a count names, with repeats.
+    /// Returns every backend that a claim, an object or a count names, with repeats.
     pub(crate) fn concerns(&self) -> impl Iterator<Item = &str> {
         let claims = self.owner.iter().chain(&self.claims).chain(&self.leaving).map(|claim| claim.backend.as_str());
         let labels = self.observed.owners().map(|(label, _)| &**label).chain(self.observed.strays());
         claims.chain(labels).chain(self.counted_for.as_ref().map(BackendName::as_str))
     }
 
-    /// The backend, by its label, and the source Service that its objects say they stand for.
+    /// Returns the backend's label and the source Service that the objects name.
     pub(crate) fn stands_for(&self) -> Option<(&str, &SourceKey)> {
         self.observed.owner().map(|(label, key)| (&**label, key))
     }
 
-    /// The backend that it is not as wanted for, as a claim or a label has it.
+    /// Returns the backend for which the target is pending, as a claim or a label names it. `None` if it has converged.
     pub(crate) fn pending_for(&self) -> Option<&str> {
         let label = || self.stands_for().map(|(label, _)| label);
         let backend = self.first_claim().map(|claim| claim.backend.as_str()).or_else(label);
         backend.filter(|_| !self.converged)
     }
 
-    /// Whether nobody wants it, nothing is there, and nobody waits to hear so.
+    /// Whether the target can be dropped: no claim wants or leaves it, and no object exists.
     pub(crate) fn is_idle(&self) -> bool {
         self.claims.is_empty() && self.leaving.is_empty() && self.observed.is_empty()
     }
 
-    /// Notes a failure that may pass any moment; returns when to try again: not before `at_least`, within reason.
+    /// Counts a failure that may be temporary. Returns when to retry: after a growing delay, and not before `at_least`, within
+    /// reason.
     pub(crate) fn failed(&mut self, now: Instant, at_least: Option<Duration>) -> Instant {
         let delay = delay(self.failures, LONGEST_DELAY);
         self.failures += 1;
@@ -145,7 +146,7 @@ impl Target {
     }
 }
 
-/// How long to wait after one more failure than `before`.
+/// Returns the delay after `before` + 1 failures in a row.
 pub(crate) fn delay(before: u32, longest: Duration) -> Duration {
     Backoff { first: FIRST_DELAY, longest }.delay(before)
 }

@@ -1,4 +1,5 @@
-//! All targets, and which of them concern which backend: what is asked of one backend costs what that backend has.
+//! All targets, with an index of the targets that concern each backend, so that a question about one backend costs only what that
+//! backend has.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,35 +12,38 @@ use gimbal_plan::Observed;
 use crate::probe;
 use crate::target::Target;
 
-/// See the module. Which backends a target concerns follows from the target alone, and is read off it when the next one is
-/// lent out to be changed: nobody who changes a target has to tell, and at most one is not filed as it is.
+/// All targets.
+///
+/// The backends that a target concerns follow from the target alone. They are read off it when the next target is lent out
+/// mutably, so that no caller has to maintain the index, and at most one target is filed under outdated names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Targets {
     all: BTreeMap<TargetKey, Target>,
-    /// By a backend's name, as claims and labels have it.
+    /// By the backend's name, as claims and labels spell it.
     files: Files,
+    /// The target that was lent out mutably last.
     lent: Option<TargetKey>,
 }
 
 type Files = BTreeMap<Arc<str>, File>;
 
-/// What concerns one backend.
+/// The index of one backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct File {
     targets: BTreeSet<TargetKey>,
-    /// Source Services that an object says it stands for, and where: at two places while one moves.
+    /// The source Services that objects name, and their targets: two while a Service moves.
     places: BTreeSet<(SourceKey, TargetKey)>,
-    /// Of the targets, the ones that line up under it and are not converged.
+    /// How many of the targets wait in its turn and have not converged.
     pending: u64,
 }
 
-/// Under which names a target is filed.
+/// The index entries of one target.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filed {
     under: Box<[Arc<str>]>,
-    /// The source Service that its objects say they stand for, and the position in `under` of the backend.
+    /// The source Service that its objects name, and the position of its backend in `under`.
     stands_for: Option<(usize, SourceKey)>,
-    /// The position in `under` of the backend that it is pending for.
+    /// The position in `under` of the backend for which it is pending.
     pending: Option<usize>,
 }
 
@@ -71,7 +75,7 @@ impl Targets {
         Some(target)
     }
 
-    /// Changes every target.
+    /// Calls `change` with every target.
     pub(crate) fn change_all(&mut self, mut change: impl FnMut(&mut Target)) {
         let keys: Vec<TargetKey> = self.all.keys().cloned().collect();
         for key in keys {
@@ -79,7 +83,7 @@ impl Targets {
         }
     }
 
-    /// Changes what is known of what every target holds, but not what that is: nothing is to be filed anew.
+    /// Calls `change` with the observed objects of every target. It must not change what the index depends on.
     pub(crate) fn all_observed(&mut self, change: impl FnMut(&mut Observed)) {
         self.all.values_mut().map(|target| &mut target.observed).for_each(change);
     }
@@ -92,8 +96,8 @@ impl Targets {
         self.all.range(range).inspect(|_| probe::looked())
     }
 
-    /// Every target that a claim, an object or a count says has to do with a backend; and the one that is being changed, whatever it
-    /// says: whoever asks looks at what the target is.
+    /// Returns every target that a claim, an object or a count ties to a backend, and the target that is being changed, whether it
+    /// does or not: callers check the target itself.
     pub(crate) fn of(&self, backend: &str) -> impl Iterator<Item = (&TargetKey, &Target)> {
         let filed = self.files.get(backend).map(|file| &file.targets);
         let lent = self.lent.as_ref().filter(|lent| filed.is_none_or(|filed| !filed.contains(*lent)));
@@ -101,8 +105,8 @@ impl Targets {
         keys.filter_map(|key| self.all.get_key_value(key)).inspect(|_| probe::looked())
     }
 
-    /// The source Services of a backend in a namespace (empty: in every one) that objects say they stand for: in order, those
-    /// after `after`, at most `most`.
+    /// Returns the source Services of a backend that objects name, in order: those in `namespace` (empty: in all) after `after`, at
+    /// most `most`.
     pub(crate) fn stood_for(
         &self,
         backend: &str,
@@ -131,7 +135,7 @@ impl Targets {
         keys
     }
 
-    /// Where a source Service of a backend stands, as the objects there say, other than at `but`.
+    /// Returns the targets whose objects name a source Service of a backend, except for `but`.
     pub(crate) fn places(&self, backend: &str, source: &SourceKey, but: Option<&TargetKey>) -> Vec<TargetKey> {
         let filed = self.filed_from(backend, source).take_while(|(key, _)| key == source).map(|(_, place)| place);
         let lent = self.lent.iter().filter(|_| self.lent_stands_for(backend) == Some(source));
@@ -139,27 +143,27 @@ impl Targets {
         all.filter(|place| but != Some(*place)).cloned().collect()
     }
 
-    /// What was filed of a backend, from a source Service on.
+    /// Returns what is filed for a backend, from a source Service on.
     fn filed_from(&self, backend: &str, source: &SourceKey) -> impl Iterator<Item = &(SourceKey, TargetKey)> {
-        // Empty texts that are made without an allocation.
+        // Empty strings need no allocation.
         let from = (source.clone(), TargetKey::new(Arc::<str>::default(), Arc::<str>::default()));
         let file = self.files.get(backend).into_iter();
         file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| probe::looked())
     }
 
-    /// The source Service of a backend that the target that is being changed stands for, whatever is filed.
+    /// Returns the source Service of a backend that the objects of the target being changed name, whatever is filed.
     fn lent_stands_for(&self, backend: &str) -> Option<&SourceKey> {
         let target = self.all.get(self.lent.as_ref()?)?;
         target.stands_for().filter(|(name, _)| *name == backend).map(|(_, key)| key)
     }
 
-    /// The names that there are for backends.
+    /// Returns the names of all backends that any target concerns.
     pub(crate) fn backends(&mut self) -> impl Iterator<Item = &Arc<str>> {
         self.file();
         self.files.keys()
     }
 
-    /// Targets that line up under a backend and are not converged.
+    /// Returns how many targets wait in a backend's turn and have not converged.
     pub(crate) fn pending(&mut self, backend: &str) -> u64 {
         self.file();
         self.files.get(backend).map_or(0, |file| file.pending)
@@ -173,7 +177,7 @@ impl Targets {
         }
     }
 
-    /// Files the target that was lent out, if it is not filed as it is.
+    /// Files the target that was lent out again, if it changed.
     fn file(&mut self) {
         let Some(key) = self.lent.take() else { return };
         let Some(target) = self.all.get_mut(&key).filter(|target| !target.filed.is_of(target)) else { return };
@@ -181,7 +185,7 @@ impl Targets {
         let old = std::mem::replace(&mut target.filed, filed);
         let new = &target.filed;
         let left = |name: &Arc<str>| !new.under.contains(name);
-        // Mostly it is only pending, or not any more.
+        // Usually only `pending` changes.
         let moved = old.place() != new.place();
         Self::take_out(&mut self.files, &key, &old, left, moved);
         for (at, name) in new.under.iter().enumerate() {
@@ -194,8 +198,8 @@ impl Targets {
         }
     }
 
-    /// Takes back what was filed as `old`, but under no name that it has not `left`.
-    /// Unless it `moved`, the source Service that it stands for is still filed at its place.
+    /// Removes the entries of `old`. The target itself is removed only from the names that it has `left`, and its source Service
+    /// only if it `moved`.
     fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool, moved: bool) {
         for (at, name) in old.under.iter().enumerate() {
             let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
@@ -213,7 +217,7 @@ impl Targets {
         }
     }
 
-    /// Where what is filed is not what the targets say.
+    /// Returns where the index differs from what the targets say, in words. For tests.
     pub(crate) fn misfiled(&self) -> Vec<String> {
         let mut files = Files::new();
         for (key, target) in self.all.iter().filter(|(key, _)| Some(*key) != self.lent.as_ref()) {
@@ -263,12 +267,12 @@ impl Filed {
         Self { under: under.into(), stands_for, pending }
     }
 
-    /// The backend and the source Service that it was filed as standing for.
+    /// Returns the backend and the source Service that it was filed under.
     fn place(&self) -> Option<(&str, &SourceKey)> {
         self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key))
     }
 
-    /// Whether this is what the target says. Asked after each change, and mostly so.
+    /// Whether these are still the entries of a target. Asked after each change, and usually so.
     fn is_of(&self, target: &Target) -> bool {
         let pending = self.pending.map(|at| &*self.under[at]);
         let stands_for = self.place();

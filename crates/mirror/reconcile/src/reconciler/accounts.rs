@@ -181,7 +181,7 @@ impl Reconciler {
         let mut turns: Vec<(TargetKey, BackendName)> = Vec::new();
         for backend in self.desired.values_mut() {
             for key in backend.usage.take_turns() {
-                turns.extend(backend.routes.get(&key).map(|target| (target.clone(), backend.name.clone())));
+                turns.extend(backend.routes.current(&key).map(|target| (target.clone(), backend.name.clone())));
             }
         }
         for (target, backend) in turns {

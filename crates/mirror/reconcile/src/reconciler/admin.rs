@@ -1,42 +1,42 @@
-//! What people decide, and when it outlives this process.
+//! Decisions of admins, and whether they are stored.
 
 use gimbal_model::BackendName;
 
 use crate::Reconciler;
 
-/// Why a backend's name goes on belonging to the source that it belongs to.
+/// Why an incarnation is not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotConfirmed {
-    /// The configuration does not name it, and nothing is kept of it.
+    /// The backend is not configured, and no state of it is stored.
     #[error("backend {0} is not configured")]
     Unknown(BackendName),
-    /// A slip of the pen would shut out the source that is there.
+    /// No agent was refused for this incarnation. Confirming a mistyped one would lock out the existing source.
     #[error(
         "incarnation {incarnation} is not what an agent of backend {backend} showed last and was refused for: that is {}; ListBackends tells it",
         refused.as_deref().unwrap_or("none")
     )]
     NotShown {
-        /// Whose.
+        /// The backend.
         backend: BackendName,
-        /// What was to be confirmed.
+        /// The incarnation that was to be confirmed.
         incarnation: String,
-        /// What an agent showed, and was refused for.
+        /// The incarnation for which an agent was refused last.
         refused: Option<String>,
     },
 }
 
 impl Reconciler {
-    /// Lets a held removal pass. Returns how many Services it was about; `None` if there is no such removal.
+    /// Releases a held removal. Returns how many Services it is about; `None` if there is no such removal.
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
-        // The guard tells of it at the next tick, and everything of the backend is decided anew.
+        // The guard reports the release at the next tick, and then all targets of the backend are decided again.
         let backend = self.desired.get_mut(name)?;
         backend.guards.approve(id)
     }
 
-    /// Lets a backend's name belong to another source, which an agent has shown. Returns the source that it belonged to.
+    /// Gives a backend's name to another source, for whose incarnation an agent was refused. Returns the previous incarnation.
     ///
     /// # Errors
-    /// Why it goes on belonging to that one.
+    /// Returns why the name still belongs to the previous source.
     pub fn confirm_incarnation(
         &mut self,
         name: &BackendName,
@@ -44,7 +44,7 @@ impl Reconciler {
     ) -> Result<Option<String>, NotConfirmed> {
         let backend = self.desired.get_mut(name).ok_or_else(|| NotConfirmed::Unknown(name.clone()))?;
         let shown = [&backend.refused_incarnation, &backend.state.incarnation];
-        // One that belongs to nobody yet may be told beforehand whose it is.
+        // For a backend without a source yet, the incarnation may be set in advance.
         if backend.state.incarnation.is_some() && !shown.iter().any(|shown| shown.as_deref() == Some(incarnation)) {
             let refused = backend.refused_incarnation.clone();
             return Err(NotConfirmed::NotShown { backend: name.clone(), incarnation: incarnation.to_owned(), refused });
@@ -55,8 +55,8 @@ impl Reconciler {
         Ok(previous)
     }
 
-    /// Keeps what was decided for a backend up to now. Returns the version that [`Reconciler::is_kept`] is to be asked for;
-    /// `None`: there is no such backend.
+    /// Gives a backend's state to be stored with all decisions so far. Returns the version to pass to [`Reconciler::is_kept`];
+    /// `None` if there is no such backend.
     pub fn keep_decision(&mut self, name: &BackendName) -> Option<u64> {
         let wall = self.wall;
         let backend = self.desired.get_mut(name)?;
@@ -65,7 +65,8 @@ impl Reconciler {
         Some(backend.keep(&mut self.outputs))
     }
 
-    /// Whether a state of a backend is kept: a restart, or another leader, knows of it. A backend that is gone needs nothing.
+    /// Whether a version of a backend's state is stored, so that a restart or another leader knows of it. True for a backend that no
+    /// longer exists.
     #[must_use]
     pub fn is_kept(&self, name: &BackendName, version: u64) -> bool {
         self.desired.get(name).is_none_or(|backend| backend.kept >= version)

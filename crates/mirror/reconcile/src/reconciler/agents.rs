@@ -1,4 +1,4 @@
-//! What agents say, and what it makes desired.
+//! What agents say, and how it changes the desired state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ impl Reconciler {
         }
     }
 
-    /// A stream was opened by an agent whose certificate names `backend`. Returns its generation, which fences every
+    /// Opens a stream for an agent whose certificate names the backend `name`. Returns the stream's generation, which fences every
     /// older stream of the backend.
     ///
     /// # Errors
-    /// The goodbye to answer with. A refused stream fences nobody.
+    /// Returns the goodbye to answer with. A refused stream fences no other.
     pub fn open(&mut self, name: &BackendName, hello: &Hello, now: Instant) -> Result<u64, Goodbye> {
         self.admit(name, hello)?;
         self.supersede(name);
@@ -46,13 +46,13 @@ impl Reconciler {
             backend.connected = true;
             let outputs = backend.end.open(hello, name.as_str(), generation, now);
             self.carry_out(name, outputs, Urgency::Bulk, now);
-            // An equal digest may have made the view complete.
+            // An equal digest may have completed the view.
             self.enqueue_moves(name, now);
         }
         Ok(generation)
     }
 
-    /// Identity, then protocol, then incarnation.
+    /// Checks identity, then protocol, then incarnation.
     fn admit(&mut self, name: &BackendName, hello: &Hello) -> Result<(), Goodbye> {
         let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
         if !self.leadership.holds_lease() {
@@ -120,7 +120,7 @@ impl Reconciler {
         self.outputs.push(Output::Close { backend: name.clone(), generation });
     }
 
-    /// A message of a stream. One of an older stream is dropped.
+    /// Takes a message of a stream. Messages of older streams are dropped.
     pub fn receive(&mut self, name: &BackendName, generation: u64, message: AgentMessage, now: Instant) {
         let Some(backend) = self.desired.get_mut(name).filter(|b| b.connected && b.generation == generation) else {
             return;
@@ -133,7 +133,7 @@ impl Reconciler {
         self.carry_out(name, outputs, urgency, now);
     }
 
-    /// A stream is no more. Nothing else changes: what was last known stays.
+    /// A stream was closed. Nothing else changes: the last known state stays.
     pub fn closed(&mut self, name: &BackendName, generation: u64) {
         if let Some(backend) = self.desired.get_mut(name).filter(|b| b.generation == generation) {
             backend.connected = false;
@@ -159,7 +159,7 @@ impl Reconciler {
                 WriterOutput::Changed(key) => self.changed(name, &key, urgency, now),
                 WriterOutput::Removed(key) => self.removed(name, key, urgency, now),
                 WriterOutput::ScopeComplete { scope, seq, begun } => self.scope_complete(name, &scope, seq, begun, now),
-                // What is unknown is only read when something would be deleted.
+                // Unknown scopes matter only when something would be deleted, and are looked up then.
                 WriterOutput::ScopeUnknown => {}
                 WriterOutput::Unreadable { key, .. } => self.unreadable(name, key, now),
                 WriterOutput::Close => {
@@ -179,10 +179,10 @@ impl Reconciler {
 
     fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key: key.clone() };
-        let before = self.desired.get(name).and_then(|backend| backend.routes.get(key).cloned());
+        let before = self.desired.get(name).and_then(|backend| backend.routes.current(key).cloned());
         self.desired.measure(&claim);
         let target = self.route(&claim);
-        // Its header may lead it elsewhere, and what it leaves is decided anew too.
+        // A changed header may lead the Service to another target; the one that it leaves is decided again too.
         let left = before.filter(|before| Some(before) != target.as_ref());
         for concerned in target.into_iter().chain(left) {
             self.update_guard(&concerned, now);
@@ -203,7 +203,7 @@ impl Reconciler {
         }
     }
 
-    /// What cannot be read is not gone: what it had left is looked at again.
+    /// A Service that cannot be read is not gone: the targets that it was leaving are decided again.
     fn unreadable(&mut self, name: &BackendName, key: Option<SourceKey>, now: Instant) {
         self.counters.unreadable += 1;
         let Some(key) = key else { return };
@@ -215,7 +215,7 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is left of a Service that its source removed.
+    /// None of the objects of a removed Service is left.
     pub(super) fn left(&mut self, claim: &Claim) {
         self.settle(claim, Outcome::Applied);
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
@@ -223,8 +223,8 @@ impl Reconciler {
         }
     }
 
-    /// A complete snapshot proves absence: whatever the Gimbal cluster holds of this backend in its scope, and the
-    /// snapshot does not, goes. The end of the stream knows of what it held itself; here is what only we observe.
+    /// A complete snapshot proves absence: objects of this backend in its scope go if the snapshot does not contain their Service.
+    /// The stream's end reports the Services that it held itself; this finds those that only the Gimbal cluster knows.
     fn scope_complete(&mut self, name: &BackendName, scope: &Scope, seq: u64, begun: Instant, now: Instant) {
         let orphans: Vec<(TargetKey, Claim)> = self
             .targets
@@ -249,7 +249,8 @@ impl Reconciler {
         }
     }
 
-    /// All that the snapshot says has been told. What the guard holds and the snapshot covers may go, if it is old enough.
+    /// Lets a complete snapshot confirm the held removals that it covers, now that all it says has been applied. Returns whether
+    /// any is released.
     fn release_covered(&mut self, name: &BackendName, scope: &Scope, begun: Instant, now: Instant) -> bool {
         if !self.cluster.is_listed() {
             return false;
@@ -262,7 +263,7 @@ impl Reconciler {
         backend.guards.snapshot_complete(begun, all, covers, now)
     }
 
-    /// Asks for a snapshot that tells of all that the guard holds, of source namespaces too that are empty now.
+    /// Requests a snapshot that covers all held removals, including those of source namespaces that are empty now.
     pub(super) fn ask_for_held(&mut self, name: &BackendName) {
         let namespaces: BTreeSet<Arc<str>> = self.held_claims(name).map(|(_, claim)| claim.key.namespace).collect();
         if let Some(backend) = self.desired.get_mut(name) {
@@ -270,7 +271,7 @@ impl Reconciler {
         }
     }
 
-    /// What the guard holds of a backend, and whose it is.
+    /// Returns the targets of a backend whose removal is held, each with the claim that its objects belong to.
     fn held_claims(&self, name: &BackendName) -> impl Iterator<Item = (&TargetKey, Claim)> {
         let held = self.desired.get(name).into_iter().flat_map(|backend| backend.guards.held_targets());
         held.filter_map(|key| {
@@ -279,7 +280,7 @@ impl Reconciler {
         })
     }
 
-    /// Looks at everything of a backend again, and at what is there of it in line for another.
+    /// Enqueues all targets of a backend, including those that hold its endpoints and wait in another backend's turn.
     pub(super) fn enqueue_backend(&mut self, name: &BackendName) {
         let theirs: Vec<TargetKey> = self
             .targets

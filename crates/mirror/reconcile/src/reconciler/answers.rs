@@ -1,4 +1,4 @@
-//! How writes ended, and what follows.
+//! The answers to writes, and what follows from them.
 
 use std::time::{Duration, Instant};
 
@@ -10,29 +10,29 @@ use crate::job::Closing;
 use crate::target::LONGEST_DELAY;
 use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
-/// Longest wait after the API server said that an object is not valid: that changes when somebody changes a webhook.
+/// Longest delay after the API server rejected an object as invalid, which changes only when somebody changes a webhook.
 const LONGEST_INVALID: Duration = Duration::from_secs(300);
-/// From so many jobs in a row that met a conflict on, it is told. Those before are tried again at once with what was found:
-/// somebody else changed an object meanwhile.
+/// How many jobs in a row must meet a conflict before the agent is told. The first ones are usually edits by somebody else and are
+/// retried at once, with the object that was found.
 const CONFLICTS: u32 = 3;
-/// What is told then, in words of ours: the server's own may be about others.
+/// What the agent is told then. The API server's own message may mention other backends' objects.
 const CONFLICT: &str = "the API server answers 409 time and again: something changes the object all the time, or a quota, a webhook or a proxy is against it";
-/// How long to wait where a create found what counts as gone, so that it does not find it over and over.
+/// The delay after a create found an object that counts as gone, so that it does not find it over and over.
 const FOUND_DELAY: Duration = Duration::from_secs(1);
 
 impl Reconciler {
-    /// The writes of a job ended: `written` has one answer for each action, in order.
+    /// Takes the answers to a job: `written` has one for each action, in order.
     pub fn finish(&mut self, job: &Job, written: Vec<Written>, now: Instant) {
         let key = &job.target;
         let mut retry: Option<Instant> = None;
-        // Each is noticed once: now, or when the watch brought it before.
+        // Each write is noticed once: now, or before that by the watch.
         let (mut as_sent, mut ours) = (0, 0);
-        // What is answered was asked after all that is held was known, if nothing came since.
+        // If nothing was observed since the job was handed out, the answers are newer than all that is known.
         let told = if self.queue.noticed(key) == 0 { Told::Last } else { Told::InAnyOrder };
         let mut conflicts = self.count_conflicts(job, &written);
         for (action, written) in job.actions.iter().zip(written) {
-            // What a list of the kind, which began meanwhile, shows or does not show was there after the write, or its
-            // watch tells of the write. The answer may even be of a store that is no more.
+            // A list that began meanwhile shows the write, or the watch after it does. The answer may even come from a store
+            // that was replaced since.
             let overtaken = self.cluster.list_began_since(job.lists, action.kind());
             let wait = match written {
                 Written::Failed(failure) => {
@@ -63,7 +63,7 @@ impl Reconciler {
                 }
                 Written::Conflict { there } => {
                     self.observe_body(&there, told, now);
-                    // Of many in one job one is told: the next try is of all of them.
+                    // One of several conflicts is reported, because the next job retries all of them.
                     let failure = conflicts.take().map(|message| WriteFailure::Api(message.into()));
                     failure.and_then(|failure| self.failed(job, action, failure, now))
                 }
@@ -84,7 +84,7 @@ impl Reconciler {
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         match (backend, retry, closing) {
             (Some(backend), Some(until), _) if !others => self.queue.push_later(key, &backend, until),
-            // The next phase, or the look that finds nothing left to do.
+            // The next phase, or the decision that nothing is left to do.
             (Some(backend), _, None) => self.queue.push(key, &backend, Urgency::Fresh),
             _ => {}
         }
@@ -98,13 +98,13 @@ impl Reconciler {
         self.drop_if_idle(key, now);
     }
 
-    /// Whether the very version that was answered is held: neither was an edit after it seen before it.
+    /// Whether the answered version is the one held, so that no later edit was observed before the answer.
     fn holds(&self, key: &TargetKey, answer: &Body) -> bool {
         let name = matches!(answer, Body::Slice(_)).then(|| &*answer.meta().name);
         self.targets.get(key).is_some_and(|target| target.holds_version(answer.kind(), name, answer.meta()))
     }
 
-    /// What was decided is written, and nothing came meanwhile: there is nothing to decide anew.
+    /// Converges a target without another decision, because all was written as decided and nothing happened meanwhile.
     fn close(&mut self, key: &TargetKey, owner: &Claim, closing: &Closing, now: Instant) {
         if let Some(target) = self.targets.get_mut(key) {
             target.owner = Some(owner.clone());
@@ -113,7 +113,8 @@ impl Reconciler {
         self.converge(key, Some(owner), false, closing.partly.clone(), now);
     }
 
-    /// Whether the answer is what was sent. Rule 6: where it differs, it counts as what we wanted until either side changes.
+    /// Whether the answer has the form that was sent. A form that differs, for example because of a webhook, counts as the wanted
+    /// one until either side changes (`docs/design.md#rule-6`).
     fn is_as_sent(&mut self, key: &TargetKey, action: &Action, answer: &Body) -> bool {
         let sent = match action {
             Action::Create(sent) | Action::Replace(sent) if sent.is_same(answer) => return true,
@@ -144,11 +145,10 @@ impl Reconciler {
         self.observe_deleted(action.kind(), key, action.name(), uid, version, now);
     }
 
-    /// Counts jobs in a row that met a conflict. What to tell, if it is time; until then it is tried again at once, with what
-    /// was found.
+    /// Counts jobs in a row that met a conflict. Returns what to tell the agent once there were enough.
     fn count_conflicts(&mut self, job: &Job, written: &[Written]) -> Option<&'static str> {
         let target = self.targets.get_mut(&job.target)?;
-        // One that a list has overtaken says nothing of what is there now.
+        // A conflict that a list has overtaken says nothing about the current object.
         let counts = |action: &Action| !self.cluster.list_began_since(job.lists, action.kind());
         let mut answers = job.actions.iter().zip(written);
         if answers.any(|(action, written)| matches!(written, Written::Conflict { .. }) && counts(action)) {
@@ -161,12 +161,12 @@ impl Reconciler {
         None
     }
 
-    /// Returns when to try again.
+    /// Handles a failed write. Returns when to decide the target again; `None` if only this write is retried later.
     fn failed(&mut self, job: &Job, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
         let key = &job.target;
         let target = self.targets.get_mut(key)?;
         let api = |message: &str| format!("{} {}: {message}", action.kind().kind, action.name());
-        // What is refused waits by itself, and the rest of the target goes on: `longest` says for how long at most.
+        // A refused write waits by itself, at most for `longest`, and the rest of the target goes on.
         let (reason, message, longest) = match failure {
             WriteFailure::Throttled(after) => return Some(target.failed(now, after)),
             WriteFailure::Foreign if action.kind().kind == "EndpointSlice" => {
@@ -185,21 +185,21 @@ impl Reconciler {
             WriteFailure::TooLarge(message) => (RejectReason::TooLarge, api(&message), Some(LONGEST_INVALID)),
             WriteFailure::Forbidden(message) => (RejectReason::ApiError, api(&message), Some(LONGEST_DELAY)),
             WriteFailure::Api(message) => {
-                // What fails time and again keeps the rest no longer than what is refused.
+                // A write that keeps failing delays the rest of the target no longer than a refused one.
                 let longest = target.refusals.fails_for_long(action).then_some(LONGEST_DELAY);
                 (RejectReason::ApiError, api(&message), longest)
             }
         };
         if let Some(longest) = longest {
-            // The look that comes next tells why, once it is clear that there is nothing to be told before that.
+            // The next decision reports it, unless the claim has to be told something more important.
             target.refusals.note(action, (reason, message), longest, now);
             return None;
         }
         let until = Some(target.failed(now, None));
-        // An owner that leads elsewhere by now hears of that place.
+        // An owner that leads to another target by now is told about that one.
         let owner = job.owner.iter().filter(|owner| target.claims.contains(owner));
         let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
-        // What could not be written takes no room from others while it is tried again.
+        // A Service that could not be written takes no room from others until the next attempt.
         if target.observed.is_empty() {
             self.set_charged(key, None);
         } else {

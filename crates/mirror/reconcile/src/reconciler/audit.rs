@@ -1,11 +1,11 @@
-//! What is kept up to date beside the targets, against what it is when it is counted anew.
+//! A check of all incrementally maintained totals and indexes against the state that they are derived from.
 
 use std::collections::BTreeMap;
 
 use crate::Reconciler;
 
 impl Reconciler {
-    /// Where the two differ, in words: nowhere, ever. For tests, since it looks at everything.
+    /// Returns where a total or an index is wrong, in words. Always empty; for tests, since it reads the whole state.
     #[must_use]
     pub fn audit(&self) -> Vec<String> {
         let mut wrong = self.targets.misfiled();

@@ -1,5 +1,5 @@
-//! Which backends there are, under which policies: at the start, and whenever the configuration changes. What a change
-//! newly forbids goes through the guard, what it newly allows is taken up, without the agents sending anything again.
+//! The configured backends and their policies. What a change forbids is removed through the mass-change guard, and what it allows is
+//! published, without the agents sending anything again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -8,12 +8,13 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_session::{Goodbye, GoodbyeReason, WriterEnd, WriterMessage};
 
 use crate::guards::Guards;
+use crate::routes::Routes;
 use crate::target::Target;
 use crate::{Backend, BackendState, Claim, Loss, Output, Policy, Reconciler, Urgency, Usage};
 
 impl Reconciler {
-    /// These backends there are from now on, and no others. One that is not among them any more is refused; its objects
-    /// stay until it is decommissioned. A backend whose policy is the same notices nothing.
+    /// Sets the configured backends. A backend that is missing is refused from now on, and its objects stay until it is
+    /// decommissioned. A backend whose policy is unchanged is not affected.
     pub fn configure(&mut self, policies: BTreeMap<BackendName, Policy>, now: Instant) {
         let listed = self.desired.values().filter(|backend| backend.listed).map(|backend| backend.name.clone());
         let gone: Vec<BackendName> = listed.filter(|name| !policies.contains_key(name)).collect();
@@ -25,7 +26,7 @@ impl Reconciler {
         }
     }
 
-    /// Makes a backend known, if it is not. What the Gimbal cluster holds of it counts from here on.
+    /// Adds a backend, unless it is configured already.
     pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
         if !self.desired.get(name).is_some_and(|backend| backend.listed) {
             self.admit_under(name, policy, now);
@@ -45,7 +46,7 @@ impl Reconciler {
             }
             None => self.put_backend(name, policy, true, now),
         }
-        self.follow_policy(name, now);
+        self.apply_policy(name, now);
     }
 
     pub(super) fn put_backend(&mut self, name: &BackendName, policy: Policy, listed: bool, now: Instant) {
@@ -57,7 +58,7 @@ impl Reconciler {
             policy,
             listed,
             usage: Usage::default(),
-            routes: BTreeMap::new(),
+            routes: Routes::default(),
             generation: 0,
             connected: false,
             state: BackendState::default(),
@@ -78,8 +79,8 @@ impl Reconciler {
         }
     }
 
-    /// Decides everything of a backend anew under the policy that it has now.
-    fn follow_policy(&mut self, name: &BackendName, now: Instant) {
+    /// Applies the current policy of a backend to all of its targets.
+    fn apply_policy(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.desired.get(name) else { return };
         let keys: Vec<_> = backend.end.services().map(|(key, _)| key.clone()).collect();
         let mut concerned: BTreeSet<TargetKey> = self.concerned(name).into_iter().collect();
@@ -88,8 +89,8 @@ impl Reconciler {
             self.desired.measure(&claim);
             concerned.extend(self.route(&claim));
         }
-        self.take_stock(name);
-        // Each is weighed before the first is decided, so that the guard sees all of it.
+        self.charge_existing_of(name);
+        // The guard counts all of them before the first is decided.
         for target in &concerned {
             self.update_guard(target, now);
         }
@@ -98,7 +99,7 @@ impl Reconciler {
         }
     }
 
-    /// A backend is named no more: its agent is sent away, and what it said is forgotten.
+    /// Removes a backend from the configured ones: its stream ends, and what its agent said is forgotten.
     fn dismiss(&mut self, name: &BackendName, now: Instant) {
         let goodbye = Goodbye {
             reason: GoodbyeReason::UnknownBackend,
@@ -120,9 +121,11 @@ impl Reconciler {
         }
     }
 
-    /// Nobody of the backend wants anything. Returns where it did.
+    /// Removes all claims of a backend. Returns the targets that it wanted or owned.
     pub(super) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
-        self.desired.retain_old_places(|claim| claim.backend != *name);
+        if let Some(backend) = self.desired.get_mut(name) {
+            backend.routes.clear_old();
+        }
         let mut concerned = Vec::new();
         let theirs: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
         for key in theirs {
@@ -138,7 +141,7 @@ impl Reconciler {
         concerned
     }
 
-    /// Says goodbye to the agent of a backend, if one is connected.
+    /// Ends the stream of a backend with a goodbye, if it is connected.
     pub(super) fn end_stream(&mut self, name: &BackendName, goodbye: Goodbye) {
         let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.connected) else { return };
         let generation = backend.generation;
@@ -149,7 +152,7 @@ impl Reconciler {
         self.outputs.push(Output::Close { backend: name.clone(), generation });
     }
 
-    /// Backends that only their objects know, so that people see them and can decommission them.
+    /// Adds the backends that are known only by their objects, so that admins see them and can decommission them.
     pub(super) fn find_unlisted(&mut self, now: Instant) {
         let unknown = self.targets.backends().filter(|label| self.desired.name(label).is_none());
         let unknown: Vec<_> = unknown.cloned().collect();
@@ -164,15 +167,15 @@ impl Reconciler {
         }
     }
 
-    /// Counts what stands already, before anyone who comes later asks for room beside it.
-    fn take_stock(&mut self, name: &BackendName) {
+    /// Charges the quota for all existing objects of a backend, before any new claim asks for room.
+    fn charge_existing_of(&mut self, name: &BackendName) {
         for key in self.concerned(name) {
             self.charge_existing(&key);
         }
     }
 
-    /// Every target that has to do with a backend, by a claim or by the label of any object: one that a hand edited may say
-    /// less than the others.
+    /// Returns every target that a claim or the label of any object ties to a backend. Any object: one that was edited may say less
+    /// than the others.
     fn concerned(&self, name: &BackendName) -> Vec<TargetKey> {
         self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect()
     }

@@ -1,5 +1,5 @@
-//! The removal of a backend: everything that it published, by an admin's order, whether or not its agent is still there.
-//! It goes the way of every change, slices before their Service, and outlives a restart of the writer.
+//! The removal of everything that a backend published, ordered by an admin, whether or not its agent is connected. It is written
+//! like any other change, slices before their Service, and continues after a restart of the writer.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use gimbal_session::{Goodbye, GoodbyeReason, WriterEnd};
 use crate::target::Target;
 use crate::{BackendState, Output, Policy, Reconciler, Urgency};
 
-/// What a backend has in the Gimbal cluster.
+/// The number of a backend's objects in the Gimbal cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Inventory {
     /// Services.
@@ -19,7 +19,7 @@ pub struct Inventory {
     pub slices: u64,
     /// Endpoints objects.
     pub endpoints_objects: u64,
-    /// Endpoints in them.
+    /// Endpoints in these objects.
     pub endpoints: u64,
 }
 
@@ -37,7 +37,7 @@ impl Inventory {
         self.endpoints += target.observed.endpoint_count() as u64;
     }
 
-    /// Stands for a backend and these figures: who orders the removal by it has seen them.
+    /// Returns an id for a backend and these figures. Ordering the removal requires it, as a proof that the admin has seen them.
     #[must_use]
     pub fn id(&self, backend: &BackendName) -> String {
         let Self { services, slices, endpoints_objects, endpoints } = self;
@@ -45,42 +45,42 @@ impl Inventory {
     }
 }
 
-/// A removal that was ordered.
+/// The progress of an ordered removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decommission {
-    /// It is not kept yet; nothing goes before it is, or a restart would leave it half done.
+    /// The order is not stored yet. Nothing is removed before it is; otherwise a restart would leave it half done.
     Ordered {
-        /// The state that says so.
+        /// The version of the state that contains the order.
         version: u64,
     },
-    /// It is under way.
+    /// The order is stored, and objects are being removed.
     Running {
-        /// When to look whether anything is left.
+        /// When to check again whether anything is left.
         look: Instant,
     },
 }
 
-/// The whole of the Gimbal cluster is looked through so often while a backend is removed.
+/// How often the targets are checked while a backend is removed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why a backend is not removed.
+/// Why a removal is not ordered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotDecommissioned {
-    /// Another process decides.
+    /// This process does not lead, or has not listed all objects yet.
     #[error("this writer does not lead, or has not seen the whole Gimbal cluster yet; try again")]
     NotReady,
     /// The figures are not those of the preview.
     #[error("{id:?} is not the id of what backend {backend} has now; ask for another preview (dry_run)")]
     OtherFigures {
-        /// Whose.
+        /// The backend.
         backend: BackendName,
-        /// What was given.
+        /// The id that was given.
         id: String,
     },
-    /// It is under way.
+    /// The removal is under way already.
     #[error("backend {0} is being decommissioned already")]
     UnderWay(BackendName),
-    /// No agent of it ever spoke to this writer.
+    /// No agent of the backend ever connected to this writer.
     #[error(
         "this writer keeps no record of backend {0} (ConfigMap gimbal-backend-{0} in its namespace): it belongs to another writer; order it there"
     )]
@@ -88,7 +88,7 @@ pub enum NotDecommissioned {
 }
 
 impl Reconciler {
-    /// What a backend has in the Gimbal cluster: what [`Reconciler::decommission`] would remove.
+    /// Returns how many objects [`Reconciler::decommission`] would remove.
     #[must_use]
     pub fn inventory(&self, name: &BackendName) -> Inventory {
         let mut inventory = Inventory::default();
@@ -97,11 +97,11 @@ impl Reconciler {
         inventory
     }
 
-    /// Removes everything that a backend published, and what is kept of it; its stream ends. To be refused before where the
-    /// configuration admits the backend. `id` is that of [`Reconciler::inventory`].
+    /// Orders the removal of everything that a backend published and of its stored state, and ends its stream. The caller has to
+    /// refuse this for a backend that the configuration admits. `id` is the [`Inventory::id`] that the admin has seen.
     ///
     /// # Errors
-    /// Why nothing is done.
+    /// Returns why nothing is removed.
     pub fn decommission(&mut self, name: &BackendName, id: &str, now: Instant) -> Result<Inventory, NotDecommissioned> {
         if !self.leadership.holds_lease() || !self.cluster.is_listed() {
             return Err(NotDecommissioned::NotReady);
@@ -109,7 +109,7 @@ impl Reconciler {
         if self.desired.is_decommissioned(name) {
             return Err(NotDecommissioned::UnderWay(name.clone()));
         }
-        // It is written with the first Hello, by the writer that the backend belongs to.
+        // The state is first stored when an agent says Hello, by the writer that the backend belongs to.
         if self.desired.get(name).is_none_or(|backend| backend.state == BackendState::default()) {
             return Err(NotDecommissioned::Unrecorded(name.clone()));
         }
@@ -121,8 +121,7 @@ impl Reconciler {
         Ok(inventory)
     }
 
-    /// Ordered before this process, or now.
-    pub(super) fn order_decommission(&mut self, name: &BackendName, id: String, now: Instant) {
+    fn order_decommission(&mut self, name: &BackendName, id: String, now: Instant) {
         if !self.desired.contains_key(name) {
             self.put_backend(name, Policy::default(), false, now);
         }
@@ -140,7 +139,7 @@ impl Reconciler {
         }
     }
 
-    /// What its agent said counts no more.
+    /// Forgets what a backend's agent said.
     fn forget_said(&mut self, name: &BackendName, now: Instant) {
         if let Some(backend) = self.desired.get_mut(name) {
             backend.end = WriterEnd::new(self.settings.limits.clone());
@@ -152,8 +151,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether what is there is this backend's: by what was decided; else by what the objects say; else, where nothing else
-    /// says whose it is, by a label alone, if the name is one that the backend could have given.
+    /// Whether a target's objects belong to a backend: as decided, else as their labels and annotations say, else by a label alone if
+    /// the backend could have chosen the target's name.
     fn stands_for(&self, key: &TargetKey, target: &Target, name: &BackendName) -> bool {
         if target.observed.is_empty() {
             return false;
@@ -164,7 +163,7 @@ impl Reconciler {
         }
     }
 
-    /// The order is kept: it may begin.
+    /// Begins a removal once its order is stored.
     pub(super) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         let ordered = matches!(backend.decommission, Some(Decommission::Ordered { version }) if version <= kept);
@@ -173,7 +172,7 @@ impl Reconciler {
         }
     }
 
-    /// Lines up what is left of it. The number of targets.
+    /// Enqueues the targets that a backend still has. Returns how many there are.
     fn remove_rest(&mut self, name: &BackendName) -> usize {
         let theirs = self.targets.of(name.as_str()).filter(|(key, target)| self.stands_for(key, target, name));
         let left: Vec<TargetKey> = theirs.map(|(key, _)| key.clone()).collect();
@@ -183,7 +182,7 @@ impl Reconciler {
         left.len()
     }
 
-    /// Ends a removal that has nothing left to remove; what is kept of the backend goes last.
+    /// Ends a removal when nothing is left to remove. The stored state is deleted last.
     pub(super) fn end_decommission(&mut self, name: &BackendName, now: Instant) {
         let observed = self.cluster.is_listed();
         let Some(backend) = self.desired.get_mut(name) else { return };
@@ -196,13 +195,13 @@ impl Reconciler {
             return;
         }
         self.outputs.push(Output::Forget { backend: name.clone() });
-        // What was removed by somebody else is not looked at yet, and must not count against who comes under the name next.
+        // Objects that somebody else removed may still be counted, and must not count against the next backend of this name.
         let counted = self.targets.of(name.as_str()).filter(|(_, target)| target.counted_for.as_ref() == Some(name));
         for key in counted.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.uncount(&key, now);
         }
         match self.desired.remove(name) {
-            // The configuration names it, in quarantine: it begins anew.
+            // A backend that is configured, in quarantine, begins anew.
             Some(backend) if backend.listed => self.put_backend(name, backend.policy, true, now),
             _ => {}
         }

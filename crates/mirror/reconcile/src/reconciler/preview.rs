@@ -7,14 +7,14 @@ use crate::Reconciler;
 use crate::decide::Ownership;
 use crate::target::Target;
 
-/// Objects that would be written.
+/// How many objects would be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Created.
+    /// Objects that would be created.
     pub created: u64,
-    /// Replaced by something else.
+    /// Objects that would be replaced or patched.
     pub changed: u64,
-    /// Deleted.
+    /// Objects that would be deleted.
     pub deleted: u64,
 }
 
@@ -33,7 +33,7 @@ impl Tally {
 }
 
 impl Reconciler {
-    /// Everything that would be written for a backend in quarantine, as each target was last decided.
+    /// Returns how many objects would be written for a backend in quarantine, as each target was decided last.
     #[must_use]
     pub fn preview(&self, name: &BackendName) -> Tally {
         let mut sum = Tally::default();
@@ -46,8 +46,8 @@ impl Reconciler {
         sum
     }
 
-    /// The writes that a target waits for while its backend is in quarantine, in order, each with its difference in
-    /// words. The mass-change guard may still hold deletions among them.
+    /// Returns the writes that a target waits for while its backend is in quarantine, in order, each with its difference in words.
+    /// The mass-change guard may still hold deletions among them.
     #[must_use]
     pub fn preview_of(&self, key: &TargetKey) -> Vec<(Action, Vec<String>)> {
         let Some(target) = self.targets.get(key) else { return Vec::new() };
@@ -71,8 +71,8 @@ impl Reconciler {
         })
     }
 
-    /// The plan as if the backend were admitted. Where it would be rejected for another reason, there is none; and where
-    /// another backend would have the name then, what would become of that is not shown to this one.
+    /// Returns the plan as if the backend were admitted. It is empty if the Service would be rejected for another reason. If another
+    /// backend would get the name, only the deletion of the existing objects is shown.
     fn planned(&self, key: &TargetKey, target: &Target) -> Plan {
         let nothing = Plan { phases: Vec::new() };
         let Ownership::Frozen(frozen) = self.view().ownership(key, target) else { return nothing };

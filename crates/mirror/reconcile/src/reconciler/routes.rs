@@ -14,7 +14,7 @@ impl Reconciler {
     /// claim is rejected.
     pub(super) fn route(&mut self, claim: &Claim) -> Option<TargetKey> {
         let wanted = self.desired.target_of(&claim.backend, &claim.key)?;
-        let before = self.desired.get(&claim.backend)?.routes.get(&claim.key).cloned();
+        let before = self.desired.get(&claim.backend)?.routes.current(&claim.key).cloned();
         if let Some(before) = before.filter(|before| wanted.as_ref() != Ok(before)) {
             self.withdraw(claim, &before);
         }
@@ -26,9 +26,8 @@ impl Reconciler {
                     entry.claims.push(claim.clone());
                 }
                 if let Some(backend) = self.desired.get_mut(&claim.backend) {
-                    backend.routes.insert(claim.key.clone(), target.clone());
+                    backend.routes.set_current(&claim.key, &target);
                 }
-                self.desired.remove_old_place(claim, &target);
                 Some(target)
             }
             Err(refused) => {
@@ -54,7 +53,7 @@ impl Reconciler {
     /// decided.
     fn withdraw(&mut self, claim: &Claim, from: &TargetKey) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
-            backend.routes.remove(&claim.key);
+            backend.routes.remove_current(&claim.key);
         }
         let Some(target) = self.targets.get_mut(from) else { return };
         target.claims.retain(|other| other != claim);
@@ -68,8 +67,8 @@ impl Reconciler {
         let guess = self.desired.target_of(&claim.backend, &claim.key).and_then(Result::ok);
         let Some(backend) = self.desired.get_mut(&claim.backend) else { return Vec::new() };
         backend.usage.stop_waiting(&claim.key);
-        let route = backend.routes.remove(&claim.key).or(guess);
-        let mut places = self.desired.take_old_places(claim);
+        let route = backend.routes.remove_current(&claim.key).or(guess);
+        let mut places = backend.routes.take_old(&claim.key);
         places.extend(route);
         places.retain(|place| self.targets.contains_key(place));
         if places.is_empty() {
@@ -105,7 +104,9 @@ impl Reconciler {
         if self.desired.old_places(claim).any(leaves) {
             return;
         }
-        self.desired.take_old_places(claim);
+        if let Some(backend) = self.desired.get_mut(&claim.backend) {
+            backend.routes.take_old(&claim.key);
+        }
         self.left(claim);
     }
 
@@ -125,7 +126,8 @@ impl Reconciler {
 
     /// Enqueues every target that a backend's Services leave or move away from.
     pub(super) fn enqueue_moves(&mut self, name: &BackendName, now: Instant) {
-        let places: Vec<TargetKey> = self.desired.old_places_of(name).map(|(_, place)| place.clone()).collect();
+        let Some(backend) = self.desired.get(name) else { return };
+        let places: Vec<TargetKey> = backend.routes.all_old().cloned().collect();
         for place in places {
             self.update_guard(&place, now);
             self.enqueue(&place, name, Urgency::Bulk);

@@ -1,4 +1,4 @@
-//! What people ask: the state of a source Service, and why.
+//! The status of a source Service, and explanations of it.
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::Action;
@@ -7,53 +7,53 @@ use gimbal_session::{Reject, RejectReason};
 use crate::decide::{Ownership, RemovalReason};
 use crate::{Claim, Reconciler, Stage};
 
-/// Where a source Service stands.
+/// How far a source Service is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// As the source has it, in the Gimbal cluster.
+    /// Published as the source has it.
     Synced,
-    /// About to be written.
+    /// A write is waiting or under way.
     Pending,
-    /// Not as the source has it, for a reason.
+    /// Not published as the source has it, for the reason in [`ServiceStatus::reject`].
     Rejected,
-    /// In the Gimbal cluster, though its source is not known to have it.
+    /// Published, although the source is not known to have it.
     Held,
 }
 
-/// A source Service and where it stands.
+/// The status of a source Service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceStatus {
-    /// Which.
+    /// The source Service.
     pub claim: Claim,
-    /// The object that stands for it; `None` where its policy allows none.
+    /// Its target; `None` if its policy admits none.
     pub target: Option<TargetKey>,
-    /// Where it stands.
+    /// How far it is published.
     pub state: State,
-    /// Why, if it is rejected.
+    /// Why it is rejected or held, if it is.
     pub reject: Option<Reject>,
-    /// As last heard from the agent; `None` where only the Gimbal cluster knows of it.
+    /// Its content as the agent sent it last; `None` if only the Gimbal cluster knows of it.
     pub service: Option<std::sync::Arc<gimbal_model::Service>>,
-    /// Endpoints in the Gimbal cluster.
+    /// The number of its endpoints in the Gimbal cluster.
     pub observed_endpoints: usize,
 }
 
-/// How an object came to be as it is.
+/// Why an object of the Gimbal cluster is as it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Explanation {
-    /// The source Service, if one is known.
+    /// The status of its source Service, if one is known.
     pub status: Option<ServiceStatus>,
-    /// Whose the object is, as far as can be told: what the sentences are about.
+    /// The claim that the object belongs to, as far as can be told. The reasons are about this claim.
     pub holder: Option<Claim>,
-    /// Sentences, in order.
+    /// The reasons, as sentences in order.
     pub reasons: Vec<String>,
-    /// Others that want the same name.
+    /// Other claims on the same name.
     pub others: Vec<Claim>,
-    /// What would be written if the backend were not in quarantine, each object with its difference in words.
+    /// The writes that wait for the backend to leave quarantine, each with its difference in words.
     pub planned: Vec<(Action, Vec<String>)>,
 }
 
 impl Reconciler {
-    /// Where a source Service stands; `None` if neither its agent nor the Gimbal cluster knows it.
+    /// Returns the status of a source Service; `None` if neither its agent nor the Gimbal cluster knows it.
     #[must_use]
     pub fn status(&self, claim: &Claim) -> Option<ServiceStatus> {
         let backend = self.desired.get(&claim.backend)?;
@@ -79,8 +79,8 @@ impl Reconciler {
         Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
     }
 
-    /// The keys of a backend's source Services in a namespace (empty: in every one), in order, those that only the Gimbal
-    /// cluster knows included: at most `most` of those after `after`.
+    /// Returns the keys of a backend's source Services in a namespace (empty: in all), in order: at most `most` of those after
+    /// `after`. Services that only the Gimbal cluster knows are included.
     #[must_use]
     pub fn keys_after(
         &self,
@@ -95,7 +95,7 @@ impl Reconciler {
         keys.into_iter().take(most).collect()
     }
 
-    /// Why a source Service is where it is.
+    /// Explains the status of a source Service.
     #[must_use]
     pub fn explain_source(&self, claim: &Claim) -> Explanation {
         let Some(target) = self.desired.target_of(&claim.backend, &claim.key) else {
@@ -131,7 +131,7 @@ impl Reconciler {
         }
     }
 
-    /// Where an object of the Gimbal cluster comes from, or why it is missing.
+    /// Explains where an object of the Gimbal cluster comes from, or why it is missing.
     #[must_use]
     pub fn explain_target(&self, key: &TargetKey) -> Explanation {
         let mut reasons = Vec::new();

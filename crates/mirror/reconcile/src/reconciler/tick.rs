@@ -1,4 +1,4 @@
-//! What time brings, and what follows from a state that is kept.
+//! What becomes due with time, and what follows when a backend's state is stored.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -9,7 +9,7 @@ use gimbal_plan::{Count, GuardEvent};
 use crate::{BackendState, Facts, Loss, Output, Policy, Reconciler, Urgency};
 
 impl Reconciler {
-    /// Restores what was kept of a backend before this process led. `wall` is what the clock on the wall shows.
+    /// Restores the stored state of a backend, before this process leads. `wall` is the wall clock's time.
     pub fn restore(&mut self, name: &BackendName, state: BackendState, now: Instant, wall: SystemTime) {
         self.wall = wall;
         if !self.desired.contains_key(name) {
@@ -26,7 +26,7 @@ impl Reconciler {
         }
     }
 
-    /// Time-outs of streams, released removals, losses, the comparison. To be called about every 100 ms.
+    /// Handles what becomes due: time-outs of streams, released removals, losses, the comparison. Call it about every 100 ms.
     pub fn tick(&mut self, now: Instant, wall: SystemTime) {
         self.wall = wall;
         let observed = self.cluster.is_listed() && !self.guard_is_stale;
@@ -67,7 +67,7 @@ impl Reconciler {
         self.compare_some(now);
     }
 
-    /// What a write may have taken away is there, or is not: what was let pass of it is not under way any more.
+    /// The outcome of a write is visible by now: what it was permitted to remove is no longer under way.
     fn end_doubt(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return self.doubts.forget(key) };
         let stands = self.doubts.are_of(key, &target.observed, now);
@@ -77,12 +77,12 @@ impl Reconciler {
         }
     }
 
-    /// Brings the loss of a backend up to date. True if everything of it is to be decided anew.
+    /// Updates the loss of a backend. Returns whether all of its targets have to be decided again.
     fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
         let grace = self.grace;
         let Some(backend) = self.desired.get_mut(name) else { return false };
         if !backend.listed || backend.decommission.is_some() {
-            // What nobody configures any more stays as it is.
+            // The objects of a backend that is not configured stay as they are.
             backend.loss = Loss::default();
             return false;
         }
@@ -97,11 +97,11 @@ impl Reconciler {
         true
     }
 
-    /// Keeps what is worth keeping and has changed.
+    /// Gives a backend's state to be stored, if it changed.
     fn keep_news(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         let mut news = false;
-        // What happens to another writer's backend is kept by that writer.
+        // The records of another writer's backend are stored by that writer.
         if backend.listed {
             backend.guards.note(now);
         }
@@ -116,7 +116,7 @@ impl Reconciler {
         }
     }
 
-    /// What is kept may be older than what was given to be kept: all of it is given again.
+    /// Gives all states to be stored again, because the stored ones may be outdated.
     pub fn keep_all(&mut self) {
         let leads = self.leadership.holds_lease();
         for backend in self.desired.values_mut().filter(|_| leads) {
@@ -126,7 +126,7 @@ impl Reconciler {
         }
     }
 
-    /// A state that [`Output::Keep`] gave is kept, and all that were given before it.
+    /// The state of an [`Output::Keep`] is stored, and all that were given before it.
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         backend.kept = backend.kept.max(version);
