@@ -106,15 +106,18 @@ fn find(file: &File) -> Vec<(usize, String)> {
     found
 }
 
-/// How often `word` stands by itself in `text`, which begins and ends with a space.
+/// How often `word` occurs as a whole word in `text`, apart from usual phrases. `text` begins and ends with a space.
 fn times(text: &str, word: &str) -> usize {
     let own = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
     text.match_indices(word)
         .filter(|(at, _)| {
             let (before, after) = (&text[..*at], &text[at + word.len()..]);
-            own(before.chars().next_back())
-                && own(after.chars().next())
-                && !(word == "stands" && after.starts_with(" for"))
+            let usual = match word {
+                "stands" => [" for", " aside", " out", " between"].iter().any(|next| after.starts_with(next)),
+                "is none" | "are none" => before.trim_end().ends_with("there"),
+                _ => false,
+            };
+            own(before.chars().next_back()) && own(after.chars().next()) && !usual
         })
         .count()
 }
