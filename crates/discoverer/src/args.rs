@@ -1,4 +1,4 @@
-//! The flags that all discoverers have: a stable interface, others script against it (DESIGN 6).
+//! The flags that all discoverers have: a stable interface, others script against it (docs/design.md#command-lines).
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;

@@ -64,7 +64,7 @@
 //! # What a source can rely on
 //!
 //! - Its events are taken whatever the stream does: a writer that is slow or away holds nothing up.
-//! - What it does not name in `settle` stays offered. Nothing is deleted because it is unknown (DESIGN 2.4), and the stream
+//! - What it does not name in `settle` stays offered. Nothing is deleted because it is unknown (docs/design.md#rule-4), and the stream
 //!   opens with data only when something was read and the incarnation is known.
 //! - [`Source::rejected`] and [`Source::resolved`] tell it once what the writer thinks of each Service.
 

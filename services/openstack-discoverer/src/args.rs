@@ -1,4 +1,4 @@
-//! The command line: a stable interface, others script against it (DESIGN 6).
+//! The command line: a stable interface, others script against it (docs/design.md#command-lines).
 
 use std::path::PathBuf;
 use std::time::Duration;

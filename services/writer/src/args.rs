@@ -1,4 +1,4 @@
-//! The command line: a stable interface (DESIGN 6). Every flag has an environment variable.
+//! The command line: a stable interface (docs/design.md#command-lines). Every flag has an environment variable.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;

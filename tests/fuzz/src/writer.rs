@@ -1,6 +1,6 @@
 //! What a compromised agent can make the writer do: any bytes through the wire and the whole of the writer's decisions, with
 //! an API server that answers. Whatever it says, every write is on its own objects, in namespaces that its policy lets it
-//! into, under its own name and marks, and leads nowhere that is refused (DESIGN 2, rules 2, 3 and 8).
+//! into, under its own name and marks, and leads nowhere that is refused (docs/design.md#rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

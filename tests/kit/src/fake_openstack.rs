@@ -88,7 +88,7 @@ impl FakeOpenStack {
         format!("{}/v3", self.url)
     }
 
-    /// Writes seed 000's keys into a folder, for `--credentials`.
+    /// Writes the Secret's keys into a folder, for `--credentials`.
     ///
     /// # Errors
     /// Files that cannot be written.

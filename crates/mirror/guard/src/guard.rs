@@ -1,4 +1,4 @@
-//! The mass-change guard of one backend (DESIGN 2, rule 5): of what the Gimbal cluster held within the window, only a share
+//! The mass-change guard of one backend (docs/design.md#rule-5): of what the Gimbal cluster held within the window, only a share
 //! may be missing. Counted for each target, as endpoints fewer than it had: what is back is not missing.
 
 mod books;

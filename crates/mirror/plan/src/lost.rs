@@ -1,4 +1,4 @@
-//! What becomes of what a backend published when it is lost and its policy says so (DESIGN 2, rule 5). Nothing is known but
+//! What becomes of what a backend published when it is lost and its policy says so (docs/design.md#rule-5). Nothing is known but
 //! what is observed: the writer may have restarted since it heard the backend last. The Service itself always stays.
 
 use std::sync::Arc;

@@ -295,7 +295,7 @@ impl Observed {
     }
 
     /// The server's answer to a write differs from what was sent, because something of its own changes such objects:
-    /// the answer is accepted until either side changes (DESIGN 2, rule 6). To be called after the answer was taken by
+    /// the answer is accepted until either side changes (docs/design.md#rule-6). To be called after the answer was taken by
     /// `set_*`. True if this form was not accepted before, and should be logged and counted.
     pub fn accept(&mut self, kind: Kind, name: &str, sent: Fingerprint, answer: Fingerprint) -> bool {
         let common = if kind == objects::Service::KIND {

@@ -1,4 +1,4 @@
-//! What must be written so that what is becomes what should be, in which order (DESIGN 2, rules 6 and 10).
+//! What must be written so that what is becomes what should be, in which order (docs/design.md#rule-6, #rule-10).
 
 mod action;
 mod around;

@@ -35,7 +35,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What is left out of everything written. The default is DESIGN 3.1's two lists.
+/// What is left out of everything written. The default is the two lists of docs/design.md#labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strip {
     /// Of labels.

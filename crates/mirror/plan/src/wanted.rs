@@ -1,4 +1,4 @@
-//! What one source Service becomes in the Gimbal cluster (DESIGN 3.1).
+//! What one source Service becomes in the Gimbal cluster (docs/design.md#translation).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

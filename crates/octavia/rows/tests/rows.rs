@@ -11,7 +11,7 @@ fn read<T: DeserializeOwned>(row: Value) -> T {
     serde_json::from_value(row).unwrap()
 }
 
-/// Octavia 18.0.1 and neutron-lbaas 14.0.1, as research/openstack-testbed.md 2 recorded them.
+/// Octavia 18.0.1 and neutron-lbaas 14.0.1, as recorded from real ones.
 #[test]
 fn recorded_rows_of_both_dialects() {
     let octavia: LoadBalancer = read(

@@ -1,5 +1,5 @@
 //! The writer's configuration: who may speak, for which namespaces and addresses, and what happens when they fall silent
-//! (DESIGN 6). Read again when the file changes, and replaced as a whole.
+//! (docs/design.md#command-lines). Read again when the file changes, and replaced as a whole.
 
 mod current;
 mod file;

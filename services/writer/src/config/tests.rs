@@ -9,7 +9,7 @@ use gimbal_transport::{Peer, PeerCertificate};
 
 use super::*;
 
-/// DESIGN 6's example.
+/// The example of the configuration.
 const FULL: &str = r#"
 admins: ["spiffe://gimbal.example/admin"]
 denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", "serial:00:A1:B2"]

@@ -1,4 +1,4 @@
-//! DESIGN 2, rule 6: where the Gimbal cluster's admission changes what we write, its form is accepted.
+//! docs/design.md#rule-6: where the Gimbal cluster's admission changes what we write, its form is accepted.
 
 use gimbal_testkit::eventually;
 use gimbal_tests::{Mirror, SOON, Scene, expect_log, expect_metric, slice_of, svc};

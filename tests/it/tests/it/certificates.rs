@@ -1,4 +1,4 @@
-//! Certificates and authorities that change, end, or are denied, while everything runs (scenario 17).
+//! Certificates and authorities that change, end, or are denied, while everything runs.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! A cluster that is mirrored and mirrors back (gimbal#138, research/multicluster-peers.md 8, 21): A into G as backend `a`,
+//! A cluster that is mirrored and mirrors back (gimbal#138): A into G as backend `a`,
 //! G into A as backend `g`. Without the label that marks a mirror, each would offer the other's for ever.
 
 use std::collections::BTreeSet;

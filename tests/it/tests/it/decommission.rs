@@ -1,4 +1,4 @@
-//! The removal of a backend by an admin's order (scenario 20).
+//! The removal of a backend by an admin's order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The mass-change guard, from a source that loses much to an object that stays (scenario 24).
+//! The mass-change guard, from a source that loses much to an object that stays.
 
 use std::time::Duration;
 

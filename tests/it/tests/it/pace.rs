@@ -18,7 +18,7 @@ async fn most_in_a_second(scene: &Scene) -> usize {
     (0..writes.len()).map(after).max().unwrap_or(0)
 }
 
-/// Scenario 13 of research/multicluster-peers.md section 8: the writer's API server answers 429 or 5xx for a while.
+/// The writer's API server answers 429 or 5xx for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_nothing_is_lost() {
     const SERVICES: u32 = 60;

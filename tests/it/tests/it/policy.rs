@@ -72,7 +72,7 @@ async fn a_file_that_is_wrong_is_told_once_and_changes_nothing() {
     assert_eq!(ask.backend("node02").unwrap()["generation"], generation);
 }
 
-/// Scenario 19: the filter is changed to exclude what is there.
+/// The filter is changed to exclude what is there.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_change_of_namespaces_excludes_is_removed_through_the_guard() {
     let scene = Scene::start().await.unwrap();
@@ -159,7 +159,7 @@ async fn a_missing_namespace_is_created_where_the_policy_says_so() {
     ask.expect_synced("node02", "team7", "web").await.unwrap();
 }
 
-/// Scenario 11: a source that offers what it should not, through an honest agent.
+/// A source that offers what it should not, through an honest agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_that_are_not_a_backends_are_left_out_and_a_change_is_applied_at_once() {
     let scene = Scene::start().await.unwrap();
@@ -194,7 +194,7 @@ async fn addresses_that_are_not_a_backends_are_left_out_and_a_change_is_applied_
     .unwrap();
 }
 
-/// Scenario 22: the loser of a name does not learn whose it is.
+/// The loser of a name does not learn whose it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_is_taken_is_all_that_the_loser_hears() {
     let scene = Scene::start().await.unwrap();

@@ -59,7 +59,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Writes them as the keys of seed 000's secret, a file each, into a folder that is made.
+    /// Writes them as the keys of the Secret, a file each, into a folder that is made.
     ///
     /// # Errors
     /// Files that cannot be written.

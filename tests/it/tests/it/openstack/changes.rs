@@ -1,4 +1,4 @@
-//! What a cloud has is in the Gimbal cluster, as DESIGN 3.3 has it, and follows it.
+//! What a cloud has is in the Gimbal cluster, as docs/design.md#openstack-source has it, and follows it.
 
 use gimbal_model::{BackendName, service_name};
 use gimbal_tests::{Mirror, member, pool, web};
