@@ -92,6 +92,10 @@ impl Stage {
             if self.one_cluster() && self.source.made.iter().any(|made| made == name) {
                 continue;
             }
+            // In a cluster of ours it came with the writer's Role.
+            if name == SYSTEM && self.gimbal.own.is_some() {
+                continue;
+            }
             self.gimbal.make_namespace(name).await?;
         }
         Ok(())
