@@ -1,7 +1,7 @@
 //! Words that say little, and references to texts that are not in the repository.
 //!
-//! `words.txt` lists the files that still have such words and how many. A count may fall and never rise;
-//! `cargo xtask docs` writes the counts that fell.
+//! `words.txt` lists the files that still have such words and how many. Their sum may fall and never rise, so a file may
+//! be moved; `cargo xtask docs` writes the counts that fell.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,12 +52,12 @@ pub fn check() -> anyhow::Result<()> {
         }
         left.insert(file.path, found.len());
     }
-    anyhow::ensure!(faults.is_empty(), "{}", faults.join("\n"));
     left.retain(|_, count| *count > 0);
     for (path, count) in &left {
         eprintln!("{count:>4}  {path}");
     }
     let (now, before) = (left.values().sum::<usize>(), allowed.values().sum::<usize>());
+    anyhow::ensure!(now <= before, "{now} words, {before} are allowed:\n{}", faults.join("\n"));
     eprintln!("{now} words left in {} files; {before} are allowed (`cargo xtask docs` lowers that)", left.len());
     Ok(())
 }
