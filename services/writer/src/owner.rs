@@ -314,6 +314,8 @@ impl Owner {
                 self.parts.metrics.dismissed(backend.as_str(), goodbye.reason);
                 tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
             }
+            // Services have no reports, facts or contents.
+            WriterMessage::Report { .. } | WriterMessage::Facts(_) | WriterMessage::ContentRequest(_) => {}
             WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}
         }
         if let Err(mpsc::error::TrySendError::Full(_)) = stream.outgoing.try_send(message) {

@@ -237,7 +237,7 @@ impl State {
             }
             AgentMessage::ScopeUnknown { reason, .. } => self.said.push(Said::Unknown(reason)),
             AgentMessage::Goodbye(_) => self.said.push(Said::Goodbye),
-            AgentMessage::Heartbeat { .. } => {}
+            AgentMessage::Heartbeat { .. } | AgentMessage::ReportCredit(_) | AgentMessage::ReportAck(_) => {}
             AgentMessage::Unreadable { reason } => panic!("{reason}"),
         }
         Vec::new()

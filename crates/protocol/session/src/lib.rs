@@ -17,7 +17,7 @@ mod unknown;
 mod window;
 mod writer;
 
-pub use agent::{AgentConfig, AgentEnd, AgentVerdict, HEARTBEAT, StreamState};
+pub use agent::{AgentConfig, AgentEnd, AgentVerdict, HEARTBEAT, ReceivedReport, StreamState};
 pub use message::{
     AgentMessage, Change, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
     Reject, Scope, Summary, Unreadable, Welcome, WriterMessage,

@@ -28,6 +28,17 @@ pub enum AgentMessage<P: Payload = Services> {
         /// Why, in words.
         reason: String,
     },
+    /// The window for reports. There are none before the first one.
+    ReportCredit(Credit),
+    /// Every report up to this number was dealt with, or a newer one of its key takes its place.
+    ReportAck(u64),
+    /// Answers a [`WriterMessage::ContentRequest`].
+    Content {
+        /// As it was asked for.
+        hash: P::Hash,
+        /// `None`: the agent has no such content.
+        content: Option<P::Content>,
+    },
     /// Ends the stream on purpose.
     Goodbye(Goodbye),
     /// A message that could not be read. Made by the wire, never sent.
@@ -57,6 +68,19 @@ pub enum WriterMessage<P: Payload = Services> {
         /// Why, in words.
         reason: String,
     },
+    /// The latest report of an entry.
+    Report {
+        /// 1, 2, 3... within a stream.
+        seq: u64,
+        /// The entry.
+        key: P::Key,
+        /// Replaces whatever was reported of it before.
+        report: P::Report,
+    },
+    /// What the writer tells of itself; replaces whatever it told before.
+    Facts(P::Facts),
+    /// Asks for a content that the writer lacks.
+    ContentRequest(P::Hash),
     /// Ends the stream on purpose.
     Goodbye(Goodbye),
 }

@@ -128,7 +128,7 @@ pub trait Content: Clone + Eq + Debug + Send + Sync {
     fn hash(&self) -> Self::Hash;
 
     /// Bytes that it takes on the wire; never less than it really does.
-    fn len(&self) -> usize;
+    fn wire_len(&self) -> usize;
 }
 
 /// In the place of what a payload does not have: a type without a value.
@@ -142,7 +142,7 @@ impl Content for Never {
         *self
     }
 
-    fn len(&self) -> usize {
+    fn wire_len(&self) -> usize {
         match *self {}
     }
 }

@@ -1,4 +1,4 @@
-//! The window: what may be sent before the writer acknowledges.
+//! The window: what may be sent before the other end acknowledges it. Data have one, and so have reports.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -83,6 +83,11 @@ impl<K: Clone + Ord> Window<K> {
         self.credit = credit;
     }
 
+    /// Whether the other end lets anything be sent at all.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.credit.changes > 0
+    }
+
     /// The size that frames aim at.
     pub(crate) fn target(&self) -> usize {
         usize::try_from(self.credit.bytes / 4).map_or(TARGET, |quarter| quarter.min(TARGET))
@@ -113,14 +118,15 @@ impl<K: Clone + Ord> Window<K> {
         self.sent.push_back(Sent { seq, keys: room.keys, bytes: room.used });
     }
 
-    /// Frees everything up to `seq`.
-    pub(crate) fn acknowledged(&mut self, seq: u64) {
+    /// Frees everything up to `seq`. Calls `done` for each key that no later frame carries.
+    pub(crate) fn acknowledged(&mut self, seq: u64, mut done: impl FnMut(K)) {
         while let Some(sent) = self.sent.pop_front_if(|sent| sent.seq <= seq) {
             self.changes -= sent.keys.len() as u64;
             self.bytes -= sent.bytes;
             for key in sent.keys {
                 if self.in_flight.get(&key) == Some(&sent.seq) {
                     self.in_flight.remove(&key);
+                    done(key);
                 }
             }
         }

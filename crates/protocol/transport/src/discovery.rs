@@ -1,12 +1,12 @@
-//! The server side of `DiscoveryService`.
+//! The server side of a session: `Sync` of `DiscoveryService`, or of another payload's service.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
-use gimbal_session::{AgentMessage, WriterMessage};
-use gimbal_wire::{agent_message, pb};
+use gimbal_session::{AgentMessage, Services, WriterMessage};
+use gimbal_wire::{WirePayload, pb};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -19,55 +19,64 @@ use crate::{LinkError, Peer};
 
 /// What an agent says, as it comes. It ends with the stream, with the server's shutdown, or after an error. After
 /// [`LinkError::Refused`] there is time for a goodbye.
-pub type AgentMessages = BoxStream<'static, Result<AgentMessage, LinkError>>;
+pub type AgentMessages<P = Services> = BoxStream<'static, Result<AgentMessage<P>, LinkError>>;
 
 /// Messages to an agent that may wait here. Small: what waits is old when it leaves.
 const OUTGOING: usize = 16;
 
 /// Takes the streams of agents.
 #[tonic::async_trait]
-pub trait Discovery: Send + Sync + 'static {
+pub trait Discovery<P: WirePayload = Services>: Send + Sync + 'static {
     /// One stream, from its first message on. Returning ends it, after what was sent has left.
     ///
     /// Not reading `incoming` stops the agent: nothing is buffered beyond HTTP/2's window.
-    async fn sync(&self, peer: Peer, incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>);
+    async fn sync(&self, peer: Peer, incoming: AgentMessages<P>, outgoing: mpsc::Sender<WriterMessage<P>>);
 }
 
-pub(crate) struct DiscoveryEdge {
-    pub(crate) discovery: Arc<dyn Discovery>,
+/// Between gRPC and a [`Discovery`]. Each payload's generated service is implemented by [`DiscoveryEdge::stream`].
+pub(crate) struct DiscoveryEdge<P: WirePayload> {
+    pub(crate) discovery: Arc<dyn Discovery<P>>,
     pub(crate) shutdown: CancellationToken,
     pub(crate) abort: CancellationToken,
     pub(crate) streams: TaskTracker,
 }
 
-#[tonic::async_trait]
-impl pb::discovery_service_server::DiscoveryService for DiscoveryEdge {
-    type SyncStream = Pin<Box<dyn Stream<Item = Result<pb::SyncResponse, Status>> + Send>>;
+type Responses<P> = Pin<Box<dyn Stream<Item = Result<<P as WirePayload>::Response, Status>> + Send>>;
 
-    async fn sync(&self, request: Request<Streaming<pb::SyncRequest>>) -> Result<Response<Self::SyncStream>, Status> {
+impl<P: WirePayload> DiscoveryEdge<P> {
+    fn stream(&self, request: Request<Streaming<P::Request>>) -> Result<Response<Responses<P>>, Status> {
         let Known { peer, standing } = known(&request)?;
-        // What ended the incoming side is told to the agent as the status of the stream.
+        // Whatever ends the incoming side becomes the status of the stream, so that the agent sees the reason.
         let cause = Arc::new(OnceLock::new());
-        let incoming = incoming(request.into_inner(), cause.clone(), standing, self.shutdown.clone());
+        let incoming = incoming::<P>(request.into_inner(), cause.clone(), standing, self.shutdown.clone());
         let (outgoing, messages) = mpsc::channel(OUTGOING);
         let (discovery, abort) = (self.discovery.clone(), self.abort.clone());
         self.streams.spawn(abort.run_until_cancelled_owned(async move {
             discovery.sync(peer, incoming, outgoing).await;
         }));
         let end = futures::stream::once(async move { cause.get().cloned().map(Err) });
-        let responses = ReceiverStream::new(messages).map(|message| Ok(pb::SyncResponse::from(message)));
+        let responses = ReceiverStream::new(messages).map(|message| Ok(P::encode_writer(message)));
         Ok(Response::new(Box::pin(responses.chain(end.filter_map(std::future::ready)))))
     }
 }
 
-fn incoming(
-    requests: Streaming<pb::SyncRequest>,
+#[tonic::async_trait]
+impl pb::discovery_service_server::DiscoveryService for DiscoveryEdge<Services> {
+    type SyncStream = Responses<Services>;
+
+    async fn sync(&self, request: Request<Streaming<pb::SyncRequest>>) -> Result<Response<Self::SyncStream>, Status> {
+        self.stream(request)
+    }
+}
+
+fn incoming<P: WirePayload>(
+    requests: Streaming<P::Request>,
     cause: Arc<OnceLock<Status>>,
     standing: Standing,
     shutdown: CancellationToken,
-) -> AgentMessages {
+) -> AgentMessages<P> {
     let messages = requests.map(move |request| match request {
-        Ok(request) => Ok(agent_message(request)),
+        Ok(request) => Ok(P::parse_agent(request)),
         Err(status) => {
             cause.get_or_init(|| status.clone());
             Err(LinkError::from(status))

@@ -1,14 +1,16 @@
-//! The client side of `DiscoveryService`: one stream over a connection.
+//! The client side of a session: one stream over a connection.
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use gimbal_session::{AgentMessage, WriterMessage};
-use gimbal_wire::{pb, writer_message};
-use pb::discovery_service_client::DiscoveryServiceClient;
+use gimbal_session::{AgentMessage, Services, WriterMessage};
+use gimbal_wire::{TolerantCodec, WirePayload};
+use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::client::Grpc;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
+use tonic::{Request, Status};
 use tower::ServiceExt as _;
 
 use crate::compress::compressed;
@@ -16,23 +18,26 @@ use crate::{LinkError, MAX_MESSAGE};
 
 /// Messages to the writer. It holds one: wait with `reserve`, and only then decide what to say, so that what is said is
 /// the newest. Dropping it ends the agent's side of the stream; the writer then ends its own.
-pub type AgentSender = mpsc::Sender<AgentMessage>;
+pub type AgentSender<P = Services> = mpsc::Sender<AgentMessage<P>>;
 
 /// What the writer says. After an error that [`LinkError::is_final`], or the end, the stream is over.
-pub type WriterMessages = BoxStream<'static, Result<WriterMessage, LinkError>>;
+pub type WriterMessages<P = Services> = BoxStream<'static, Result<WriterMessage<P>, LinkError>>;
 
-/// Opens a stream over a connection that [`crate::dial`] made.
+/// Opens a stream over a connection that [`crate::dial`] made, on the payload's own `Sync` method.
 ///
 /// # Errors
 /// When the writer refuses the call, or the connection breaks.
-pub async fn open(channel: Channel) -> Result<(AgentSender, WriterMessages), LinkError> {
+pub async fn open<P: WirePayload>(channel: Channel) -> Result<(AgentSender<P>, WriterMessages<P>), LinkError> {
     let (sender, messages) = mpsc::channel(1);
-    let mut client = DiscoveryServiceClient::new(channel.map_request(compressed))
+    let mut client = Grpc::new(channel.map_request(compressed))
         .accept_compressed(CompressionEncoding::Zstd)
         .max_decoding_message_size(MAX_MESSAGE);
-    let responses = client.sync(ReceiverStream::new(messages).map(pb::SyncRequest::from)).await?.into_inner();
+    client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
+    let requests = Request::new(ReceiverStream::new(messages).map(P::encode_agent));
+    let codec = TolerantCodec::<P::Request, P::Response>::default();
+    let responses = client.streaming(requests, PathAndQuery::from_static(P::SYNC), codec).await?.into_inner();
     let messages = responses.map(|response| match response {
-        Ok(response) => writer_message(response).map_err(LinkError::from),
+        Ok(response) => P::parse_writer(response).map_err(LinkError::from),
         Err(status) => Err(LinkError::from(status)),
     });
     Ok((sender, messages.boxed()))

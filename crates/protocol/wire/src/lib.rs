@@ -1,5 +1,5 @@
-//! The wire form of `proto/gimbal/discovery/v1`: generated code, and the way between it and the parsed messages of
-//! `gimbal-session`.
+//! The wire form of what a session says: generated code, and the way between it and the parsed messages of
+//! `gimbal-session`. Each payload is a [`WirePayload`]; that of Services is `proto/gimbal/discovery/v1`.
 //!
 //! Whatever comes in is parsed here, once; what lies behind this crate holds no value that breaks a rule of the
 //! protocol. An agent's message that cannot be read is a message too ([`AgentMessage::Unreadable`]), and a bad entry of
@@ -7,19 +7,19 @@
 //!
 //! [`AgentMessage::Unreadable`]: gimbal_session::AgentMessage::Unreadable
 
-mod agent;
 mod codec;
-mod encode;
-mod entry;
-mod inspect;
+mod control;
+
 mod intern;
 mod parse;
-mod writer;
+mod payload;
+mod service;
+mod values;
 
-pub use agent::agent_message;
 pub use codec::TolerantCodec;
 pub use parse::{WireError, source_key, target_key};
-pub use writer::writer_message;
+pub use payload::WirePayload;
+pub use service::{agent_message, writer_message};
 
 /// The generated code. Fields are documented in the proto files.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

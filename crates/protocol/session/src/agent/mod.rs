@@ -1,10 +1,13 @@
 //! The agent's end: what the source offers, and what of it the writer must still hear.
 
+mod contents;
+mod inbox;
 mod outbox;
 mod receive;
 mod send;
 mod snapshot;
 mod stream;
+mod way_back;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +19,12 @@ use crate::namespaces::NamespaceSet;
 use crate::size::largest_part;
 use crate::split::LARGEST_PART;
 use crate::{
-    Change, Entry, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services, UnknownScopes, key,
+    Change, Credit, Entry, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services,
+    UnknownScopes, key,
 };
 use stream::Stream;
 
+pub use inbox::ReceivedReport;
 pub use receive::AgentVerdict;
 pub use stream::HEARTBEAT;
 
@@ -74,6 +79,11 @@ pub struct AgentEnd<P: Payload = Services> {
     too_large: BTreeMap<P::Key, Reject<P>>,
     supersessions: receive::Supersessions,
     stream: Option<Stream<P>>,
+    /// What is granted to the writer on each stream; `None`: no reports.
+    report_credit: Option<Credit>,
+    /// Reports that came so far, on all streams.
+    report_tickets: u64,
+    facts: Option<P::Facts>,
 }
 
 impl<P: Payload> AgentEnd<P> {
@@ -94,6 +104,9 @@ impl<P: Payload> AgentEnd<P> {
             too_large: BTreeMap::new(),
             supersessions: receive::Supersessions::default(),
             stream: None,
+            report_credit: None,
+            report_tickets: 0,
+            facts: None,
         }
     }
 
@@ -193,12 +206,15 @@ impl<P: Payload> AgentEnd<P> {
 
     /// A stream opened; Hello is the first message out.
     pub fn connected(&mut self, now: Instant) {
-        self.stream = Some(Stream::new(now));
+        self.disconnected();
+        self.stream = Some(Stream::new(now, self.report_tickets));
     }
 
     /// The stream is gone.
     pub fn disconnected(&mut self) {
-        self.stream = None;
+        if let Some(stream) = self.stream.take() {
+            self.report_tickets = stream.inbox.last_ticket();
+        }
     }
 
     /// Ends the stream on purpose: after this message nothing comes any more.

@@ -57,7 +57,7 @@ impl<P: Payload> AgentEnd<P> {
                     stream.seq
                 ));
             }
-            WriterMessage::Ack(seq) => stream.window.acknowledged(seq),
+            WriterMessage::Ack(seq) => stream.window.acknowledged(seq, drop),
             WriterMessage::Credit(credit) => stream.window.set_credit(credit),
             WriterMessage::Resync { need: Need::Nothing, .. } => {}
             WriterMessage::Resync { need, .. } => {
@@ -65,6 +65,13 @@ impl<P: Payload> AgentEnd<P> {
                 stream.asked = true;
                 owe(stream, need, &self.tree);
             }
+            WriterMessage::Report { seq, key, report } => {
+                if let Err(gap) = stream.inbox.receive(seq, key, report) {
+                    return broken(&gap.to_string());
+                }
+            }
+            WriterMessage::Facts(facts) => self.facts = Some(facts),
+            WriterMessage::ContentRequest(hash) => stream.contents.request(hash),
             WriterMessage::Reject(reject) => self.rejected(reject),
             WriterMessage::Resolved(key) => {
                 match self.too_large.get(&key) {

@@ -19,7 +19,7 @@ const NAMESPACES: usize = 1000;
 
 impl<P: Payload> AgentEnd<P> {
     /// The next message to send, if there is one and the writer has room for it. Hello first; then Goodbye, unknown
-    /// scopes and heartbeats; then, within the credit, changes; then a snapshot.
+    /// scopes and heartbeats; then what answers the writer; then, within the credit, changes; then a snapshot.
     pub fn next(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let offers = self.may_offer();
         let stream = self.stream.as_mut().filter(|stream| !stream.ended)?;
@@ -35,6 +35,9 @@ impl<P: Payload> AgentEnd<P> {
         }
         if let Some(heartbeat) = self.heartbeat(now) {
             return Some(heartbeat);
+        }
+        if let Some(back) = self.back() {
+            return Some(back);
         }
         self.flowing()?;
         self.change(now).or_else(|| self.begin()).or_else(|| self.delta(now)).or_else(|| self.bulk())

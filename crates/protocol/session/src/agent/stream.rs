@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::DigestTree;
 
+use super::contents::Contents;
+use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::snapshot::{LastSent, Snapshot};
 use crate::namespaces::NamespaceSet;
@@ -55,10 +57,12 @@ pub(super) struct Stream<P: Payload> {
     pub(super) snapshot: Option<Snapshot<P>>,
     /// The writer asked for a snapshot that has not begun.
     pub(super) asked: bool,
+    pub(super) inbox: Inbox<P>,
+    pub(super) contents: Contents<P>,
 }
 
 impl<P: Payload> Stream<P> {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant, last_ticket: u64) -> Self {
         Self {
             opened: now,
             offer: None,
@@ -75,6 +79,8 @@ impl<P: Payload> Stream<P> {
             named: BTreeSet::new(),
             snapshot: None,
             asked: false,
+            inbox: Inbox::new(last_ticket),
+            contents: Contents::default(),
         }
     }
 

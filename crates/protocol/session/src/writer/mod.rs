@@ -1,12 +1,15 @@
 //! The writer's end for one backend: what its agent said, and what has to be reconciled.
 
+mod contents;
 mod data;
 mod holdings;
 mod receive;
 mod rejects;
+mod reports;
 mod resync;
 mod snapshot;
 mod staging;
+mod way_back;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +23,10 @@ use crate::{
     Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
     UnknownScopes, Welcome, WriterMessage,
 };
+use contents::Contents;
 use holdings::{Holdings, Knowledge};
 use rejects::Rejects;
+use reports::Reports;
 use resync::Resync;
 use snapshot::Snapshot;
 use staging::Unfinished;
@@ -48,7 +53,7 @@ pub enum Outcome<P: Payload = Services> {
 }
 
 /// What a message leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum WriterOutput<P: Payload = Services> {
     /// The key has to be reconciled: its state is new, or was sent again.
     Changed(P::Key),
@@ -66,6 +71,20 @@ pub enum WriterOutput<P: Payload = Services> {
     },
     /// A part of the source cannot be seen.
     ScopeUnknown,
+    /// The agent has dealt with the latest report of an entry.
+    ReportDone {
+        /// The entry.
+        key: P::Key,
+        /// The report.
+        report: P::Report,
+    },
+    /// The agent has answered [`WriterEnd::want_content`].
+    Content {
+        /// As it was asked for; the content has this hash.
+        hash: P::Hash,
+        /// `None`: the agent has no such content.
+        content: Option<P::Content>,
+    },
     /// The transport sends what [`WriterEnd::take_messages`] still gives, and closes.
     Close,
     /// Something could not be read; for the log.
@@ -111,6 +130,11 @@ pub struct WriterEnd<P: Payload = Services> {
     backlog: u64,
     last_heard: Option<Instant>,
     last_complete: Option<(Instant, Scope)>,
+    reports: Reports<P>,
+    contents: Contents<P>,
+    facts: Option<P::Facts>,
+    /// The agent of this stream was not told them yet.
+    facts_changed: bool,
 }
 
 impl<P: Payload> WriterEnd<P> {
@@ -131,6 +155,10 @@ impl<P: Payload> WriterEnd<P> {
             backlog: 0,
             last_heard: None,
             last_complete: None,
+            reports: Reports::default(),
+            contents: Contents::default(),
+            facts: None,
+            facts_changed: false,
         }
     }
 
@@ -160,6 +188,7 @@ impl<P: Payload> WriterEnd<P> {
             heartbeat_timeout: self.limits.heartbeat_timeout,
         }));
         self.rejects.tell_again();
+        self.tell_all_again();
         outputs
     }
 
@@ -254,12 +283,13 @@ impl<P: Payload> WriterEnd<P> {
         self.outbox.push(WriterMessage::Resync { need: Need::All, reason: reason.into() });
     }
 
-    /// Everything to send now: control, and one cumulative Ack at most.
+    /// Everything to send now: control, one cumulative Ack at most, and then what goes back within the agent's window.
     pub fn take_messages(&mut self) -> Vec<WriterMessage<P>> {
         let mut messages = std::mem::take(&mut self.outbox);
         if let Some(stream) = &mut self.stream {
             self.rejects.take_messages(&mut messages);
             messages.extend(stream.ledger.acknowledge().map(WriterMessage::Ack));
+            self.take_way_back(&mut messages);
         }
         messages
     }

@@ -26,6 +26,9 @@ impl<P: Payload> WriterEnd<P> {
                 self.scope_unknown(&scope, &reason);
                 out.push(WriterOutput::ScopeUnknown);
             }
+            AgentMessage::ReportCredit(credit) => self.reports.set_credit(credit),
+            AgentMessage::ReportAck(seq) => self.reports_acknowledged(seq, &mut out),
+            AgentMessage::Content { hash, content } => self.content(hash, content, &mut out),
             AgentMessage::Goodbye(_) => {
                 self.closed();
                 out.push(WriterOutput::Close);
@@ -36,7 +39,7 @@ impl<P: Payload> WriterEnd<P> {
         out
     }
 
-    fn broke_a_rule(&mut self, message: &str) -> WriterOutput<P> {
+    pub(super) fn broke_a_rule(&mut self, message: &str) -> WriterOutput<P> {
         self.dismiss(GoodbyeReason::ProtocolError, message.into())
     }
 

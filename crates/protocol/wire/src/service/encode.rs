@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gimbal_model::{Endpoint, EndpointChange, Header, PortSet};
+use gimbal_model::{Conditions, Detail, Endpoint, EndpointChange, Header, PortSet};
 use gimbal_session::{Piece, PieceChange};
 use prost::bytes::Bytes;
 
@@ -53,11 +53,8 @@ pub(crate) fn change(change: PieceChange) -> pb::ServiceChange {
 
 fn encode_header(header: &Header) -> pb::Header {
     let map = |map: &BTreeMap<Arc<str>, Arc<str>>| map.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    pb::Header {
-        labels: map(&header.labels),
-        annotations: map(&header.annotations),
-        ports: header.ports.iter().map(Into::into).collect(),
-    }
+    let Header { labels, annotations, ports } = header;
+    pb::Header { labels: map(labels), annotations: map(annotations), ports: ports.iter().map(Into::into).collect() }
 }
 
 /// Neighbours with equal ports share a group. Senders go through a Service in order of its port sets, so that is one
@@ -105,15 +102,21 @@ fn encode_address(address: IpAddr) -> Bytes {
 }
 
 fn encode_endpoint(endpoint: &Endpoint) -> pb::Endpoint {
-    let text = |text: &Option<Arc<str>>| text.as_deref().map(Into::into);
-    let detail = endpoint.detail.as_deref();
+    let Endpoint { address, conditions, detail } = endpoint;
+    let Conditions { ready, serving, terminating } = conditions;
+    let plain = pb::Endpoint {
+        address: encode_address(*address),
+        not_ready: !ready,
+        not_serving: !serving,
+        terminating: *terminating,
+        ..pb::Endpoint::default()
+    };
+    let Some(detail) = detail.as_deref() else { return plain };
+    let Detail { hostname, zone, for_zones } = detail;
     pb::Endpoint {
-        address: encode_address(endpoint.address),
-        not_ready: !endpoint.conditions.ready,
-        not_serving: !endpoint.conditions.serving,
-        terminating: endpoint.conditions.terminating,
-        hostname: detail.and_then(|detail| text(&detail.hostname)),
-        zone: detail.and_then(|detail| text(&detail.zone)),
-        for_zones: detail.map(|d| d.for_zones.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+        hostname: hostname.as_deref().map(Into::into),
+        zone: zone.as_deref().map(Into::into),
+        for_zones: for_zones.iter().map(ToString::to_string).collect(),
+        ..plain
     }
 }

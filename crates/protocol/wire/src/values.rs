@@ -30,12 +30,13 @@ impl From<Protocol> for pb::Protocol {
 
 impl From<&ServicePort> for pb::ServicePort {
     fn from(port: &ServicePort) -> Self {
+        let ServicePort { name, port, protocol, app_protocol, target_port } = port;
         Self {
-            name: port.name.to_string(),
-            port: port.port.into(),
-            protocol: pb::Protocol::from(port.protocol).into(),
-            app_protocol: port.app_protocol.as_deref().map(Into::into),
-            target_port: port.target_port.as_ref().map(|target| match target {
+            name: name.to_string(),
+            port: (*port).into(),
+            protocol: pb::Protocol::from(*protocol).into(),
+            app_protocol: app_protocol.as_deref().map(Into::into),
+            target_port: target_port.as_ref().map(|target| match target {
                 TargetPort::Number(number) => pb::service_port::TargetPort::TargetNumber((*number).into()),
                 TargetPort::Name(name) => pb::service_port::TargetPort::TargetName(name.to_string()),
             }),
@@ -45,18 +46,20 @@ impl From<&ServicePort> for pb::ServicePort {
 
 impl From<&EndpointPort> for pb::EndpointPort {
     fn from(port: &EndpointPort) -> Self {
+        let EndpointPort { name, port, protocol, app_protocol } = port;
         Self {
-            name: port.name.to_string(),
-            port: port.port.map(Into::into),
-            protocol: pb::Protocol::from(port.protocol).into(),
-            app_protocol: port.app_protocol.as_deref().map(Into::into),
+            name: name.to_string(),
+            port: port.map(Into::into),
+            protocol: pb::Protocol::from(*protocol).into(),
+            app_protocol: app_protocol.as_deref().map(Into::into),
         }
     }
 }
 
 impl From<Summary> for pb::Summary {
     fn from(summary: Summary) -> Self {
-        Self { count: summary.count, digest: summary.digest.to_bytes().to_vec() }
+        let Summary { count, digest } = summary;
+        Self { count, digest: digest.to_bytes().to_vec() }
     }
 }
 

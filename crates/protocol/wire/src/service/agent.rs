@@ -1,22 +1,17 @@
-//! What an agent says.
+//! What an agent says of Services.
 
 use std::time::Duration;
 
-use gimbal_session::{AgentMessage, Data, Frame, Freshness, Hello};
+use gimbal_session::{AgentMessage, Data, Frame};
 
-use crate::encode;
-use crate::entry;
+use super::encode;
+use super::entry;
+use crate::control::{encode_goodbye, encode_hello, parse_goodbye, parse_hello, parse_sources};
 use crate::intern::Interner;
-use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
+use crate::parse::{self, Parsed, WireError, millis, prose};
 use crate::pb;
 use crate::pb::data::Frame as PbFrame;
 use crate::pb::sync_request::Message;
-use crate::writer::{encode_goodbye, parse_goodbye};
-
-/// Longest text of a Hello, each of which stays in memory as long as the backend.
-const IDENTITY: usize = 1024;
-/// Most capabilities of a Hello, and most kinds of a heartbeat.
-const LISTED: usize = 64;
 
 impl From<AgentMessage> for pb::SyncRequest {
     /// `AgentMessage::Unreadable` and unreadable entries are never sent: they become nothing.
@@ -31,7 +26,8 @@ impl From<AgentMessage> for pb::SyncRequest {
                 Some(Message::ScopeUnknown(pb::ScopeUnknown { scope: Some((&scope).into()), reason }))
             }
             AgentMessage::Goodbye(goodbye) => Some(Message::Goodbye(encode_goodbye(goodbye))),
-            AgentMessage::Unreadable { .. } => None,
+            // Services are never reported of, so no agent of theirs says anything of reports.
+            AgentMessage::ReportCredit(_) | AgentMessage::ReportAck(_) | AgentMessage::Unreadable { .. } => None,
         };
         Self { message }
     }
@@ -56,51 +52,6 @@ fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage> {
         }
         Message::Goodbye(goodbye) => AgentMessage::Goodbye(parse_goodbye(goodbye)?),
     })
-}
-
-fn encode_hello(hello: Hello) -> pb::Hello {
-    pb::Hello {
-        protocol_min: hello.protocol.0,
-        protocol_max: hello.protocol.1,
-        capabilities: hello.capabilities,
-        backend: hello.backend,
-        agent_instance: hello.agent_instance,
-        source_incarnation: hello.source_incarnation,
-        held: hello.held.map(Into::into),
-        agent_version: hello.agent_version,
-    }
-}
-
-fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
-    if hello.capabilities.len() > LISTED {
-        return invalid("capabilities", format!("has {} entries, more than {LISTED}", hello.capabilities.len()));
-    }
-    for capability in &hello.capabilities {
-        parse::bounded("capability", capability, LABEL)?;
-    }
-    parse::bounded("backend", &hello.backend, IDENTITY)?;
-    parse::bounded("agent_instance", &hello.agent_instance, IDENTITY)?;
-    parse::bounded("source_incarnation", &hello.source_incarnation, IDENTITY)?;
-    Ok(Hello {
-        protocol: (hello.protocol_min, hello.protocol_max),
-        capabilities: hello.capabilities,
-        backend: hello.backend,
-        agent_instance: hello.agent_instance,
-        source_incarnation: hello.source_incarnation,
-        held: hello.held.as_ref().map(parse::summary).transpose()?,
-        agent_version: prose(hello.agent_version),
-    })
-}
-
-fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
-    if sources.len() > LISTED {
-        return invalid("sources", format!("has {} entries, more than {LISTED}", sources.len()));
-    }
-    let sources = sources.into_iter().map(|source| {
-        parse::bounded("kind", &source.kind, LABEL)?;
-        Ok(Freshness { kind: source.kind, age: source.age_ms.map(Duration::from_millis) })
-    });
-    sources.collect()
 }
 
 fn encode_data(data: Data) -> pb::Data {

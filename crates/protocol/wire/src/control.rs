@@ -1,62 +1,64 @@
-//! What the writer says, and the farewell that both ends have.
+//! The messages that every payload's stream has in common: Hello and Welcome, heartbeats, windows, farewells.
 
 use std::time::Duration;
 
-use gimbal_session::{Credit, Goodbye, GoodbyeReason, Need, Reject, RejectReason, Welcome, WriterMessage};
+use gimbal_session::{Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, Welcome};
 
-use crate::parse::{self, Parsed, WireError, invalid, millis, prose, source_key};
+use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
 use crate::pb;
 use crate::pb::need::Need as PbNeed;
-use crate::pb::sync_response::Message;
 
-impl From<WriterMessage> for pb::SyncResponse {
-    fn from(message: WriterMessage) -> Self {
-        let message = match message {
-            WriterMessage::Welcome(welcome) => Message::Welcome(encode_welcome(welcome)),
-            WriterMessage::Ack(seq) => Message::Ack(pb::Ack { seq }),
-            WriterMessage::Reject(reject) => Message::Reject(pb::Reject {
-                key: reject.key.as_ref().map(Into::into),
-                reason: pb::RejectReason::from(reject.reason).into(),
-                retryable: reject.retryable,
-                message: reject.message,
-            }),
-            WriterMessage::Resolved(key) => Message::Resolved(pb::Resolved { key: Some((&key).into()) }),
-            WriterMessage::Credit(credit) => Message::Credit(encode_credit(credit)),
-            WriterMessage::Resync { need, reason } => {
-                Message::Resync(pb::Resync { need: Some(encode_need(need)), reason })
-            }
-            WriterMessage::Goodbye(goodbye) => Message::Goodbye(encode_goodbye(goodbye)),
-        };
-        Self { message: Some(message) }
+/// Longest text of a Hello, each of which stays in memory as long as the backend.
+const IDENTITY: usize = 1024;
+/// Most capabilities of a Hello, and most kinds of a heartbeat.
+const LISTED: usize = 64;
+
+pub(crate) fn encode_hello(hello: Hello) -> pb::Hello {
+    pb::Hello {
+        protocol_min: hello.protocol.0,
+        protocol_max: hello.protocol.1,
+        capabilities: hello.capabilities,
+        backend: hello.backend,
+        agent_instance: hello.agent_instance,
+        source_incarnation: hello.source_incarnation,
+        held: hello.held.map(Into::into),
+        agent_version: hello.agent_version,
     }
 }
 
-/// Reads what a writer sent.
-///
-/// # Errors
-/// When it breaks a rule of the protocol, or is of a kind that this version does not know.
-pub fn writer_message(response: pb::SyncResponse) -> Result<WriterMessage, WireError> {
-    Ok(match response.message.ok_or(WireError::Empty)? {
-        Message::Welcome(welcome) => WriterMessage::Welcome(parse_welcome(welcome)?),
-        Message::Ack(ack) => WriterMessage::Ack(ack.seq),
-        Message::Reject(reject) => WriterMessage::Reject(Reject {
-            key: reject.key.map(source_key).transpose()?,
-            reason: reject_reason(reject.reason)?,
-            retryable: reject.retryable,
-            message: prose(reject.message),
-        }),
-        Message::Resolved(resolved) => {
-            WriterMessage::Resolved(source_key(resolved.key.ok_or(WireError::Missing("key"))?)?)
-        }
-        Message::Credit(credit) => WriterMessage::Credit(parse_credit(credit)),
-        Message::Resync(resync) => {
-            WriterMessage::Resync { need: parse_need(resync.need)?, reason: prose(resync.reason) }
-        }
-        Message::Goodbye(goodbye) => WriterMessage::Goodbye(parse_goodbye(goodbye)?),
+pub(crate) fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
+    if hello.capabilities.len() > LISTED {
+        return invalid("capabilities", format!("has {} entries, more than {LISTED}", hello.capabilities.len()));
+    }
+    for capability in &hello.capabilities {
+        parse::bounded("capability", capability, LABEL)?;
+    }
+    parse::bounded("backend", &hello.backend, IDENTITY)?;
+    parse::bounded("agent_instance", &hello.agent_instance, IDENTITY)?;
+    parse::bounded("source_incarnation", &hello.source_incarnation, IDENTITY)?;
+    Ok(Hello {
+        protocol: (hello.protocol_min, hello.protocol_max),
+        capabilities: hello.capabilities,
+        backend: hello.backend,
+        agent_instance: hello.agent_instance,
+        source_incarnation: hello.source_incarnation,
+        held: hello.held.as_ref().map(parse::summary).transpose()?,
+        agent_version: prose(hello.agent_version),
     })
 }
 
-fn encode_welcome(welcome: Welcome) -> pb::Welcome {
+pub(crate) fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
+    if sources.len() > LISTED {
+        return invalid("sources", format!("has {} entries, more than {LISTED}", sources.len()));
+    }
+    let sources = sources.into_iter().map(|source| {
+        parse::bounded("kind", &source.kind, LABEL)?;
+        Ok(Freshness { kind: source.kind, age: source.age_ms.map(Duration::from_millis) })
+    });
+    sources.collect()
+}
+
+pub(crate) fn encode_welcome(welcome: Welcome) -> pb::Welcome {
     pb::Welcome {
         protocol: welcome.protocol,
         generation: welcome.generation,
@@ -67,7 +69,7 @@ fn encode_welcome(welcome: Welcome) -> pb::Welcome {
     }
 }
 
-fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
+pub(crate) fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
     Ok(Welcome {
         protocol: welcome.protocol,
         generation: welcome.generation,
@@ -78,15 +80,15 @@ fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
     })
 }
 
-fn encode_credit(credit: Credit) -> pb::Credit {
+pub(crate) fn encode_credit(credit: Credit) -> pb::Credit {
     pb::Credit { changes: credit.changes, bytes: credit.bytes }
 }
 
-fn parse_credit(credit: pb::Credit) -> Credit {
+pub(crate) fn parse_credit(credit: pb::Credit) -> Credit {
     Credit { changes: credit.changes, bytes: credit.bytes }
 }
 
-fn encode_need(need: Need) -> pb::Need {
+pub(crate) fn encode_need(need: Need) -> pb::Need {
     let need = match need {
         Need::Nothing => PbNeed::Nothing(pb::need::Nothing {}),
         Need::Namespaces(held) => {
@@ -101,7 +103,7 @@ fn encode_need(need: Need) -> pb::Need {
     pb::Need { need: Some(need) }
 }
 
-fn parse_need(need: Option<pb::Need>) -> Parsed<Need> {
+pub(crate) fn parse_need(need: Option<pb::Need>) -> Parsed<Need> {
     match need.and_then(|need| need.need).ok_or(WireError::Missing("need"))? {
         PbNeed::Nothing(_) => Ok(Need::Nothing),
         PbNeed::All(_) => Ok(Need::All),
@@ -113,24 +115,6 @@ fn parse_need(need: Option<pb::Need>) -> Parsed<Need> {
             });
             held.collect::<Parsed<_>>().map(Need::Namespaces)
         }
-    }
-}
-
-fn reject_reason(value: i32) -> Parsed<RejectReason> {
-    use pb::RejectReason as Pb;
-    match Pb::try_from(value) {
-        Ok(Pb::NameConflict) => Ok(RejectReason::NameConflict),
-        Ok(Pb::NamespaceMissing) => Ok(RejectReason::NamespaceMissing),
-        Ok(Pb::NamespaceForbidden) => Ok(RejectReason::NamespaceForbidden),
-        Ok(Pb::AddressRefused) => Ok(RejectReason::AddressRefused),
-        Ok(Pb::Invalid) => Ok(RejectReason::Invalid),
-        Ok(Pb::Unsupported) => Ok(RejectReason::Unsupported),
-        Ok(Pb::TooLarge) => Ok(RejectReason::TooLarge),
-        Ok(Pb::Quota) => Ok(RejectReason::Quota),
-        Ok(Pb::ApiError) => Ok(RejectReason::ApiError),
-        Ok(Pb::Held) => Ok(RejectReason::Held),
-        Ok(Pb::Quarantined) => Ok(RejectReason::Quarantined),
-        Ok(Pb::Unspecified) | Err(_) => invalid("reason", format!("is {value}, which this version does not know")),
     }
 }
 

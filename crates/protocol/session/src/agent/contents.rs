@@ -1,0 +1,42 @@
+//! Contents that the writer asked for on this stream.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::split::LARGEST_PART;
+use crate::{AgentMessage, Content as _, Payload};
+
+#[derive(Debug, Clone)]
+pub(super) struct Contents<P: Payload> {
+    requested: BTreeSet<P::Hash>,
+    /// Held from the answer until it is sent, no longer.
+    answers: VecDeque<(P::Hash, Option<P::Content>)>,
+}
+
+impl<P: Payload> Default for Contents<P> {
+    fn default() -> Self {
+        Self { requested: BTreeSet::new(), answers: VecDeque::new() }
+    }
+}
+
+impl<P: Payload> Contents<P> {
+    pub(super) fn request(&mut self, hash: P::Hash) {
+        self.requested.insert(hash);
+    }
+
+    pub(super) fn requested(&self) -> impl Iterator<Item = &P::Hash> {
+        self.requested.iter()
+    }
+
+    /// Nothing is sent that was not asked for, and nothing that fits in no frame.
+    pub(super) fn answer(&mut self, hash: &P::Hash, content: Option<P::Content>) {
+        if let Some(hash) = self.requested.take(hash) {
+            let content = content.filter(|content| content.wire_len() <= LARGEST_PART && content.hash() == hash);
+            self.answers.push_back((hash, content));
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Option<AgentMessage<P>> {
+        let (hash, content) = self.answers.pop_front()?;
+        Some(AgentMessage::Content { hash, content })
+    }
+}

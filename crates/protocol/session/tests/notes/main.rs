@@ -1,0 +1,7 @@
+//! A second payload, as small as one can be that uses all of a session: entries with parts, without parts and being
+//! deleted; reports, facts and contents on the way back. Whatever happens in between, both ends agree in the end.
+
+mod model;
+mod payload;
+mod rules;
+mod world;

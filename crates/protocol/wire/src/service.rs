@@ -1,0 +1,37 @@
+//! `gimbal.discovery.v1`: how Services travel.
+
+mod agent;
+mod encode;
+mod entry;
+mod writer;
+
+use gimbal_session::{AgentMessage, Services, WriterMessage};
+
+pub use agent::agent_message;
+pub use writer::writer_message;
+
+use crate::parse::WireError;
+use crate::{WirePayload, pb};
+
+impl WirePayload for Services {
+    type Request = pb::SyncRequest;
+    type Response = pb::SyncResponse;
+
+    const SYNC: &'static str = "/gimbal.discovery.v1.DiscoveryService/Sync";
+
+    fn encode_agent(message: AgentMessage) -> pb::SyncRequest {
+        message.into()
+    }
+
+    fn parse_agent(request: pb::SyncRequest) -> AgentMessage {
+        agent_message(request)
+    }
+
+    fn encode_writer(message: WriterMessage) -> pb::SyncResponse {
+        message.into()
+    }
+
+    fn parse_writer(response: pb::SyncResponse) -> Result<WriterMessage, WireError> {
+        writer_message(response)
+    }
+}
