@@ -1,12 +1,12 @@
-//! Which frames have been dealt with. Each operation costs O(log n).
+//! Tracks which frames are done, for cumulative acknowledgement. Each operation costs O(log n).
 
 use std::collections::BTreeMap;
 
-/// A change waits under its frame's number until it is settled; a newer one of the same key takes its place.
+/// Keys that wait to be settled, each under the newest frame that changed it.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger<K> {
     waiting: BTreeMap<K, u64>,
-    /// Number of keys that wait, by frame.
+    /// Number of waiting keys by frame.
     frames: BTreeMap<u64, usize>,
     received: u64,
     acknowledged: u64,
@@ -19,7 +19,7 @@ impl<K> Default for Ledger<K> {
 }
 
 impl<K: Clone + Ord> Ledger<K> {
-    /// A frame came, or is known to be lost: nothing of it waits yet.
+    /// Called when a frame came or is known to be lost, before [`Self::wait`] for its keys.
     pub(crate) fn receive(&mut self, seq: u64) {
         self.received = seq;
     }
@@ -28,8 +28,7 @@ impl<K: Clone + Ord> Ledger<K> {
         self.received
     }
 
-    /// A key waits under a frame. One that waits under a later frame stays there, and what has been acknowledged stays
-    /// acknowledged.
+    /// Adds a key to a frame. Does nothing if the key waits under a later frame or the frame is acknowledged.
     pub(crate) fn wait(&mut self, key: &K, seq: u64) {
         if seq <= self.acknowledged || seq > self.received || self.waiting.get(key).is_some_and(|later| *later >= seq) {
             return;
@@ -49,7 +48,7 @@ impl<K: Clone + Ord> Ledger<K> {
         }
     }
 
-    /// The number to acknowledge, if it is larger than the one before.
+    /// Returns the frame number to acknowledge, if it is larger than the last one.
     pub(crate) fn acknowledge(&mut self) -> Option<u64> {
         let done = self.frames.first_key_value().map_or(self.received, |(seq, _)| seq - 1);
         (done > self.acknowledged).then(|| {

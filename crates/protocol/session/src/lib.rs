@@ -1,8 +1,9 @@
 //! Both ends of the stream between an agent and the writer, as state machines without I/O.
 //!
-//! [`AgentEnd`] holds what the source offers and says, frame by frame, what the writer must hear. [`WriterEnd`] holds
-//! what one backend said and tells what has to be reconciled. Time comes in as a parameter; messages are plain values
-//! (`gimbal-wire` turns them into protobuf). docs/protocol.md gives each rule and the failure it prevents.
+//! [`AgentEnd`] holds the entries that the source offers and produces the frames that bring the writer up to date.
+//! [`WriterEnd`] holds the entries of one backend and reports which of them have to be reconciled. Both are generic over a
+//! [`Payload`], which defaults to [`Services`]. Callers pass the time; messages are plain values that `gimbal-wire` turns
+//! into protobuf. docs/protocol.md lists the rules, each with the failure that it prevents.
 
 mod agent;
 mod key;
@@ -28,7 +29,7 @@ pub use size::estimated_len;
 pub use unknown::UnknownScopes;
 pub use writer::{Outcome, WriterEnd, WriterLimits, WriterOutput};
 
-/// The protocol version of this build, and the only one so far.
+/// The only protocol version that this build speaks.
 pub const PROTOCOL: u32 = 1;
 /// Largest encoded frame, in bytes.
 pub const MAX_FRAME: usize = 1 << 20;

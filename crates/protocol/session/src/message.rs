@@ -1,4 +1,4 @@
-//! The messages of `proto/gimbal/discovery/v1/discovery.proto` as parsed values. Field meanings are documented there.
+//! The messages of a session as parsed values. `proto/gimbal/discovery/v1/discovery.proto` documents their fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use gimbal_model::Digest;
 
 use crate::{Payload, Services};
 
-/// What an agent says.
+/// A message from the agent to the writer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentMessage<P: Payload = Services> {
-    /// Opens the stream.
+    /// Opens the stream. Always the first message.
     Hello(Hello),
-    /// A numbered frame.
+    /// A numbered data frame.
     Data(Data<P>),
-    /// Signs of life, of the agent and of its source.
+    /// Shows that the agent is alive, and when its source was last heard.
     Heartbeat {
-        /// For each kind that is watched.
+        /// One for each kind of object that the agent watches.
         sources: Vec<Freshness>,
-        /// Services waiting to be sent.
+        /// Number of entries that wait to be sent.
         backlog: u64,
     },
-    /// A part of the source cannot be seen.
+    /// The agent cannot read a part of its source.
     ScopeUnknown {
-        /// Which part.
+        /// The part.
         scope: Scope,
-        /// Why, in words.
+        /// The reason, for logs.
         reason: String,
     },
     /// The window for reports. There are none before the first one.
@@ -41,31 +41,31 @@ pub enum AgentMessage<P: Payload = Services> {
     },
     /// Ends the stream on purpose.
     Goodbye(Goodbye),
-    /// A message that could not be read. Made by the wire, never sent.
+    /// A message that could not be parsed. Only the receiving side makes it.
     Unreadable {
-        /// What was wrong with it, in words.
+        /// The parse error.
         reason: String,
     },
 }
 
-/// What the writer says.
+/// A message from the writer to the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriterMessage<P: Payload = Services> {
     /// Answers Hello.
     Welcome(Welcome),
-    /// Every change up to this number is applied, superseded, rejected or held.
+    /// Every change in the frames up to this number is applied, superseded, rejected or held.
     Ack(u64),
-    /// A Service, or a part of it, is not in the Gimbal cluster.
+    /// The writer does not take an entry, or a part of it.
     Reject(Reject<P>),
     /// Ends a Reject.
     Resolved(P::Key),
-    /// A new window.
+    /// Replaces the window for data.
     Credit(Credit),
-    /// Asks for a snapshot in the middle of a stream.
+    /// Asks for a snapshot on an open stream.
     Resync {
-        /// Of what.
+        /// What the snapshot has to cover.
         need: Need,
-        /// Why, in words.
+        /// The reason, for logs.
         reason: String,
     },
     /// The latest report of an entry.
@@ -85,74 +85,74 @@ pub enum WriterMessage<P: Payload = Services> {
     Goodbye(Goodbye),
 }
 
-/// Number of Services and the digest over them.
+/// The number of entries in a set and the digest over them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Services.
+    /// Number of entries.
     pub count: u64,
-    /// Sum of their digests.
+    /// Sum of the digests of the entries.
     pub digest: Digest,
 }
 
-/// See the proto.
+/// Introduces an agent and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hello {
-    /// Lowest and highest protocol version spoken.
+    /// Lowest and highest protocol version that the agent speaks.
     pub protocol: (u32, u32),
-    /// Optional abilities.
+    /// Optional features of the agent.
     pub capabilities: Vec<String>,
-    /// The backend's name as the agent knows it.
+    /// The backend's name in the agent's configuration. The certificate decides; this is only compared with it.
     pub backend: String,
-    /// Random for each process.
+    /// A random name of the agent's process.
     pub agent_instance: String,
-    /// What the source is; empty while that is not known.
+    /// The identity of the source; empty while it is not known.
     pub source_incarnation: String,
-    /// What the agent holds; `None` while its source is not read: such a stream carries no data.
+    /// What the agent holds. `None` while its source was not read; a stream with such a Hello carries no data.
     pub held: Option<Summary>,
-    /// Program and version.
+    /// Program name and version.
     pub agent_version: String,
 }
 
-/// See the proto.
+/// Accepts a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// Version spoken from here on.
+    /// The protocol version of the rest of the stream.
     pub protocol: u32,
-    /// Larger for each later stream of this backend.
+    /// The stream's number; later streams of a backend have larger ones.
     pub generation: u64,
-    /// What the writer needs.
+    /// What the writer needs to hold what the agent holds.
     pub need: Need,
-    /// The first window.
+    /// The first window for data.
     pub credit: Credit,
     /// The backend that the certificate names.
     pub backend: String,
-    /// Time within which the writer must hear something.
+    /// The writer ends the stream after this time without a message.
     pub heartbeat_timeout: Duration,
 }
 
-/// What a writer needs to hold what the agent holds.
+/// The part of the agent's entries that the writer asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing: the digests agree.
+    /// Nothing: the digests are equal.
     Nothing,
-    /// The namespaces that differ from these. A namespace that is not listed is held empty; one that is listed as empty is
-    /// one whose emptiness the writer wants to hear of, whatever else it asks for next.
+    /// The namespaces whose summary differs from the one listed here. The writer holds nothing of a namespace that is not
+    /// listed. It lists an empty one to have its emptiness confirmed, whatever it asks for next.
     Namespaces(Vec<(Arc<str>, Summary)>),
-    /// Everything.
+    /// All entries.
     All,
 }
 
 /// A part of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything.
+    /// The whole source.
     All,
-    /// Some namespaces; never empty on the wire (an empty list means everything there).
+    /// These namespaces. Never empty on the wire, where an empty list means the whole source.
     Namespaces(Vec<Arc<str>>),
 }
 
 impl Scope {
-    /// Whether a namespace belongs to it.
+    /// Returns whether a namespace is part of the scope.
     #[must_use]
     pub fn contains(&self, namespace: &str) -> bool {
         match self {
@@ -162,165 +162,165 @@ impl Scope {
     }
 }
 
-/// A numbered frame.
+/// A numbered data frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Data<P: Payload = Services> {
-    /// 1, 2, 3... within a stream.
+    /// Counts the data frames of a stream from 1.
     pub seq: u64,
-    /// Content.
+    /// The content.
     pub frame: Frame<P>,
 }
 
-/// What becomes of one entry.
+/// A change of one entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change<P: Payload> {
-    /// The whole entry, in place of whatever was held.
+    /// Replaces the entry.
     Replace(P::Entry),
-    /// The difference to what is held.
+    /// Changes the entry that is held.
     Update {
-        /// The new header, if it changed.
+        /// The new header; `None` if it is unchanged.
         header: Option<Arc<P::Header>>,
-        /// Parts set or gone.
+        /// Parts that are set or gone.
         parts: Vec<P::PartChange>,
     },
-    /// The entry is gone.
+    /// Removes the entry.
     Remove,
 }
 
-/// Content of a data frame.
+/// The content of a data frame.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame<P: Payload = Services> {
-    /// A view was frozen; its pieces follow.
+    /// Begins a snapshot: the agent froze a view, whose pieces follow.
     SnapshotBegin {
-        /// What it covers.
+        /// The part of the source that the view covers.
         scope: Scope,
     },
     /// Pieces of the frozen view.
     SnapshotChunk {
-        /// In order; a Service may go on in the next chunk. `Err` is a piece that could not be read.
+        /// Pieces in order. An entry may continue in the next chunk. `Err` is a piece that could not be parsed.
         pieces: Vec<Result<Piece<P>, Unreadable<P>>>,
-        /// Sum of the digests of the Services whose last piece is among them; `None` from agents that do not tell it.
+        /// Sum of the digests of the entries whose last piece is in this chunk; `None` from older agents.
         digest: Option<Digest>,
     },
-    /// The frozen view is complete.
+    /// Ends a snapshot.
     SnapshotEnd {
-        /// Of the frozen view.
+        /// Number and digest of the entries in the view.
         summary: Summary,
     },
     /// Changes.
     Delta {
-        /// In order. `Err` is a change that could not be read.
+        /// Changes in order. `Err` is a change that could not be parsed.
         changes: Vec<Result<PieceChange<P>, Unreadable<P>>>,
-        /// Age of the oldest change in it.
+        /// Time since the source reported the oldest of the changes.
         oldest_age: Duration,
     },
 }
 
-/// One Service of a frame that could not be turned into a value; the others of the frame stand.
+/// An entry of a frame that could not be parsed. The other entries of the frame are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable<P: Payload = Services> {
-    /// Whose it was, if that much could be read.
+    /// The key, if that could be parsed.
     pub key: Option<P::Key>,
-    /// What was wrong with it, in words.
+    /// The parse error.
     pub reason: String,
-    /// It is a piece of a Service, and another one follows.
+    /// Whether it is a piece, and another piece of the entry follows.
     pub more: bool,
 }
 
-/// A Service, or a part of one that does not fit in a frame.
+/// An entry, or a piece of one that does not fit in a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece<P: Payload = Services> {
-    /// Whose.
+    /// The entry's key.
     pub key: P::Key,
-    /// Set in the first piece.
+    /// The header; set in the first piece only.
     pub header: Option<Arc<P::Header>>,
-    /// Parts.
+    /// Parts of the entry.
     pub parts: Vec<P::Part>,
-    /// Another piece of this Service follows.
+    /// Whether another piece of this entry follows.
     pub more: bool,
 }
 
-/// A change of one Service, or a part of one that does not fit in a frame.
+/// A change of one entry, or a piece of one that does not fit in a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PieceChange<P: Payload = Services> {
-    /// The whole Service, in place of whatever was held.
+    /// Replaces the entry.
     Replace(Piece<P>),
-    /// The difference to what was held.
+    /// Changes the entry that is held.
     Update {
-        /// Whose.
+        /// The entry's key.
         key: P::Key,
-        /// Set if it changed.
+        /// The new header; `None` if it is unchanged.
         header: Option<Arc<P::Header>>,
-        /// Parts set or gone.
+        /// Parts that are set or gone.
         parts: Vec<P::PartChange>,
-        /// Another part of this update follows.
+        /// Whether another piece of this update follows.
         more: bool,
     },
-    /// The Service is gone.
+    /// Removes the entry.
     Remove(P::Key),
 }
 
-/// When the source last said anything about a kind.
+/// When the agent last heard from the source about one kind of object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freshness {
-    /// "services", "endpointslices", ...
+    /// The kind, such as "services" or "endpointslices".
     pub kind: String,
-    /// Time since; `None`: never.
+    /// Time since then; `None` if the source was never heard.
     pub age: Option<Duration>,
 }
 
-/// Changes and bytes that may be unacknowledged.
+/// A window: how much may be sent before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credit {
-    /// Services.
+    /// Number of entries.
     pub changes: u32,
-    /// Bytes, as estimated by the sender.
+    /// Number of bytes, as the sender estimates them.
     pub bytes: u64,
 }
 
-/// See the proto.
+/// The writer does not take an entry, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject<P: Payload = Services> {
-    /// Whose; `None`: a message that could not be read at all.
+    /// The entry's key; `None` if a whole message could not be parsed.
     pub key: Option<P::Key>,
-    /// Type.
+    /// The reason, for programs.
     pub reason: P::Reason,
-    /// The writer tries again by itself.
+    /// Whether the writer tries again without a new state of the entry.
     pub retryable: bool,
-    /// In words.
+    /// The reason, for people.
     pub message: String,
 }
 
 /// Why a stream ends on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GoodbyeReason {
-    /// The process ends and is expected back.
+    /// The process shuts down and is expected to come back.
     Shutdown,
-    /// A newer stream of the same backend took over.
+    /// A newer stream of the same backend replaced this one.
     Superseded,
     /// The certificate names no backend, or not the one that Hello names.
     UnknownBackend,
-    /// Another source than the one that this backend name belongs to.
+    /// The source is not the one that this backend name belongs to.
     Incarnation,
-    /// No common version.
+    /// The two ends have no protocol version in common.
     Protocol,
-    /// A rule of the protocol was broken.
+    /// The other end broke a rule of the protocol.
     ProtocolError,
-    /// This writer does not lead.
+    /// This writer is not the leader.
     NotLeader,
-    /// Nothing was heard for too long.
+    /// No message came within the heartbeat timeout.
     Timeout,
-    /// The certificate has expired, or is not accepted any more.
+    /// The certificate has expired or is no longer accepted.
     Certificate,
 }
 
-/// See the proto.
+/// Ends a stream on purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goodbye {
-    /// Type.
+    /// The reason, for programs.
     pub reason: GoodbyeReason,
-    /// In words.
+    /// The reason, for people.
     pub message: String,
-    /// When to dial again; `None`: the agent's own back-off decides.
+    /// How long the agent waits before it dials again; `None` leaves that to its back-off.
     pub retry_after: Option<Duration>,
 }

@@ -1,18 +1,18 @@
-//! A set of namespaces, or everything but a set: what is owed, what is known, and whose changes can be trusted.
+//! A set of namespaces, or all namespaces except a set.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::Scope;
 
-/// Most namespaces that a [bounded](NamespaceSet::bound) set lists.
+/// Largest number of namespaces that a [bounded](NamespaceSet::bound) set lists.
 pub(crate) const MOST: usize = 1 << 14;
 
-/// Starts empty.
+/// Namespaces, listed or excepted. The default is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceSet {
-    /// Whether `listed` are the exceptions rather than the members. What is not listed has no end: it includes the
-    /// namespaces that only the other end knows of.
+    /// Whether `listed` holds the exceptions instead of the members. The rest then includes namespaces that only the other
+    /// end knows.
     rest: bool,
     listed: BTreeSet<Arc<str>>,
 }
@@ -28,7 +28,7 @@ impl NamespaceSet {
         self.rest != self.listed.contains(namespace)
     }
 
-    /// Whether namespaces belong to it that are not named anywhere.
+    /// Returns whether unlisted namespaces are members.
     pub(crate) fn has_rest(&self) -> bool {
         self.rest
     }
@@ -37,7 +37,7 @@ impl NamespaceSet {
         self.rest && self.listed.is_empty()
     }
 
-    /// Members, or exceptions where [`Self::has_rest`].
+    /// Returns the members, or the exceptions if [`Self::has_rest`].
     pub(crate) fn listed(&self) -> &BTreeSet<Arc<str>> {
         &self.listed
     }
@@ -50,8 +50,8 @@ impl NamespaceSet {
         self.put(scope, false);
     }
 
-    /// Names that an agent makes up must not cost memory without end: with too many, nothing belongs to it any more. Whether
-    /// that was so.
+    /// Empties the set if it lists too many namespaces, and returns whether it did. An agent that invents names must not
+    /// grow the writer's memory without limit.
     pub(crate) fn bound(&mut self) -> bool {
         let over = self.listed.len() > MOST;
         if over {

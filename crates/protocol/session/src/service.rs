@@ -196,35 +196,35 @@ impl WriterEnd<Services> {
     }
 }
 
-/// Why a Service is not in the Gimbal cluster.
+/// Why a Service, or a part of it, is not in the Gimbal cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RejectReason {
-    /// Another object, or another source Service, has the name.
+    /// The name belongs to another object or to another source Service.
     NameConflict,
-    /// The namespace does not exist.
+    /// The namespace does not exist in the Gimbal cluster.
     NamespaceMissing,
     /// The policy does not let this backend into the namespace.
     NamespaceForbidden,
     /// An address may not be published.
     AddressRefused,
-    /// The API server would not take it.
+    /// The API server would refuse it.
     Invalid,
-    /// Cannot be represented.
+    /// The Gimbal cluster cannot represent it.
     Unsupported,
-    /// Larger than a frame or than the API server takes.
+    /// It is larger than a frame, or than the API server accepts.
     TooLarge,
-    /// Over a quota.
+    /// The backend's quota is used up.
     Quota,
-    /// The API server refused or did not answer.
+    /// The API server refused the write or did not answer.
     ApiError,
-    /// Held by the mass-change guard.
+    /// The mass-change guard holds a removal.
     Held,
     /// The backend is in quarantine.
     Quarantined,
 }
 
 impl RejectReason {
-    /// For metrics and logs.
+    /// Returns the name for metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,14 +1,14 @@
-//! How large a frame becomes when it is encoded, never less than it really does: credit and the limit of a frame are
-//! counted in these numbers, long before there is an encoding.
+//! Estimates of encoded sizes. Credit and the frame limit are counted in these before anything is encoded, so an estimate
+//! is never less than the real size.
 
 use crate::{Data, Entry, Frame, Key, Payload, Piece, PieceChange, Scope, Unreadable};
 
-/// The wrapping of one frame: request, data, number, frame, and the fields beside its list.
+/// Overhead of a frame: request, data, number, frame, and the fields beside its list.
 pub(crate) const FRAME: usize = 128;
-/// A string, list or message: tag and length.
+/// Overhead of a string, list or message: tag and length.
 pub(crate) const FIELD: usize = 8;
 
-/// Estimated size of an encoded data frame, in bytes.
+/// Returns the estimated size of an encoded data frame, in bytes.
 #[must_use]
 pub fn estimated_len<P: Payload>(data: &Data<P>) -> usize {
     let content = match &data.frame {
@@ -51,12 +51,12 @@ pub(crate) fn change_len<P: Payload>(change: &PieceChange<P>) -> usize {
     }
 }
 
-/// What is common to every entry of a frame: its key and its wrapping.
+/// Size of an entry's key and its overhead within a frame.
 pub(crate) fn entry_len(key: &impl Key) -> usize {
     5 * FIELD + key.text_len()
 }
 
-/// The size of the largest part of an entry that cannot be divided, with its wrapping.
+/// Size of the largest piece of an entry that cannot be divided, with its overhead.
 pub(crate) fn largest_part<P: Payload>(key: &P::Key, entry: &P::Entry) -> usize {
     2 * entry_len(key) + FIELD + entry.largest_len()
 }

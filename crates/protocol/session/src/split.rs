@@ -1,4 +1,4 @@
-//! Divides what is too large for one frame.
+//! Divides entries and changes that are too large for one frame.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,14 +6,13 @@ use std::sync::Arc;
 use crate::size::entry_len;
 use crate::{Change, Entry, Payload, Piece, PieceChange};
 
-/// The size that frames aim at: large enough to cost little, small enough that a fresh change is not kept waiting; and an
-/// end holds a few at once, each with ten times its bytes while it is taken apart. In a small window it is less, for
-/// several frames should fit in any.
+/// Target size of a frame in bytes. Smaller frames cost more each; larger ones delay fresh changes, and need ten times their
+/// size in memory while they are parsed. A small window lowers the target, so that several frames fit in it.
 pub(crate) const TARGET: usize = 128 << 10;
-/// The largest part of an entry that is sent; what is larger fits in no frame together with its wrapping.
+/// Size limit of an indivisible piece. Larger ones do not fit in a frame together with their overhead.
 pub(crate) const LARGEST_PART: usize = 900 << 10;
 
-/// An entry in pieces of at most the target size, apart from one that a single header or part makes larger.
+/// Divides an entry into pieces of at most `target` bytes. A piece is larger only if one header or part is.
 pub(crate) fn pieces<P: Payload>(key: &P::Key, entry: &P::Entry, target: usize) -> VecDeque<Piece<P>> {
     let new = |header| Piece { key: key.clone(), header, parts: Vec::new(), more: false };
     let start = 2 * entry_len(key);
@@ -36,7 +35,7 @@ pub(crate) fn pieces<P: Payload>(key: &P::Key, entry: &P::Entry, target: usize) 
     done
 }
 
-/// A change in parts of at most the target size, with the same exception.
+/// Divides a change in the same way.
 pub(crate) fn parts<P: Payload>(key: &P::Key, change: Change<P>, target: usize) -> VecDeque<PieceChange<P>> {
     match change {
         Change::Remove => [PieceChange::Remove(key.clone())].into(),

@@ -1,15 +1,15 @@
-//! The parts of a source that cannot be seen, and why.
+//! The parts of a source that the agent cannot read, with reasons.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Scope;
 
-/// Most namespaces that are kept apart. With more, everything is unknown, which deletes as little: what an agent says must
-/// not cost memory without end.
+/// Largest number of namespaces that are kept apart. Beyond it the whole source counts as unknown, which deletes no more and
+/// bounds the memory that an agent can use.
 const MOST: usize = 1 << 14;
 
-/// Unknown scopes with their reasons. Everything, once unknown, ends only with everything known.
+/// Unknown scopes with their reasons. Once the whole source is unknown, only a read of the whole source ends that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownScopes {
     all: Option<String>,
@@ -17,35 +17,35 @@ pub struct UnknownScopes {
 }
 
 impl UnknownScopes {
-    /// Whether nothing is unknown.
+    /// Returns whether nothing is unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_none() && self.namespaces.is_empty()
     }
 
-    /// Why everything is unknown, if it is.
+    /// Returns why the whole source is unknown, if it is.
     #[must_use]
     pub fn all(&self) -> Option<&str> {
         self.all.as_deref()
     }
 
-    /// The namespaces that are unknown by themselves, with the reason.
+    /// Returns the namespaces that are unknown by name, with reasons.
     pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, &str)> {
         self.namespaces.iter().map(|(namespace, reason)| (namespace, &**reason))
     }
 
-    /// Whether a namespace cannot be seen.
+    /// Returns whether a namespace is unknown, by name or with the whole source.
     #[must_use]
     pub fn contains(&self, namespace: &str) -> bool {
         self.all.is_some() || self.namespaces.contains_key(namespace)
     }
 
-    /// Why it is unknown by itself, if it is.
+    /// Returns why a namespace is unknown by name, if it is.
     pub(crate) fn reason(&self, namespace: &str) -> Option<&str> {
         self.namespaces.get(namespace).map(|reason| &**reason)
     }
 
-    /// Each scope with its reason.
+    /// Returns each unknown scope with its reason.
     pub fn iter(&self) -> impl Iterator<Item = (Scope, &str)> {
         let all = self.all().map(|reason| (Scope::All, reason));
         all.into_iter()
@@ -67,7 +67,7 @@ impl UnknownScopes {
         }
     }
 
-    /// Everything in `scope` has been seen.
+    /// Called when everything in `scope` was read.
     pub(crate) fn clear(&mut self, scope: &Scope) {
         match scope {
             Scope::All => *self = Self::default(),

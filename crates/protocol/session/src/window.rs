@@ -5,21 +5,22 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::Credit;
 use crate::split::TARGET;
 
-/// Which part of the window a frame may use.
+/// The part of the window that a frame may use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Share {
-    /// All of it: fresh changes.
+    /// All of it. For fresh changes.
     Whole,
-    /// Three quarters: a snapshot, so that a fresh change never waits behind bulk.
+    /// Three quarters of it. For snapshots, so that fresh changes never wait behind them.
     Bulk,
 }
 
-/// What a frame may hold.
+/// The room that a frame has in the window.
 #[derive(Debug, Clone)]
 pub(crate) struct Room<K> {
     changes: u64,
     bytes: u64,
-    /// Nothing is outstanding: one item goes, however large, or a Service larger than the window would never go.
+    /// Whether nothing is outstanding. Then one entry fits however large it is; otherwise an entry larger than the window
+    /// could never be sent.
     free: bool,
     used: u64,
     target: u64,
@@ -27,7 +28,7 @@ pub(crate) struct Room<K> {
 }
 
 impl<K: Clone + Ord> Room<K> {
-    /// Whether there is room for an entry.
+    /// Returns whether an entry fits.
     pub(crate) fn would_take(&self, len: usize) -> bool {
         let used = self.used + len as u64;
         let first = self.keys.is_empty();
@@ -35,7 +36,7 @@ impl<K: Clone + Ord> Room<K> {
         first && self.free || fits && (first || used <= self.target)
     }
 
-    /// Takes room for an entry; false where there is none left.
+    /// Takes room for an entry. Returns whether it fits.
     pub(crate) fn take(&mut self, len: usize, key: &K) -> bool {
         let fits = self.would_take(len);
         if fits {
@@ -45,7 +46,7 @@ impl<K: Clone + Ord> Room<K> {
         fits
     }
 
-    /// Takes room for a frame without entries.
+    /// Takes room for a frame without entries. Returns whether it fits.
     pub(crate) fn take_frame(&mut self, len: usize) -> bool {
         let fits = self.free || self.used + len as u64 <= self.bytes;
         if fits {
@@ -62,14 +63,14 @@ struct Sent<K> {
     bytes: u64,
 }
 
-/// Counts what is outstanding, by frame. Bounded by the credit.
+/// The frames that are sent and not acknowledged. The credit bounds their number.
 #[derive(Debug, Clone)]
 pub(crate) struct Window<K> {
     credit: Credit,
     sent: VecDeque<Sent<K>>,
     changes: u64,
     bytes: u64,
-    /// The last frame that carried a key.
+    /// The last frame that carried each key.
     in_flight: BTreeMap<K, u64>,
 }
 
@@ -83,17 +84,17 @@ impl<K: Clone + Ord> Window<K> {
         self.credit = credit;
     }
 
-    /// Whether the other end lets anything be sent at all.
+    /// Returns whether the other end has granted anything.
     pub(crate) fn is_granted(&self) -> bool {
         self.credit.changes > 0
     }
 
-    /// The size that frames aim at.
+    /// Returns the target size of a frame.
     pub(crate) fn target(&self) -> usize {
         usize::try_from(self.credit.bytes / 4).map_or(TARGET, |quarter| quarter.min(TARGET))
     }
 
-    /// What the next frame may hold. `overhead` is what it takes itself.
+    /// Returns the room of the next frame, whose own size is `overhead`.
     pub(crate) fn room(&self, share: Share, overhead: usize) -> Room<K> {
         let limit = |credit: u64| match share {
             Share::Whole => credit,

@@ -1,4 +1,4 @@
-//! The agent's end: what the source offers, and what of it the writer must still hear.
+//! The agent's end: the entries that the source offers, and what of them the writer has not received.
 
 mod contents;
 mod inbox;
@@ -28,28 +28,28 @@ pub use inbox::ReceivedReport;
 pub use receive::AgentVerdict;
 pub use stream::HEARTBEAT;
 
-/// Who the agent is.
+/// Names the agent in its Hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
     /// The backend's name.
     pub backend: String,
-    /// Random for each process.
+    /// A random name of the process.
     pub instance: String,
-    /// Program and version.
+    /// Program name and version.
     pub version: String,
 }
 
-/// How far a stream has come.
+/// The state of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamState {
-    /// There is none.
+    /// No stream is open.
     Closed,
-    /// Opened; the writer has not answered yet.
+    /// The writer has not answered Hello yet.
     Opening,
-    /// Welcome, and data flows.
+    /// The writer has accepted the stream, and it carries data.
     Open,
-    /// Welcome, but this stream carries no data: it was opened before the source was read, or the source is another
-    /// one since.
+    /// The writer has accepted the stream, but it carries no data: it was opened before the source was read, or the source
+    /// was replaced since.
     Dataless,
 }
 
@@ -59,7 +59,7 @@ struct Held<P: Payload> {
     digest: Digest,
 }
 
-/// Holds what the source offers; outlives streams. The transport reports what happens and pulls messages with
+/// The entries that the source offers; outlives streams. The transport reports what happens and pulls messages with
 /// [`AgentEnd::next`] whenever it can send one, so that a change is compared and encoded as late as possible.
 #[derive(Debug, Clone)]
 pub struct AgentEnd<P: Payload = Services> {
@@ -68,26 +68,26 @@ pub struct AgentEnd<P: Payload = Services> {
     complete: bool,
     entries: BTreeMap<P::Key, Held<P>>,
     tree: DigestTree,
-    /// Namespaces of which something was held, and nothing is: they were read, so that they are empty is known whatever rest is
-    /// not.
+    /// Namespaces that had entries and have none now. They were read, so they are known to be empty even while other
+    /// namespaces may exist that cannot be named.
     emptied: NamespaceSet,
     unknown: UnknownScopes,
     rest_unknown: bool,
     freshness: Vec<Freshness>,
     rejects: BTreeMap<P::Key, Reject<P>>,
-    /// Services that fit in no frame. They are held nowhere, so that both ends' digests agree without them.
+    /// Entries that fit in no frame. Neither end holds them, so the digests agree without them.
     too_large: BTreeMap<P::Key, Reject<P>>,
     supersessions: receive::Supersessions,
     stream: Option<Stream<P>>,
-    /// What is granted to the writer on each stream; `None`: no reports.
+    /// The window for reports on each stream; `None` allows none.
     report_credit: Option<Credit>,
-    /// Reports that came so far, on all streams.
+    /// Number of reports that came on all streams so far.
     report_tickets: u64,
     facts: Option<P::Facts>,
 }
 
 impl<P: Payload> AgentEnd<P> {
-    /// Holds nothing yet.
+    /// Creates an end that holds nothing.
     #[must_use]
     pub fn new(config: AgentConfig) -> Self {
         Self {
@@ -110,14 +110,14 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// The source has told what it is. If it is another one than the open stream's Hello said, that stream carries no
-    /// more data, and [`Self::wants_redial`] tells when the new source is ready.
+    /// Sets the identity of the source. If it differs from the one in the open stream's Hello, that stream carries no more
+    /// data, and [`Self::wants_redial`] returns true when the new source is ready.
     pub fn set_incarnation(&mut self, incarnation: String) {
         self.incarnation = Some(incarnation);
     }
 
-    /// The newest state of a key in the source; `None`: it is gone. A Service that fits in no frame counts as gone and
-    /// is found in [`Self::rejects`].
+    /// Sets the newest state of a key in the source; `None` if it is gone. An entry that fits in no frame counts as gone and
+    /// is listed in [`Self::rejects`].
     pub fn set(&mut self, key: P::Key, entry: Option<Arc<P::Entry>>, now: Instant) {
         if self.too_large.remove(&key).is_some() {
             self.rejects.remove(&key);
@@ -166,8 +166,8 @@ impl<P: Payload> AgentEnd<P> {
         false
     }
 
-    /// Everything in the source has been read once, or again after a part of it was unknown: nothing is unknown any
-    /// more, and a snapshot of what was is owed to the writer.
+    /// Called when the whole source was read, for the first time or after a part of it was unknown. Nothing is unknown any
+    /// more, and the parts that were are sent to the writer in a snapshot.
     pub fn source_complete(&mut self, _now: Instant) {
         self.complete = true;
         let unknown = std::mem::take(&mut self.unknown);
@@ -179,8 +179,8 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// A part of the source cannot be seen. No snapshot covers it until [`Self::source_complete`]; one that runs is
-    /// abandoned. An empty list of namespaces means everything, as on the wire.
+    /// Called when a part of the source cannot be read. No snapshot covers it until [`Self::source_complete`]; a running one
+    /// that does is abandoned. An empty list of namespaces means the whole source, as on the wire.
     pub fn scope_unknown(&mut self, scope: Scope, reason: String) {
         let scope = if scope == Scope::Namespaces(Vec::new()) { Scope::All } else { scope };
         self.unknown.add(&scope, &reason);
@@ -189,8 +189,8 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Whether there may be parts of the source that cannot be named yet. As long as there may, no snapshot covers a
-    /// namespace of which nothing ever was held, so that what the writer has of it stands; all else goes on.
+    /// Sets whether the source may have parts that cannot be named yet. While it may, no snapshot covers a namespace that
+    /// never had an entry here, so the writer keeps what it holds of that. Nothing else is affected.
     pub fn set_rest_unknown(&mut self, unknown: bool) {
         let was = std::mem::replace(&mut self.rest_unknown, unknown);
         if let Some(stream) = self.stream.as_mut().filter(|_| unknown && !was) {
@@ -198,85 +198,85 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// When the source was last heard, for the next heartbeat. Ages travel as they are given: set them shortly before
-    /// [`Self::next`] is asked.
+    /// Sets when the source was last heard, for the next heartbeat. Ages are sent as given, so call this shortly before
+    /// [`Self::next`].
     pub fn set_freshness(&mut self, freshness: Vec<Freshness>) {
         self.freshness = freshness;
     }
 
-    /// A stream opened; Hello is the first message out.
+    /// Called when a stream is open. [`Self::next`] then returns Hello.
     pub fn connected(&mut self, now: Instant) {
         self.disconnected();
         self.stream = Some(Stream::new(now, self.report_tickets));
     }
 
-    /// The stream is gone.
+    /// Called when the stream is gone.
     pub fn disconnected(&mut self) {
         if let Some(stream) = self.stream.take() {
             self.report_tickets = stream.inbox.last_ticket();
         }
     }
 
-    /// Ends the stream on purpose: after this message nothing comes any more.
+    /// Ends the stream: [`Self::next`] returns Goodbye and then nothing.
     pub fn goodbye(&mut self, reason: GoodbyeReason, message: impl Into<String>) {
         if let Some(stream) = &mut self.stream {
             stream.goodbye = Some(Goodbye { reason, message: message.into(), retry_after: None });
         }
     }
 
-    /// Whether the open stream cannot carry data that a new one could.
+    /// Returns whether the open stream carries no data although a new one would.
     #[must_use]
     pub fn wants_redial(&self) -> bool {
         self.may_offer() && self.stream.as_ref().is_some_and(|stream| stream.is_dataless(self.incarnation.as_deref()))
     }
 
-    /// Whether a Hello may tell what is held.
+    /// Returns whether a Hello may offer data.
     fn may_offer(&self) -> bool {
         self.complete && self.unknown.all().is_none() && self.incarnation.is_some()
     }
 
-    /// Everything the source offers.
+    /// Returns all entries of the source, in order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
         self.entries.iter().map(|(key, held)| (key, &held.entry))
     }
 
-    /// The keys of what the source offers in a namespace (empty: in every one), in order, after one of them.
+    /// Returns the keys of a namespace (of all if it is empty), in order, that come after `after`.
     pub fn keys_after(&self, namespace: &str, after: Option<&P::Key>) -> impl Iterator<Item = &P::Key> {
         key::within(&self.entries, namespace, after)
     }
 
-    /// What the source offers under a key.
+    /// Returns the entry of a key.
     #[must_use]
     pub fn entry(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
         self.entries.get(key).map(|held| &held.entry)
     }
 
-    /// What the writer, or a frame, would not take.
+    /// Returns the entries that the writer rejected or that fit in no frame.
     #[must_use]
     pub fn rejects(&self) -> &BTreeMap<P::Key, Reject<P>> {
         &self.rejects
     }
 
-    /// Digests of what the source offers.
+    /// Returns the digests of the entries.
     #[must_use]
     pub fn tree(&self) -> &DigestTree {
         &self.tree
     }
 
-    /// What cannot be seen of the source.
+    /// Returns the parts of the source that cannot be read.
     #[must_use]
     pub fn unknown(&self) -> &UnknownScopes {
         &self.unknown
     }
 
-    /// Whether the source has been read once.
+    /// Returns whether the source was read completely at least once.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether the writer has not yet acknowledged a key's newest state. Without a stream that carries data that is so
-    /// for every key, for nothing is known of the writer.
+    /// Returns whether the writer has not acknowledged a key's newest state. Without a stream that carries data this is true
+    /// of every key.
     #[must_use]
     pub fn is_pending(&self, key: &P::Key) -> bool {
         match self.flowing() {
@@ -285,13 +285,13 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Number of keys that wait to be sent or acknowledged; one that waits for two reasons counts twice.
+    /// Returns the number of keys that wait to be sent or acknowledged. A key that waits for both counts twice.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.backlog() + self.flowing().map_or(0, |stream| stream.window.in_flight())
     }
 
-    /// Number of keys that wait to be sent; every key while no stream carries data.
+    /// Returns the number of keys that wait to be sent: all keys while no stream carries data.
     #[must_use]
     pub fn backlog(&self) -> usize {
         let Some(stream) = self.flowing() else { return self.entries.len() };
@@ -308,13 +308,13 @@ impl<P: Payload> AgentEnd<P> {
         self.stream.as_ref().filter(|stream| stream.flows(self.incarnation.as_deref()))
     }
 
-    /// The writer's number for the open stream.
+    /// Returns the number that the writer gave the open stream.
     #[must_use]
     pub fn generation(&self) -> Option<u64> {
         self.stream.as_ref()?.generation
     }
 
-    /// How far the stream has come.
+    /// Returns the state of the stream.
     #[must_use]
     pub fn stream_state(&self) -> StreamState {
         match &self.stream {
@@ -325,14 +325,14 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// When [`Self::next`] may have something although nothing happened.
+    /// Returns when [`Self::next`] may have a message although nothing happened.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         self.stream.as_ref()?.heartbeat_due(now)
     }
 }
 
-/// The digest of `new`, at the cost of what changed: a large Service of which one endpoint changes is the usual case.
+/// Returns the digest of `new`. Where few parts of a large entry changed, which is the usual case, it costs only those.
 fn digest_after<P: Payload>(key: &P::Key, old: Option<&Held<P>>, new: &Arc<P::Entry>) -> Digest {
     match old.map(|old| (old, P::Entry::between(Some(&old.entry), Some(new)))) {
         Some((old, Some(Change::Update { header, parts }))) if parts.len() * 4 < new.part_count() => {

@@ -1,4 +1,4 @@
-//! Keys that wait to be sent, in the order in which they began to wait. One entry a key, whatever happens to it.
+//! Keys that wait to be sent, oldest first. A key waits once, however often it changes.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl<P: Payload> Outbox<P> {
         self.waiting.contains_key(key)
     }
 
-    /// The key changed. A key that waits already keeps its place and its base.
+    /// Queues a key. One that waits already keeps its place and its last sent state.
     pub(super) fn mark(&mut self, key: &P::Key, last_sent: impl FnOnce() -> LastSent<P>, now: Instant) {
         if !self.waiting.contains_key(key) {
             self.tickets += 1;
@@ -44,25 +44,25 @@ impl<P: Payload> Outbox<P> {
         }
     }
 
-    /// The key that has waited longest.
+    /// Returns the key that has waited longest.
     pub(super) fn oldest(&self) -> Option<(&P::Key, &LastSent<P>, Instant)> {
         let key = self.order.first_key_value()?.1;
         self.waiting.get(key).map(|waiting| (key, &waiting.last_sent, waiting.since))
     }
 
-    /// The keys that wait.
+    /// Returns all waiting keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &P::Key> {
         self.order.values()
     }
 
-    /// Takes the key that has waited longest away.
+    /// Removes the key that has waited longest.
     pub(super) fn pop(&mut self) {
         if let Some((_, key)) = self.order.pop_first() {
             self.waiting.remove(&key);
         }
     }
 
-    /// What the writer holds of these is not known any more.
+    /// Marks the last sent state of these namespaces as unknown.
     pub(super) fn forget(&mut self, namespaces: impl Fn(&str) -> bool) {
         for (key, waiting) in &mut self.waiting {
             if namespaces(key.namespace()) {
@@ -71,7 +71,7 @@ impl<P: Payload> Outbox<P> {
         }
     }
 
-    /// Takes keys away, in order: a snapshot carries them.
+    /// Removes the keys that a snapshot carries, in order.
     pub(super) fn take(&mut self, carried: impl Fn(&P::Key) -> bool) -> Vec<P::Key> {
         let taken: Vec<_> = self.order.values().filter(|key| carried(key)).cloned().collect();
         for key in &taken {
@@ -82,7 +82,8 @@ impl<P: Payload> Outbox<P> {
         taken
     }
 
-    /// A snapshot has been sent whole: where only it told what the writer holds, the key remembers that by itself.
+    /// Called when a snapshot was sent completely. Keys whose last sent state was the snapshot's to say remember it from now
+    /// on.
     pub(super) fn settle_on(&mut self, snapshot: &Snapshot<P>) {
         for (key, waiting) in &mut self.waiting {
             if matches!(waiting.last_sent, LastSent::Unknown) && snapshot.covers(key.namespace()) {

@@ -1,4 +1,4 @@
-//! What the writer says.
+//! Handles the writer's messages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,26 +9,27 @@ use super::AgentEnd;
 use super::stream::Stream;
 use crate::{Goodbye, GoodbyeReason, Need, PROTOCOL, Payload, Reject, Scope, Summary, Welcome, WriterMessage};
 
-/// What becomes of the stream after a message.
+/// What happens to the stream after a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum AgentVerdict {
-    /// It goes on.
+    /// The stream continues.
     Continue,
-    /// The transport closes it and dials again. Never a reason to exit.
+    /// The transport closes the stream and dials again. The process does not exit.
     Close {
-        /// When to dial; `None`: the usual back-off decides.
+        /// How long to wait before dialling; `None` leaves that to the usual back-off.
         retry_after: Option<Duration>,
-        /// In words.
+        /// The reason, for logs.
         reason: String,
     },
 }
 
-/// The wait after a supersession, and the longest: two agents of one name must never chase each other.
+/// The wait after a supersession doubles from the first to the longest, so that two agents of one name do not keep replacing
+/// each other.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
-/// Supersessions one after the other.
+/// Consecutive supersessions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Supersessions {
     wait: Option<Duration>,
@@ -36,14 +37,14 @@ pub(super) struct Supersessions {
 
 impl Supersessions {
     fn next(&mut self, stream_lived: Duration) -> Duration {
-        // The other one waits up to the longest wait as well, so only a stream that outlives it was undisturbed.
+        // The other agent also waits up to the longest wait, so only a stream that lived longer shows that it is gone.
         let previous = self.wait.filter(|_| stream_lived <= 2 * LONGEST_WAIT);
         *self.wait.insert(previous.map_or(FIRST_WAIT, |wait| (wait * 2).min(LONGEST_WAIT)))
     }
 }
 
 impl<P: Payload> AgentEnd<P> {
-    /// Takes in a message of the writer.
+    /// Handles a message of the writer.
     pub fn receive(&mut self, message: WriterMessage<P>, now: Instant) -> AgentVerdict {
         let Some(stream) = &mut self.stream else { return AgentVerdict::Continue };
         let welcomed = stream.generation.is_some();
@@ -75,7 +76,7 @@ impl<P: Payload> AgentEnd<P> {
             WriterMessage::Reject(reject) => self.rejected(reject),
             WriterMessage::Resolved(key) => {
                 match self.too_large.get(&key) {
-                    // The writer is done with what it held; the Service itself is still too large to be sent.
+                    // The writer is done with the state that it held; the newest is still too large to be sent.
                     Some(local) => self.rejects.insert(key, local.clone()),
                     None => self.rejects.remove(&key),
                 };
@@ -101,7 +102,7 @@ impl<P: Payload> AgentEnd<P> {
     }
 
     fn rejected(&mut self, reject: Reject<P>) {
-        // One without a key is about a message, not a Service; the transport logs it.
+        // One without a key is about a whole message; the transport logs it.
         if let Some(key) = &reject.key {
             self.rejects.insert(key.clone(), reject);
         }
@@ -118,7 +119,7 @@ impl<P: Payload> AgentEnd<P> {
     }
 }
 
-/// What the writer needs is owed. `tree` is what it compares with.
+/// Queues what the writer needs. `tree` holds the digests that its summaries are compared with.
 fn owe<P: Payload>(stream: &mut Stream<P>, need: Need, tree: &DigestTree) {
     match need {
         Need::Nothing => {}
@@ -134,7 +135,7 @@ fn owe<P: Payload>(stream: &mut Stream<P>, need: Need, tree: &DigestTree) {
     }
 }
 
-/// The namespaces where `held` and `tree` differ, those included that only one of them has.
+/// Returns the namespaces where `held` and `tree` differ, including those that only one of them has.
 fn differing(tree: &DigestTree, held: &[(Arc<str>, Summary)]) -> Vec<Arc<str>> {
     let differs =
         |(namespace, summary): &&(Arc<str>, Summary)| tree.namespace(namespace) != (summary.count, summary.digest);

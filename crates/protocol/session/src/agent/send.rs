@@ -1,5 +1,5 @@
-//! What the agent says. Everything is decided when the transport asks, so that the newest state travels and nothing
-//! is kept for an event.
+//! Produces the agent's messages. Each is made when the transport asks for it, so that the newest state is sent and no
+//! event is queued.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::split::parts;
 use crate::window::{Room, Share};
 use crate::{AgentMessage, Change, Data, Entry, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary};
 
-/// Most namespaces that one message names, so that it fits in a frame however long the names are.
+/// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
 const NAMESPACES: usize = 1000;
 
 impl<P: Payload> AgentEnd<P> {
@@ -60,8 +60,8 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Each unknown scope is told once on a stream, and again when its reason is another; namespaces with one reason share
-    /// a message.
+    /// Announces each unknown scope once on a stream, and again when its reason changes. Namespaces with the same reason share a
+    /// message.
     fn announcement(&mut self) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let (scope, reason) = match self.unknown.all() {
@@ -88,13 +88,13 @@ impl<P: Payload> AgentEnd<P> {
         Some(AgentMessage::Heartbeat { sources: self.freshness.clone(), backlog })
     }
 
-    /// Freezes a view of what is owed and known.
+    /// Freezes a view of what the writer needs and the source knows.
     fn begin(&mut self) -> Option<AgentMessage<P>> {
         let scope = self.startable()?;
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(Share::Bulk, 0);
-        // What the window is full of may be lost, and is acknowledged only when the writer sees that by a later frame:
-        // the Begin that it asked for waits for nothing, and costs nothing.
+        // The frames that fill the window may be lost, and the writer only notices by a later frame. So a Begin that it asked
+        // for ignores the window.
         if !std::mem::take(&mut stream.asked) && !room.take_frame(FRAME + scope_len(&scope)) {
             return None;
         }
@@ -125,7 +125,7 @@ impl<P: Payload> AgentEnd<P> {
         Some(frame(stream, room, Frame::SnapshotBegin { scope }))
     }
 
-    /// What of the debt a snapshot can begin with now: nothing that is unknown.
+    /// Returns the scope that a snapshot can begin with now, which has no unknown part.
     fn startable(&self) -> Option<Scope> {
         let stream = self.stream.as_ref().filter(|stream| stream.snapshot.is_none() && stream.begun.is_none())?;
         if self.unknown.all().is_some() {
@@ -137,8 +137,8 @@ impl<P: Payload> AgentEnd<P> {
         let held = |namespace: &str| self.tree.namespace(namespace).0 > 0;
         let read = |namespace: &str| !self.rest_unknown || held(namespace) || self.emptied.contains(namespace);
         let known = |namespace: &&Arc<str>| !self.unknown.contains(namespace) && read(namespace);
-        // Only a snapshot of everything tells about namespaces that nobody names; until that can begin, those that are
-        // held, or that the writer asked for by name, need not wait for the unknown ones.
+        // Only a snapshot of everything covers namespaces that neither end names. Until that can begin, the namespaces that
+        // have entries, or that the writer named, do not wait for the unknown ones.
         let namespaces: Vec<_> = if stream.owed.has_rest() {
             let named = stream.named.iter().filter(|namespace| !held(namespace));
             let all = self.tree.namespaces().map(|(namespace, ..)| namespace).chain(named);
@@ -149,7 +149,7 @@ impl<P: Payload> AgentEnd<P> {
         (!namespaces.is_empty()).then_some(Scope::Namespaces(namespaces))
     }
 
-    /// Goes on with a change that did not fit in one frame.
+    /// Continues a change that did not fit in one frame.
     fn change(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         self.stream.as_ref()?.begun.as_ref()?;
         self.delta(now)
@@ -192,7 +192,7 @@ impl<P: Payload> AgentEnd<P> {
         Some(frame(stream, room, Frame::Delta { changes, oldest_age }))
     }
 
-    /// The next pieces of a running snapshot, or its end.
+    /// Returns the next pieces of a running snapshot, or its end.
     fn bulk(&mut self) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(Share::Bulk, FRAME);
@@ -220,7 +220,7 @@ impl<P: Payload> AgentEnd<P> {
     }
 }
 
-/// The change that brings the writer from what it holds to `current`; `None` where nothing need be sent.
+/// Returns the change from what the writer holds to `current`; `None` if there is nothing to send.
 fn change_from<P: Payload>(
     key: &P::Key,
     base: &LastSent<P>,
@@ -240,7 +240,7 @@ fn change_from<P: Payload>(
     }
 }
 
-/// Numbers a frame and counts it.
+/// Numbers a frame and charges it to the window.
 fn frame<P: Payload>(stream: &mut Stream<P>, room: Room<P::Key>, frame: Frame<P>) -> AgentMessage<P> {
     stream.seq += 1;
     stream.window.sent(stream.seq, room);

@@ -1,4 +1,4 @@
-//! A frozen view on its way to the writer.
+//! A frozen view of the entries while it is sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::namespaces::NamespaceSet;
 use crate::split::pieces;
 use crate::{Key, Payload, Piece, Scope, Summary};
 
-/// What the writer holds of a key.
+/// The state of a key that the writer holds, which the next change starts from.
 #[derive(Debug, Clone)]
 pub(super) enum LastSent<P: Payload> {
-    /// What was sent last on this stream, or what both ends agreed on when it opened.
+    /// The state that was sent last on this stream, or that both ends had when it opened.
     Sent(Option<Arc<P::Entry>>),
-    /// Not known: only the whole entry can be sent.
+    /// Not known, so only the whole entry can be sent.
     Unknown,
 }
 
@@ -25,12 +25,12 @@ struct Frozen<P: Payload> {
     sent: bool,
 }
 
-/// What a change of a key has to start from while the snapshot runs.
+/// The state that a change of a key starts from while the snapshot runs.
 #[derive(Debug, Clone)]
 pub(super) enum Start<P: Payload> {
-    /// A state that the writer holds, or will hold when the snapshot ends.
+    /// The state that the writer holds, or will hold when the snapshot ends.
     From(LastSent<P>),
-    /// Nothing need be sent: the view has this very state and is still to be sent.
+    /// No change is needed, because the view has the newest state and is still to be sent.
     Carried,
 }
 
@@ -42,15 +42,16 @@ pub(super) struct Snapshot<P: Payload> {
     view: BTreeMap<P::Key, Frozen<P>>,
     order: VecDeque<P::Key>,
     pieces: VecDeque<Piece<P>>,
-    /// Keys that are not in the view, and whose removal has waited since before it: the writer may hold them, and hears by name
-    /// that they are gone, earlier than by End.
+    /// Keys that are not in the view and whose removal was already waiting. The writer may hold them, so their removal is sent
+    /// by name, before the end of the snapshot would imply it.
     gone: BTreeSet<P::Key>,
-    /// Keys that a delta named since Begin. There the delta counts, whatever becomes of the chunk.
+    /// Keys that a delta changed since Begin. The delta outranks the chunk.
     mentioned: BTreeSet<P::Key>,
 }
 
 impl<P: Payload> Snapshot<P> {
-    /// `first` are keys that have waited; they go before the others. `gone` are those that waited and are not in the view.
+    /// Creates a snapshot. `first` are keys that have waited, which are sent before the others; `gone` are those that have
+    /// waited and are not in the view.
     pub(super) fn new(
         scope: Scope,
         summary: Summary,
@@ -71,12 +72,12 @@ impl<P: Payload> Snapshot<P> {
         self.covered.contains(namespace)
     }
 
-    /// The frozen state of a key and whether it has been sent.
+    /// Returns the frozen state of a key and whether it was sent.
     pub(super) fn entry(&self, key: &P::Key) -> Option<(&Arc<P::Entry>, bool)> {
         self.view.get(key).map(|entry| (&entry.entry, entry.sent))
     }
 
-    /// Keys still to be sent.
+    /// Returns the number of keys that were not sent.
     pub(super) fn unsent(&self) -> usize {
         self.order.len()
     }
@@ -91,11 +92,11 @@ impl<P: Payload> Snapshot<P> {
         self.mentioned.contains(key)
     }
 
-    /// For a key that no delta has named since Begin.
+    /// Returns what a change of a key starts from, if no delta has changed the key since Begin.
     pub(super) fn start(&self, key: &P::Key, current: Option<&Arc<P::Entry>>) -> Start<P> {
         match self.entry(key) {
             None if self.gone.contains(key) => Start::From(LastSent::Unknown),
-            // Its absence is what End tells.
+            // End implies its absence.
             None => Start::From(LastSent::Sent(None)),
             Some((frozen, true)) => Start::From(LastSent::Sent(Some(frozen.clone()))),
             Some((frozen, false)) if current == Some(frozen) => Start::Carried,
@@ -103,7 +104,7 @@ impl<P: Payload> Snapshot<P> {
         }
     }
 
-    /// The next piece; `None` when all are sent.
+    /// Returns the next piece; `None` when all are sent.
     pub(super) fn peek(&mut self, target: usize) -> Option<&Piece<P>> {
         if self.pieces.is_empty() {
             let key = self.order.front()?;
@@ -113,7 +114,7 @@ impl<P: Payload> Snapshot<P> {
         self.pieces.front()
     }
 
-    /// Takes the next piece; with it, if it is the last of its Service, the digest of that.
+    /// Takes the next piece, with the digest of its entry if it is the last piece of that.
     pub(super) fn pop(&mut self) -> Option<(Piece<P>, Option<Digest>)> {
         let piece = self.pieces.pop_front()?;
         let mut whole = None;

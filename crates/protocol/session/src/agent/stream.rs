@@ -1,4 +1,4 @@
-//! What an agent remembers of one stream. All of it goes when the stream does.
+//! The agent's state of one stream. It is dropped with the stream.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::namespaces::NamespaceSet;
 use crate::window::Window;
 use crate::{Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
 
-/// Time between two heartbeats.
+/// Interval of heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// What Hello said.
+/// What the stream's Hello said.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) incarnation: Option<String>,
-    /// Whether it told what is held.
+    /// Whether it offered data.
     pub(super) data: bool,
-    /// What it told, by namespace, until Welcome compares it.
+    /// The digests that it was made from, kept until Welcome is compared with them.
     pub(super) tree: DigestTree,
 }
 
-/// A change that needs more than one frame. It is sent to its end before anything else, as it was when it began.
+/// A change that needs more than one frame. All of it is sent, as it was at the first frame, before anything else.
 #[derive(Debug, Clone)]
 pub(super) struct Begun<P: Payload> {
     pub(super) key: P::Key,
@@ -39,23 +39,23 @@ pub(super) struct Begun<P: Payload> {
 pub(super) struct Stream<P: Payload> {
     pub(super) opened: Instant,
     pub(super) offer: Option<Offer>,
-    /// Set by Welcome.
+    /// The stream's number; set by Welcome.
     pub(super) generation: Option<u64>,
     pub(super) goodbye: Option<Goodbye>,
     pub(super) ended: bool,
-    /// Unknown scopes that the writer has been told of.
+    /// Unknown scopes that were announced to the writer.
     pub(super) announced: UnknownScopes,
     pub(super) last_heartbeat: Option<Instant>,
     pub(super) seq: u64,
     pub(super) window: Window<P::Key>,
     pub(super) outbox: Outbox<P>,
     pub(super) begun: Option<Begun<P>>,
-    /// What the writer needs a snapshot of that has not begun.
+    /// Namespaces that the writer needs a snapshot of, and none has begun.
     pub(super) owed: NamespaceSet,
-    /// What the writer named last and holds nothing of: of what is owed, this need not be held to be told.
+    /// Empty namespaces that the writer named last. A snapshot covers them even if the agent has no entries there.
     pub(super) named: BTreeSet<Arc<str>>,
     pub(super) snapshot: Option<Snapshot<P>>,
-    /// The writer asked for a snapshot that has not begun.
+    /// Whether the writer asked for a snapshot that has not begun.
     pub(super) asked: bool,
     pub(super) inbox: Inbox<P>,
     pub(super) contents: Contents<P>,
@@ -84,7 +84,7 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// Whether Hello offered data, of the source that is there now.
+    /// Returns whether Hello offered data of the present source.
     fn offered(&self, incarnation: Option<&str>) -> bool {
         self.offer.as_ref().is_some_and(|offer| offer.data && offer.incarnation.as_deref() == incarnation)
     }
@@ -93,23 +93,24 @@ impl<P: Payload> Stream<P> {
         self.offer.is_some() && !self.offered(incarnation)
     }
 
-    /// Whether data may be sent.
+    /// Returns whether data may be sent.
     pub(super) fn flows(&self, incarnation: Option<&str>) -> bool {
         self.generation.is_some() && self.offered(incarnation)
     }
 
-    /// A key was in state `told` and is not any more. `refused`: the writer may not have been able to read that.
-    pub(super) fn changed(&mut self, key: &P::Key, told: Option<Arc<P::Entry>>, refused: bool, now: Instant) {
-        // Before Hello there is nothing that the writer could have been told.
+    /// Called when a key changes from the state `sent`. `refused` says that the writer may not have been able to parse that
+    /// state.
+    pub(super) fn changed(&mut self, key: &P::Key, sent: Option<Arc<P::Entry>>, refused: bool, now: Instant) {
+        // Nothing was sent before Hello.
         if self.offer.as_ref().is_some_and(|offer| offer.data) {
             let unsure = refused
                 || self.owed.contains(key.namespace())
                 || self.snapshot.as_ref().is_some_and(|s| s.covers(key.namespace()) && !s.is_mentioned(key));
-            self.outbox.mark(key, || if unsure { LastSent::Unknown } else { LastSent::Sent(told) }, now);
+            self.outbox.mark(key, || if unsure { LastSent::Unknown } else { LastSent::Sent(sent) }, now);
         }
     }
 
-    /// The writer needs a snapshot of `scope`; what it holds of it is not known until then.
+    /// Queues a snapshot of `scope`. Until then it is not known what the writer holds of it.
     pub(super) fn owe(&mut self, scope: &Scope) {
         if !self.offer.as_ref().is_some_and(|offer| offer.data) {
             return;
@@ -122,14 +123,14 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// Gives a running snapshot up; all of it is owed again.
+    /// Abandons the running snapshot and queues its scope again.
     pub(super) fn abandon(&mut self) {
         if let Some(snapshot) = self.snapshot.take() {
             self.owe(&snapshot.scope);
         }
     }
 
-    /// The same, if it touches `scope`.
+    /// Does the same if the running snapshot overlaps `scope`.
     pub(super) fn abandon_if(&mut self, scope: &Scope) {
         let touched = self.snapshot.as_ref().is_some_and(|snapshot| match scope {
             Scope::All => true,
@@ -140,7 +141,7 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// When the next heartbeat is due; the first one at once after Hello.
+    /// Returns when the next heartbeat is due. The first is due at once after Hello.
     pub(super) fn heartbeat_due(&self, now: Instant) -> Option<Instant> {
         let running = self.offer.is_some() && !self.ended;
         running.then(|| self.last_heartbeat.map_or(now, |last| last + HEARTBEAT))
@@ -157,7 +158,7 @@ impl<P: Payload> Stream<P> {
             || self.snapshot.as_ref().and_then(|snapshot| snapshot.entry(key)).is_some_and(|(_, sent)| !sent)
     }
 
-    /// Keys that wait in the outbox or in a running snapshot.
+    /// Returns the number of keys that wait in the outbox or in a running snapshot.
     pub(super) fn unsent(&self) -> usize {
         let begun = usize::from(self.begun.is_some());
         self.outbox.len() + begun + self.snapshot.as_ref().map_or(0, Snapshot::unsent)

@@ -1,4 +1,4 @@
-//! What data frames do to what is held.
+//! Applies data frames to the entries.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,13 +11,13 @@ use super::{Stream, WriterEnd, WriterOutput};
 use crate::{Entry, Key, Payload, Piece, PieceChange, Scope, Summary, Unreadable};
 
 impl<P: Payload> WriterEnd<P> {
-    /// A view begins. One that runs is dropped; differences are to be applied again, for the agent makes them relative
-    /// to this view.
+    /// Begins a snapshot and drops a running one. Updates can be applied again, because the agent makes them relative to this
+    /// view.
     pub(super) fn begin(&mut self, scope: Scope, now: Instant) {
         let Some(stream) = &mut self.stream else { return };
         let scope = if scope == Scope::Namespaces(Vec::new()) { Scope::All } else { scope };
         stream.awaiting = false;
-        // An agent begins a view only where it has nothing to go on with: what was unfinished was given up.
+        // An agent finishes a divided change before it begins a snapshot, unless it gave the change up.
         stream.unfinished = None;
         if scope == Scope::All {
             stream.resync.begun();
@@ -30,7 +30,7 @@ impl<P: Payload> WriterEnd<P> {
     }
 
     pub(super) fn piece(&mut self, piece: Result<Piece<P>, Unreadable<P>>, seq: u64, out: &mut Vec<WriterOutput<P>>) {
-        // Without a snapshot this is the rest of one that was dropped.
+        // Without a running snapshot, the piece belongs to one that was dropped.
         let Some(snapshot) = self.stream.as_mut().and_then(|stream| stream.snapshot.as_mut()) else { return };
         let piece = match piece {
             Ok(piece) => piece,
@@ -50,14 +50,14 @@ impl<P: Payload> WriterEnd<P> {
     fn spoiled(&mut self, key: Option<P::Key>, reason: String, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &self.stream else { return };
         let Some(snapshot) = &stream.snapshot else { return };
-        // Where a delta said something newer, an unreadable older state is no loss.
+        // Where a delta brought a newer state, an older one that cannot be parsed does not matter.
         match key {
             Some(key) if snapshot.is_mentioned(&key) => {}
             key => self.unreadable(key, reason, out),
         }
     }
 
-    /// Only a view that came whole proves what is absent.
+    /// Ends a snapshot. Only one that came complete proves absence.
     pub(super) fn end(&mut self, summary: Summary, seq: u64, now: Instant, out: &mut Vec<WriterOutput<P>>) {
         let Some(stream) = &mut self.stream else { return };
         let Some(snapshot) = stream.snapshot.take() else { return };
@@ -110,7 +110,7 @@ impl<P: Payload> WriterEnd<P> {
             Ok(PieceChange::Replace(piece)) => self.replace(piece, seq, out),
             Ok(PieceChange::Update { key, header, parts, more }) => {
                 let staged = stream.unfinished.take_if(|unfinished| *unfinished.key() == key);
-                // The differences are to a state that was lost on the way; a snapshot is asked for already.
+                // The update is relative to a state that was lost. A snapshot is requested already.
                 if !stream.trusted.contains(key.namespace()) {
                     return;
                 }
@@ -146,7 +146,7 @@ impl<P: Payload> WriterEnd<P> {
                 let digest = entry.digest(&key);
                 self.hold(key, entry, digest, seq, out);
             }
-            // Its first piece was in a frame that was lost.
+            // The first piece was in a lost frame.
             Err(Misplaced::NoFirst) if !stream.trusted.contains(key.namespace()) => {}
             Err(misplaced) => {
                 stream.mention(&key);
@@ -184,11 +184,11 @@ impl<P: Payload> WriterEnd<P> {
         out.push(WriterOutput::Changed(key));
     }
 
-    /// The newest state of a key, or of an unknown one, is lost; what is held of it stays.
+    /// Called when the newest state of a key (or of an unknown one) cannot be parsed. The entry that is held stays.
     fn unreadable(&mut self, key: Option<P::Key>, reason: String, out: &mut Vec<WriterOutput<P>>) {
         if let Some(key) = &key {
             self.rejects.unreadable(key, &reason);
-            // Whatever it is: it is there.
+            // The agent holds the key, so it is not removed.
             self.holdings.forget_removed(key);
             if let Some(stream) = &mut self.stream {
                 stream.broken.insert(key.clone());
@@ -205,7 +205,7 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// Something is missing that only a snapshot brings.
+    /// Requests a snapshot, unless one is requested already.
     pub(super) fn request(&mut self, reason: &str, now: Instant) {
         if !self.awaiting {
             self.resync.request(reason, now);

@@ -1,4 +1,4 @@
-//! What one backend said, by key.
+//! The entries of one backend, and which namespaces of it are completely known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) struct Held<P: Payload> {
     digest: Digest,
 }
 
-/// Services with their digests, and keys that were removed by name.
+/// Entries with their digests, and keys that were removed explicitly.
 #[derive(Debug, Clone)]
 pub(super) struct Holdings<P: Payload> {
     entries: BTreeMap<P::Key, Held<P>>,
@@ -48,7 +48,7 @@ impl<P: Payload> Holdings<P> {
         self.entries.insert(key, Held { entry, digest });
     }
 
-    /// Applies a difference; false where nothing is held that it could apply to.
+    /// Applies an update. Returns false if there is no entry to apply it to.
     pub(super) fn update(&mut self, key: &P::Key, header: Option<Arc<P::Header>>, parts: Vec<P::PartChange>) -> bool {
         let Some(held) = self.entries.get_mut(key) else { return false };
         self.tree.subtract(key.namespace(), held.digest);
@@ -57,7 +57,7 @@ impl<P: Payload> Holdings<P> {
         true
     }
 
-    /// It is not held any more; whether it was.
+    /// Removes an entry. Returns whether there was one.
     pub(super) fn take(&mut self, key: &P::Key) -> bool {
         let held = self.entries.remove(key);
         if let Some(held) = &held {
@@ -66,8 +66,8 @@ impl<P: Payload> Holdings<P> {
         held.is_some()
     }
 
-    /// The agent said by name that it is gone. That counts for a key that is not held, too: before a restart it may
-    /// have been.
+    /// Called when the agent removes a key explicitly. Remembers it even without an entry: there may have been one before a
+    /// restart.
     pub(super) fn remove(&mut self, key: &P::Key) {
         self.take(key);
         self.removed.insert(key.clone());
@@ -82,7 +82,7 @@ impl<P: Payload> Holdings<P> {
     }
 }
 
-/// Of which namespaces the holdings are the whole truth, so that absence means something.
+/// The namespaces of which the entries are complete, so that a key without one is absent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Knowledge {
     complete: NamespaceSet,
@@ -94,7 +94,7 @@ impl Knowledge {
         self.complete.contains(namespace) && !self.unknown.contains(namespace)
     }
 
-    /// Whether complete snapshots covered everything.
+    /// Returns whether complete snapshots covered the whole source.
     pub(super) fn was_complete(&self) -> bool {
         self.complete.is_all()
     }
@@ -107,14 +107,14 @@ impl Knowledge {
         &self.unknown
     }
 
-    /// The holdings were proven to be the agent's.
+    /// Called when the entries of `scope` were proven to be the agent's.
     pub(super) fn proven(&mut self, scope: &Scope) {
         self.complete.add(scope);
         self.complete.bound();
         self.unknown.clear(scope);
     }
 
-    /// Something was lost: only another snapshot proves anything.
+    /// Called when something was lost, so that only another snapshot proves completeness.
     pub(super) fn disproven(&mut self, scope: &Scope) {
         self.complete.remove(scope);
         self.complete.bound();

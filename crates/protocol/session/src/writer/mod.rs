@@ -1,4 +1,4 @@
-//! The writer's end for one backend: what its agent said, and what has to be reconciled.
+//! The writer's end of one backend: the entries that its agent sent, and which of them have to be reconciled.
 
 mod contents;
 mod data;
@@ -31,45 +31,45 @@ use resync::Resync;
 use snapshot::Snapshot;
 use staging::Unfinished;
 
-/// Most namespaces, and most bytes of their names, that a Need lists; beyond these everything is asked for.
+/// Largest number of namespaces, and of bytes of their names, that a Need lists. Beyond these it asks for everything.
 const LISTED: (usize, usize) = (8000, 600 << 10);
 
 /// What a writer grants an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterLimits {
-    /// The window.
+    /// The window for data.
     pub credit: Credit,
-    /// Time within which something must be heard.
+    /// The stream ends after this time without a message.
     pub heartbeat_timeout: Duration,
 }
 
-/// What has become of a key.
+/// The result of reconciling a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<P: Payload = Services> {
-    /// The Gimbal cluster is as the key's newest state wants it.
+    /// The key's newest state is in effect.
     Applied,
-    /// It is not, for this reason; a hold is one too.
+    /// It is not in effect, for this reason. A hold is a reason too.
     Rejected(Reject<P>),
 }
 
-/// What a message leads to.
+/// What the caller has to do after a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriterOutput<P: Payload = Services> {
-    /// The key has to be reconciled: its state is new, or was sent again.
+    /// Reconcile the key: its state is new or was sent again.
     Changed(P::Key),
-    /// The key is gone from the source, by name or by proven absence.
+    /// Reconcile the key: it is gone from the source, by an explicit removal or by proven absence.
     Removed(P::Key),
-    /// A complete snapshot proved what is absent from `scope`; further keys that this makes absent are reported with
-    /// [`WriterEnd::expect`].
+    /// A complete snapshot covered `scope`, so every other key in it is absent. The caller reports the ones that only it
+    /// knows of with [`WriterEnd::expect`].
     ScopeComplete {
-        /// What it covered.
+        /// The part of the source that the snapshot covered.
         scope: Scope,
-        /// The frame that ended it.
+        /// The number of its last frame.
         seq: u64,
-        /// When it began.
+        /// When its first frame came.
         begun: Instant,
     },
-    /// A part of the source cannot be seen.
+    /// A part of the source became unknown.
     ScopeUnknown,
     /// The agent has dealt with the latest report of an entry.
     ReportDone {
@@ -85,18 +85,18 @@ pub enum WriterOutput<P: Payload = Services> {
         /// `None`: the agent has no such content.
         content: Option<P::Content>,
     },
-    /// The transport sends what [`WriterEnd::take_messages`] still gives, and closes.
+    /// Send what [`WriterEnd::take_messages`] returns, and close the stream.
     Close,
-    /// Something could not be read; for the log.
+    /// Log that something could not be parsed.
     Unreadable {
-        /// Whose it was, if that is known.
+        /// The key, if that is known.
         key: Option<P::Key>,
-        /// In words.
+        /// The reason.
         reason: String,
     },
 }
 
-/// What is remembered of one stream.
+/// The state of one stream.
 #[derive(Debug, Clone)]
 struct Stream<P: Payload> {
     /// Whether Hello offered data.
@@ -104,16 +104,16 @@ struct Stream<P: Payload> {
     ledger: Ledger<P::Key>,
     snapshot: Option<Snapshot<P>>,
     unfinished: Option<Unfinished<P>>,
-    /// Namespaces where a difference can be applied: no frame was lost since both ends agreed on a state.
+    /// Namespaces where an update can be applied, because no frame was lost since both ends held the same.
     trusted: NamespaceSet,
-    /// Keys whose newest state could not be read, so that a difference to it cannot be applied.
+    /// Keys whose newest state could not be parsed, so an update of it cannot be applied.
     broken: BTreeSet<P::Key>,
     resync: Resync,
-    /// A snapshot has been asked for and has not begun.
+    /// Whether a requested snapshot has not begun yet.
     awaiting: bool,
 }
 
-/// One backend's state; outlives streams.
+/// The entries of one backend; outlives streams.
 #[derive(Debug, Clone)]
 pub struct WriterEnd<P: Payload = Services> {
     limits: WriterLimits,
@@ -125,7 +125,7 @@ pub struct WriterEnd<P: Payload = Services> {
     hello: Option<Hello>,
     generation: u64,
     freshness: Vec<Freshness>,
-    /// When that came, on the open stream.
+    /// When the last heartbeat of the open stream came.
     heartbeat: Option<Instant>,
     backlog: u64,
     last_heard: Option<Instant>,
@@ -133,12 +133,12 @@ pub struct WriterEnd<P: Payload = Services> {
     reports: Reports<P>,
     contents: Contents<P>,
     facts: Option<P::Facts>,
-    /// The agent of this stream was not told them yet.
+    /// Whether the facts were not sent on this stream yet.
     facts_changed: bool,
 }
 
 impl<P: Payload> WriterEnd<P> {
-    /// Nothing has been heard yet.
+    /// Creates an end that holds nothing.
     #[must_use]
     pub fn new(limits: WriterLimits) -> Self {
         Self {
@@ -162,8 +162,8 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// A stream of this backend opened; identity and incarnation are already checked. Whatever an older stream left
-    /// behind is forgotten, but for what it said.
+    /// Called when a stream of this backend opened and its identity and incarnation were checked. Drops the state of an older
+    /// stream, but not the entries that it brought.
     pub fn open(&mut self, hello: &Hello, backend: &str, generation: u64, now: Instant) -> Vec<WriterOutput<P>> {
         self.closed();
         self.hello = Some(hello.clone());
@@ -192,7 +192,7 @@ impl<P: Payload> WriterEnd<P> {
         outputs
     }
 
-    /// What the agent has to send so that both ends hold the same.
+    /// Returns what the agent has to send so that both ends hold the same.
     fn need(&mut self, held: Option<Summary>) -> (Need, Vec<WriterOutput<P>>) {
         let Some(offered) = held else { return (Need::Nothing, Vec::new()) };
         let tree = &self.holdings.tree;
@@ -211,7 +211,7 @@ impl<P: Payload> WriterEnd<P> {
         (need, Vec::new())
     }
 
-    /// The agent holds what is held here, so whatever could not be read is no more.
+    /// Called when the agent holds exactly what is held here, so no unparsed state is left.
     fn reread(&mut self) -> Vec<WriterOutput<P>> {
         let keys = self.rejects.all_unreadable();
         let holdings = &self.holdings;
@@ -221,13 +221,13 @@ impl<P: Payload> WriterEnd<P> {
         held.inspect(|key| rejects.readable(key)).map(WriterOutput::Changed).collect()
     }
 
-    /// The stream is gone. What is held stays, and what is known stays known.
+    /// Called when the stream is gone. Entries, and the knowledge of what is complete, stay.
     pub fn closed(&mut self) {
         self.stream = None;
         self.outbox.clear();
     }
 
-    /// Notices silence, and asks for what is due.
+    /// Ends a silent stream, and requests a snapshot that is due.
     pub fn tick(&mut self, now: Instant) -> Vec<WriterOutput<P>> {
         let timeout = self.limits.heartbeat_timeout;
         let heard = self.last_heard.is_some_and(|last| now.saturating_duration_since(last) < timeout);
@@ -239,7 +239,7 @@ impl<P: Payload> WriterEnd<P> {
         Vec::new()
     }
 
-    /// When [`Self::tick`] has something to do.
+    /// Returns when [`Self::tick`] has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let stream = self.stream.as_ref()?;
@@ -247,7 +247,7 @@ impl<P: Payload> WriterEnd<P> {
         silence.into_iter().chain(stream.resync.due()).min()
     }
 
-    /// What has become of a key. Only what is new is told to the agent.
+    /// Sets the result of reconciling a key. The agent receives only changes of it.
     pub fn settle(&mut self, key: &P::Key, outcome: Outcome<P>) {
         match outcome {
             Outcome::Applied => self.rejects.resolve(key),
@@ -258,15 +258,15 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// A further key has to be reconciled before a frame counts as done.
+    /// Adds a key that has to be settled before a frame is acknowledged.
     pub fn expect(&mut self, key: &P::Key, seq: u64) {
         if let Some(stream) = &mut self.stream {
             stream.ledger.wait(key, seq);
         }
     }
 
-    /// Asks for a snapshot of everything, if a stream with data is open. Of `namespaces` those are named of which nothing is
-    /// held: while a part of the source is unknown, an agent tells of no others that they are empty.
+    /// Requests a snapshot of everything, if a stream with data is open. Names those of `namespaces` that have no entries here:
+    /// while a part of the source is unknown, an agent confirms only named namespaces as empty.
     pub fn request_snapshot(&mut self, namespaces: impl IntoIterator<Item = Arc<str>>, reason: &str) {
         let Some(stream) = self.stream.as_mut().filter(|stream| stream.data && !stream.awaiting) else { return };
         stream.awaiting = true;
@@ -283,7 +283,8 @@ impl<P: Payload> WriterEnd<P> {
         self.outbox.push(WriterMessage::Resync { need: Need::All, reason: reason.into() });
     }
 
-    /// Everything to send now: control, one cumulative Ack at most, and then what goes back within the agent's window.
+    /// Returns the messages to send now: control messages, at most one cumulative Ack, and then facts, requests and as many
+    /// reports as the agent's window allows.
     pub fn take_messages(&mut self) -> Vec<WriterMessage<P>> {
         let mut messages = std::mem::take(&mut self.outbox);
         if let Some(stream) = &mut self.stream {
@@ -294,96 +295,97 @@ impl<P: Payload> WriterEnd<P> {
         messages
     }
 
-    /// What is held under a key.
+    /// Returns the entry of a key.
     #[must_use]
     pub fn entry(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
         self.holdings.get(key)
     }
 
-    /// Everything held.
+    /// Returns all entries, in order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
         self.holdings.iter()
     }
 
-    /// The keys of what is held of a namespace (empty: of every one), in order, after one of them.
+    /// Returns the keys of a namespace (of all if it is empty), in order, that come after `after`.
     pub fn keys_after(&self, namespace: &str, after: Option<&P::Key>) -> impl Iterator<Item = &P::Key> {
         self.holdings.keys_after(namespace, after)
     }
 
-    /// Digests of what is held.
+    /// Returns the digests of the entries.
     #[must_use]
     pub fn tree(&self) -> &DigestTree {
         &self.holdings.tree
     }
 
-    /// Whether the agent said by name that a key is gone.
+    /// Returns whether the agent removed a key explicitly.
     #[must_use]
     pub fn removed_explicitly(&self, key: &P::Key) -> bool {
         self.holdings.was_removed(key)
     }
 
-    /// Whether the agent holds a state of a key that could not be read: whatever is held here, the key is not absent.
+    /// Returns whether the agent holds a state of a key that could not be parsed. Such a key is not absent, whatever is held
+    /// here.
     #[must_use]
     pub fn is_unreadable(&self, key: &P::Key) -> bool {
         self.rejects.is_unreadable(key)
     }
 
-    /// Nothing is left of a key that was removed.
+    /// Called when nothing is left of a removed key.
     pub fn forget_removed(&mut self, key: &P::Key) {
         self.holdings.forget_removed(key);
     }
 
-    /// Whether absence means something in a namespace: since the process started a complete snapshot, or an equal
-    /// digest, covered it, nothing was lost since, and it is not unknown now.
+    /// Returns whether a key without an entry is absent from the source in this namespace: since the process started, a
+    /// complete snapshot or an equal digest covered it, nothing was lost since, and it is not unknown now.
     #[must_use]
     pub fn knows(&self, namespace: &str) -> bool {
         self.knowledge.knows(namespace)
     }
 
-    /// Whether all of the source is known.
+    /// Returns whether this is true of the whole source.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.knowledge.is_complete()
     }
 
-    /// When the snapshot that is coming now began.
+    /// Returns when the running snapshot began.
     #[must_use]
     pub fn snapshot_begun(&self) -> Option<Instant> {
         Some(self.stream.as_ref()?.snapshot.as_ref()?.begun)
     }
 
-    /// When the last complete snapshot began, and what it covered.
+    /// Returns when the last complete snapshot began and what it covered.
     #[must_use]
     pub fn last_complete(&self) -> Option<&(Instant, Scope)> {
         self.last_complete.as_ref()
     }
 
-    /// What stands rejected.
+    /// Returns the rejects that are in force.
     #[must_use]
     pub fn rejects(&self) -> &BTreeMap<P::Key, Reject<P>> {
         self.rejects.standing()
     }
 
-    /// How many stand rejected for each reason.
+    /// Returns the number of rejects by reason.
     #[must_use]
     pub fn reject_counts(&self) -> &BTreeMap<P::Reason, usize> {
         self.rejects.counts()
     }
 
-    /// What the agent cannot see of its source.
+    /// Returns the parts of its source that the agent cannot read.
     #[must_use]
     pub fn unknown(&self) -> &UnknownScopes {
         self.knowledge.unknown()
     }
 
-    /// The source's signs of life, as of the last heartbeat.
+    /// Returns when the source was last heard, as of the last heartbeat.
     #[must_use]
     pub fn freshness(&self) -> &[Freshness] {
         &self.freshness
     }
 
-    /// For how long the most silent kind of the source has been silent; `None` while the agent of the newest stream has not
-    /// told. A kind that never said anything has been silent for ever.
+    /// Returns how long ago the kind that was silent for longest was heard; `None` before the first heartbeat of the stream. A
+    /// kind that was never heard counts as [`Duration::MAX`].
     #[must_use]
     pub fn silence(&self, now: Instant) -> Option<Duration> {
         let since = now.saturating_duration_since(self.heartbeat?);
@@ -391,44 +393,44 @@ impl<P: Payload> WriterEnd<P> {
         Some(longest.unwrap_or_default().saturating_add(since))
     }
 
-    /// Services that waited in the agent at the last heartbeat.
+    /// Returns the number of entries that waited in the agent at the last heartbeat.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         self.backlog
     }
 
-    /// When the agent was last heard.
+    /// Returns when the agent was last heard.
     #[must_use]
     pub fn last_heard(&self) -> Option<Instant> {
         self.last_heard
     }
 
-    /// Whether a stream is open.
+    /// Returns whether a stream is open.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// The newest stream's number.
+    /// Returns the newest stream's number.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The newest stream's Hello.
+    /// Returns the newest stream's Hello.
     #[must_use]
     pub fn hello(&self) -> Option<&Hello> {
         self.hello.as_ref()
     }
 
-    /// Ends the stream.
+    /// Ends the stream with a Goodbye.
     fn dismiss(&mut self, reason: GoodbyeReason, message: String) -> WriterOutput<P> {
         self.stream = None;
         self.outbox.push(WriterMessage::Goodbye(Goodbye { reason, message, retry_after: None }));
         WriterOutput::Close
     }
 
-    /// Asks for a snapshot, if it is time to.
+    /// Requests a snapshot, if one is due.
     fn ask(&mut self, now: Instant) {
         if let Some(stream) = &mut self.stream
             && let Some(reason) = stream.resync.take_due(now)

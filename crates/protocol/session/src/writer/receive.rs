@@ -1,4 +1,4 @@
-//! What the agent says.
+//! Handles the agent's messages.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::{WriterEnd, WriterOutput};
 use crate::{AgentMessage, Data, Frame, GoodbyeReason, Payload, Scope, WriterMessage};
 
 impl<P: Payload> WriterEnd<P> {
-    /// Takes in a message of the open stream. After it was closed, messages still under way are not looked at.
+    /// Handles a message of the open stream. Ignores messages that come after it was closed.
     pub fn receive(&mut self, message: AgentMessage<P>, now: Instant) -> Vec<WriterOutput<P>> {
         let mut out = Vec::new();
         if self.stream.is_none() {
@@ -43,7 +43,7 @@ impl<P: Payload> WriterEnd<P> {
         self.dismiss(GoodbyeReason::ProtocolError, message.into())
     }
 
-    /// Absence means nothing there from now on, so a snapshot that covers it cannot be completed.
+    /// Absence proves nothing in an unknown scope, so a running snapshot that covers it is dropped.
     fn scope_unknown(&mut self, scope: &Scope, reason: &str) {
         self.knowledge.add_unknown(scope, reason);
         if let Some(stream) = &mut self.stream {
@@ -51,7 +51,8 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// Whatever it was, it is lost, and with it maybe a data frame; the next frame would show that, but may never come.
+    /// The lost message may have been a data frame. The next frame would show the gap, but may never come, so a snapshot is
+    /// requested now.
     fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput<P>>) {
         let told = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
         if !told {
@@ -74,12 +75,12 @@ impl<P: Payload> WriterEnd<P> {
             return out.push(self.broke_a_rule("no frame can follow the one with the largest number"));
         };
         if data.seq < expected {
-            // It came before, and was dealt with then.
+            // A duplicate.
             return;
         }
         stream.ledger.receive(data.seq);
         if data.seq > expected {
-            // Applied is of this frame only what needs nothing before it: a snapshot of everything begins anew anyway.
+            // The only frame that needs none of the lost ones is the begin of a snapshot of everything.
             let begins_anew = matches!(data.frame, Frame::SnapshotBegin { scope: Scope::All });
             self.lost(expected, data.seq, now);
             if !begins_anew {
@@ -101,7 +102,7 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// Frames are missing: what is held is no longer what the agent thinks it is.
+    /// Called when frames are missing, so the entries are no longer what the agent takes them to be.
     fn lost(&mut self, expected: u64, came: u64, now: Instant) {
         self.knowledge.disproven(&Scope::All);
         if let Some(stream) = &mut self.stream {

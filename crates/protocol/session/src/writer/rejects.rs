@@ -1,18 +1,18 @@
-//! What is not in the Gimbal cluster and why, and what of it the agent has been told.
+//! Rejects in force, and which of them the agent knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Payload, Reason, Reject, WriterMessage};
 
-/// Bounded by keys: what changes twice before it is told is told once.
+/// Bounded by the number of keys: a reject that changes twice before it is sent is sent once.
 #[derive(Debug, Clone)]
 pub(super) struct Rejects<P: Payload> {
     standing: BTreeMap<P::Key, Reject<P>>,
-    /// How many of these stand for each reason.
+    /// Number of rejects by reason.
     counts: BTreeMap<P::Reason, usize>,
     told: BTreeMap<P::Key, Reject<P>>,
     changed: BTreeSet<P::Key>,
-    /// Keys whose newest state could not be read. Whatever becomes of their older one, the newest is rejected.
+    /// Keys whose newest state could not be parsed. They stay rejected, whatever happens to their older state.
     unreadable: BTreeSet<P::Key>,
 }
 
@@ -37,7 +37,7 @@ impl<P: Payload> Rejects<P> {
         &self.counts
     }
 
-    /// A new agent: it has been told nothing.
+    /// Called on a new stream, whose agent knows nothing.
     pub(super) fn tell_again(&mut self) {
         self.told.clear();
         self.changed = self.standing.keys().cloned().collect();
@@ -61,7 +61,7 @@ impl<P: Payload> Rejects<P> {
         self.put(key, Some(invalid(Some(key.clone()), message)));
     }
 
-    /// A newer state of the key could be read. Its reject stands until that state is settled.
+    /// Called when a newer state of the key could be parsed. The reject stays until that state is settled.
     pub(super) fn readable(&mut self, key: &P::Key) {
         self.unreadable.remove(key);
     }
@@ -74,7 +74,7 @@ impl<P: Payload> Rejects<P> {
         self.unreadable.iter().cloned().collect()
     }
 
-    /// Takes the unreadable keys away for which `gone` says so; they are resolved where nobody else will settle them.
+    /// Resolves the unreadable keys that are `gone`, which nothing else would settle.
     pub(super) fn forget_unreadable(&mut self, gone: impl Fn(&P::Key) -> bool) {
         let keys: Vec<_> = self.unreadable.iter().filter(|key| gone(key)).cloned().collect();
         for key in keys {
@@ -104,7 +104,7 @@ impl<P: Payload> Rejects<P> {
         self.changed.insert(key.clone());
     }
 
-    /// What the agent has to be told.
+    /// Adds the rejects and resolutions that the agent does not know.
     pub(super) fn take_messages(&mut self, out: &mut Vec<WriterMessage<P>>) {
         for key in std::mem::take(&mut self.changed) {
             match (self.standing.get(&key), self.told.get(&key)) {
@@ -122,7 +122,7 @@ impl<P: Payload> Rejects<P> {
     }
 }
 
-/// What could not be read is rejected as invalid, and only a newer state ends that.
+/// The reject of something that could not be parsed. Only a newer state ends it.
 pub(super) fn invalid<P: Payload>(key: Option<P::Key>, message: String) -> Reject<P> {
     Reject { key, reason: P::Reason::INVALID, retryable: false, message }
 }

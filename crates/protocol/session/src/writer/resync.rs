@@ -1,11 +1,11 @@
-//! When to ask for another snapshot: at once the first time, then less and less often while trouble goes on.
+//! Schedules requests for snapshots: at once the first time, then with growing delays while the trouble lasts.
 
 use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Trouble that is this old was another one.
+/// After this time without a request, the next one is made at once again.
 const QUIET: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    /// Something was lost. What is waiting already is not put off.
+    /// Schedules a request. One that is scheduled already keeps its time.
     pub(super) fn request(&mut self, reason: &str, now: Instant) {
         if self.due.is_some() {
             return;
@@ -30,12 +30,12 @@ impl Resync {
         self.reason = reason.into();
     }
 
-    /// Everything is on its way.
+    /// Called when a snapshot of everything began.
     pub(super) fn begun(&mut self) {
         self.due = None;
     }
 
-    /// The reason, if it is time to ask.
+    /// Returns the reason of a request that is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<String> {
         self.due.take_if(|due| *due <= now)?;
         self.last = Some(now);

@@ -1,4 +1,4 @@
-//! A snapshot while it comes.
+//! A snapshot while it is received.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -15,33 +15,33 @@ pub(super) struct Snapshot<P: Payload> {
     pub(super) begun: Instant,
     covered: NamespaceSet,
     summary: Summary,
-    /// Of the chunk that comes.
+    /// The chunk that is being received.
     chunk: Chunk,
-    /// Something could not be read, and nothing tells what it adds to the sender's digest; so that is not to be trusted even
-    /// if it should agree.
+    /// Whether a piece could not be parsed and its share of the digest is unknown. The snapshot then proves nothing, even if
+    /// the digests happen to be equal.
     spoiled: bool,
     seen: BTreeSet<P::Key>,
-    /// Keys that a delta named since Begin; it outranks their entries.
+    /// Keys that a delta changed since Begin. The delta outranks the chunk.
     mentioned: BTreeSet<P::Key>,
-    /// The Service whose next piece is to come; `None`: one of its pieces could not be read.
+    /// The entry whose next piece has to come; `None` in the second place if one of its pieces could not be parsed.
     staged: Option<(P::Key, Option<Pieces<P>>)>,
 }
 
-/// What a chunk holds.
+/// What a chunk has brought so far.
 #[derive(Debug, Clone, Default)]
 struct Chunk {
-    /// Of the Services that could be read.
+    /// Sum of the digests of the entries that could be parsed.
     digest: Digest,
-    /// The last piece of a Service came that could not be read.
+    /// Whether the last piece of an entry came that could not be parsed.
     unreadable: bool,
 }
 
-/// What a piece of a snapshot amounts to.
+/// The result of a piece.
 #[derive(Debug, Clone)]
 pub(super) enum Taken<P: Payload> {
-    /// Nothing to do yet, or any more: a delta has said something newer.
+    /// Nothing to do: more pieces have to come, or a delta brought a newer state.
     Nothing,
-    /// The Service is whole and counts.
+    /// The entry is complete and is the newest state.
     Whole(P::Entry, Digest),
 }
 
@@ -81,22 +81,22 @@ impl<P: Payload> Snapshot<P> {
         self.mentioned.contains(key)
     }
 
-    /// Whether the agent holds the key: the view or a later delta says so, or at least speaks of it.
+    /// Returns whether the view or a later delta mentions the key, even if it could not be parsed.
     pub(super) fn speaks_of(&self, key: &P::Key) -> bool {
         self.seen.contains(key) || self.mentioned.contains(key)
     }
 
-    /// A piece could not be read: its key is not absent, whatever else it is.
+    /// Called when a piece could not be parsed. Its key is not absent.
     pub(super) fn unreadable(&mut self, key: Option<&P::Key>, more: bool) {
         let before = self.staged.take();
         self.spoiled |= key.is_none() || before.is_some_and(|(before, _)| Some(&before) != key);
         if let Some(key) = key {
-            self.unreadable_service(key.clone(), more);
+            self.unreadable_entry(key.clone(), more);
         }
     }
 
-    /// A Service counts, unread, once its last piece is there.
-    fn unreadable_service(&mut self, key: P::Key, more: bool) {
+    /// Counts an entry that could not be parsed, once its last piece has come.
+    fn unreadable_entry(&mut self, key: P::Key, more: bool) {
         self.seen.insert(key.clone());
         if more {
             self.staged = Some((key, None));
@@ -106,8 +106,8 @@ impl<P: Payload> Snapshot<P> {
         }
     }
 
-    /// All pieces of a chunk are taken. Where one was the last of a Service that could not be read, the sender's word says
-    /// what the chunk adds to the digest.
+    /// Called after the last piece of a chunk. If it completed an entry that could not be parsed, the sender's digest of the
+    /// chunk is used instead of our own.
     pub(super) fn chunk_ends(&mut self, told: Option<Digest>) {
         let Chunk { digest, unreadable } = std::mem::take(&mut self.chunk);
         self.spoiled |= unreadable && told.is_none();
@@ -124,7 +124,7 @@ impl<P: Payload> Snapshot<P> {
         }
         let staged = match staged {
             Some((before, None)) if before == key && piece.header.is_none() => {
-                self.unreadable_service(key, more);
+                self.unreadable_entry(key, more);
                 return Ok(Taken::Nothing);
             }
             Some((before, pieces)) if before == key => pieces,
@@ -148,15 +148,15 @@ impl<P: Payload> Snapshot<P> {
                 Ok(if outranked { Taken::Nothing } else { Taken::Whole(entry, digest) })
             }
             Err(misplaced) => {
-                // Without its first piece nobody knows what came before.
+                // Without its first piece, its share of the digest is unknown.
                 self.spoiled |= misplaced == Misplaced::NoFirst;
-                self.unreadable_service(key, more);
+                self.unreadable_entry(key, more);
                 Err(misplaced)
             }
         }
     }
 
-    /// Why the view is not what the agent froze, if it is not.
+    /// Returns why the received view differs from the agent's, if it does.
     pub(super) fn mismatch(&self, summary: Summary) -> Option<String> {
         if self.spoiled {
             return Some("a part of the snapshot could not be read".into());

@@ -1,21 +1,21 @@
-//! Puts together what came in pieces. Nothing is used before its last piece is there.
+//! Assembles entries and updates from pieces. They are used when the last piece has come.
 
 use std::sync::Arc;
 
 use crate::{Entry, Payload, Piece};
 
-/// Most parts, or changes of them, of one Service in pieces: as many as a large backend has in all. Pieces are
+/// Largest number of parts, or changes of parts, of one divided entry: as many as a large backend has in all. Pieces are
 /// acknowledged before the last one comes, so the credit does not bound them.
 pub(super) const MOST: usize = 1 << 20;
 
-/// A Service of which pieces are still to come.
+/// An entry whose last piece has not come.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces<P: Payload> {
     header: Arc<P::Header>,
     parts: Vec<P::Part>,
 }
 
-/// An update of which parts are still to come.
+/// An update whose last piece has not come.
 #[derive(Debug, Clone)]
 pub(super) struct Parts<P: Payload> {
     pub(super) header: Option<Arc<P::Header>>,
@@ -34,10 +34,10 @@ pub(super) enum Misplaced {
 }
 
 impl<P: Payload> Pieces<P> {
-    /// Adds a piece to those that came before. Gives the Service when it is whole, and keeps it in `staged` until then.
+    /// Adds a piece to those that came before.
     pub(super) fn add(staged: Option<Self>, piece: Piece<P>) -> Result<Staged<Self, P::Entry>, Misplaced> {
         let mut pieces = match (piece.header, staged) {
-            // A header begins anew, whatever came before.
+            // A header begins a new entry, whatever came before.
             (Some(header), _) => Self { header, parts: piece.parts },
             (None, Some(mut staged)) => {
                 staged.parts.extend(piece.parts);
@@ -56,12 +56,12 @@ impl<P: Payload> Pieces<P> {
     }
 }
 
-/// What there is after a piece.
+/// The state after a piece.
 #[derive(Debug, Clone)]
 pub(super) enum Staged<P, W> {
-    /// More pieces follow.
+    /// More pieces have to come.
     Partial(P),
-    /// That was the last one.
+    /// The piece was the last one.
     Whole(W),
 }
 
@@ -84,7 +84,7 @@ impl<P: Payload> Parts<P> {
     }
 }
 
-/// A change of which parts are still to come. There is one at most: the agent sends them one after the other.
+/// A divided change whose last piece has not come. There is at most one, because the agent finishes one before the next.
 #[derive(Debug, Clone)]
 pub(super) enum Unfinished<P: Payload> {
     Replace(P::Key, Pieces<P>),
