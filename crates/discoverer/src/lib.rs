@@ -70,27 +70,27 @@
 
 mod args;
 mod backoff;
-mod dial;
+mod connect;
 mod discoverer;
+mod health_log;
 mod identity;
 mod inspect;
-mod kind;
+mod inspection_view;
+mod kind_health;
 mod metrics;
 mod offer;
 mod owner;
 mod places;
 mod route;
 mod setup;
-mod signs;
 mod source;
-mod speak;
-mod view;
+mod stream_io;
 mod watchers;
 
 pub use args::AgentArgs;
 pub use backoff::Backoff;
 pub use discoverer::Discoverer;
-pub use kind::{Failure, KindHealth, PATIENCE};
+pub use kind_health::{Failure, KindHealth, PATIENCE};
 pub use metrics::SourceMetrics;
 pub use setup::{Program, Setup};
 pub use source::{Changed, Known, Source, Standing, Taken};

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::view::View;
+use crate::inspection_view::InspectionView;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Reason {
@@ -96,7 +96,7 @@ impl Metrics {
     }
 
     /// Sets the gauges to what is known now. `shown` keeps the reasons of earlier times, to be shown as zero from now on.
-    pub(crate) fn refresh(&self, view: &View<'_>, shown: &mut Shown) {
+    pub(crate) fn refresh(&self, view: &InspectionView<'_>, shown: &mut Shown) {
         let backend = view.backend();
         set(&self.services, view.offer.agent.tree().count());
         set(&self.endpoints, backend.endpoints);

@@ -1,35 +1,34 @@
-//! What is said of a source on the stream, for as long as it stays the same one. No I/O.
+//! Hands the source's changes to the session. Lives as long as the source stays the same. No I/O.
 
 use std::time::Instant;
 
-use gimbal_session::{AgentConfig, AgentEnd, Scope};
+use gimbal_session::{AgentConfig, AgentEnd, Payload, Scope, Services};
 
 use crate::source::{Changed, Known, Standing};
 
-/// The stream's end, and what it was last told of the source as a whole.
-pub(crate) struct Offer {
-    pub(crate) agent: AgentEnd,
+/// The agent's end of the session, and the state of the source that it was given last.
+pub(crate) struct Offer<P: Payload = Services> {
+    pub(crate) agent: AgentEnd<P>,
     incarnation: Option<String>,
     told: Standing,
 }
 
-/// What [`Offer::settle`] changed in what is known of the source as a whole.
+/// What [`Offer::publish`] changed in the state of the source as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
-    /// How much is known is another thing than before.
+    /// Whether the state of the source changed.
     pub(crate) standing: bool,
-    /// Other parts are unknown than before.
+    /// Whether other parts are unknown than before.
     pub(crate) unknown: bool,
 }
 
-impl Offer {
+impl<P: Payload> Offer<P> {
     pub(crate) fn new(config: AgentConfig) -> Self {
         Self { agent: AgentEnd::new(config), incarnation: None, told: Standing::Nothing }
     }
 
-    /// Hands on what changed in the source, and then how much of it is known: a list that is complete follows what it
-    /// told.
-    pub(crate) fn settle(&mut self, source: &dyn Known, changed: &Changed, now: Instant) -> Settled {
+    /// Hands on the changes, and then the state of the source: a list counts as complete after its entries were handed on.
+    pub(crate) fn publish(&mut self, source: &dyn Known, changed: &Changed<P>, now: Instant) -> Settled {
         if let Some(incarnation) = source.incarnation()
             && self.incarnation.as_deref() != Some(incarnation)
         {
@@ -50,8 +49,8 @@ impl Offer {
     }
 
     fn tell(&mut self, standing: &Standing, now: Instant) {
-        // The stream's end forgets what is unknown only when everything is known: it is told that first, and then what
-        // is unknown still. It owes the writer a snapshot of what came back.
+        // The session forgets unknown scopes only when everything is known. So it is first told that, which makes it send a
+        // snapshot of what came back, and then what is still unknown.
         let came_back = self.agent.unknown().iter().any(|(scope, _)| !covers(standing, &scope));
         let rest_is_known = !is_unknown_as_a_whole(standing);
         if *standing == Standing::Complete || (rest_is_known && (came_back || !self.agent.is_complete())) {
@@ -62,22 +61,22 @@ impl Offer {
         }
     }
 
-    /// Everything of the source is known now.
+    /// Returns whether the whole source is known.
     pub(crate) fn is_complete(&self) -> bool {
         self.told == Standing::Complete
     }
 
-    /// The source was read, and there is something to offer, though parts may be unknown.
+    /// Returns whether the source was read, although parts of it may be unknown.
     pub(crate) fn is_read(&self) -> bool {
         !is_unknown_as_a_whole(&self.told) && self.incarnation.is_some()
     }
 
-    /// What is unknown, as the writer was told.
+    /// Returns the unknown parts, as the writer was told.
     pub(crate) fn unknown(&self) -> &[(Scope, String)] {
         parts(&self.told)
     }
 
-    /// Why nothing new is known of a namespace, if so.
+    /// Returns why a namespace is unknown, if it is.
     pub(crate) fn unknown_namespace(&self, namespace: &str) -> Option<&str> {
         self.unknown().iter().find(|(scope, _)| scope.contains(namespace)).map(|(_, reason)| &**reason)
     }
@@ -98,7 +97,7 @@ fn is_unknown_as_a_whole(standing: &Standing) -> bool {
     *standing == Standing::Nothing || scopes(standing).any(|scope| *scope == Scope::All)
 }
 
-/// Whether all of `scope` is unknown.
+/// Returns whether all of `scope` is unknown.
 fn covers(standing: &Standing, scope: &Scope) -> bool {
     let unknown = |namespace: &str| scopes(standing).any(|scope| scope.contains(namespace));
     match scope {

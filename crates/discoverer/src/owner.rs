@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::dial::{Link, LinkEvent};
+use crate::connect::{Link, LinkEvent};
+use crate::health_log::HealthLog;
 use crate::inspect::Question;
+use crate::inspection_view::InspectionView;
 use crate::metrics::{Metrics, Shown};
 use crate::offer::Offer;
 use crate::places::WriterAddress;
-use crate::signs::Signs;
 use crate::source::{Source, Taken};
-use crate::view::View;
 use crate::watchers::Watchers;
 
 /// Source events taken before the rest has its turn.
@@ -26,14 +26,14 @@ const BATCH: usize = 256;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What the owner is made of.
-pub(crate) struct Parts<S> {
+pub(crate) struct OwnerParts<S> {
     pub(crate) backend: BackendName,
     pub(crate) config: AgentConfig,
     pub(crate) source: S,
     pub(crate) writer: Option<WriterAddress>,
     pub(crate) questions: mpsc::Receiver<Question>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) signs: Signs,
+    pub(crate) health_log: HealthLog,
 }
 
 pub(crate) struct Owner<S> {
@@ -50,11 +50,11 @@ pub(crate) struct Owner<S> {
     pub(crate) watchers: Watchers,
     pub(crate) metrics: Arc<Metrics>,
     shown: Shown,
-    pub(crate) signs: Signs,
+    pub(crate) health_log: HealthLog,
 }
 
 impl<S: Source> Owner<S> {
-    pub(crate) fn new(parts: Parts<S>) -> Self {
+    pub(crate) fn new(parts: OwnerParts<S>) -> Self {
         Self {
             offer: Offer::new(parts.config.clone()),
             source: parts.source,
@@ -68,7 +68,7 @@ impl<S: Source> Owner<S> {
             watchers: Watchers::default(),
             metrics: parts.metrics,
             shown: Shown::default(),
-            signs: parts.signs,
+            health_log: parts.health_log,
         }
     }
 
@@ -92,7 +92,7 @@ impl<S: Source> Owner<S> {
                 () = sleep_until(deadline.into()) => room = true,
             }
             room |= self.settle();
-            self.signs.beat();
+            self.health_log.beat();
         }
         self.farewell().await;
     }
@@ -141,9 +141,9 @@ impl<S: Source> Owner<S> {
     fn settle(&mut self) -> bool {
         let now = Instant::now();
         let changed = self.source.settle(now);
-        let settled = self.offer.settle(self.source.known(), &changed, now);
+        let settled = self.offer.publish(self.source.known(), &changed, now);
         for (key, _) in changed.iter().filter(|(_, service)| service.is_none()) {
-            if self.signs.gone(key) {
+            if self.health_log.gone(key) {
                 self.source.resolved(key);
             }
         }
@@ -156,7 +156,7 @@ impl<S: Source> Owner<S> {
             self.welcomed = false;
             self.link.reopen();
         }
-        self.signs.source(self.source.known(), &self.offer);
+        self.health_log.source(self.source.known(), &self.offer);
         if settled.unknown {
             self.tell_watchers(|watchers, view| watchers.everything(view, &[]));
         } else if !changed.is_empty() {
@@ -193,14 +193,14 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    pub(crate) fn tell_watchers(&mut self, tell: impl FnOnce(&mut Watchers, &View<'_>)) {
+    pub(crate) fn tell_watchers(&mut self, tell: impl FnOnce(&mut Watchers, &InspectionView<'_>)) {
         let mut watchers = std::mem::take(&mut self.watchers);
         tell(&mut watchers, &self.view());
         self.watchers = watchers;
     }
 
-    pub(crate) fn view(&self) -> View<'_> {
-        View {
+    pub(crate) fn view(&self) -> InspectionView<'_> {
+        InspectionView {
             backend: &self.backend,
             instance: &self.config.instance,
             version: &self.config.version,

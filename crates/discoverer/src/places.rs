@@ -1,40 +1,43 @@
-//! One dial: names to addresses, the first that leads to a writer, and a stream on it.
+//! One dial: resolves the writer's names, connects to the first address that answers, and opens a stream.
 
 use std::time::Duration;
 
-use gimbal_transport::{AgentSender, ClientTls, DialError, Patience, Target, Way, WriterMessages};
+use gimbal_transport::{AgentSender, ClientTls, DialError, Patience, Target, Way, WirePayload, WriterMessages};
 use tokio::time::timeout;
 
 use crate::backoff::Trouble;
 
-/// Looking up names, connecting and opening the stream, each.
+/// Time limit of each step: resolving names, connecting, opening the stream.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Opening a stream on a connection that just came to be, where another address might do better.
+/// Time limit of opening a stream where another address could be tried instead.
 const OPENING: Duration = Duration::from_secs(2);
 
 /// An address of the writer.
 pub(crate) type Address = Way;
 
-/// Where the writer is: one process or several, of which one leads.
+/// The addresses of a writer: one process, or several of which one leads.
 #[derive(Debug, Clone)]
 pub(crate) struct WriterAddress {
     pub(crate) targets: Vec<Target>,
     pub(crate) tls: Option<ClientTls>,
 }
 
-/// What came of a dial.
-pub(crate) struct Dialled {
-    /// The addresses that the writer's names stand for now.
+/// The result of a dial.
+pub(crate) struct Dialled<P: WirePayload> {
+    /// The addresses that the writer's names resolve to.
     pub(crate) found: Vec<Address>,
-    /// Those that led nowhere, or were slower than others.
+    /// The ones that failed or were slower than another.
     pub(crate) passed_over: Vec<Address>,
-    /// There is another address to go to, that is not known to be dead.
+    /// Whether there is another address to try.
     pub(crate) is_one_of_several: bool,
-    pub(crate) stream: Result<(Address, AgentSender, WriterMessages), (Trouble, String)>,
+    pub(crate) stream: Result<(Address, AgentSender<P>, WriterMessages<P>), (Trouble, String)>,
 }
 
-/// Dials the addresses in this order, and opens a stream on the first connection that comes to be.
-pub(crate) async fn open(writer: WriterAddress, order: impl FnOnce(Vec<Address>) -> Vec<Address>) -> Dialled {
+/// Dials the addresses in the given order, and opens a stream on the first connection.
+pub(crate) async fn open<P: WirePayload>(
+    writer: WriterAddress,
+    order: impl FnOnce(Vec<Address>) -> Vec<Address>,
+) -> Dialled<P> {
     let found = match gimbal_transport::ways(&writer.targets, TIMEOUT).await {
         Ok(found) => order(found),
         Err(errors) => {
@@ -68,15 +71,15 @@ pub(crate) async fn open(writer: WriterAddress, order: impl FnOnce(Vec<Address>)
     Dialled { found, passed_over, is_one_of_several: several, stream }
 }
 
-/// Whether a dead one leaves another to go to: two names, or two addresses of one family behind one name. `localhost` with its
-/// two families is one place.
+/// Returns whether another address is left when one is dead: there are two names, or two addresses of one family behind one
+/// name. The two families of `localhost` count as one.
 fn are_several(ways: &[Way]) -> bool {
     ways.iter()
         .enumerate()
         .any(|(index, way)| ways[index + 1..].iter().any(|other| other.is_beside(way) || !other.has_name_of(way)))
 }
 
-/// Why a dial failed, each reason once. It is a refusal where one is: whoever answered decides, and not who is away.
+/// Returns why a dial failed, each reason once. It counts as refused if any address refused, for that one answered.
 fn trouble<'a>(errors: impl Iterator<Item = &'a DialError> + Clone) -> (Trouble, String) {
     let refused = errors.clone().any(DialError::is_refusal);
     let mut reasons: Vec<String> = Vec::new();

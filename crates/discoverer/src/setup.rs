@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 use crate::args::AgentArgs;
 use crate::backoff;
 use crate::discoverer::Discoverer;
+use crate::health_log::HealthLog;
 use crate::identity::Identity;
 use crate::inspect::Inspector;
 use crate::metrics::{Metrics, SourceMetrics};
-use crate::owner::{Owner, Parts};
+use crate::owner::{Owner, OwnerParts};
 use crate::places::WriterAddress;
-use crate::signs::Signs;
 use crate::source::{Known as _, Source};
 
 /// The owner's loop turns at least once a second; a relist of a huge source takes it a few.
@@ -108,8 +108,9 @@ impl Setup {
             instance: format!("{:016x}", backoff::random()),
             version: self.program.to_string(),
         };
-        let signs = Signs::new(health.clone(), &readiness, source.known().identified_by());
-        let owner = Owner::new(Parts { backend, config, source, writer, questions, metrics: self.metrics, signs });
+        let health_log = HealthLog::new(health.clone(), &readiness, source.known().identified_by());
+        let owner =
+            Owner::new(OwnerParts { backend, config, source, writer, questions, metrics: self.metrics, health_log });
         let registry = self.registry;
         Ok(Discoverer { owner, inspector, options, registry, health, readiness, listener, admin, certificate })
     }

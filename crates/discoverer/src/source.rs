@@ -4,11 +4,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_model::{Service, SourceKey};
-use gimbal_session::{Freshness, Reject, Scope};
+use gimbal_model::SourceKey;
+use gimbal_session::{Freshness, Payload, Reject, Scope, Services};
 
-/// Services that changed, with their newest state; `None`: gone.
-pub type Changed = Vec<(SourceKey, Option<Arc<Service>>)>;
+/// Entries that changed, with their newest state; `None` if they are gone.
+pub type Changed<P = Services> = Vec<(<P as Payload>::Key, Option<Arc<<P as Payload>::Entry>>)>;
 
 /// How much of a source is known. What is not known is never taken for empty (DESIGN 2.4).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

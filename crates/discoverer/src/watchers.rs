@@ -9,7 +9,7 @@ use gimbal_transport::pb;
 use pb::watch_response::{Event, SnapshotDone};
 use tokio::sync::oneshot;
 
-use crate::view::View;
+use crate::inspection_view::InspectionView;
 
 /// Events handed over at a time.
 const BATCH: usize = 256;
@@ -39,7 +39,7 @@ struct Watcher {
 
 impl Watchers {
     /// Someone follows, for as long as `alive` is held.
-    pub(crate) fn add(&mut self, view: &View<'_>, request: &pb::WatchRequest, alive: Weak<()>) -> u64 {
+    pub(crate) fn add(&mut self, view: &InspectionView<'_>, request: &pb::WatchRequest, alive: Weak<()>) -> u64 {
         let namespace = request.namespace.clone();
         let wanted = |key: &SourceKey| namespace.is_empty() || *key.namespace == *namespace;
         let shown = view.is_asked_for(&request.backend);
@@ -59,7 +59,7 @@ impl Watchers {
     }
 
     /// A follower has taken its last batch.
-    pub(crate) fn ask(&mut self, view: &View<'_>, id: u64, reply: oneshot::Sender<Batch>) {
+    pub(crate) fn ask(&mut self, view: &InspectionView<'_>, id: u64, reply: oneshot::Sender<Batch>) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.asking = Some(reply);
             watcher.answer(view);
@@ -67,7 +67,7 @@ impl Watchers {
     }
 
     /// Services changed, or what became of them did.
-    pub(crate) fn changed<'a>(&mut self, view: &View<'_>, keys: impl Iterator<Item = &'a SourceKey> + Clone) {
+    pub(crate) fn changed<'a>(&mut self, view: &InspectionView<'_>, keys: impl Iterator<Item = &'a SourceKey> + Clone) {
         for watcher in self.watchers.values_mut() {
             for key in keys.clone() {
                 watcher.touch(key);
@@ -77,7 +77,7 @@ impl Watchers {
     }
 
     /// The writer acknowledged something.
-    pub(crate) fn acknowledged(&mut self, view: &View<'_>) {
+    pub(crate) fn acknowledged(&mut self, view: &InspectionView<'_>) {
         for watcher in self.watchers.values_mut() {
             let news: Vec<_> =
                 watcher.pending.iter().filter(|key| !view.offer.agent.is_pending(key)).cloned().collect();
@@ -89,7 +89,7 @@ impl Watchers {
     }
 
     /// Everything may be otherwise: the source, or the way to the writer.
-    pub(crate) fn everything(&mut self, view: &View<'_>, gone: &[SourceKey]) {
+    pub(crate) fn everything(&mut self, view: &InspectionView<'_>, gone: &[SourceKey]) {
         if self.watchers.is_empty() {
             return;
         }
@@ -113,7 +113,7 @@ impl Watcher {
         }
     }
 
-    fn answer(&mut self, view: &View<'_>) {
+    fn answer(&mut self, view: &InspectionView<'_>) {
         if self.asking.is_none() || (self.snapshot.is_none() && self.dirty.is_empty()) {
             return;
         }
@@ -126,7 +126,7 @@ impl Watcher {
         }
     }
 
-    fn batch(&mut self, view: &View<'_>) -> Batch {
+    fn batch(&mut self, view: &InspectionView<'_>) -> Batch {
         let mut batch = Vec::new();
         while batch.len() < BATCH {
             let event = match &mut self.snapshot {
@@ -147,7 +147,7 @@ impl Watcher {
         batch
     }
 
-    fn event(&mut self, view: &View<'_>, key: SourceKey) -> Event {
+    fn event(&mut self, view: &InspectionView<'_>, key: SourceKey) -> Event {
         match view.service(&key) {
             Some(status) => {
                 if status.state() == pb::ServiceState::Pending {

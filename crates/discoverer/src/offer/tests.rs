@@ -48,7 +48,7 @@ fn offer() -> Offer {
 
 fn settle(offer: &mut Offer, standing: &Standing) -> Settled {
     let source = Fake { incarnation: Some("one"), standing: standing.clone(), rest_is_known: true };
-    offer.settle(&source, &Vec::new(), Instant::now())
+    offer.publish(&source, &Vec::new(), Instant::now())
 }
 
 fn namespaces(names: &[&str]) -> Standing {
@@ -97,7 +97,7 @@ fn first_data(offer: &mut Offer) -> Option<Frame> {
 fn what_is_not_named_is_gone_only_where_the_rest_is_known() {
     for rest_is_known in [true, false] {
         let mut offer = offer();
-        offer.settle(
+        offer.publish(
             &Fake { incarnation: Some("one"), standing: Standing::Complete, rest_is_known },
             &Vec::new(),
             Instant::now(),

@@ -39,7 +39,7 @@ pub use denied::{Denied, DeniedCertificate, InvalidDenial};
 pub use dial::{Connected, DialError, Patience, STEP, Target, Way, connect, dial, ways};
 pub use discovery::{AgentMessages, Discovery};
 pub use error::LinkError;
-pub use gimbal_wire::pb;
+pub use gimbal_wire::{WirePayload, pb};
 pub use inspection::{Inspection, Viewer};
 pub use open::{AgentSender, WriterMessages, open};
 pub use page::{Part, Place};

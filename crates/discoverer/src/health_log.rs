@@ -12,10 +12,10 @@ use crate::source::Known;
 /// Rejects whose reason is remembered, so that they are logged once. Beyond that the oldest names are logged again.
 const REMEMBERED: usize = 100_000;
 
-pub(crate) struct Signs {
+pub(crate) struct HealthLog {
     health: Health,
-    source: Sign,
-    identity: Sign,
+    source: ReadinessBlock,
+    identity: ReadinessBlock,
     trouble: Option<String>,
     /// A part of the source is unknown.
     unknown: bool,
@@ -24,13 +24,13 @@ pub(crate) struct Signs {
 
 /// Something that must be up before the process is ready. The writer is not: an update of many discoverers must not wait for
 /// it, and `gimbal_discoverer_connected` tells.
-struct Sign {
+struct ReadinessBlock {
     readiness: Readiness,
     what: String,
     guard: Option<Guard>,
 }
 
-impl Sign {
+impl ReadinessBlock {
     fn new(readiness: &Readiness, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { readiness: readiness.clone(), guard: Some(readiness.block(&*what)), what }
@@ -45,13 +45,13 @@ impl Sign {
     }
 }
 
-impl Signs {
+impl HealthLog {
     /// `identified_by`: where the source's identity is read.
     pub(crate) fn new(health: Health, readiness: &Readiness, identified_by: &str) -> Self {
         Self {
             health,
-            source: Sign::new(readiness, "a complete list of the source"),
-            identity: Sign::new(readiness, format!("the source's identity ({identified_by})")),
+            source: ReadinessBlock::new(readiness, "a complete list of the source"),
+            identity: ReadinessBlock::new(readiness, format!("the source's identity ({identified_by})")),
             trouble: None,
             unknown: false,
             rejects: BTreeMap::new(),

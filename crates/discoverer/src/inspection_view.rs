@@ -13,7 +13,7 @@ use crate::source::Known;
 const PART: usize = 500;
 
 /// Everything that a question is answered from.
-pub(crate) struct View<'a> {
+pub(crate) struct InspectionView<'a> {
     pub(crate) backend: &'a BackendName,
     pub(crate) instance: &'a str,
     /// Program and version.
@@ -29,7 +29,7 @@ pub(crate) struct View<'a> {
     pub(crate) now: Instant,
 }
 
-impl View<'_> {
+impl InspectionView<'_> {
     /// This discoverer.
     pub(crate) fn backend(&self) -> pb::Backend {
         let agent = &self.offer.agent;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use gimbal_session::{AgentMessage, AgentVerdict, Need, WriterMessage};
 
 use crate::backoff::Trouble;
-use crate::dial::LinkEvent;
+use crate::connect::LinkEvent;
 use crate::owner::Owner;
 use crate::source::{Known as _, Source};
 
@@ -72,7 +72,7 @@ impl<S: Source> Owner<S> {
             }
             WriterMessage::Ack(_) => self.tell_watchers(|watchers, view| watchers.acknowledged(view)),
             WriterMessage::Reject(reject) => {
-                if let Some(key) = self.signs.rejected(&reject) {
+                if let Some(key) = self.health_log.rejected(&reject) {
                     self.source.rejected(key, &reject);
                 }
                 if let Some(key) = reject.key {
@@ -80,7 +80,7 @@ impl<S: Source> Owner<S> {
                 }
             }
             WriterMessage::Resolved(key) => {
-                if self.signs.resolved(&key) {
+                if self.health_log.resolved(&key) {
                     self.source.resolved(&key);
                 }
                 self.tell_watchers(|watchers, view| watchers.changed(view, std::iter::once(&key)));

@@ -1,88 +1,89 @@
-//! The way to the writer: dialled, lost, and dialled again for as long as the process lives.
+//! The stream to the writer: dialled, lost, and dialled again for as long as the process runs.
 
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, pending};
-use gimbal_session::{AgentMessage, GoodbyeReason, WriterMessage};
-use gimbal_transport::{AgentSender, WriterMessages};
+use gimbal_session::{AgentMessage, GoodbyeReason, Services, WriterMessage};
+use gimbal_transport::{AgentSender, WirePayload, WriterMessages};
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff::{Pauses, Trouble};
 use crate::places::{Address, Dialled, WriterAddress, open};
 use crate::route::Route;
 
-/// How long the first dial waits for the source to be read: a stream that opens earlier carries no data.
+/// How long the first dial waits for the source. A stream that opens before the source was read carries no data.
 const HEAD_START: Duration = Duration::from_secs(2);
-/// How long a writer may take to answer Hello: one that is alone, and one of several.
+/// How long a writer may take to answer Hello: the only one, and one of several.
 const ANSWER: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(2));
-/// A writer may ask for a pause, but not that we never come back.
+/// Longest pause that a writer can ask for.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
 
-/// What happens on the way.
+/// An event of the stream.
 #[derive(Debug)]
-pub(crate) enum LinkEvent {
-    /// A stream is open: Hello is due.
+pub(crate) enum LinkEvent<P: WirePayload = Services> {
+    /// A stream is open, and Hello has to be sent.
     Opened,
-    /// The writer said something.
-    Message(WriterMessage),
-    /// The writer said something that cannot be read. The stream goes on.
+    /// A message of the writer.
+    Message(WriterMessage<P>),
+    /// A message of the writer that could not be parsed. The stream continues.
     Unreadable(String),
     /// A message can be sent now.
     Room,
-    /// There is no stream: it broke, or none could be opened.
+    /// The stream broke, or none could be opened.
     Down(String),
 }
 
-/// The stream, or the wait for one.
-pub(crate) struct Link {
+/// The stream to the writer, or the wait for one.
+pub(crate) struct Link<P: WirePayload = Services> {
     writer: Option<WriterAddress>,
-    state: State,
+    state: LinkState<P>,
     pauses: Pauses,
     route: Route<Address>,
-    /// What the writer's names stood for when they were last looked up.
+    /// The addresses that the writer's names resolved to last.
     found: Vec<Address>,
 }
 
-enum State {
+enum LinkState<P: WirePayload> {
     Off,
     /// Before the first dial.
     HeadStart(Instant),
     Waiting(Instant),
-    Dialling(BoxFuture<'static, Dialled>),
-    Open(Open),
+    Dialling(BoxFuture<'static, Dialled<P>>),
+    Open(OpenStream<P>),
 }
 
-struct Open {
-    sender: AgentSender,
-    messages: WriterMessages,
+struct OpenStream<P: WirePayload> {
+    sender: AgentSender<P>,
+    messages: WriterMessages<P>,
     at: Address,
-    /// Until when the writer has to answer Hello; `None`: it has.
+    /// When the writer must have answered Hello; `None` if it has.
     answer: Option<Instant>,
 }
 
-impl Link {
-    /// Without a writer the link is silent for ever.
+impl<P: WirePayload> Link<P> {
+    /// Creates a link. Without a writer it never has an event.
     pub(crate) fn new(writer: Option<WriterAddress>) -> Self {
-        let state = if writer.is_some() { State::HeadStart(Instant::now() + HEAD_START) } else { State::Off };
+        let state = if writer.is_some() { LinkState::HeadStart(Instant::now() + HEAD_START) } else { LinkState::Off };
         Self { writer, state, pauses: Pauses::new(), route: Route::default(), found: Vec::new() }
     }
 
-    /// The next event. `wants_room`: there may be something to say. Nothing is lost when this future is dropped.
-    pub(crate) async fn event(&mut self, wants_room: bool) -> LinkEvent {
+    /// Waits for the next event. `wants_room` says that there may be a message to send. No event is lost when this future is
+    /// dropped.
+    pub(crate) async fn event(&mut self, wants_room: bool) -> LinkEvent<P> {
         loop {
             match &mut self.state {
-                State::Off => pending::<()>().await,
-                State::HeadStart(until) | State::Waiting(until) => {
+                LinkState::Off => pending::<()>().await,
+                LinkState::HeadStart(until) | LinkState::Waiting(until) => {
                     sleep_until(*until).await;
                     self.dial();
                 }
-                State::Dialling(dial) => {
+                LinkState::Dialling(dial) => {
                     let dialled = dial.await;
                     return self.dialled(dialled);
                 }
-                State::Open(open) => {
-                    // None: it has not answered in time.
+                LinkState::Open(open) => {
+                    // `None` if the writer has not answered Hello in time.
                     let heard = tokio::select! {
                         biased;
                         message = open.messages.next() => Some(message),
@@ -104,36 +105,36 @@ impl Link {
         }
     }
 
-    /// Sends one message, after [`LinkEvent::Room`]. False: there was none after all.
-    pub(crate) fn send(&mut self, message: AgentMessage) -> bool {
+    /// Sends a message after [`LinkEvent::Room`]. Returns false if the stream has ended meanwhile.
+    pub(crate) fn send(&mut self, message: AgentMessage<P>) -> bool {
         match &self.state {
-            State::Open(open) => open.sender.try_send(message).is_ok(),
+            LinkState::Open(open) => open.sender.try_send(message).is_ok(),
             _ => false,
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, LinkState::Open(_))
     }
 
-    /// The writer took us in: the next trouble is a new one.
+    /// Called when the writer accepted the stream. Resets the back-off.
     pub(crate) fn worked(&mut self) {
         self.pauses.reset();
-        if let State::Open(open) = &mut self.state {
+        if let LinkState::Open(open) = &mut self.state {
             open.answer = None;
             self.route.worked(&open.at);
         }
     }
 
-    /// Ends the stream, and dials again at once, the same address first.
+    /// Ends the stream and dials again at once, the same address first.
     pub(crate) fn reopen(&mut self) {
         self.wait(Duration::ZERO);
     }
 
-    /// Ends the stream, if there is one, because of what the writer said, and dials again: another address at once, if there
-    /// is one that may do better; else after the pause that was asked for, or that of the back-off.
+    /// Ends the stream, if there is one, and dials again: at once if another address is worth trying, else after the pause
+    /// that the writer asked for, or that of the back-off.
     pub(crate) fn close(&mut self, trouble: Trouble, asked: Option<Duration>) {
-        if let State::Open(open) = &self.state {
+        if let LinkState::Open(open) = &self.state {
             self.route.avoid(&open.at);
         }
         let elsewhere = trouble != Trouble::Refused && self.route.has_more(&self.found);
@@ -148,29 +149,29 @@ impl Link {
         self.wait(pause);
     }
 
-    /// The source is read: ends the first dial's wait. A back-off is not cut short.
+    /// Called when the source was read. Ends the wait before the first dial, but not a back-off.
     pub(crate) fn hurry(&mut self) {
-        if let State::HeadStart(until) = &mut self.state {
+        if let LinkState::HeadStart(until) = &mut self.state {
             *until = Instant::now();
         }
     }
 
-    /// Says no more, and waits until the writer has ended the stream.
+    /// Closes our side and waits until the writer has ended the stream.
     pub(crate) async fn finish(&mut self) {
-        if let State::Open(open) = std::mem::replace(&mut self.state, State::Off) {
-            let Open { sender, mut messages, .. } = open;
+        if let LinkState::Open(open) = std::mem::replace(&mut self.state, LinkState::Off) {
+            let OpenStream { sender, mut messages, .. } = open;
             drop(sender);
             while messages.next().await.is_some() {}
         }
     }
 
     fn wait(&mut self, pause: Duration) {
-        if !matches!(self.state, State::Off) {
-            self.state = State::Waiting(Instant::now() + pause);
+        if !matches!(self.state, LinkState::Off) {
+            self.state = LinkState::Waiting(Instant::now() + pause);
         }
     }
 
-    fn down(&mut self, trouble: Trouble, reason: String) -> LinkEvent {
+    fn down(&mut self, trouble: Trouble, reason: String) -> LinkEvent<P> {
         self.close(trouble, None);
         LinkEvent::Down(reason)
     }
@@ -179,13 +180,13 @@ impl Link {
         self.state = match &self.writer {
             Some(writer) => {
                 let route = self.route.clone();
-                State::Dialling(open(writer.clone(), move |found| route.order(found)).boxed())
+                LinkState::Dialling(open(writer.clone(), move |found| route.order(found)).boxed())
             }
-            None => State::Off,
+            None => LinkState::Off,
         };
     }
 
-    fn dialled(&mut self, dialled: Dialled) -> LinkEvent {
+    fn dialled(&mut self, dialled: Dialled<P>) -> LinkEvent<P> {
         self.found = dialled.found;
         for address in &dialled.passed_over {
             self.route.avoid(address);
@@ -194,7 +195,7 @@ impl Link {
             Ok((at, sender, messages)) => {
                 let answer = if dialled.is_one_of_several { ANSWER.1 } else { ANSWER.0 };
                 let answer = Some(Instant::now() + answer);
-                self.state = State::Open(Open { sender, messages, at, answer });
+                self.state = LinkState::Open(OpenStream { sender, messages, at, answer });
                 LinkEvent::Opened
             }
             Err((trouble, reason)) => self.down(trouble, reason),
@@ -203,7 +204,7 @@ impl Link {
 }
 
 impl Trouble {
-    /// What a goodbye of the writer means for the next dial.
+    /// Returns what a Goodbye of the writer means for the next dial.
     pub(crate) fn of(reason: GoodbyeReason) -> Self {
         match reason {
             GoodbyeReason::NotLeader => Self::NoLeader,
