@@ -1,4 +1,4 @@
-//! What the process shows of itself as it goes: liveness, readiness, and log lines that come once for each change.
+//! Liveness, readiness, and log lines that are written once for each change.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use gimbal_session::{Reject, RejectReason};
 use crate::offer::Offer;
 use crate::source::Known;
 
-/// Rejects whose reason is remembered, so that they are logged once. Beyond that the oldest names are logged again.
+/// Number of rejects that are remembered to be logged once. Beyond it, the first names are forgotten and logged again.
 const REMEMBERED: usize = 100_000;
 
 pub(crate) struct HealthLog {
@@ -17,13 +17,13 @@ pub(crate) struct HealthLog {
     source: ReadinessBlock,
     identity: ReadinessBlock,
     trouble: Option<String>,
-    /// A part of the source is unknown.
+    /// Whether a part of the source is unknown.
     unknown: bool,
     rejects: BTreeMap<SourceKey, RejectReason>,
 }
 
-/// Something that must be up before the process is ready. The writer is not: an update of many discoverers must not wait for
-/// it, and `gimbal_discoverer_connected` tells.
+/// A condition of readiness. A stream to the writer is not one, so that an update of many discoverers does not wait for the
+/// writer; the metric `gimbal_discoverer_connected` shows it.
 struct ReadinessBlock {
     readiness: Readiness,
     what: String,
@@ -46,7 +46,7 @@ impl ReadinessBlock {
 }
 
 impl HealthLog {
-    /// `identified_by`: where the source's identity is read.
+    /// Creates the log. `identified_by` says where the source's identity is read.
     pub(crate) fn new(health: Health, readiness: &Readiness, identified_by: &str) -> Self {
         Self {
             health,
@@ -62,12 +62,12 @@ impl HealthLog {
         self.health.beat();
     }
 
-    /// How the source stands.
+    /// Updates readiness, and logs trouble with the source when it changes.
     pub(crate) fn source(&mut self, source: &dyn Known, offer: &Offer) {
         self.source.set(offer.is_complete() && source.is_whole());
         self.identity.set(source.incarnation().is_some() && source.identity_trouble().is_none());
         let trouble = source.trouble();
-        // What is in trouble may be called unknown later, for the same reason.
+        // A source in trouble may become unknown later for the same reason, which is logged again.
         let unknown = !offer.unknown().is_empty();
         let turned = std::mem::replace(&mut self.unknown, unknown) != unknown;
         if trouble == self.trouble && !(turned && unknown && trouble.is_some()) {
@@ -83,7 +83,7 @@ impl HealthLog {
         self.trouble = trouble;
     }
 
-    /// The writer rejects something: told once for each key and reason. The key, if this is news of a Service.
+    /// Logs a reject, once for each key and reason. Returns the key if it was not logged before.
     pub(crate) fn rejected<'a>(&mut self, reject: &'a Reject) -> Option<&'a SourceKey> {
         let Reject { key, reason, retryable, message: text } = reject;
         let Some(key) = key else {
@@ -101,12 +101,12 @@ impl HealthLog {
         Some(key)
     }
 
-    /// A Service is gone, and what was said of it with it. True: something was.
+    /// Called when a Service is gone. Returns whether it was rejected.
     pub(crate) fn gone(&mut self, key: &SourceKey) -> bool {
         self.rejects.remove(key).is_some()
     }
 
-    /// A reject is over. True: it had been told.
+    /// Called when a reject ended. Returns whether it was logged.
     pub(crate) fn resolved(&mut self, key: &SourceKey) -> bool {
         let was_told = self.rejects.remove(key).is_some();
         if was_told {

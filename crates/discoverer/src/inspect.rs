@@ -1,4 +1,4 @@
-//! `InspectionService`: questions go to the owner's mailbox, so that nobody else reads its state.
+//! `InspectionService`. Calls are sent to the owner's mailbox, because only the owner reads its state.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::identity::Identity;
 use crate::watchers::Batch;
 
-/// A question, and where the answer goes.
+/// A call, with the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum Question {
     Backend(oneshot::Sender<pb::Backend>),
@@ -21,7 +21,7 @@ pub(crate) enum Question {
     Next(u64, oneshot::Sender<Batch>),
 }
 
-/// The owner's mailbox, as seen from the server.
+/// The server's side of the owner's mailbox.
 pub(crate) struct Inspector {
     pub(crate) backend: BackendName,
     pub(crate) identity: Identity,
@@ -72,7 +72,7 @@ impl Inspection for Inspector {
         _: &Viewer,
         request: pb::WatchRequest,
     ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
-        // The owner forgets who no longer holds this.
+        // The owner drops the call when this is dropped.
         let alive = Arc::new(());
         let weak = Arc::downgrade(&alive);
         let id = self.ask(|reply| Question::Follow(request, weak, reply)).await?;

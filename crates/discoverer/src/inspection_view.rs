@@ -1,4 +1,4 @@
-//! What is known, as inspection tells it. Reads, and changes nothing.
+//! Turns the state into the answers of `InspectionService`. Read-only.
 
 use std::time::Instant;
 
@@ -9,10 +9,10 @@ use gimbal_transport::{Part, Place, pb};
 use crate::offer::Offer;
 use crate::source::Known;
 
-/// Services that one question looks at, so that none holds the owner up for long.
+/// Number of Services that one call looks at, so that none blocks the owner for long.
 const PART: usize = 500;
 
-/// Everything that a question is answered from.
+/// The state that calls are answered from.
 pub(crate) struct InspectionView<'a> {
     pub(crate) backend: &'a BackendName,
     pub(crate) instance: &'a str,
@@ -20,17 +20,17 @@ pub(crate) struct InspectionView<'a> {
     pub(crate) version: &'a str,
     pub(crate) source: &'a dyn Known,
     pub(crate) offer: &'a Offer,
-    /// The writer took us in.
+    /// Whether the writer accepted the stream.
     pub(crate) connected: bool,
-    /// Nothing is ever sent.
+    /// Whether no writer is configured.
     pub(crate) dry_run: bool,
-    /// Last trouble with the writer, in words.
+    /// The last trouble with the writer, for people.
     pub(crate) link_trouble: Option<&'a str>,
     pub(crate) now: Instant,
 }
 
 impl InspectionView<'_> {
-    /// This discoverer.
+    /// Describes this discoverer.
     pub(crate) fn backend(&self) -> pb::Backend {
         let agent = &self.offer.agent;
         let tree = agent.tree();
@@ -70,7 +70,7 @@ impl InspectionView<'_> {
         self.offer.unknown().iter().map(unknown).collect()
     }
 
-    /// What is wrong now, in sentences.
+    /// Returns what is wrong now, in sentences.
     pub(crate) fn trouble(&self) -> Vec<String> {
         let source = self.source.trouble().map(|reason| format!("source: {reason}"));
         let identified_by = self.source.identified_by();
@@ -80,7 +80,7 @@ impl InspectionView<'_> {
         source.into_iter().chain(identity).chain(link).collect()
     }
 
-    /// Those of the next few Services after a place that a request selects.
+    /// Returns those of the next Services after a place that a request selects.
     pub(crate) fn part(&self, request: &pb::ListServicesRequest, after: Option<&Place>) -> Part {
         // Nothing of this backend comes after a place in a later one.
         if !self.is_asked_for(&request.backend) || after.is_some_and(|after| after.backend > *self.backend) {
@@ -95,12 +95,12 @@ impl InspectionView<'_> {
         Part { services, seen }
     }
 
-    /// Whether a request's backend is this one.
+    /// Returns whether a request asks for this backend.
     pub(crate) fn is_asked_for(&self, backend: &str) -> bool {
         backend.is_empty() || backend == self.backend.as_str()
     }
 
-    /// One Service, if it is offered.
+    /// Describes a Service, if it is offered.
     pub(crate) fn service(&self, key: &SourceKey) -> Option<pb::ServiceStatus> {
         let service = self.offer.agent.service(key)?;
         let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
@@ -140,12 +140,12 @@ impl InspectionView<'_> {
         (pb::ServiceState::Synced, String::new())
     }
 
-    /// Where the Service goes unless the writer's policy maps its namespace: that is known to the writer alone.
+    /// Returns the target of a Service, unless the writer's policy maps its namespace, which only the writer knows.
     fn target(&self, key: &SourceKey) -> pb::ServiceKey {
         pb::ServiceKey { namespace: key.namespace.to_string(), name: service_name(self.backend, &key.name) }
     }
 
-    /// Where an object comes from, or why it is missing.
+    /// Explains where an object comes from, or why it is missing.
     pub(crate) fn explain(&self, request: &pb::ExplainRequest) -> pb::ExplainResponse {
         match &request.object {
             Some(pb::explain_request::Object::Source(pb::SourceRef { backend, key: Some(key) })) => {

@@ -1,28 +1,28 @@
-//! What can be believed of one kind of object in a source. Pure.
+//! The health of one kind of object in a source. Pure.
 
 use std::time::{Duration, Instant};
 
-/// Failures that last this long make a kind unknown; shorter ones are everyday life.
+/// Failures that last this long make a kind unknown.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What a failure says of a kind.
+/// What a failure means for a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// An everyday one, a connection lost or a server that is busy: the next sign of life makes up for it.
+    /// A lost connection or a busy server. The next response ends it.
     Passing,
-    /// Something was missed, or could not be read: only a whole list makes up for it.
+    /// Something was missed or could not be read. Only a complete list ends it.
     Missed,
-    /// A right is missing, and will not come back by patience: the kind is unknown at once, until a whole list.
+    /// A permission is missing. The kind is unknown at once, until a complete list.
     Denied,
 }
 
-/// What can be believed of a kind.
+/// The health of one kind of object.
 #[derive(Debug, Default)]
 pub struct KindHealth {
     last_heard: Option<Instant>,
     failing: Option<Failing>,
     lost: Option<String>,
-    /// Only a whole list makes up for what was missed; a sign of life alone does not.
+    /// Whether only a complete list ends the failure.
     owes_list: bool,
 }
 
@@ -30,12 +30,12 @@ pub struct KindHealth {
 struct Failing {
     since: Instant,
     reason: String,
-    /// Nothing is wrong yet: something is merely awaited.
+    /// Whether nothing failed, and something else is awaited.
     awaits: bool,
 }
 
 impl KindHealth {
-    /// A sign of life: the watch goes on where it was.
+    /// Called on any response: the watch continues where it was.
     pub fn heard(&mut self, now: Instant) {
         self.last_heard = Some(now);
         if !self.owes_list {
@@ -43,12 +43,12 @@ impl KindHealth {
         }
     }
 
-    /// A whole list: everything of the kind is known.
+    /// Called after a complete list: all objects of the kind are known.
     pub fn listed(&mut self, now: Instant) {
         *self = Self { last_heard: Some(now), ..Self::default() };
     }
 
-    /// A failure, and what it is in words.
+    /// Called on a failure, with the reason for people.
     pub fn failed(&mut self, failure: Failure, reason: impl Into<String>, now: Instant) {
         let reason = reason.into();
         let since = self.failing.as_ref().map_or(now, |failing| failing.since);
@@ -59,14 +59,14 @@ impl KindHealth {
         }
     }
 
-    /// A list that counts only once something else is known.
+    /// Called after a list that counts only when something else is known.
     pub fn awaits(&mut self, what: &str, now: Instant) {
         self.last_heard = Some(now);
         self.owes_list = true;
         self.failing.get_or_insert_with(|| Failing { since: now, reason: what.to_owned(), awaits: true });
     }
 
-    /// Patience ends.
+    /// Makes the kind unknown if a failure has lasted for [`PATIENCE`].
     pub fn tick(&mut self, now: Instant) {
         if let Some(failing) = &self.failing
             && now.saturating_duration_since(failing.since) >= PATIENCE

@@ -1,4 +1,4 @@
-//! The one task that owns all state: source events, the stream and questions meet here.
+//! The task that owns all state. Source events, the stream and inspection calls meet here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ use crate::places::WriterAddress;
 use crate::source::{Source, Taken};
 use crate::watchers::Watchers;
 
-/// Source events taken before the rest has its turn.
+/// Number of source events that are applied in one turn.
 const BATCH: usize = 256;
-/// How long a goodbye may take.
+/// Time limit of a goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What the owner is made of.
+/// The arguments of [`Owner::new`].
 pub(crate) struct OwnerParts<S> {
     pub(crate) backend: BackendName,
     pub(crate) config: AgentConfig,
@@ -44,7 +44,7 @@ pub(crate) struct Owner<S> {
     questions: mpsc::Receiver<Question>,
     pub(crate) link: Link,
     dry_run: bool,
-    /// The writer took the stream in.
+    /// Whether the writer accepted the stream.
     pub(crate) welcomed: bool,
     pub(crate) link_trouble: Option<String>,
     pub(crate) watchers: Watchers,
@@ -72,11 +72,11 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// Runs until `shutdown`, then says goodbye to the writer.
+    /// Runs until `shutdown`, then sends Goodbye to the writer.
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Whether there may be something to send. If in doubt the stream's end is asked.
+        // Whether there may be a message to send. If in doubt, `AgentEnd::next` decides.
         let mut room = true;
         loop {
             let deadline = self.deadline(room);
@@ -97,7 +97,7 @@ impl<S: Source> Owner<S> {
         self.farewell().await;
     }
 
-    /// When to look again without an event. The stream's own deadlines matter only while room is not asked for anyway.
+    /// Returns when to wake up without an event. The session's deadline matters only while no room is asked for.
     fn deadline(&self, room: bool) -> Instant {
         let now = Instant::now();
         let stream = if room || !self.link.is_open() { None } else { self.offer.agent.next_deadline(now) };
@@ -105,7 +105,7 @@ impl<S: Source> Owner<S> {
         next.unwrap_or_else(|| now + Duration::from_secs(60))
     }
 
-    /// Takes this event and what has come since, so that a burst is handed on once.
+    /// Applies this event and those that have come since, so that a burst is published once.
     fn source_events(&mut self, first: S::Event) {
         let mut next = Some(first);
         let mut left = BATCH;
@@ -125,8 +125,8 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// Forgets what was told of the source, which is read anew. Nothing is removed by that: the writer holds what it has
-    /// until the new offer has a complete view.
+    /// Starts over with a source that is read again. Nothing is removed by that: the writer keeps what it holds until the new
+    /// offer is complete.
     fn begin_anew(&mut self) {
         let old = std::mem::replace(&mut self.offer, Offer::new(self.config.clone()));
         self.welcomed = false;
@@ -137,7 +137,7 @@ impl<S: Source> Owner<S> {
         self.tell_watchers(|watchers, view| watchers.everything(view, &gone));
     }
 
-    /// Hands on what changed. True: there may be something to send.
+    /// Publishes what changed. Returns whether there may be a message to send.
     fn settle(&mut self) -> bool {
         let now = Instant::now();
         let changed = self.source.settle(now);
@@ -173,7 +173,7 @@ impl<S: Source> Owner<S> {
     }
 
     fn answer(&mut self, question: Question) {
-        // Who no longer waits for an answer does not get one.
+        // The caller may have given up.
         let taken = match question {
             Question::Backend(reply) => reply.send(self.view().backend()).is_ok(),
             Question::Services(request, after, reply) => reply.send(self.view().part(&request, after.as_ref())).is_ok(),
@@ -213,7 +213,7 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// Tells the writer that this is no failure, and that we mean to come back.
+    /// Sends Goodbye, so that the writer knows this is a restart and not a failure.
     async fn farewell(mut self) {
         if !self.link.is_open() {
             return;

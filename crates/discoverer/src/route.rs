@@ -1,11 +1,11 @@
-//! In which order a writer's addresses are tried. Pure.
+//! The order in which a writer's addresses are tried. Pure.
 
-/// What is remembered of addresses from one dial to the next.
+/// The results of earlier dials.
 #[derive(Debug, Clone)]
 pub(crate) struct Route<W> {
-    /// Those that led to no writer that works, the latest last: they are tried after all others.
+    /// Addresses that led to no working writer, the latest last. They are tried after all others.
     avoided: Vec<W>,
-    /// How many of them, the last ones, were tried since the last pause.
+    /// Number of the last ones of `avoided` that were tried since the last pause.
     round: usize,
 }
 
@@ -16,13 +16,13 @@ impl<W> Default for Route<W> {
 }
 
 impl<W: PartialEq + Clone> Route<W> {
-    /// The order for the next dial: as found, those that led nowhere last.
+    /// Returns the order for the next dial: as found, but avoided addresses last.
     pub(crate) fn order(&self, mut found: Vec<W>) -> Vec<W> {
         found.sort_by_key(|way| self.avoided.iter().position(|avoided| avoided == way).map_or(0, |place| place + 1));
         found
     }
 
-    /// This one led nowhere.
+    /// Called when an address led to no working writer.
     pub(crate) fn avoid(&mut self, way: &W) {
         if let Some(place) = self.avoided.iter().position(|avoided| avoided == way) {
             let was_in_round = place >= self.avoided.len() - self.round;
@@ -33,19 +33,19 @@ impl<W: PartialEq + Clone> Route<W> {
         self.round += 1;
     }
 
-    /// Whether one of these was not tried since the last pause: then there is nothing to wait for.
+    /// Returns whether one of these was not tried since the last pause, so that no pause is needed.
     pub(crate) fn has_more(&self, found: &[W]) -> bool {
         let round = &self.avoided[self.avoided.len() - self.round..];
         found.iter().any(|way| !round.contains(way))
     }
 
-    /// A pause is made: all are tried again after it. What is found no more is forgotten.
+    /// Called before a pause, after which all addresses are tried again. Forgets the ones that are no longer found.
     pub(crate) fn pause(&mut self, found: &[W]) {
         self.round = 0;
         self.avoided.retain(|way| found.contains(way));
     }
 
-    /// A writer took us in there. The others stay as they are: one that is dead is not tried first for that.
+    /// Called when the writer at this address accepted a stream. The others stay avoided.
     pub(crate) fn worked(&mut self, way: &W) {
         self.avoided.retain(|avoided| avoided != way);
         self.round = 0;

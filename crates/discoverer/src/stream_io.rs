@@ -1,4 +1,4 @@
-//! What the owner does with the stream: events of the link in, messages out.
+//! The owner's part in the stream: handles events of the link and sends messages.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::owner::Owner;
 use crate::source::{Known as _, Source};
 
 impl<S: Source> Owner<S> {
-    /// Takes an event of the link. True: there may be something to send.
+    /// Handles an event of the link. Returns whether there may be a message to send.
     pub(crate) fn link_event(&mut self, event: LinkEvent) -> bool {
         match event {
             LinkEvent::Opened => {
@@ -25,7 +25,7 @@ impl<S: Source> Owner<S> {
         true
     }
 
-    /// Sends what is to be said now, if anything; true if that was goodbye.
+    /// Sends the next message, if there is one. Returns whether it was Goodbye.
     pub(crate) fn send_next(&mut self) -> Option<bool> {
         let now = Instant::now();
         self.offer.agent.set_freshness(self.source.known().freshness(now));
@@ -35,7 +35,7 @@ impl<S: Source> Owner<S> {
             self.metrics.sent.inc();
             Some(goodbye)
         } else {
-            // Only a stream that has just ended has no room now; the link tells so next, and all is sent again.
+            // There was room, so the stream has just ended. The link reports that next, and the new stream sends it again.
             None
         }
     }
@@ -90,7 +90,7 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// There is no stream any more. Told once; each further attempt that fails the same way is no news.
+    /// Called when there is no stream. Logs a warning once; further failures with the same reason are logged for debugging.
     fn down(&mut self, reason: &str) {
         self.offer.agent.disconnected();
         let was_up = std::mem::take(&mut self.welcomed);
@@ -106,7 +106,7 @@ impl<S: Source> Owner<S> {
     }
 }
 
-/// What the writer lacks, for the log.
+/// Returns what the writer needs, for logs.
 fn needs(need: &Need) -> &'static str {
     match need {
         Need::Nothing => "nothing",

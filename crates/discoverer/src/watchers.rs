@@ -1,5 +1,5 @@
-//! Those who follow what is known. Each asks for the next events when it has taken the last ones; what changes
-//! meanwhile waits as a set of keys, so a slow reader costs no more than a fast one and misses no last state.
+//! Watch calls. Each asks for the next events when it has sent the last ones. Changes in between are kept as a set of keys, so
+//! a slow reader costs no more than a fast one and never misses the last state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 
 use crate::inspection_view::InspectionView;
 
-/// Events handed over at a time.
+/// Largest number of events in a batch.
 const BATCH: usize = 256;
 
 /// A batch of events.
 pub(crate) type Batch = Vec<pb::WatchResponse>;
 
-/// All who follow.
+/// All open Watch calls.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     last: u64,
@@ -28,17 +28,17 @@ pub(crate) struct Watchers {
 struct Watcher {
     namespace: String,
     alive: Weak<()>,
-    /// Told of what was there: all, some still to come, or done.
+    /// Keys of the first snapshot that were not sent; `None` when it is done.
     snapshot: Option<BTreeSet<SourceKey>>,
-    /// Changed since it was told.
+    /// Keys that changed since they were sent.
     dirty: BTreeSet<SourceKey>,
-    /// Told as on their way; an acknowledgement is news of them.
+    /// Keys that were sent as pending, which an acknowledgement changes.
     pending: BTreeSet<SourceKey>,
     asking: Option<oneshot::Sender<Batch>>,
 }
 
 impl Watchers {
-    /// Someone follows, for as long as `alive` is held.
+    /// Adds a Watch call, which lasts for as long as `alive` is held.
     pub(crate) fn add(&mut self, view: &InspectionView<'_>, request: &pb::WatchRequest, alive: Weak<()>) -> u64 {
         let namespace = request.namespace.clone();
         let wanted = |key: &SourceKey| namespace.is_empty() || *key.namespace == *namespace;
@@ -58,7 +58,7 @@ impl Watchers {
         self.last
     }
 
-    /// A follower has taken its last batch.
+    /// Called when a Watch call asks for its next batch.
     pub(crate) fn ask(&mut self, view: &InspectionView<'_>, id: u64, reply: oneshot::Sender<Batch>) {
         if let Some(watcher) = self.watchers.get_mut(&id) {
             watcher.asking = Some(reply);
@@ -66,7 +66,7 @@ impl Watchers {
         }
     }
 
-    /// Services changed, or what became of them did.
+    /// Called when Services, or their states, changed.
     pub(crate) fn changed<'a>(&mut self, view: &InspectionView<'_>, keys: impl Iterator<Item = &'a SourceKey> + Clone) {
         for watcher in self.watchers.values_mut() {
             for key in keys.clone() {
@@ -76,7 +76,7 @@ impl Watchers {
         }
     }
 
-    /// The writer acknowledged something.
+    /// Called when the writer acknowledged something.
     pub(crate) fn acknowledged(&mut self, view: &InspectionView<'_>) {
         for watcher in self.watchers.values_mut() {
             let news: Vec<_> =
@@ -88,7 +88,7 @@ impl Watchers {
         }
     }
 
-    /// Everything may be otherwise: the source, or the way to the writer.
+    /// Called when every state may have changed, with the source or the stream.
     pub(crate) fn everything(&mut self, view: &InspectionView<'_>, gone: &[SourceKey]) {
         if self.watchers.is_empty() {
             return;
@@ -97,7 +97,7 @@ impl Watchers {
         self.changed(view, all.iter());
     }
 
-    /// Forgets those who went away.
+    /// Drops Watch calls that ended.
     pub(crate) fn prune(&mut self) {
         self.watchers.retain(|_, watcher| watcher.alive.strong_count() > 0);
     }
@@ -106,7 +106,7 @@ impl Watchers {
 impl Watcher {
     fn touch(&mut self, key: &SourceKey) {
         let wanted = self.namespace.is_empty() || *key.namespace == *self.namespace;
-        // What the snapshot still has to tell will be told in its newest state.
+        // The rest of the snapshot is sent in its newest state anyway.
         let still_to_come = self.snapshot.as_ref().is_some_and(|keys| keys.contains(key));
         if wanted && !still_to_come {
             self.dirty.insert(key.clone());
@@ -118,7 +118,7 @@ impl Watcher {
             return;
         }
         let batch = self.batch(view);
-        // A reader that is gone is pruned soon; what it was told is nobody's loss.
+        // A reader that is gone is pruned soon.
         if let Some(reply) = self.asking.take()
             && reply.send(batch).is_err()
         {

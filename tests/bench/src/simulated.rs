@@ -24,7 +24,7 @@ impl Simulated {
     /// The first message is everything that there is, each later one what changed.
     #[must_use]
     pub fn new(incarnation: String, changes: mpsc::UnboundedReceiver<Changed>) -> Self {
-        Self { known: Simulation { incarnation, told: false }, changes, changed: Changed::new() }
+        Self { known: Simulation { incarnation, told: false }, changes, changed: Vec::new() }
     }
 }
 
