@@ -37,7 +37,8 @@ struct Pair {
 
 impl Pair {
     async fn open(server: &mut Server, tls: &ClientTls) -> Self {
-        let (sender, messages) = open(server.dial(Some(tls.clone())).await.unwrap()).await.unwrap();
+        let (sender, messages) =
+            open::<gimbal_session::Services>(server.dial(Some(tls.clone())).await.unwrap()).await.unwrap();
         Self { sender, messages, stream: server.stream().await }
     }
 
@@ -106,7 +107,7 @@ async fn nothing_more_is_served_on_a_connection_whose_certificate_is_denied() {
     let mut admin = pb::admin_service_client::AdminServiceClient::new(channel.clone());
     let mut events = inspection.watch(pb::WatchRequest::default()).await.unwrap().into_inner();
     events.message().await.unwrap().unwrap();
-    let (_sender, _messages) = open(channel.clone()).await.unwrap();
+    let (_sender, _messages) = open::<gimbal_session::Services>(channel.clone()).await.unwrap();
     let mut stream = server.stream().await;
 
     let form = format!("sha256:{}", own(&files).fingerprint());
@@ -117,13 +118,13 @@ async fn nothing_more_is_served_on_a_connection_whose_certificate_is_denied() {
     assert_eq!((status.code(), status.message()), (gimbal_transport::Code::Unauthenticated, GONE));
     let status = inspection.list_backends(pb::ListBackendsRequest::default()).await.unwrap_err();
     assert_eq!((status.code(), status.message()), (gimbal_transport::Code::Unauthenticated, GONE));
-    let error = open(channel.clone()).await.map(|_| ()).unwrap_err();
+    let error = open::<gimbal_session::Services>(channel.clone()).await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains(GONE), "{error}");
 
     // Whoever serves the stream and takes no notice does not keep the connection.
     assert!(stream.next().await.unwrap().is_err());
     tokio::time::timeout(SOON, stream.outgoing.closed()).await.unwrap();
-    let error = open(channel).await.map(|_| ()).unwrap_err();
+    let error = open::<gimbal_session::Services>(channel).await.map(|_| ()).unwrap_err();
     assert!(!error.to_string().contains(GONE), "{error}");
 }
 

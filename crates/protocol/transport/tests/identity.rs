@@ -24,7 +24,7 @@ async fn names_of_the_certificate_are_the_peer() {
     let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
     let names = ["spiffe://test/backend/node02", "node02.example", "10.0.0.1"];
     let channel = server.dial(Some(pki.client(&names))).await.unwrap();
-    let _open = gimbal_transport::open(channel).await.unwrap();
+    let _open = gimbal_transport::open::<gimbal_session::Services>(channel).await.unwrap();
     let Peer::Certificate(peer) = server.stream().await.peer else { panic!("no certificate") };
     let mut sans = peer.sans.clone();
     sans.sort();
@@ -39,7 +39,7 @@ async fn the_fingerprint_is_that_of_the_certificate() {
     let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
     let files = pki.issue(&["a"]);
     let channel = server.dial(Some(client_tls(&files).unwrap())).await.unwrap();
-    let _open = gimbal_transport::open(channel).await.unwrap();
+    let _open = gimbal_transport::open::<gimbal_session::Services>(channel).await.unwrap();
     let Peer::Certificate(peer) = server.stream().await.peer else { panic!("no certificate") };
     let printed = std::process::Command::new("openssl")
         .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
@@ -139,7 +139,7 @@ async fn without_a_certificate_nobody_gets_in() {
 async fn plaintext_to_a_tls_server_is_refused() {
     let pki = Pki::new();
     let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
-    assert!(gimbal_transport::open(server.dial(None).await.unwrap()).await.is_err());
+    assert!(gimbal_transport::open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.is_err());
     assert_eq!(server.refusal().await.problem, Problem::NotTls);
 }
 
@@ -168,7 +168,7 @@ async fn plaintext_is_for_loopback_only() {
         assert_eq!(plaintext_allowed(&address.parse::<SocketAddr>().unwrap()), allowed, "{address}");
     }
     let mut loopback = Server::start(None).await;
-    let _open = gimbal_transport::open(loopback.dial(None).await.unwrap()).await.unwrap();
+    let _open = gimbal_transport::open::<gimbal_session::Services>(loopback.dial(None).await.unwrap()).await.unwrap();
     assert_eq!(loopback.stream().await.peer, Peer::Loopback);
 
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();

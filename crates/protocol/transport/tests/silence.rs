@@ -55,7 +55,7 @@ async fn both_ends_notice_within_15_seconds() {
     let address = proxy(server.address, silence.clone()).await;
     let url = format!("https://localhost:{}", address.port());
     let channel = dial(&url, Some(pki.client(&["a"])), common::SOON).await.unwrap();
-    let (sender, mut messages) = open(channel).await.unwrap();
+    let (sender, mut messages) = open::<gimbal_session::Services>(channel).await.unwrap();
     let mut stream = server.stream().await;
     sender.send(heartbeat(1)).await.unwrap();
     stream.next().await.unwrap().unwrap();
@@ -92,7 +92,7 @@ async fn an_agent_with_another_address_leaves_after_two_seconds() {
     let ways = ways(&[target], common::SOON).await.unwrap();
     let connected = connect(&ways, Some(&pki.client(&["a"])), Patience::Short, common::SOON).await;
     let (_, channel) = connected.channel.unwrap();
-    let (sender, mut messages) = open(channel).await.unwrap();
+    let (sender, mut messages) = open::<gimbal_session::Services>(channel).await.unwrap();
     let mut stream = server.stream().await;
     sender.send(heartbeat(1)).await.unwrap();
     stream.next().await.unwrap().unwrap();

@@ -29,7 +29,8 @@ fn goodbye(reason: GoodbyeReason) -> Goodbye {
 async fn messages_pass_both_ways_over_tls() {
     let pki = Pki::new();
     let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
-    let (sender, mut messages) = open(server.dial(Some(pki.client(&["a"]))).await.unwrap()).await.unwrap();
+    let (sender, mut messages) =
+        open::<gimbal_session::Services>(server.dial(Some(pki.client(&["a"]))).await.unwrap()).await.unwrap();
     let mut stream = server.stream().await;
     for backlog in 0..100 {
         sender.send(heartbeat(backlog)).await.unwrap();
@@ -49,7 +50,7 @@ async fn messages_pass_both_ways_over_tls() {
 #[tokio::test]
 async fn a_writer_that_does_not_read_stops_the_agent() {
     let mut server = Server::start(None).await;
-    let (sender, _messages) = open(server.dial(None).await.unwrap()).await.unwrap();
+    let (sender, _messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let mut stream = server.stream().await;
     // Text that zstd cannot shrink much, so that windows fill.
     let noise: String = (0..100_000_u64).map(|n| format!("{:016x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
@@ -144,7 +145,7 @@ async fn a_frame_that_is_too_large_is_refused_in_words_and_harms_nobody_else() {
     let status = answers.message().await.unwrap_err();
     assert_eq!(status.code(), Code::OutOfRange, "{status}");
 
-    let (sender, mut messages) = open(server.dial(None).await.unwrap()).await.unwrap();
+    let (sender, mut messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let mut stream = server.stream().await;
     sender.send(AgentMessage::ScopeUnknown { scope: Scope::All, reason: "x".repeat(2 << 20) }).await.unwrap();
     let error = stream.next().await.unwrap().unwrap_err();
@@ -153,7 +154,7 @@ async fn a_frame_that_is_too_large_is_refused_in_words_and_harms_nobody_else() {
     let error = next(&mut messages).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("size limit"), "{error}");
 
-    let (sender, _messages) = open(server.dial(None).await.unwrap()).await.unwrap();
+    let (sender, _messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     sender.send(heartbeat(1)).await.unwrap();
     assert_eq!(server.stream().await.next().await.unwrap().unwrap(), heartbeat(1));
 }
@@ -161,7 +162,7 @@ async fn a_frame_that_is_too_large_is_refused_in_words_and_harms_nobody_else() {
 #[tokio::test]
 async fn a_message_that_the_agent_cannot_read_does_not_end_the_stream() {
     let mut server = Server::start(None).await;
-    let (_sender, mut messages) = open(server.dial(None).await.unwrap()).await.unwrap();
+    let (_sender, mut messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let stream = server.stream().await;
     // An empty name: the model can hold it, the protocol cannot.
     let bad = WriterMessage::Resolved(gimbal_model::SourceKey::new("a", ""));
@@ -175,7 +176,7 @@ async fn a_message_that_the_agent_cannot_read_does_not_end_the_stream() {
 #[tokio::test]
 async fn shutdown_lets_a_stream_say_goodbye() {
     let mut server = Server::start(None).await;
-    let (_sender, mut messages) = open(server.dial(None).await.unwrap()).await.unwrap();
+    let (_sender, mut messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let mut stream = server.stream().await;
     server.shutdown.cancel();
     assert!(stream.next().await.is_none(), "incoming ends first");
@@ -189,7 +190,7 @@ async fn shutdown_lets_a_stream_say_goodbye() {
 #[tokio::test]
 async fn shutdown_waits_for_nobody_longer_than_two_seconds() {
     let mut server = Server::start(None).await;
-    let (_sender, mut messages) = open(server.dial(None).await.unwrap()).await.unwrap();
+    let (_sender, mut messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let stream = server.stream().await;
     let begun = Instant::now();
     server.shutdown.cancel();
@@ -209,6 +210,6 @@ async fn a_connection_is_dialled_once() {
     let channel = server.dial(None).await.unwrap();
     server.shutdown.cancel();
     server.task.await.unwrap().unwrap();
-    let error = open(channel).await.map(|_| ()).unwrap_err();
+    let error = open::<gimbal_session::Services>(channel).await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("Unavailable") || error.to_string().contains("closed"), "{error}");
 }
