@@ -79,6 +79,7 @@ mod inspection_view;
 mod kind_health;
 mod metrics;
 mod offer;
+pub mod original_flags;
 mod owner;
 mod places;
 mod route;

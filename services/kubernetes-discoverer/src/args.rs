@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
 use gimbal_discoverer::AgentArgs;
+use gimbal_discoverer::original_flags::{OriginalFlags, ignored};
 use gimbal_kubernetes_source::{Export, Flavour, LabelSelector, Selection};
 use gimbal_model::NamespacePattern;
 
@@ -41,7 +42,9 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_WRITE_EVENTS", action = ArgAction::SetTrue)]
     pub(crate) write_events: bool,
     #[command(flatten)]
-    old: OldFlags,
+    original: OriginalFlags,
+    #[arg(long, hide = true, env = "GIMBAL_RESYNC_INTERVAL")]
+    resync_interval: Option<String>,
 }
 
 /// Who decides what is offered.
@@ -49,25 +52,6 @@ pub struct Args {
 pub(crate) enum ExportMode {
     OptOut,
     OptIn,
-}
-
-/// What the original Gimbal's discoverer took, so that its manifests start ours.
-#[derive(Debug, Clone, Default, clap::Args)]
-struct OldFlags {
-    #[arg(long, hide = true, env = "GIMBAL_NUM_THREADS")]
-    num_threads: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_RESYNC_INTERVAL")]
-    resync_interval: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_CLIENT_QPS")]
-    gimbal_client_qps: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_CLIENT_BURST")]
-    gimbal_client_burst: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_PROMETHEUS_LISTEN_ADDRESS")]
-    prometheus_listen_address: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_DEBUG", action = ArgAction::SetTrue)]
-    debug: bool,
-    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_KUBECFG_FILE")]
-    gimbal_kubecfg_file: Option<PathBuf>,
 }
 
 impl Args {
@@ -102,37 +86,23 @@ impl Args {
     /// # Errors
     /// When a flag is given that cannot be obeyed.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.old.gimbal_kubecfg_file.is_some() {
-            return Err(
-                "--gimbal-kubecfg-file: a discoverer holds no credentials of the Gimbal cluster, only the writer \
-                        does; remove the flag and name the writer with --writer"
-                    .into(),
-            );
-        }
-        Ok(())
+        self.original.check()
     }
 
-    /// A sentence for each flag of the original that means nothing now.
+    /// Returns a sentence for each given flag of the original Gimbal's discoverer that has no effect.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let old = &self.old;
-        let listening = format!("metrics are served on --admin-listen {}", self.agent.admin_listen);
-        [
-            ("num-threads", old.num_threads.is_some(), "one task keeps up with any source"),
-            ("resync-interval", old.resync_interval.is_some(), "the writer compares digests instead of resyncing"),
-            ("gimbal-client-qps", old.gimbal_client_qps.is_some(), "the writer has --write-qps"),
-            ("gimbal-client-burst", old.gimbal_client_burst.is_some(), "the writer has --write-qps"),
-            ("prometheus-listen-address", old.prometheus_listen_address.is_some(), &listening),
-            ("debug", old.debug, "set GIMBAL_LOG=debug"),
-        ]
-        .into_iter()
-        .filter(|(_, given, _)| *given)
-        .map(|(flag, _, instead)| format!("--{flag} means nothing any more and is ignored: {instead}"))
-        .collect()
+        let mut warnings = self.original.warnings(self.agent.admin_listen, "one task keeps up with any source");
+        if self.resync_interval.is_some() {
+            warnings.push(ignored("resync-interval", "the writer compares digests instead of resyncing"));
+        }
+        warnings
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gimbal_discoverer::original_flags::flags_without_variable;
+
     use super::*;
 
     fn args(flags: &[&str]) -> Result<Args, clap::Error> {
@@ -190,11 +160,6 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable() {
-        use clap::CommandFactory;
-        for arg in Args::command().get_arguments() {
-            let Some(long) = arg.get_long() else { continue };
-            let expected = format!("GIMBAL_{}", long.to_uppercase().replace('-', "_"));
-            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(&*expected), "--{long}");
-        }
+        assert_eq!(flags_without_variable::<Args>(), Vec::<String>::new());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
 use gimbal_discoverer::AgentArgs;
+use gimbal_discoverer::original_flags::{OriginalFlags, ignored};
 use gimbal_openstack_source::{Options, ProjectPattern, ServiceName};
 use gimbal_runtime::HumanDuration;
 
@@ -82,7 +83,9 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_L7_POOLS", action = ArgAction::SetTrue)]
     pub l7_pools: bool,
     #[command(flatten)]
-    old: OldFlags,
+    original: OriginalFlags,
+    #[arg(long, hide = true, env = "GIMBAL_HTTP_CLIENT_TIMEOUT")]
+    http_client_timeout: Option<String>,
 }
 
 /// How lists are asked for.
@@ -105,25 +108,6 @@ pub enum Naming {
     Id,
 }
 
-/// What the original Gimbal's discoverer took, so that its manifests start ours.
-#[derive(Debug, Clone, Default, clap::Args)]
-struct OldFlags {
-    #[arg(long, hide = true, env = "GIMBAL_HTTP_CLIENT_TIMEOUT")]
-    http_client_timeout: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_NUM_THREADS")]
-    num_threads: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_CLIENT_QPS")]
-    gimbal_client_qps: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_CLIENT_BURST")]
-    gimbal_client_burst: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_PROMETHEUS_LISTEN_ADDRESS")]
-    prometheus_listen_address: Option<String>,
-    #[arg(long, hide = true, env = "GIMBAL_DEBUG", action = ArgAction::SetTrue)]
-    debug: bool,
-    #[arg(long, hide = true, env = "GIMBAL_GIMBAL_KUBECFG_FILE")]
-    gimbal_kubecfg_file: Option<PathBuf>,
-}
-
 impl Args {
     /// Checks what no single flag can check of itself, apart from what all discoverers have. The error is one line that
     /// names the flag.
@@ -131,13 +115,7 @@ impl Args {
     /// # Errors
     /// When flags are out of place.
     pub fn check(&self) -> Result<(), String> {
-        if self.old.gimbal_kubecfg_file.is_some() {
-            return Err(
-                "--gimbal-kubecfg-file: a discoverer holds no credentials of the Gimbal cluster, only the writer \
-                        does; remove the flag and name the writer with --writer"
-                    .into(),
-            );
-        }
+        self.original.check()?;
         for (flag, duration) in [
             ("poll-interval", self.poll_interval),
             ("poll-timeout", self.poll_timeout),
@@ -154,21 +132,10 @@ impl Args {
     /// A sentence for each flag of the original that means nothing now.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let old = &self.old;
-        let listening = format!("metrics are served on --admin-listen {}", self.agent.admin_listen);
         let bulk = "a list of all projects takes longer than one of one project did; see --list-timeout";
-        [
-            ("http-client-timeout", old.http_client_timeout.is_some(), bulk),
-            ("num-threads", old.num_threads.is_some(), "see --concurrency for calls to the cloud"),
-            ("gimbal-client-qps", old.gimbal_client_qps.is_some(), "the writer has --write-qps"),
-            ("gimbal-client-burst", old.gimbal_client_burst.is_some(), "the writer has --write-qps"),
-            ("prometheus-listen-address", old.prometheus_listen_address.is_some(), &listening),
-            ("debug", old.debug, "set GIMBAL_LOG=debug"),
-        ]
-        .into_iter()
-        .filter(|(_, given, _)| *given)
-        .map(|(flag, _, instead)| format!("--{flag} means nothing any more and is ignored: {instead}"))
-        .collect()
+        let timeout = self.http_client_timeout.iter().map(|_| ignored("http-client-timeout", bulk));
+        let threads = "see --concurrency for calls to the cloud";
+        timeout.chain(self.original.warnings(self.agent.admin_listen, threads)).collect()
     }
 
     /// What is offered, and how.
@@ -194,6 +161,8 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
+    use gimbal_discoverer::original_flags::flags_without_variable;
+
     use super::*;
 
     fn args(flags: &[&str]) -> Result<Args, clap::Error> {
@@ -258,11 +227,6 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_variable() {
-        use clap::CommandFactory;
-        for arg in Args::command().get_arguments() {
-            let Some(long) = arg.get_long() else { continue };
-            let expected = format!("GIMBAL_{}", long.to_uppercase().replace('-', "_"));
-            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(&*expected), "--{long}");
-        }
+        assert_eq!(flags_without_variable::<Args>(), Vec::<String>::new());
     }
 }
