@@ -4,6 +4,7 @@ use crate::{assets, shell};
 
 /// These hold the logic. Without a runtime, a client or a server in reach they cannot grow an edge unnoticed.
 const PURE: &[&str] = &[
+    "gimbal-error-text",
     "gimbal-model",
     "gimbal-kubernetes-join",
     "gimbal-kubernetes-objects",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use gimbal_error_text::{first_line, one_line};
 use http::{HeaderValue, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, ServiceExt};
 
-use crate::error::{first_line, one_line};
 use crate::permit::{Guarded, guarded};
 
 /// Where the credentials come from.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use gimbal_error_text::one_line;
 use gimbal_kubernetes_objects::{Kind, Meta, Object};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -14,7 +15,6 @@ use tower::{BoxError, ServiceExt};
 
 use crate::access::{self, Access, Answer, ConnectError, Pool};
 use crate::credentials::Credentials;
-use crate::error::one_line;
 use crate::page::Page;
 use crate::page_size::{self, PageSize};
 use crate::permit::{NotPermitted, Permit};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gimbal_error_text::first_line;
 use gimbal_kubernetes_objects::Status;
 use http::StatusCode;
 
@@ -181,24 +182,6 @@ impl ApiError {
     pub(crate) fn undecodable(what: &str, error: &serde_json::Error) -> Self {
         Self::Undecodable { message: format!("{what}: {error}") }
     }
-}
-
-/// An error and its causes on one line; causes that the text already tells are left out.
-pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = first_line(&error.to_string());
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = first_line(&error.to_string());
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
-pub(crate) fn first_line(text: &str) -> String {
-    text.trim().lines().next().unwrap_or_default().trim_end().to_owned()
 }
 
 #[cfg(test)]

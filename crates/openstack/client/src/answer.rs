@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use gimbal_error_text::first_line;
 use http::{HeaderMap, StatusCode, header};
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::Error;
-use crate::error::first_line;
 
 /// An answer with status 2xx.
 #[derive(Debug)]

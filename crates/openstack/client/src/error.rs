@@ -163,26 +163,3 @@ impl Error {
         }
     }
 }
-
-/// An error and its causes on one line; causes that the text already tells are left out.
-pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = first_line(&error.to_string());
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = first_line(&error.to_string());
-        if !text.contains(&next) {
-            text = format!("{text}: {next}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
-pub(crate) fn first_line(text: &str) -> String {
-    const LONGEST: usize = 300;
-    let line = text.trim().lines().next().unwrap_or_default().trim_end();
-    match line.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &line[..end]),
-        None => line.to_owned(),
-    }
-}

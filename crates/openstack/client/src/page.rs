@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use gimbal_error_text::first_line;
 use gimbal_octavia_rows::Unreadable;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::Error;
-use crate::error::first_line;
 
 #[derive(Deserialize)]
 struct Link {

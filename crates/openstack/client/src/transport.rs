@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use gimbal_error_text::one_line;
 use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::{Client, Url};
 use tokio::sync::Mutex;
 
 use crate::answer::{Answer, refusal};
-use crate::error::one_line;
 use crate::mutation::{MutationKind, MutationResult, RawAnswer};
 use crate::{CallKind, Calls, Credentials, Error, Options, Outcome, ServiceType};
 

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::net::SocketAddr;
 
+use gimbal_error_text::append_causes;
 use gimbal_wire::WireError;
 use tonic::{Code, Status};
 
@@ -43,50 +44,8 @@ impl From<Status> for LinkError {
     fn from(status: Status) -> Self {
         let mut message = status.message().to_owned();
         if let Some(source) = status.source() {
-            add_chain(&mut message, source);
+            append_causes(&mut message, source);
         }
         Self::Call { code: status.code(), message }
-    }
-}
-
-/// An error and its causes in one line, each said once.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut line = String::new();
-    add_chain(&mut line, error);
-    line
-}
-
-fn add_chain(line: &mut String, error: &(dyn Error + 'static)) {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        // Many errors repeat their cause in their own words.
-        if !line.contains(&text) {
-            if !line.is_empty() {
-                line.push_str(": ");
-            }
-            line.push_str(&text);
-        }
-        next = error.source();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("{text}")]
-    struct Layer {
-        text: &'static str,
-        source: Option<Box<Layer>>,
-    }
-
-    #[test]
-    fn a_chain_is_one_line_without_repetition() {
-        let alert = Layer { text: "received fatal alert", source: None };
-        let io = Layer { text: "connection error: received fatal alert", source: Some(Box::new(alert)) };
-        let top = Layer { text: "transport error", source: Some(Box::new(io)) };
-        assert_eq!(chain(&top), "transport error: connection error: received fatal alert");
     }
 }

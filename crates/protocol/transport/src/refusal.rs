@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
+use gimbal_error_text::one_line;
 use rustls::{CertificateError, InvalidMessage};
 
 use crate::Certificate;
 use crate::dial::is_about_certificates;
-use crate::error::chain;
 
 /// What was wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,7 +117,7 @@ impl Refusal {
                 let problem = Problem::of(error);
                 Self::new(address, problem, problem.words(error))
             }
-            None => Self::new(address, Problem::Broken, chain(error)),
+            None => Self::new(address, Problem::Broken, one_line(error)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_error_text::one_line;
 use gimbal_wire::{FILE_DESCRIPTOR_SET, pb};
 use pb::admin_service_server::AdminServiceServer;
 use pb::discovery_service_server::DiscoveryServiceServer;
@@ -18,7 +19,6 @@ use tower::util::MapResponseLayer;
 
 use crate::admin::AdminEdge;
 use crate::discovery::DiscoveryEdge;
-use crate::error::chain;
 use crate::health::Health;
 use crate::inspection::InspectionEdge;
 use crate::trust::Trust;
@@ -108,7 +108,7 @@ pub async fn serve(
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
-        ended = server => ended.map_err(|error| LinkError::Serve(chain(&error))),
+        ended = server => ended.map_err(|error| LinkError::Serve(one_line(&error))),
         never = health => match never {},
         () = deadline => {
             tracing::warn!(%address, "streams were cut at shutdown");
@@ -147,7 +147,7 @@ fn router(
         names.push(name_of(&admin));
         routes.add_service(admin);
     }
-    let failed = |error: tonic_reflection::server::Error| LinkError::Serve(chain(&error));
+    let failed = |error: tonic_reflection::server::Error| LinkError::Serve(one_line(&error));
     routes.add_service(reflection(&names).build_v1().map_err(failed)?);
     routes.add_service(reflection(&names).build_v1alpha().map_err(failed)?);
     let mut server = Server::builder()

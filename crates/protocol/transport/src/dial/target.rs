@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_error_text::one_line;
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
@@ -18,7 +19,6 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use super::Patience;
 use super::error::{DialError, certificate_problem, is_about_certificates};
 use super::heard::Heard;
-use crate::error::chain;
 use crate::{CONNECTION_WINDOW, ClientTls, KEEPALIVE, KEEPALIVE_TIMEOUT, STREAM_WINDOW, plaintext_allowed};
 
 /// What [`Patience::Short`] waits for a sign of life, and how often it asks for one.
@@ -123,7 +123,7 @@ impl Target {
             Some(rustls::Error::AlertReceived(alert)) if is_about_certificates(*alert) => {
                 DialError::ClientCertificate { authority, reason: format!("alert {alert:?}") }
             }
-            _ => self.handshake_error(chain(error)),
+            _ => self.handshake_error(one_line(error)),
         }
     }
 
@@ -137,7 +137,7 @@ impl Target {
     {
         // tonic would wrap an https URL in TLS once more; the origin keeps `:scheme` and `:authority` true.
         let endpoint = Endpoint::from_shared(format!("http://{}", self.0.authority))
-            .map_err(|error| self.handshake_error(chain(&error)))?
+            .map_err(|error| self.handshake_error(one_line(&error)))?
             .origin(self.0.uri.clone())
             .http2_keep_alive_interval(ask)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
@@ -145,7 +145,7 @@ impl Target {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
         let connect = endpoint.connect_with_connector(tower::service_fn(once(io)));
-        connect.await.map_err(|error| self.handshake_error(chain(&error)))
+        connect.await.map_err(|error| self.handshake_error(one_line(&error)))
     }
 }
 
