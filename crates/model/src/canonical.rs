@@ -1,14 +1,16 @@
-//! The one byte form that digests are computed over (docs/protocol.md "Digests"): every string and list carries its
-//! length, so no two values share a form.
+//! The canonical byte form that digests are computed over (docs/protocol.md#digests). Every string and list is preceded by
+//! its length, so two different values never have the same form.
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{Endpoint, Header, PortSet, Protocol, SourceKey, TargetPort};
+use crate::{
+    Conditions, Detail, Endpoint, EndpointPort, Header, PortSet, Protocol, ServicePort, SourceKey, TargetPort,
+};
 
 pub(crate) struct Canonical(Sha256);
 
 impl Canonical {
-    /// `kind` keeps headers and endpoints apart.
+    /// Starts the form of one value. `kind` makes headers and endpoints differ.
     pub(crate) fn new(kind: u8, key: &SourceKey) -> Self {
         let mut out = Self(Sha256::new());
         out.byte(kind);
@@ -17,7 +19,7 @@ impl Canonical {
         out
     }
 
-    /// The first 16 bytes of the hash, big endian.
+    /// Returns the first 16 bytes of the hash, read as big endian.
     pub(crate) fn finish(self) -> u128 {
         let hash = self.0.finalize();
         hash.iter().take(16).fold(0, |sum, byte| (sum << 8) | u128::from(*byte))
@@ -52,20 +54,22 @@ impl Canonical {
     }
 
     pub(crate) fn header(&mut self, header: &Header) {
-        for map in [&header.labels, &header.annotations] {
+        // No field may be missing from the digest: a change of it would never be sent.
+        let Header { labels, annotations, ports } = header;
+        for map in [labels, annotations] {
             self.number(map.len());
             for (key, value) in map {
                 self.text(key);
                 self.text(value);
             }
         }
-        self.number(header.ports.len());
-        for port in &header.ports {
-            self.text(&port.name);
-            self.port(port.port);
-            self.protocol(port.protocol);
-            self.option(port.app_protocol.as_deref());
-            match &port.target_port {
+        self.number(ports.len());
+        for ServicePort { name, port, protocol, app_protocol, target_port } in ports {
+            self.text(name);
+            self.port(*port);
+            self.protocol(*protocol);
+            self.option(app_protocol.as_deref());
+            match target_port {
                 None => self.byte(0),
                 Some(TargetPort::Number(number)) => {
                     self.byte(1);
@@ -81,17 +85,18 @@ impl Canonical {
 
     pub(crate) fn ports(&mut self, ports: &PortSet) {
         self.number(ports.ports().len());
-        for port in ports.ports() {
-            self.text(&port.name);
-            self.byte(u8::from(port.port.is_some()));
-            self.port(port.port.unwrap_or(0));
-            self.protocol(port.protocol);
-            self.option(port.app_protocol.as_deref());
+        for EndpointPort { name, port, protocol, app_protocol } in ports.ports() {
+            self.text(name);
+            self.byte(u8::from(port.is_some()));
+            self.port(port.unwrap_or(0));
+            self.protocol(*protocol);
+            self.option(app_protocol.as_deref());
         }
     }
 
     pub(crate) fn endpoint(&mut self, endpoint: &Endpoint) {
-        match endpoint.address {
+        let Endpoint { address, conditions, detail } = endpoint;
+        match address {
             std::net::IpAddr::V4(address) => {
                 self.byte(4);
                 self.0.update(address.octets());
@@ -101,16 +106,16 @@ impl Canonical {
                 self.0.update(address.octets());
             }
         }
-        let conditions = endpoint.conditions;
-        for condition in [conditions.ready, conditions.serving, conditions.terminating] {
-            self.byte(u8::from(condition));
+        let Conditions { ready, serving, terminating } = conditions;
+        for condition in [ready, serving, terminating] {
+            self.byte(u8::from(*condition));
         }
-        let none = crate::Detail::default();
-        let detail = endpoint.detail.as_deref().unwrap_or(&none);
-        self.option(detail.hostname.as_deref());
-        self.option(detail.zone.as_deref());
-        self.number(detail.for_zones.len());
-        for zone in &detail.for_zones {
+        let none = Detail::default();
+        let Detail { hostname, zone, for_zones } = detail.as_deref().unwrap_or(&none);
+        self.option(hostname.as_deref());
+        self.option(zone.as_deref());
+        self.number(for_zones.len());
+        for zone in for_zones {
             self.text(zone);
         }
     }

@@ -1,4 +1,4 @@
-//! One endpoint, and what groups of them share.
+//! Endpoints, their ports, conditions and details.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As Kubernetes writes it.
+    /// Returns the name that Kubernetes uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Protocol {
         }
     }
 
-    /// Reads Kubernetes' spelling.
+    /// Parses the name that Kubernetes uses.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -39,7 +39,7 @@ impl Protocol {
     }
 }
 
-/// Address family: an `EndpointSlice` holds one.
+/// Address family. All endpoints of an `EndpointSlice` have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// `IPv4`.
@@ -65,7 +65,7 @@ impl Family {
     }
 }
 
-/// A port that endpoints listen on. Consumers join it to the Service's port by `name`.
+/// A port that endpoints listen on. Consumers match it with the Service's port by `name`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointPort {
     /// Name, equal to the Service's port name; empty for a single unnamed port.
@@ -78,12 +78,12 @@ pub struct EndpointPort {
     pub app_protocol: Option<Arc<str>>,
 }
 
-/// The ports that a group of endpoints shares, sorted, without duplicates.
+/// The ports of a group of endpoints, sorted and without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PortSet(Arc<[EndpointPort]>);
 
 impl PortSet {
-    /// Sorts and deduplicates.
+    /// Returns the set of these ports.
     #[must_use]
     pub fn new(mut ports: Vec<EndpointPort>) -> Self {
         ports.sort();
@@ -98,15 +98,15 @@ impl PortSet {
     }
 }
 
-/// Conditions of an endpoint, with Kubernetes' defaults already applied (`ready` unset means ready, `serving` unset
-/// means as ready, `terminating` unset means not).
+/// Conditions of an endpoint. Kubernetes' defaults are already applied: unset `ready` means ready, unset `serving` has the
+/// value of `ready`, and unset `terminating` means not terminating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conditions {
-    /// May receive new traffic.
+    /// Whether new traffic may be sent.
     pub ready: bool,
-    /// Answers, whether or not it is terminating.
+    /// Whether it answers, even if it is terminating.
     pub serving: bool,
-    /// Is being shut down.
+    /// Whether it is being shut down.
     pub terminating: bool,
 }
 
@@ -117,7 +117,8 @@ impl Conditions {
     pub const NOT_READY: Self = Self { ready: false, serving: false, terminating: false };
 }
 
-/// What few endpoints have, kept apart so that the many stay small; shared between equal ones.
+/// Properties that few endpoints have, in an allocation of their own so that the other endpoints stay small. Equal details
+/// are shared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Detail {
     /// Host name, a DNS label.
@@ -128,8 +129,8 @@ pub struct Detail {
     pub for_zones: Vec<Arc<str>>,
 }
 
-/// One address and what is known of it. Its identity within a Service is (family, address, port set); the port set is
-/// its group's.
+/// One address of a Service. Within the Service it is identified by family, address and port set; the port set is that of
+/// its group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Address.
@@ -141,7 +142,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A ready endpoint without detail.
+    /// Returns a ready endpoint without details.
     #[must_use]
     pub fn ready(address: IpAddr) -> Self {
         Self { address, conditions: Conditions::READY, detail: None }

@@ -28,7 +28,7 @@ impl Endpoints {
         self.0.conditions.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.conditions.is_empty()

@@ -1,4 +1,4 @@
-//! Who and where: the backend, a Service in its source, and the object that stands for it in the Gimbal cluster.
+//! Names of backends, of Services in their source, and of Services in the Gimbal cluster.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendName(Arc<str>);
 
-/// A string that is no backend name.
+/// An invalid backend name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "backend name {0:?} is invalid: use lower-case letters, digits and '-', start with a letter, end with a letter or digit, at most 63 characters"
@@ -32,7 +32,7 @@ impl BackendName {
         if valid { Ok(Self(name.into())) } else { Err(InvalidBackendName(name.into())) }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -102,7 +102,7 @@ namespaced_key! {
     SourceKey
 }
 namespaced_key! {
-    /// The Service in the Gimbal cluster that stands for a source Service; its slices are found through it.
+    /// The Service in the Gimbal cluster that represents a source Service. Its slices are found through it.
     TargetKey
 }
 

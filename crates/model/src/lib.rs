@@ -1,7 +1,7 @@
-//! What a backend offers, in the product's own words: a [`Service`] (header and endpoints) by [`SourceKey`], and what
-//! is derived from it without I/O: names, digests, differences.
+//! What a backend offers: [`Service`]s (a header and endpoints) by [`SourceKey`], and what is computed from them: names in
+//! the Gimbal cluster, digests and differences.
 //!
-//! Everything here is a plain value. Nothing knows Kubernetes' wire form, protobuf, a clock or a socket.
+//! Everything here is a plain value, independent of Kubernetes' JSON and of protobuf, and does no I/O.
 
 mod address;
 mod canonical;

@@ -1,6 +1,7 @@
 //! Names in the Gimbal cluster, bit for bit as the original Gimbal made them, so that its users' routes stay valid.
 //!
-//! Source: `research/original-gimbal.md` "Names" and its table, which the tests below hold.
+//! The algorithm is that of the original Gimbal (<https://github.com/projectcontour/gimbal>), bit for bit: routes of its
+//! users name these Services. The table in the tests below was made with the original.
 
 use sha2::{Digest as _, Sha256};
 
@@ -57,7 +58,7 @@ fn cut(component: &str, limit: usize) -> String {
 mod tests {
     use super::*;
 
-    /// The table of `research/original-gimbal.md`.
+    /// Names as the original Gimbal makes them.
     #[test]
     fn as_the_original() {
         let long = "the-really-long-kube-service-name-that-is-exactly-63-characters";

@@ -1,9 +1,9 @@
-//! Namespace patterns, as flags and the writer's configuration have them: a name in which `*` stands for any run of characters.
+//! Namespace patterns of flags and of the writer's configuration: names in which `*` matches any characters.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A namespace name in which `*` stands for any run of characters, the empty one too.
+/// A namespace name in which `*` matches any number of characters, including none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespacePattern(String);
 
@@ -32,7 +32,7 @@ impl NamespacePattern {
     }
 }
 
-/// Whether the whole of `text` matches `pattern`, in which `*` stands for any run of characters, the empty one too.
+/// Whether the whole of `text` matches `pattern`, in which `*` matches any number of characters, including none.
 #[must_use]
 pub fn wildcard_matches(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');

@@ -1,4 +1,4 @@
-//! A source Service as it travels: header and endpoints.
+//! A source Service: a header and endpoints.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,12 +27,12 @@ pub struct ServicePort {
     pub protocol: Protocol,
     /// Application protocol.
     pub app_protocol: Option<Arc<str>>,
-    /// Port on the endpoints; `None` where the source names none.
+    /// Port on the endpoints. `None` if the source does not set it.
     pub target_port: Option<TargetPort>,
 }
 
-/// All of a Service but its endpoints. Labels and annotations are the source's, whole: what is left out of the Gimbal
-/// cluster is the writer's decision, for it is the writer who has the policy.
+/// A Service without its endpoints. It has all labels and annotations of the source: the writer has the policy, so the
+/// writer decides which of them are left out of the Gimbal cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct Header {
     /// Labels of the source Service.
@@ -43,7 +43,8 @@ pub struct Header {
     pub ports: Vec<ServicePort>,
 }
 
-/// A source Service with its endpoints. Cheap to clone. Groups are sorted by ports, never empty, one for each port set.
+/// A source Service with its endpoints, in groups of the same ports. Cheap to clone. Groups are sorted by their ports, and
+/// none is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Service {
     /// Labels, annotations, ports.
@@ -52,7 +53,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A Service from endpoints in any order. Of two for one identity the last one counts.
+    /// Returns a Service of endpoints in any order. If two have the same identity, the last one counts.
     pub fn new(header: Arc<Header>, endpoints: impl IntoIterator<Item = (PortSet, Endpoint)>) -> Self {
         let mut grouped: BTreeMap<PortSet, Vec<Endpoint>> = BTreeMap::new();
         for (ports, endpoint) in endpoints {
@@ -65,7 +66,7 @@ impl Service {
         Self { header, groups }
     }
 
-    /// A Service of these groups, which are sorted by ports here. No two have the same ports, and none is empty.
+    /// Returns a Service of groups in any order. No two may have the same ports, and none may be empty.
     pub fn of_groups(header: Arc<Header>, groups: impl IntoIterator<Item = PortGroup>) -> Self {
         let mut groups: Vec<PortGroup> = groups.into_iter().collect();
         groups.sort_by(|a, b| a.ports.cmp(&b.ports));
@@ -73,31 +74,31 @@ impl Service {
         Self { header, groups }
     }
 
-    /// The endpoints by port set.
+    /// Returns the endpoints by port set.
     #[must_use]
     pub fn groups(&self) -> &[PortGroup] {
         &self.groups
     }
 
-    /// Every endpoint with its ports, in order of identity.
+    /// Returns every endpoint with its ports, in order of identity.
     pub fn endpoints(&self) -> impl Iterator<Item = (&PortSet, Endpoint)> {
         self.groups.iter().flat_map(|group| group.endpoints.iter().map(move |endpoint| (&group.ports, endpoint)))
     }
 
-    /// Number of endpoints.
+    /// Returns the number of endpoints.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.groups.iter().map(|group| group.endpoints.len()).sum()
     }
 
-    /// The endpoint of this identity.
+    /// Returns the endpoint of this identity.
     #[must_use]
     pub fn endpoint(&self, ports: &PortSet, address: IpAddr) -> Option<Endpoint> {
         let group = self.groups.binary_search_by(|group| group.ports.cmp(ports)).ok()?;
         self.groups[group].endpoints.get(address)
     }
 
-    /// Adds an endpoint, or replaces the one of its identity, which is returned.
+    /// Adds an endpoint. Returns the endpoint of the same identity that it replaces.
     pub fn insert(&mut self, ports: &PortSet, endpoint: Endpoint) -> Option<Endpoint> {
         let group = match self.groups.binary_search_by(|group| group.ports.cmp(ports)) {
             Ok(at) => at,
@@ -109,7 +110,7 @@ impl Service {
         self.groups[group].endpoints.insert(endpoint)
     }
 
-    /// Takes the endpoint of this identity away.
+    /// Removes and returns the endpoint of this identity.
     pub fn remove(&mut self, ports: &PortSet, address: IpAddr) -> Option<Endpoint> {
         let group = self.groups.binary_search_by(|group| group.ports.cmp(ports)).ok()?;
         let endpoints = &mut self.groups[group].endpoints;
@@ -120,8 +121,8 @@ impl Service {
         Some(gone)
     }
 
-    /// The digest of this Service under `key`: of its header and of each endpoint, added up, so that a change of one
-    /// endpoint costs one endpoint's hash.
+    /// Returns the digest of this Service under `key`: the sum of the digests of its header and of each endpoint. When one
+    /// endpoint changes, only its digest needs to be computed again.
     #[must_use]
     pub fn digest(&self, key: &SourceKey) -> Digest {
         self.endpoints().fold(header_digest(key, &self.header), |sum, (ports, endpoint)| {

@@ -1,8 +1,8 @@
-//! Rejections as Kubernetes Events on the Services of the source, where `--write-events` asks for it: the only thing that a
-//! discoverer writes anywhere.
+//! Writes rejections as Kubernetes Events on the Services of the source, if `--write-events` is given: the only thing that a
+//! discoverer writes.
 //!
-//! Notes are written one at a time, beside all else that the source's task waits for, so that an API server which is slow or
-//! refuses holds up neither the source nor the stream.
+//! Notes are written one at a time and concurrently with everything else that the source's task waits for, so that a slow API
+//! server delays neither the source nor the stream.
 
 mod form;
 mod metrics;
@@ -21,21 +21,21 @@ use tokio::sync::mpsc;
 
 use self::form::{again, event, look};
 pub(crate) use self::metrics::EventMetrics;
-use self::notes::{Note, Notes, Outcome, Verdict};
+use self::notes::{AfterWrite, Note, NoteOutcome, Notes};
 
-/// For each of the three or four calls that a note takes.
+/// Time-out of each of the three or four calls that a note takes.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What came of a note.
-pub(crate) type Written = Result<Outcome, (Outcome, ApiError)>;
+/// The result of writing a note, with the error if it failed.
+pub(crate) type Written = Result<NoteOutcome, (NoteOutcome, ApiError)>;
 
-/// The notes, and the way to who writes them.
+/// The queue of notes and the stream that writes them.
 pub(crate) struct Events {
     notes: Notes,
     jobs: mpsc::Sender<(SourceKey, Note)>,
     written: BoxStream<'static, Written>,
     metrics: EventMetrics,
-    /// Trouble was told of, and not yet its end.
+    /// A failure was logged, and its end not yet.
     troubled: bool,
 }
 
@@ -46,35 +46,35 @@ impl Events {
         Self { notes: Notes::default(), jobs, written, metrics, troubled: false }
     }
 
-    /// What became of the note that is being written. No answer is lost when this is dropped.
+    /// Returns the result of the note being written. Cancel safe.
     pub(crate) async fn written(&mut self) -> Written {
         match self.written.next().await {
             Some(written) => written,
-            // It ends with the sender of its jobs, which is held here.
+            // The stream ends when `jobs` is dropped, which is never before `self`.
             None => pending().await,
         }
     }
 
-    /// Takes what [`Events::written`] gave.
+    /// Handles the result of [`Events::written`].
     pub(crate) fn take(&mut self, written: Written, now: Instant) {
         let (outcome, error) = match written {
             Ok(outcome) => (outcome, None),
             Err((outcome, error)) => (outcome, Some(error)),
         };
-        self.metrics.came_of_it(outcome);
+        self.metrics.count_outcome(outcome);
         match error {
             Some(error) if !self.troubled => {
                 tracing::warn!(%error, "cannot write Events on the source's Services (--write-events)");
                 self.troubled = true;
             }
             Some(error) => tracing::debug!(%error, "still cannot write Events"),
-            None if outcome == Outcome::Written && self.troubled => {
+            None if outcome == NoteOutcome::Written && self.troubled => {
                 tracing::info!("Events can be written again");
                 self.troubled = false;
             }
             None => {}
         }
-        if self.notes.finished(outcome, now) == Verdict::Dropped {
+        if self.notes.finished(outcome, now) == AfterWrite::Dropped {
             self.metrics.dropped();
         }
     }
@@ -91,35 +91,35 @@ impl Events {
         }
     }
 
-    /// A Service is not offered any more.
+    /// Called when a Service is not offered any more.
     pub(crate) fn gone(&mut self, key: &SourceKey) {
         self.notes.gone(key);
     }
 
-    /// It is another source.
+    /// Called when another source takes the place of this one.
     pub(crate) fn clear(&mut self) {
         self.notes.clear();
     }
 
-    /// Hands over the next note, if it is time.
-    pub(crate) fn settle(&mut self, now: Instant) {
+    /// Starts writing the next note, if one is due.
+    pub(crate) fn write_next(&mut self, now: Instant) {
         if let Some(job) = self.notes.next(now) {
-            // Who writes takes one at a time and has none now.
+            // The channel is empty: a note is due only when none is being written.
             if let Err(error) = self.jobs.try_send(job) {
                 tracing::error!(%error, "an Event was given up before it was begun");
-                self.notes.finished(Outcome::Failed, now);
+                self.notes.finished(NoteOutcome::Failed, now);
             }
         }
         self.metrics.waiting(self.notes.waiting());
     }
 
-    /// When [`Events::settle`] has something to do.
+    /// Returns when [`Events::write_next`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.notes.deadline()
     }
 }
 
-/// Writes what it is given, one after the other. Nothing happens while the stream is not polled.
+/// Writes the notes from the channel one after the other. Does nothing while the stream is not polled.
 fn write_all(
     cluster: Cluster,
     backend: BackendName,
@@ -128,18 +128,18 @@ fn write_all(
     stream::unfold((cluster, backend, todo), |(cluster, backend, mut todo)| async move {
         let (key, note) = todo.recv().await?;
         let written = match write(&cluster, &backend, &key, &note).await {
-            Ok(()) => Ok(Outcome::Written),
-            // The Service, its namespace, or an Event that was just there.
-            Err(ApiError::NotFound { .. } | ApiError::NamespaceTerminating { .. }) => Ok(Outcome::Gone),
-            Err(error @ ApiError::Forbidden { .. }) => Err((Outcome::Denied, error)),
-            Err(error) => Err((Outcome::Failed, error)),
+            Ok(()) => Ok(NoteOutcome::Written),
+            // The Service, its namespace or the Event was deleted.
+            Err(ApiError::NotFound { .. } | ApiError::NamespaceTerminating { .. }) => Ok(NoteOutcome::Gone),
+            Err(error @ ApiError::Forbidden { .. }) => Err((NoteOutcome::Denied, error)),
+            Err(error) => Err((NoteOutcome::Failed, error)),
         };
         Some((written, (cluster, backend, todo)))
     })
 }
 
-/// Writes a note. The Service is read first: `kubectl describe` asks for the Events of its UID, which is not kept for every
-/// Service because of the few that are rejected.
+/// Writes a note. Reads the Service first, because `kubectl describe` selects Events by its UID. UIDs are not kept in memory,
+/// since only a few Services are ever rejected.
 async fn write(cluster: &Cluster, backend: &BackendName, key: &SourceKey, note: &Note) -> Result<(), ApiError> {
     let service: Service = cluster.get(&key.namespace, &key.name).await?;
     let event = event(backend, &service.metadata, note, Timestamp::now());

@@ -1,4 +1,4 @@
-//! What the source is: looked at again and again, beside its watches.
+//! Checks again and again which cluster the source is, concurrently with its watches.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use gimbal_kubernetes_objects::Namespace;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How often the source's identity is looked at without a cause.
+/// How often the source's identity is checked without a cause.
 const CHECK: Duration = Duration::from_secs(60);
-/// Limit of the first pause after a failure.
+/// The longest first pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// What was found out about the source's identity.
+/// The result of a check of the source's identity.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The UID of its namespace `kube-system`, which lasts exactly as long as the cluster does.
     pub(crate) incarnation: Result<String, ApiError>,
-    /// The number of the last question that was asked before the look was taken.
+    /// The number of the last check that was requested before this one started.
     pub(crate) asked: u64,
 }
 
-/// Looks at once, whenever `asked` changes, and once a minute, until nobody asks any more. Nothing happens while the stream
-/// is not polled, and nothing is lost.
+/// Checks at once, whenever `asked` changes, and once a minute, until the sender of `asked` is dropped. Does nothing while
+/// the stream is not polled; no request is lost.
 pub(crate) fn identify(cluster: Cluster, asked: watch::Receiver<u64>) -> impl Stream<Item = Found> + Send {
     let finder = Finder {
         cluster,
         asked,
         refused: Backoff::new(FIRST_PAUSE, Duration::from_secs(15)),
-        // As the watches: a source that comes back is to be found at once.
+        // As short as that of the watches, so that a source that is back is found soon.
         away: Backoff::new(FIRST_PAUSE, Duration::from_secs(1)),
         wait: Wait::Nothing,
     };
@@ -51,25 +51,25 @@ struct Finder {
     wait: Wait,
 }
 
-/// What the next look waits for, but for a question.
+/// What the next check waits for, unless one is requested.
 enum Wait {
     Nothing,
-    /// A failure is over.
+    /// The pause after a failure.
     Pause(Duration),
     Minute,
 }
 
 impl Finder {
-    /// False: nobody asks any more.
+    /// Returns false if the sender of `asked` was dropped.
     async fn wait(&mut self) -> bool {
         match self.wait {
             Wait::Nothing => true,
             Wait::Pause(pause) => tokio::select! {
                 () = self.cluster.pause(pause) => true,
-                // It is asked when a whole list has come: the source answers.
+                // A check is requested after a complete list: the source answers.
                 asked = self.asked.changed() => asked.is_ok(),
             },
-            // A time-out is the minute passing.
+            // The time-out means that the minute has passed.
             Wait::Minute => !matches!(timeout(CHECK, self.asked.changed()).await, Ok(Err(_))),
         }
     }

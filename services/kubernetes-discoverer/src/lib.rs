@@ -1,19 +1,19 @@
-//! Offers the Services of one Kubernetes cluster to a Gimbal writer. It reads its source and changes nothing; only where
-//! `--write-events` says so, it writes Events.
+//! Offers the Services of one Kubernetes cluster to a Gimbal writer. It only reads its source, unless
+//! `--write-events` lets it write Events.
 //!
 //! ```text
 //!  Services, EndpointSlices --watches--+
 //!                                      +--> Kubernetes --> gimbal-discoverer (owner, stream, inspection, metrics)
 //!  namespace kube-system ---identify---+        |    |
 //!                                               |    +---events---> Events on its Services
-//!                                            session: KubernetesIndex
+//!                                         SourceState: KubernetesIndex
 //! ```
 
 mod args;
 mod events;
 mod identity;
-mod session;
 mod source;
+mod source_state;
 
 use gimbal_discoverer::{Discoverer, Program, Setup, Source};
 use gimbal_kubernetes_client::{Access, Cluster};

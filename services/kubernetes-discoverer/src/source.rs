@@ -1,4 +1,4 @@
-//! The way to the source: its watches as one stream, and the question what it is.
+//! A Kubernetes cluster as a source: its watches, the checks of its identity, and Events on its Services.
 
 use std::time::Instant;
 
@@ -13,13 +13,13 @@ use tokio::sync::watch as value;
 
 use crate::events::{Events, Written};
 use crate::identity::{Found, identify};
-use crate::session::{Notice, Session, SourceEvent};
+use crate::source_state::{Notice, SourceEvent, SourceState};
 
 /// A Kubernetes cluster.
 pub(crate) struct Kubernetes {
     cluster: Cluster,
     selection: Selection,
-    session: Session,
+    state: SourceState,
     watches: BoxStream<'static, SourceEvent>,
     asked: value::Sender<u64>,
     found: BoxStream<'static, Found>,
@@ -27,33 +27,33 @@ pub(crate) struct Kubernetes {
     events: Option<Events>,
 }
 
-/// What the way to the source tells.
-#[allow(clippy::large_enum_variant)] // Nearly all that comes is watched: a box would cost each of them.
-pub(crate) enum Event {
+/// An event of the source.
+#[allow(clippy::large_enum_variant)] // Nearly all events are of the large variant: a box would cost each of them.
+pub(crate) enum KubernetesEvent {
     Watched(SourceEvent),
     Found(Found),
     Written(Written),
 }
 
 impl Kubernetes {
-    /// `events`: where the owners of Services are told what the writer thinks of them.
+    /// With `events`, rejections are written as Events on the Services.
     pub(crate) fn new(cluster: Cluster, selection: Selection, metrics: SourceMetrics, events: Option<Events>) -> Self {
         let (asked, questions) = value::channel(0);
         let found = identify(cluster.clone(), questions).boxed();
-        let session = Session::new(selection.clone());
+        let state = SourceState::new(selection.clone());
         let watches = watches(&cluster, selection.flavour);
-        Self { cluster, selection, session, watches, asked, found, metrics, events }
+        Self { cluster, selection, state, watches, asked, found, metrics, events }
     }
 
     fn watched(&mut self, event: SourceEvent, now: Instant) -> Taken {
-        match self.session.event(event, now) {
+        match self.state.event(event, now) {
             Some(Notice::Failed(kind, error)) => {
-                let kind = self.session.name(kind);
+                let kind = self.state.name(kind);
                 tracing::debug!(kind, %error, "the source failed");
                 self.metrics.failed(kind, reason(&error));
             }
             Some(Notice::WentBack { kind, seen, listed }) => {
-                let kind = self.session.name(kind);
+                let kind = self.state.name(kind);
                 tracing::warn!(
                     kind,
                     seen,
@@ -61,42 +61,42 @@ impl Kubernetes {
                     "the source's store went back to an older state: all of it is read anew"
                 );
             }
-            Some(Notice::Relisted(kind)) => self.metrics.listed(self.session.name(kind)),
+            Some(Notice::Relisted(kind)) => self.metrics.listed(self.state.name(kind)),
             None => {}
         }
-        let flavour = if self.session.lacks_slices(now) {
+        let flavour = if self.state.lacks_slices(now) {
             tracing::info!("the source has no EndpointSlices: reading Endpoints instead, until it has");
             Flavour::Endpoints
-        } else if self.session.has_slices_after_all() {
+        } else if self.state.has_slices_after_all() {
             tracing::info!("the source has EndpointSlices now: reading them instead of Endpoints");
             Flavour::Slices
         } else {
             return Taken::Told;
         };
-        let incarnation = self.session.incarnation().map(ToOwned::to_owned);
+        let incarnation = self.state.incarnation().map(ToOwned::to_owned);
         self.start_over(flavour, incarnation);
         Taken::StartedOver
     }
 
-    /// What the source is was looked at.
+    /// Handles a check of the source's identity.
     fn found(&mut self, found: Found, now: Instant) -> Taken {
         let incarnation = match found.incarnation {
             Ok(incarnation) => incarnation,
             Err(error) => {
                 let reason = error.to_string();
-                if self.session.identity_trouble() != Some(&reason) {
+                if self.state.identity_trouble() != Some(&reason) {
                     tracing::warn!(reason, "cannot read namespace kube-system, which tells the source's identity");
                 }
-                self.session.set_identity_trouble(Some(reason));
+                self.state.set_identity_trouble(Some(reason));
                 return Taken::Told;
             }
         };
-        if self.session.identity_trouble().is_some() {
+        if self.state.identity_trouble().is_some() {
             tracing::info!("the source's identity can be read again");
-            self.session.set_identity_trouble(None);
+            self.state.set_identity_trouble(None);
         }
-        let known = self.session.incarnation().map(ToOwned::to_owned);
-        if self.session.found_incarnation(&incarnation, found.asked, now) {
+        let known = self.state.incarnation().map(ToOwned::to_owned);
+        if self.state.found_incarnation(&incarnation, found.asked, now) {
             if known.is_none() {
                 tracing::info!(incarnation, "the source is identified");
             }
@@ -116,28 +116,28 @@ impl Kubernetes {
 
     fn start_over(&mut self, flavour: Flavour, incarnation: Option<String>) {
         self.selection.flavour = flavour;
-        self.session.start_over(self.selection.clone(), incarnation);
+        self.state.start_over(self.selection.clone(), incarnation);
         self.watches = watches(&self.cluster, flavour);
     }
 }
 
 impl Source for Kubernetes {
-    type Event = Event;
-    type Known = Session;
+    type Event = KubernetesEvent;
+    type Known = SourceState;
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> KubernetesEvent {
         tokio::select! {
-            Some(event) = self.watches.next() => Event::Watched(event),
-            Some(found) = self.found.next() => Event::Found(found),
-            written = written(&mut self.events) => Event::Written(written),
+            Some(event) = self.watches.next() => KubernetesEvent::Watched(event),
+            Some(found) = self.found.next() => KubernetesEvent::Found(found),
+            written = written(&mut self.events) => KubernetesEvent::Written(written),
         }
     }
 
-    fn take(&mut self, event: Event, now: Instant) -> Taken {
+    fn take(&mut self, event: KubernetesEvent, now: Instant) -> Taken {
         match event {
-            Event::Watched(event) => self.watched(event, now),
-            Event::Found(found) => self.found(found, now),
-            Event::Written(written) => {
+            KubernetesEvent::Watched(event) => self.watched(event, now),
+            KubernetesEvent::Found(found) => self.found(found, now),
+            KubernetesEvent::Written(written) => {
                 if let Some(events) = &mut self.events {
                     events.take(written, now);
                 }
@@ -147,22 +147,22 @@ impl Source for Kubernetes {
     }
 
     fn settle(&mut self, now: Instant) -> Changed {
-        let changed = self.session.settle(now);
-        self.asked.send_if_modified(|asked| std::mem::replace(asked, self.session.asked()) != self.session.asked());
+        let changed = self.state.settle(now);
+        self.asked.send_if_modified(|asked| std::mem::replace(asked, self.state.asked()) != self.state.asked());
         if let Some(events) = &mut self.events {
             changed.iter().filter(|(_, service)| service.is_none()).for_each(|(key, _)| events.gone(key));
-            events.settle(now);
+            events.write_next(now);
         }
         changed
     }
 
     fn deadline(&self) -> Option<Instant> {
         let events = self.events.as_ref().and_then(Events::deadline);
-        [self.session.deadline(), events].into_iter().flatten().min()
+        [self.state.deadline(), events].into_iter().flatten().min()
     }
 
-    fn known(&self) -> &Session {
-        &self.session
+    fn known(&self) -> &SourceState {
+        &self.state
     }
 
     fn rejected(&mut self, key: &SourceKey, reject: &Reject) {
@@ -185,7 +185,7 @@ async fn written(events: &mut Option<Events>) -> Written {
     }
 }
 
-/// Everything that is watched, for ever.
+/// Watches everything that is read, as one stream that never ends.
 fn watches(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, SourceEvent> {
     let all = WatchScope::default;
     let services = watch(cluster.clone(), all()).map(SourceEvent::Service);
@@ -193,14 +193,14 @@ fn watches(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, SourceEven
         Flavour::Slices => stream::select(services, watch(cluster.clone(), all()).map(SourceEvent::Slice)).boxed(),
         Flavour::Endpoints => {
             let endpoints = watch(cluster.clone(), all()).map(SourceEvent::Endpoints);
-            // Asked for again and again, for they may come: a cluster is updated, and an API server starts piece by piece.
+            // Slices may appear later, when the cluster is upgraded or its API server has started completely.
             let slices = watch(cluster.clone(), all()).map(SourceEvent::Slice);
             stream::select(stream::select(services, endpoints), slices).boxed()
         }
     }
 }
 
-/// For a metric.
+/// Returns the label value for metrics.
 fn reason(error: &ApiError) -> &'static str {
     match error {
         ApiError::NotFound { .. } => "NotFound",

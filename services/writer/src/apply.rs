@@ -125,7 +125,7 @@ impl Writes {
     }
 
     /// Here, and nowhere else, is told in the API server's own words what went wrong. Agents hear less: see
-    /// [`ApiError::told`].
+    /// [`ApiError::public_reason`].
     fn log(&self, kind: &'static str, name: &str, error: &ApiError) {
         if let Some(untold) = self.failures.tell((kind, code(error)), Instant::now()) {
             tracing::warn!(kind, name, %error, untold, "a write failed");
@@ -174,7 +174,7 @@ impl Writes {
             Err(ApiError::AlreadyExists { .. }) => Err("it exists, and is being deleted or not seen yet".into()),
             Err(error) => {
                 tracing::warn!(namespace = name, %backend, %error, "cannot create a namespace; it is tried again");
-                Err(error.told().to_owned())
+                Err(error.public_reason().to_owned())
             }
         };
         Created { result, sample: Some(WriteSample { sent, took, result: write_result }) }
@@ -267,8 +267,8 @@ fn failure(error: &ApiError) -> WriteFailure {
         ApiError::Throttled { retry_after, .. } => WriteFailure::Throttled(*retry_after),
         ApiError::Invalid { message } => WriteFailure::Invalid(message.clone()),
         ApiError::TooLarge { message } => WriteFailure::TooLarge(message.clone()),
-        ApiError::Forbidden { .. } => WriteFailure::Forbidden(error.told().to_owned()),
-        error => WriteFailure::Api(error.told().to_owned()),
+        ApiError::Forbidden { .. } => WriteFailure::Forbidden(error.public_reason().to_owned()),
+        error => WriteFailure::Api(error.public_reason().to_owned()),
     }
 }
 

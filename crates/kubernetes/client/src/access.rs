@@ -1,4 +1,4 @@
-//! Where an API server is found and how it is spoken to.
+//! Reads kubeconfigs and builds connection pools.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use tower::{BoxError, Layer, ServiceExt};
 
 use crate::permit::{Guarded, guarded};
 
-/// Where the credentials come from.
+/// Where credentials are read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// This file, and its current context.
+    /// The current context of this file.
     Kubeconfig(PathBuf),
     /// The pod's service account.
     InCluster,
@@ -33,13 +33,13 @@ pub enum Access {
     Default,
 }
 
-/// An API server cannot even be asked: one line that names the file and what is wrong with it.
+/// Credentials that cannot be used. One line that names the file and the problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ConnectError {
-    /// The file, or where else the credentials were looked for.
+    /// The file, or another description of the source.
     place: String,
-    /// What is wrong.
+    /// The problem.
     problem: String,
 }
 
@@ -49,15 +49,15 @@ impl ConnectError {
     }
 }
 
-/// What the files say at one moment. Nothing in it names a file: it stays as it is.
-pub(crate) struct Read {
-    /// How to connect; of the user only what belongs to the connection, and whom to act as.
+/// The content of the files at one moment. Files that they name are already read in.
+pub(crate) struct AccessFiles {
+    /// How to connect. Of the user only the client certificate and impersonation are left in it.
     pub(crate) config: Config,
     pub(crate) login: Login,
     pub(crate) place: String,
 }
 
-/// What goes into the Authorization header, or where that comes from.
+/// The content of the Authorization header, or the plug-in that issues it.
 pub(crate) enum Login {
     None,
     Basic(String, SecretString),
@@ -86,7 +86,7 @@ impl Login {
     }
 }
 
-/// The header of a token; nothing for one that no header can hold.
+/// Returns the header for a token, or `None` if the token has characters that a header cannot have.
 pub(crate) fn bearer(token: &SecretString) -> Option<HeaderValue> {
     header(&format!("Bearer {}", token.expose_secret().trim()))
 }
@@ -97,7 +97,7 @@ fn header(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-impl Read {
+impl AccessFiles {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.has_same_transport(other) && self.has_same_login(other)
     }
@@ -106,7 +106,7 @@ impl Read {
         self.login.value() == other.login.value()
     }
 
-    /// Whether connections that were made by the one are good for the other.
+    /// Whether connections made with the one can be used with the other.
     pub(crate) fn has_same_transport(&self, other: &Self) -> bool {
         let of = |config: &Config| {
             let Config { cluster_url, root_cert, accept_invalid_certs, auth_info, tls_server_name, .. } = config;
@@ -117,17 +117,17 @@ impl Read {
 }
 
 impl Access {
-    /// Reads the files. Nothing is dialled, and no plug-in is run.
-    pub(crate) fn read(&self) -> Result<Read, ConnectError> {
+    /// Reads the files. Does not connect and does not run a plug-in.
+    pub(crate) fn read(&self) -> Result<AccessFiles, ConnectError> {
         let (mut config, place) = self.config()?;
         let login = take_login(&mut config.auth_info).map_err(|problem| ConnectError::new(&place, &problem))?;
         take_certificate(&mut config.auth_info).map_err(|problem| ConnectError::new(&place, &problem))?;
-        // It is among what is looked at again.
+        // Otherwise kube would read this file again by itself.
         config.root_cert_file = None;
-        Ok(Read { config, login, place })
+        Ok(AccessFiles { config, login, place })
     }
 
-    /// The client's configuration. Files are read, nothing is dialled.
+    /// Reads kube's configuration. Does not connect.
     fn config(&self) -> Result<(Config, String), ConnectError> {
         match self {
             Self::Kubeconfig(path) => {
@@ -150,7 +150,7 @@ impl Access {
     }
 }
 
-/// Takes out what goes into the Authorization header, in the order in which client-go looks.
+/// Removes and returns the login, with the precedence of client-go.
 fn take_login(auth: &mut AuthInfo) -> Result<Login, String> {
     let (user, password) = (auth.username.take(), auth.password.take());
     let (token, file, exec) = (auth.token.take(), auth.token_file.take(), auth.exec.take());
@@ -174,7 +174,7 @@ fn take_login(auth: &mut AuthInfo) -> Result<Login, String> {
     Ok(exec.map_or(Login::None, |exec| Login::Exec(Box::new(exec))))
 }
 
-/// Puts what the files of the client's certificate hold in the place of their names.
+/// Replaces the names of certificate files by their content.
 fn take_certificate(auth: &mut AuthInfo) -> Result<(), String> {
     let read = |what: &str, file: &str| match std::fs::read(file) {
         Ok(content) => Ok(STANDARD.encode(content)),
@@ -203,7 +203,7 @@ fn from_kubeconfig(read: Result<Kubeconfig, KubeconfigError>, place: String) -> 
     }
 }
 
-/// A URL without the name and the password that it may hold.
+/// Returns a URL without its user name and password.
 pub(crate) fn without_user(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let end = url[start..].find('/').map_or(url.len(), |at| start + at);
@@ -213,7 +213,7 @@ pub(crate) fn without_user(url: &str) -> String {
     }
 }
 
-/// The proxy that the current context's cluster asks for.
+/// Returns the proxy of the current context's cluster.
 fn proxy(kubeconfig: &Kubeconfig) -> Option<&str> {
     let current = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig.contexts.iter().find(|named| &named.name == current)?.context.as_ref()?;
@@ -221,7 +221,7 @@ fn proxy(kubeconfig: &Kubeconfig) -> Option<&str> {
     cluster.proxy_url.as_deref().filter(|url| !url.is_empty())
 }
 
-/// kube's messages, without the file's name where the place already tells it, and with advice where they have none.
+/// Returns kube's message without the name of the file, which `place` already has, and with advice where kube has none.
 fn problem(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, _) => format!("cannot be read: {error}"),
@@ -234,23 +234,23 @@ fn problem(error: &KubeconfigError) -> String {
     }
 }
 
-/// kube prints the name of a file within two pairs of quotes.
+/// Removes the second pair of quotes around file names in messages of kube.
 fn tidy(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(error).replace("'\"", "\"").replace("\"'", "\"")
 }
 
-/// Sends a request over one pool of connections. kube's own client is not used: it hands each request to a task of its own
-/// and back, which every write would pay for with two more wake-ups.
-pub(crate) type Pool = BoxCloneSyncService<Request<Full<Bytes>>, Response<Answer>, BoxError>;
+/// Sends requests over one pool of connections. kube's own client is not used: it passes each request through a task of its
+/// own, which would cost every write two more wake-ups.
+pub(crate) type Pool = BoxCloneSyncService<Request<Full<Bytes>>, Response<ResponseBody>, BoxError>;
 
-/// What an API server answers.
-pub(crate) type Answer = UnsyncBoxBody<Bytes, BoxError>;
+/// The body of an answer.
+pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Whether connections can be made by this configuration.
+/// Checks that connections can be made with this configuration.
 pub(crate) fn check(config: &Config, place: &str) -> Result<(), ConnectError> {
     install_crypto();
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-        // Without this, every handshake would fail and say nothing of the reason.
+        // Otherwise every handshake would fail without naming the reason.
         return Err(ConnectError::new(place, "its certificate authority holds no certificate in PEM form"));
     }
     pool(config).map(drop).map_err(|error| match &error {
@@ -259,14 +259,14 @@ pub(crate) fn check(config: &Config, place: &str) -> Result<(), ConnectError> {
     })
 }
 
-/// One connection pool. Unlike kube's default client it never retries a request that was sent, ignores proxies of the
-/// environment, and sends small requests at once.
+/// Builds a connection pool. Unlike kube's default client it never retries a request, ignores proxies of the environment,
+/// and sends small requests without delay.
 pub(crate) fn pool(config: &Config) -> kube::Result<Pool> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(Duration::from_secs(5)));
-    // A peer that vanished without a word is noticed by the kernel too, not only by our own time-outs.
+    // Lets the kernel notice a dead peer, in addition to our own time-outs.
     tcp.set_keepalive(Some(Duration::from_secs(15)));
     tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
     tcp.set_keepalive_retries(Some(3));
@@ -283,7 +283,7 @@ pub(crate) fn pool(config: &Config) -> kube::Result<Pool> {
     Ok(Pool::new(config.base_uri_layer().layer(headers.layer(pool))))
 }
 
-/// rustls wants one provider a process; whoever comes first decides, and all of ours decide the same.
+/// Installs the crypto provider that rustls needs once per process.
 fn install_crypto() {
     if rustls::crypto::CryptoProvider::get_default().is_none()
         && rustls::crypto::aws_lc_rs::default_provider().install_default().is_err()
@@ -297,14 +297,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_tells_nobody_its_password() {
-        for (url, told) in [
+    fn urls_are_shown_without_passwords() {
+        for (url, shown) in [
             ("http://user:secret@proxy:3128", "http://proxy:3128"),
             ("https://a:b@c@host/path@x", "https://host/path@x"),
             ("user:secret@proxy", "proxy"),
             ("https://host:6443", "https://host:6443"),
         ] {
-            assert_eq!(without_user(url), told);
+            assert_eq!(without_user(url), shown);
         }
     }
 }

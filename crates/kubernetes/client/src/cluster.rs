@@ -13,27 +13,27 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt};
 
-use crate::access::{self, Access, Answer, ConnectError, Pool};
+use crate::access::{self, Access, ConnectError, Pool, ResponseBody};
 use crate::credentials::Credentials;
 use crate::page::Page;
-use crate::page_size::{self, PageSize};
+use crate::page_bytes::{self, PageBytes};
 use crate::permit::{NotPermitted, Permit};
 use crate::reach::Reach;
 use crate::request::{self, Call, Subresource};
 use crate::{ApiError, WatchScope};
 
-/// How long a call may take where nothing else is said.
+/// The default time-out of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An API server, through a connection pool of its own. Clones share the pool; [`Cluster::apart`] gives another, so that a
-/// burst of writes cannot sit in front of a lease's renewal. No call is ever repeated by itself.
+/// A client of one API server. Clones share one connection pool; [`Cluster::apart`] returns a client with a pool of its own,
+/// so that a burst of writes cannot delay a lease's renewal. No call is retried.
 ///
-/// What the API server is shown is read again while the process runs: a kubeconfig, the files that it names, and what its
-/// exec plug-in gives, which runs beside the calls.
+/// Credentials are reloaded while the process runs: the kubeconfig, the files that it names, and the output of its exec
+/// plug-in, which runs in the background.
 #[derive(Clone)]
 pub struct Cluster {
     credentials: Arc<Credentials>,
-    /// The pool, and by which credentials it connects.
+    /// The pool with the generation of the credentials that it connects with.
     pool: Arc<Mutex<Option<(u64, Pool)>>>,
     url: Arc<str>,
     user_agent: HeaderValue,
@@ -49,11 +49,11 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Reads the credentials, and runs the plug-in if they come from one; the first call dials. To be called within a tokio
-    /// runtime.
+    /// Reads the credentials, and runs the exec plug-in if there is one. The first call connects. Must be called within a
+    /// tokio runtime.
     ///
     /// # Errors
-    /// When the credentials cannot be read or make no sense.
+    /// When the credentials cannot be read or are invalid.
     pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
         let credentials = Credentials::start(access.clone())?;
         let url = access::without_user(&credentials.shown().config.cluster_url.to_string());
@@ -70,7 +70,7 @@ impl Cluster {
         })
     }
 
-    /// Whatever answers for an API server.
+    /// Returns a client that sends its requests to `pool`.
     #[cfg(test)]
     pub(crate) fn new(pool: Pool, url: &str, user_agent: &'static str) -> Self {
         let credentials = Credentials::fixed();
@@ -79,46 +79,46 @@ impl Cluster {
         Self { credentials, pool, url: url.into(), user_agent, timeout: TIMEOUT, reach: Arc::default(), permit: None }
     }
 
-    /// The same API server by the same credentials, over connections of its own.
+    /// Returns a client of the same API server with the same credentials and a connection pool of its own.
     #[must_use]
     pub fn apart(&self) -> Self {
         Self { pool: Arc::default(), ..self.clone() }
     }
 
-    /// The same pool for writes that must not leave once `permit` says no. It is asked when a connection is there and the
-    /// request is about to be written: see [`ApiError::Withheld`].
+    /// Returns a client that sends writes only while `permit` returns true. It is called when a connection is ready and the
+    /// request is about to be written. A call without a permit fails with [`ApiError::Withheld`].
     #[must_use]
     pub fn only_while(mut self, permit: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.permit = Some(Permit::new(permit));
         self
     }
 
-    /// For how long no call to this API server has been answered, over whatever connections: no answer, one that tells of
-    /// its own trouble (5xx), or one that does not know us (401).
+    /// Returns for how long every call to this API server has failed, on all connections: without an answer, with a server
+    /// error (5xx), or because the credentials are not accepted (401).
     #[must_use]
     pub fn failing_for(&self) -> Option<Duration> {
         self.credentials.failing_for()
     }
 
-    /// The same pool with another time-out for each call.
+    /// Sets the time-out of each call. The default is 10 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Where the API server is.
+    /// Returns the URL of the API server, without credentials.
     #[must_use]
     pub fn url(&self) -> String {
         self.url.to_string()
     }
 
-    /// Waits before a call is made again: for so long, or until another call finds a server that was away.
+    /// Waits before a retry: for `pause`, or until another call reaches a server that could not be reached.
     pub async fn pause(&self, pause: Duration) {
         self.reach.pause(pause).await;
     }
 
-    /// Reads one object. The namespace of a cluster-scoped one is empty.
+    /// Reads one object. The namespace of a cluster-scoped object is empty.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -126,10 +126,10 @@ impl Cluster {
         self.object(request::get(T::KIND, namespace, name)?).await
     }
 
-    /// Creates an object and returns what the server made of it.
+    /// Creates an object and returns it as the server stored it.
     ///
     /// # Errors
-    /// See [`ApiError`]; [`ApiError::namespace_missing`] tells why it was not found.
+    /// See [`ApiError`]; [`ApiError::namespace_missing`] is true if the namespace does not exist.
     pub async fn create<T: Object>(&self, object: &T) -> Result<T, ApiError> {
         self.object(request::create(object)?).await
     }
@@ -138,7 +138,7 @@ impl Cluster {
     /// otherwise. If the kind has a status subresource, the status stays as it is.
     ///
     /// A replacement is whole: fields of the stored object that `T` does not have are **removed**, for instance finalizers
-    /// and owner references, which [`Meta`] does not have. Use it only on objects that nobody else adds fields to, and
+    /// and owner references, which [`Meta`] does not have. Use it only on objects that no other client adds fields to, and
     /// [`merge_patch`](Self::merge_patch) on all others.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Cluster {
         self.object(request::merge_patch(T::KIND, meta, Subresource::Status, &change)?).await
     }
 
-    /// Deletes an object, if it still has this UID and this version (an empty one is not compared).
+    /// Deletes an object, if it still has this UID and this version. An empty UID or version is not compared.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -208,15 +208,15 @@ impl Cluster {
         self.answer(request::delete(kind, namespace, name, uid, resource_version)?).await.map(drop)
     }
 
-    /// Lists all objects of a scope, page by page. One that cannot be decoded fails the list: what is returned is
+    /// Lists all objects of a scope, page by page. If one of them cannot be decoded the list fails, so the result is always
     /// complete.
     ///
     /// # Errors
-    /// See [`ApiError`]. [`ApiError::Gone`] when the pages took longer than the server remembers: ask again.
+    /// See [`ApiError`]. [`ApiError::Gone`] when the list took longer than the server keeps its version: list again.
     pub async fn list<T: Object>(&self, scope: &WatchScope) -> Result<Vec<T>, ApiError> {
         let mut objects = Vec::new();
         let mut next: Option<String> = None;
-        let mut size = PageSize::new();
+        let mut size = PageBytes::new();
         loop {
             let page = self.page(scope, &mut size, next.as_deref()).await?;
             if let Some(error) = page.unreadable {
@@ -230,17 +230,17 @@ impl Cluster {
         }
     }
 
-    /// One page of a list, as large as `size` says, which learns from it. A page may be large and the line thin, so the
-    /// time-out counts from the last piece received.
+    /// Reads one page of a list and adjusts `size` for the next one. The time-out starts again with each piece received, since
+    /// a large page can take long on a slow line.
     pub(crate) async fn page<T: Object>(
         &self,
         scope: &WatchScope,
-        size: &mut PageSize,
+        size: &mut PageBytes,
         next: Option<&str>,
     ) -> Result<Page<T>, ApiError> {
         let mut body = self.open(request::list(T::KIND, scope, size.limit(), next)?).await?;
-        // Half of the pages are larger than they aim at; a buffer that grows is there twice for a moment.
-        let mut bytes = BytesMut::with_capacity(2 * page_size::BYTES);
+        // Half of the pages are larger than the target size, and a growing buffer exists twice for a moment.
+        let mut bytes = BytesMut::with_capacity(2 * page_bytes::BYTES);
         while let Some(piece) = self.limited(piece(&mut body)).await? {
             bytes.extend_from_slice(&piece);
         }
@@ -249,14 +249,14 @@ impl Cluster {
         Ok(page)
     }
 
-    /// Opens a watch from `version` on; returns once the server has accepted it.
+    /// Opens a watch that starts after `version`. Returns once the server has accepted it.
     pub(crate) async fn watch(
         &self,
         kind: Kind,
         scope: &WatchScope,
         version: &str,
         seconds: u64,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<ResponseBody, ApiError> {
         self.open(request::watch(kind, scope, version, seconds)?).await
     }
 
@@ -269,7 +269,7 @@ impl Cluster {
         self.limited(async { collect(self.send(call).await?.into_body()).await }).await
     }
 
-    async fn open(&self, call: Call) -> Result<Answer, ApiError> {
+    async fn open(&self, call: Call) -> Result<ResponseBody, ApiError> {
         self.limited(async { Ok(self.send(call).await?.into_body()) }).await
     }
 
@@ -286,7 +286,7 @@ impl Cluster {
         answer
     }
 
-    async fn send(&self, mut call: Call) -> Result<Response<Answer>, ApiError> {
+    async fn send(&self, mut call: Call) -> Result<Response<ResponseBody>, ApiError> {
         let shown = self.credentials.shown();
         let headers = call.headers_mut();
         headers.insert(header::USER_AGENT, self.user_agent.clone());
@@ -308,7 +308,7 @@ impl Cluster {
         Err(ApiError::from_answer(code, seconds.map(Duration::from_secs), &body))
     }
 
-    /// The pool, made anew where its connections show what is not in force any more. What is under way there ends there.
+    /// Returns the pool. If the credentials have changed, returns a new one; calls under way finish in the old one.
     fn pool(&self, generation: u64, config: &kube::Config) -> Result<Pool, ApiError> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made_by, pool)) = &*pool
@@ -333,17 +333,17 @@ impl Cluster {
     }
 }
 
-async fn collect(body: Answer) -> Result<Bytes, ApiError> {
+async fn collect(body: ResponseBody) -> Result<Bytes, ApiError> {
     body.collect().await.map(|body| body.to_bytes()).map_err(|error| broken(&error))
 }
 
-/// The next piece of a body; `None` at its end.
-pub(crate) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, ApiError> {
+/// Returns the next piece of a body, or `None` at its end.
+pub(crate) async fn piece(body: &mut ResponseBody) -> Result<Option<Bytes>, ApiError> {
     loop {
         match body.frame().await {
             None => return Ok(None),
             Some(Err(error)) => return Err(broken(&error)),
-            // Trailers tell nothing.
+            // Trailers are ignored.
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => return Ok(Some(data)),
                 Err(_) => continue,

@@ -1,5 +1,5 @@
-//! What an API server is shown, for as long as the process runs: files are looked at again, plug-ins are run again, and calls
-//! take what there is at that moment. No call waits for either.
+//! Credentials that are reloaded while the process runs: files are read again, plug-ins are run again, and each call uses
+//! what is active at that moment. No call waits for a reload.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,39 +11,40 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, watch};
 
-use crate::access::{self, Access, ConnectError, Login, Read};
+use crate::access::{self, Access, AccessFiles, ConnectError, Login};
 use crate::plugin::{self, Issued, PluginError};
 
-/// How often files are looked at.
+/// How often files are read.
 const LOOK: Duration = Duration::from_secs(5);
-/// Files are replaced in pieces: what was read counts when the next look finds the same.
+/// A change counts when a second read after this time finds the same, since files are replaced one by one.
 const SECOND_LOOK: Duration = Duration::from_millis(250);
-/// How long before their end tokens and certificates of plug-ins are replaced; sooner for those that live shorter.
+/// How long before they expire tokens and certificates of plug-ins are replaced, but after half of their lifetime at the
+/// earliest.
 const EARLY: Duration = Duration::from_secs(60);
-/// When a plug-in is run again that failed, or whose token is refused.
+/// The pause before a plug-in that failed, or whose token was refused, runs again.
 const PLUGIN_AGAIN: Duration = Duration::from_secs(10);
 
-/// What is shown at a time.
-pub(crate) struct Shown {
-    /// Another number: connections that stand show what is not in force any more.
+/// The credentials that are in use.
+pub(crate) struct ActiveCredentials {
+    /// Changes when existing connections must not be used any more.
     pub(crate) generation: u64,
-    /// Where and how to connect.
+    /// The address of the server, its authorities, and the client certificate.
     pub(crate) config: kube::Config,
     pub(crate) authorization: Option<HeaderValue>,
 }
 
 /// The credentials of one API server, shared by all connections to it.
 pub(crate) struct Credentials {
-    shown: watch::Receiver<Arc<Shown>>,
+    shown: watch::Receiver<Arc<ActiveCredentials>>,
     refused: Arc<Notify>,
-    /// Since when every call fails.
+    /// When the first of the calls failed that have been failing ever since.
     failing: Mutex<Option<Instant>>,
 }
 
 impl Credentials {
-    /// Reads everything, runs the plug-in if there is one, and goes on looking for as long as anybody holds this.
+    /// Reads everything, runs the plug-in if there is one, and reloads until the result is dropped.
     pub(crate) fn start(access: Access) -> Result<Arc<Self>, ConnectError> {
-        let mut looking = Looking { access, taken: None, issued: None, rest: None, generation: 0, problem: None };
+        let mut looking = Refresher { access, taken: None, issued: None, rest: None, generation: 0, problem: None };
         let first = std::thread::scope(|scope| scope.spawn(|| looking.first()).join());
         let shown = first.map_err(|_| ConnectError::new("credentials", "reading them failed"))??;
         let (publish, shown) = watch::channel(Arc::new(shown));
@@ -52,25 +53,25 @@ impl Credentials {
         Ok(Arc::new(Self { shown, refused, failing: Mutex::new(None) }))
     }
 
-    /// Some that never change.
+    /// Returns credentials that never change.
     #[cfg(test)]
     pub(crate) fn fixed() -> Arc<Self> {
         let config = kube::Config::new(http::Uri::from_static("http://peer"));
-        let (_, shown) = watch::channel(Arc::new(Shown { generation: 0, config, authorization: None }));
+        let (_, shown) = watch::channel(Arc::new(ActiveCredentials { generation: 0, config, authorization: None }));
         Arc::new(Self { shown, refused: Arc::default(), failing: Mutex::new(None) })
     }
 
-    /// What is in force now.
-    pub(crate) fn shown(&self) -> Arc<Shown> {
+    /// Returns the active credentials.
+    pub(crate) fn shown(&self) -> Arc<ActiveCredentials> {
         self.shown.borrow().clone()
     }
 
-    /// The API server does not accept what was shown.
+    /// Called when the API server does not accept the credentials; the plug-in runs again.
     pub(crate) fn refused(&self) {
         self.refused.notify_one();
     }
 
-    /// Notes whether a call was answered by an API server that works and knows us.
+    /// Called after each call. `answered` is false for an outage (see `ApiError::is_outage`).
     pub(crate) fn called(&self, answered: bool) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         if answered {
@@ -80,25 +81,25 @@ impl Credentials {
         }
     }
 
-    /// For how long no call was answered.
+    /// Returns for how long no call was answered.
     pub(crate) fn failing_for(&self) -> Option<Duration> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
     }
 }
 
-struct Looking {
+struct Refresher {
     access: Access,
-    taken: Option<Read>,
+    taken: Option<AccessFiles>,
     issued: Option<(Issued, Timestamp)>,
-    /// The plug-in failed, or its token was refused when it was fresh: not run before this.
+    /// The plug-in does not run before this time.
     rest: Option<Instant>,
     generation: u64,
-    /// What was told to be wrong.
+    /// The last problem that was logged, until it is solved.
     problem: Option<String>,
 }
 
-impl Looking {
-    fn first(&mut self) -> Result<Shown, ConnectError> {
+impl Refresher {
+    fn first(&mut self) -> Result<ActiveCredentials, ConnectError> {
         let read = self.access.read()?;
         if let Login::Exec(exec) = &read.login {
             let place = read.place.clone();
@@ -109,16 +110,16 @@ impl Looking {
         self.show(read)
     }
 
-    async fn run(mut self, publish: watch::Sender<Arc<Shown>>, refused: Arc<Notify>) {
+    async fn run(mut self, publish: watch::Sender<Arc<ActiveCredentials>>, rejections: Arc<Notify>) {
         loop {
-            let told = tokio::select! {
+            let refused = tokio::select! {
                 () = publish.closed() => return,
                 () = tokio::time::sleep(self.next_look()) => false,
-                () = refused.notified() => true,
+                () = rejections.notified() => true,
             };
-            // Files may be far away, and a plug-in takes its time.
+            // Files may be on a network file system, and a plug-in may take a minute.
             let looked = tokio::task::spawn_blocking(move || {
-                let shown = self.look(told);
+                let shown = self.look(refused);
                 (self, shown)
             });
             let Ok((same, shown)) = looked.await else {
@@ -132,20 +133,20 @@ impl Looking {
                     self.problem = None;
                 }
                 Ok(None) => self.mended(),
-                Err(problem) => self.tell(problem),
+                Err(problem) => self.warn(problem),
             }
         }
     }
 
-    /// What is to be shown from now on, if that is something else than before. `refused`: what is shown is not accepted.
-    fn look(&mut self, refused: bool) -> Result<Option<Shown>, String> {
+    /// Returns new credentials if they changed. `refused` says that the active ones are not accepted.
+    fn look(&mut self, refused: bool) -> Result<Option<ActiveCredentials>, String> {
         let mut read = self.access.read().map_err(|error| error.to_string())?;
         let mut changed = !self.taken.as_ref().is_some_and(|taken| taken.is_same(&read));
         if changed {
             std::thread::sleep(SECOND_LOOK);
             let again = self.access.read().map_err(|error| error.to_string())?;
             if !again.is_same(&read) {
-                // Somebody is at it.
+                // The files are being replaced: the next look finds the result.
                 return Ok(None);
             }
             read = again;
@@ -167,12 +168,12 @@ impl Looking {
         self.show(read).map(Some).map_err(|error| error.to_string())
     }
 
-    /// Whether what the plug-in gave ends soon.
+    /// Whether the plug-in's credentials expire soon.
     fn is_due(&self) -> bool {
         self.due_in().is_some_and(|time| time.is_zero())
     }
 
-    /// When the plug-in is to be run again, if what it gave has an end.
+    /// Returns when the plug-in runs again, if its credentials expire.
     fn due_in(&self) -> Option<Duration> {
         let (issued, at) = self.issued.as_ref()?;
         let until = issued.until?;
@@ -182,11 +183,11 @@ impl Looking {
     }
 
     fn next_look(&self) -> Duration {
-        // What is due and was not replaced is tried at the next regular look.
+        // A plug-in that is due and failed runs again at the next regular look.
         self.due_in().filter(|time| !time.is_zero()).map_or(LOOK, |time| time.min(LOOK))
     }
 
-    fn show(&mut self, read: Read) -> Result<Shown, ConnectError> {
+    fn show(&mut self, read: AccessFiles) -> Result<ActiveCredentials, ConnectError> {
         let mut config = read.config.clone();
         let mut authorization = read.login.authorization();
         if let (Login::Exec(_), Some((issued, _))) = (&read.login, &self.issued) {
@@ -198,7 +199,7 @@ impl Looking {
         }
         access::check(&config, &read.place)?;
         let same = self.taken.as_ref().is_some_and(|taken| taken.has_same_transport(&read));
-        // A plug-in that gives a certificate gives another each time.
+        // A plug-in that issues certificates issues another one each time.
         if !same || self.issued.as_ref().is_some_and(|(issued, _)| issued.certificate.is_some()) {
             self.generation += 1;
         }
@@ -206,19 +207,19 @@ impl Looking {
             tracing::info!(place = read.place, "the credentials for the API server changed, and are in force");
         }
         self.taken = Some(read);
-        Ok(Shown { generation: self.generation, config, authorization })
+        Ok(ActiveCredentials { generation: self.generation, config, authorization })
     }
 
     fn mended(&mut self) {
-        // A plug-in that failed has not run again while it rests.
+        // A plug-in that failed has not run again during its pause.
         let rests = self.rest.is_some_and(|until| Instant::now() < until);
         if !rests && self.problem.take().is_some() {
             tracing::info!("the credentials for the API server are in order again");
         }
     }
 
-    /// Once for each thing that is wrong; what was read before stays in force.
-    fn tell(&mut self, problem: String) {
+    /// Logs a problem once. The active credentials stay.
+    fn warn(&mut self, problem: String) {
         if self.problem.as_ref() != Some(&problem) {
             tracing::warn!(
                 problem,

@@ -1,4 +1,4 @@
-//! How a call to an API server fails, told apart as far as callers act differently.
+//! Errors of calls to an API server, one variant for each way in which callers react.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use gimbal_error_text::first_line;
 use gimbal_kubernetes_objects::Status;
 use http::StatusCode;
 
-/// However long an API server, or a proxy before it, asks for: an error of theirs must not stop us for a day.
+/// The longest Retry-After that is obeyed. A wrong value from a server or a proxy must not stop a client for a day.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Why a call failed. The message is for people and names the object where the server does.
+/// Why a call failed. The message is human-readable and may name the object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {
-    /// 404: the object, its namespace or its whole API is not there.
+    /// 404: the object, its namespace or its API does not exist.
     #[error("not found: {message}")]
     NotFound {
-        /// For people.
+        /// Human-readable message.
         message: String,
         /// Whether it is the namespace that is missing (an answer to a create).
         namespace: bool,
@@ -24,86 +24,86 @@ pub enum ApiError {
     /// 409 to a create: the name is taken.
     #[error("already exists: {message}")]
     AlreadyExists {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// 409: the object is not the version, or not the very object, that the call named.
+    /// 409: the object has another version or another UID than the call named.
     #[error("conflict: {message}")]
     Conflict {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// 403: no right, a quota, or an admission rule.
+    /// 403: missing rights, an exceeded quota, or an admission rule.
     #[error("forbidden: {message}")]
     Forbidden {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
     /// 403 to a create in a namespace that is being deleted.
     #[error("the namespace is being deleted: {message}")]
     NamespaceTerminating {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// 400, 422 and every other refusal of what was asked.
+    /// 400, 422 and every other refusal of the request.
     #[error("refused: {message}")]
     Invalid {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// 413, or more than etcd takes in one request.
+    /// 413, or a request above the size limit of etcd.
     #[error("too large: {message}")]
     TooLarge {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// 429.
+    /// 429: too many requests.
     #[error("throttled: {message}")]
     Throttled {
-        /// For people.
+        /// Human-readable message.
         message: String,
-        /// When the server would like to be asked again; five minutes at most.
+        /// The pause that the server asks for, at most five minutes.
         retry_after: Option<Duration>,
     },
     /// 410: the version or the page is too old.
     #[error("gone: {message}")]
     Gone {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// 401.
+    /// 401: the credentials are not accepted.
     #[error("unauthorized: {message}")]
     Unauthorized {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
     /// 5xx. Whether a write took place is unknown.
     #[error("server error: {message}")]
     Server {
-        /// For people.
+        /// Human-readable message.
         message: String,
-        /// When the server would like to be asked again.
+        /// The pause that the server asks for, at most five minutes.
         retry_after: Option<Duration>,
     },
     /// No answer within the time-out. Whether a write took place is unknown.
     #[error("timed out: {message}")]
     Timeout {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// No connection, or one that broke. Whether a write took place is unknown.
+    /// No connection, or a broken one. Whether a write took place is unknown.
     #[error("cannot reach the API server: {message}")]
     Transport {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
-    /// The write was not sent: the permit to send it had ended (see `Cluster::only_while`).
+    /// The write was not sent, because the permit had ended (see [`Cluster::only_while`](crate::Cluster::only_while)).
     #[error("not sent: the permit to write had ended")]
     Withheld,
-    /// An answer that is not what the API promises.
+    /// An answer that does not follow the API.
     #[error("cannot read the answer: {message}")]
     Undecodable {
-        /// For people.
+        /// Human-readable message.
         message: String,
     },
 }
@@ -115,13 +115,13 @@ impl ApiError {
         matches!(self, Self::NotFound { namespace: true, .. })
     }
 
-    /// Whether nobody answered: the server is away, or the way to it.
+    /// Whether there was no answer: the server is down or cannot be reached.
     #[must_use]
     pub fn nobody_answered(&self) -> bool {
         matches!(self, Self::Timeout { .. } | Self::Transport { .. })
     }
 
-    /// When the server would like to be asked again, if it said so.
+    /// Returns the pause that the server asks for, if it does.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -130,8 +130,7 @@ impl ApiError {
         }
     }
 
-    /// Whether it tells that the API server cannot be worked with at all: there is none, it is in trouble itself, or it does
-    /// not know us.
+    /// Whether the API server is unusable: it cannot be reached, fails itself, or does not accept the credentials.
     pub(crate) fn is_outage(&self) -> bool {
         matches!(self, Self::Transport { .. } | Self::Timeout { .. } | Self::Server { .. } | Self::Unauthorized { .. })
     }
@@ -139,7 +138,7 @@ impl ApiError {
     /// Reads a refusal: the HTTP status, the Retry-After header and a body that should be a `Status`.
     pub(crate) fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status = serde_json::from_slice::<Status>(body).unwrap_or_else(|_| Status {
-            // A proxy in between, or a path that the server does not know, answers in plain text.
+            // A proxy answers in plain text, and so does the server for an unknown path.
             message: first_line(&String::from_utf8_lossy(body)),
             ..Status::default()
         });

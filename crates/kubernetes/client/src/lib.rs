@@ -1,20 +1,20 @@
-//! The edge to Kubernetes API servers, and the only user of `kube`.
+//! A client of Kubernetes API servers, and the only user of `kube`.
 //!
-//! A [`Cluster`] makes calls, each once and under a time-out, with errors that tell apart what callers act on; [`watch()`]
-//! follows a kind for ever and shows every sign of life. kube reads kubeconfigs and gives TLS; its retries, its plug-ins and its
-//! watcher, which hides bookmarks, are not used.
+//! A [`Cluster`] makes calls, each once and with a time-out. [`ApiError`] has a variant for each way in which callers react.
+//! [`watch()`] watches a kind for ever and reports every answer of the server. `kube` supplies kubeconfigs and TLS; its
+//! retries, its plug-ins and its watcher, which hides bookmarks, are not used.
 
 mod access;
 mod cluster;
 mod credentials;
 mod error;
 mod page;
-mod page_size;
+mod page_bytes;
 mod permit;
 mod plugin;
+mod public_reason;
 mod reach;
 mod request;
-mod told;
 mod watch;
 
 pub use access::{Access, ConnectError};

@@ -1,4 +1,4 @@
-//! One page of a list, read object by object. Pure.
+//! Parses pages of a list. Pure.
 
 use gimbal_kubernetes_objects::{List, ListMeta, Object};
 use serde_json::value::RawValue;
@@ -8,15 +8,15 @@ use crate::ApiError;
 /// One page of a list.
 #[derive(Debug)]
 pub(crate) struct Page<T> {
-    /// What could be decoded.
+    /// The objects that could be decoded.
     pub items: Vec<T>,
-    /// How many objects it had, whether or not they could be decoded.
+    /// Number of objects in the page, including those that could not be decoded.
     pub objects: usize,
     /// The version of the whole list.
     pub version: String,
     /// The token for the next page, if there is one.
     pub next: Option<String>,
-    /// The first object that could not be decoded: the page is then no evidence that others are gone.
+    /// The error of the first object that could not be decoded. The list is not complete then.
     pub unreadable: Option<ApiError>,
 }
 
@@ -30,7 +30,7 @@ impl<T: Object> Page<T> {
         }
     }
 
-    /// Reads what can be read, and finds out what is wrong with the rest.
+    /// Parses object by object, to keep the readable ones and to name the first that is not.
     fn read_closely(bytes: &[u8]) -> Result<Self, ApiError> {
         let what = || format!("a list of {}", T::KIND.plural);
         let list: List<&RawValue> =
@@ -57,7 +57,7 @@ impl<T: Object> Page<T> {
     }
 }
 
-/// Names the object, as far as it lets itself be read.
+/// Returns an error that names the object, as far as its name can be read.
 pub(crate) fn unreadable_object<T: Object>(json: &str, error: &serde_json::Error) -> ApiError {
     let object = serde_json::from_str::<serde_json::Value>(json).unwrap_or_default();
     let part = |key: &str| object["metadata"][key].as_str().unwrap_or("?").to_owned();

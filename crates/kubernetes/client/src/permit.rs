@@ -1,8 +1,8 @@
-//! Requests that must not leave after something ended.
+//! Requests that must not be sent once a permit has ended.
 //!
-//! To dial, to shake hands and to wait for a connection takes time, in which whatever was asked before may change. So it is
-//! asked when a connection is there and the request is about to be written to it: a body is polled then, and one that fails
-//! takes its request with it before a byte was sent.
+//! Connecting and waiting for a connection takes time, in which a permit can end. So the permit is checked when a connection
+//! is ready and the request is about to be written to it: the body is polled at that moment, and a body that fails cancels
+//! the request before a byte is sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
-/// Whether a write may be sent at this moment. Travels with its request.
+/// Returns whether a write may be sent at this moment. Attached to its request as an extension.
 #[derive(Clone)]
 pub(crate) struct Permit(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -24,18 +24,18 @@ impl Permit {
     }
 }
 
-/// A body that asks. An empty one, as that of every read, asks nobody.
+/// A body that checks the permit. Empty bodies, which reads have, are never polled and need no permit.
 pub(crate) struct Guarded {
     body: Full<Bytes>,
     permit: Option<Permit>,
 }
 
-/// There is no permit any more.
+/// The permit has ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the permit to send it ended")]
 pub(crate) struct NotPermitted;
 
-/// The request with the permit that it brought.
+/// Moves the permit from the request's extensions into its body.
 pub(crate) fn guarded(mut request: Request<Full<Bytes>>) -> Request<Guarded> {
     let permit = request.extensions_mut().remove();
     request.map(|body| Guarded { body, permit })

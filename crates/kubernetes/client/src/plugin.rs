@@ -1,7 +1,7 @@
-//! Exec plug-ins: programs that a kubeconfig names, and that print what an API server is shown.
+//! Exec plug-ins: programs, named in a kubeconfig, that print credentials.
 //!
-//! kube runs them within a call, whose time-out may be shorter than theirs, and tells their environment and their output in
-//! its errors. Here they run beside the calls, and an error says which program it was and how it ended.
+//! kube runs them within a call, whose time-out may be shorter than theirs, and its errors contain their environment and their
+//! output. Here they run in the background, and an error names only the program and how it ended.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,56 +14,56 @@ use serde::{Deserialize, Serialize};
 /// How long a plug-in may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a plug-in printed.
+/// Credentials printed by a plug-in.
 #[derive(Debug, Clone)]
 pub(crate) struct Issued {
-    /// For the Authorization header.
+    /// Bearer token for the Authorization header.
     pub(crate) token: Option<SecretString>,
     /// Certificate and key, in PEM.
     pub(crate) certificate: Option<(String, SecretString)>,
-    /// When both end.
+    /// When they expire.
     pub(crate) until: Option<Timestamp>,
 }
 
-/// Why a plug-in gave nothing.
+/// Why a plug-in issued no credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("exec plug-in {program:?} {problem}")]
 pub(crate) struct PluginError {
-    /// Without its arguments, which may hold a secret.
+    /// The program without its arguments, which may contain a secret.
     program: String,
     problem: String,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct ExecCredentialRequest<'a> {
     api_version: &'a str,
     kind: &'static str,
-    spec: Spec<'a>,
+    spec: ExecCredentialSpec<'a>,
 }
 
 #[derive(Serialize)]
-struct Spec<'a> {
+struct ExecCredentialSpec<'a> {
     interactive: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<&'a ExecAuthCluster>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    status: Option<Status>,
+struct ExecCredential {
+    status: Option<ExecCredentialStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Status {
+struct ExecCredentialStatus {
     expiration_timestamp: Option<String>,
     token: Option<String>,
     client_certificate_data: Option<String>,
     client_key_data: Option<String>,
 }
 
-/// Runs a plug-in, on a thread that may wait.
+/// Runs a plug-in. Blocks the thread.
 pub(crate) fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
     let program = exec.command.as_deref().unwrap_or_default();
     let failed = |problem: String| PluginError { program: program.to_owned(), problem };
@@ -79,10 +79,13 @@ pub(crate) fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
 }
 
 fn command(program: &str, exec: &ExecConfig) -> Result<Command, serde_json::Error> {
-    let question = Question {
+    let question = ExecCredentialRequest {
         api_version: exec.api_version.as_deref().unwrap_or("client.authentication.k8s.io/v1"),
         kind: "ExecCredential",
-        spec: Spec { interactive: false, cluster: exec.cluster.as_ref().filter(|_| exec.provide_cluster_info) },
+        spec: ExecCredentialSpec {
+            interactive: false,
+            cluster: exec.cluster.as_ref().filter(|_| exec.provide_cluster_info),
+        },
     };
     let mut command = Command::new(program);
     command.args(exec.args.iter().flatten());
@@ -92,7 +95,7 @@ fn command(program: &str, exec: &ExecConfig) -> Result<Command, serde_json::Erro
         }
     }
     command.env("KUBERNETES_EXEC_INFO", serde_json::to_string(&question)?);
-    // What it complains of is for whoever runs this process.
+    // Its messages belong to the log of this process.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     Ok(command)
 }
@@ -115,7 +118,7 @@ fn output(command: Command) -> Result<Vec<u8>, String> {
 
 /// Reads what a plug-in printed, which may be JSON or YAML. Errors quote nothing of it.
 fn read(output: &[u8]) -> Result<Issued, String> {
-    let answer: Answer =
+    let answer: ExecCredential =
         serde_saphyr::from_slice(output).map_err(|_| "printed something else than an ExecCredential".to_owned())?;
     let status = answer.status.ok_or("printed an ExecCredential without a status")?;
     let until = status.expiration_timestamp.map(|text| text.parse::<Timestamp>()).transpose();

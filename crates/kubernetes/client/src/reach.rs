@@ -1,4 +1,4 @@
-//! Whether the API server can be reached, shared by all who call it.
+//! Whether the API server can be reached, shared by all calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Who finds a server that was away wakes those who wait to ask it again: each by itself would find it later.
+/// The first call that reaches a server after an outage ends the pauses of all others.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
     away: AtomicBool,
@@ -14,7 +14,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// A call was answered, or was not.
+    /// Called after each call.
     pub(crate) fn saw(&self, answered: bool) {
         let was_away = self.away.swap(!answered, Ordering::Relaxed);
         if was_away && answered {
@@ -22,9 +22,9 @@ impl Reach {
         }
     }
 
-    /// Waits for so long, or until the server is back.
+    /// Waits for `pause`, or until the server is back.
     pub(crate) async fn pause(&self, pause: Duration) {
-        // Both ends of the wait mean the same: ask now.
+        // The caller retries in either case.
         timeout(pause, self.back.notified()).await.ok();
     }
 }

@@ -104,7 +104,7 @@ async fn a_token_is_replaced_when_its_file_is_and_all_connections_take_it() {
     assert!(matches!(cluster.get::<ConfigMap>("b", "a").await, Err(ApiError::Unauthorized { .. })));
     config(folder.path(), &url, "{token: second}").unwrap();
     eventually("the second token is shown twice", SOON, async || {
-        // The last ones find nobody who answers.
+        // The server has stopped by the time of the last calls.
         apart.get::<ConfigMap>("b", "a").await.ok();
         cluster.get::<ConfigMap>("b", "a").await.ok();
         anyhow::ensure!(answering.is_finished(), "not yet");

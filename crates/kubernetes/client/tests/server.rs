@@ -79,7 +79,7 @@ async fn refusals() -> anyhow::Result<()> {
     let text = std::fs::read_to_string(user.kubeconfig())?;
     let wrong = server.dir().join("wrong");
     let mut config: serde_json::Value = serde_json::from_str(&text)?;
-    config["users"][0]["user"]["token"] = "nobody's".into();
+    config["users"][0]["user"]["token"] = "unknown".into();
     std::fs::write(&wrong, config.to_string())?;
     let stranger = Cluster::connect(&Access::Kubeconfig(wrong), "test")?;
     assert!(matches!(stranger.list::<Service>(&all).await, Err(ApiError::Unauthorized { .. })));

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use gimbal_model::SourceKey;
 use proptest::prelude::*;
 
-/// An index under test. Services and parts are known by small numbers; a `variant` stands for the content of an object.
+/// An index under test. Services and parts are known by small numbers; a `variant` is the content of an object.
 pub trait Index {
     /// What the index yields for a Service.
     type Value: PartialEq + Debug;

@@ -16,20 +16,20 @@ pub struct Lease {
 }
 object!(Lease, "Lease", "coordination.k8s.io/v1", "leases");
 
-/// `LeaseSpec`. Times are RFC 3339 with microseconds, for people: we decide by our own monotonic clock.
+/// `LeaseSpec`. Times are in RFC 3339 with microseconds. They are informative: expiry is decided by a monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseSpec {
-    /// Who leads; empty or unset: nobody.
+    /// The holder. Empty or unset if the lease is free.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_identity: Option<String>,
-    /// Seconds that the lease lasts without renewal.
+    /// Seconds until the lease expires without renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_duration_seconds: Option<i32>,
-    /// When the holder came.
+    /// When the holder acquired the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acquire_time: Option<String>,
-    /// When the holder last renewed.
+    /// When the holder last renewed the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renew_time: Option<String>,
     /// How often the holder changed.

@@ -24,7 +24,7 @@ pub struct Event {
     /// Machine-readable, in upper camel case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Arc<str>>,
-    /// For people.
+    /// Human-readable message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<str>>,
     /// How often it happened.

@@ -1,8 +1,8 @@
-//! Kubernetes objects as lean structs: the fields that we read or write, and nothing else.
+//! Kubernetes objects as lean structs: only the fields that we read or write.
 //!
-//! Two to three times faster to parse than the full types and a fifth of their memory (research/rust-ecosystem.md 3). Every
-//! field has a default, so that one odd object does not fail a whole list. Serialised, an unset field is left out, so a
-//! server's default is neither set nor compared.
+//! They parse two to three times faster than the types of `k8s-openapi` and take a fifth of their memory. Every field has a
+//! default, so that one unusual object does not fail a whole list. Unset fields are not serialised, so that the server's
+//! defaults are neither set nor compared.
 
 mod coordination;
 mod core;
@@ -22,9 +22,9 @@ pub use event::{Event, EventSource, ObjectReference};
 pub use lifecycle::{LifecycleMeta, OwnerReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
 
-/// Labels and annotations that mean something to us.
+/// Labels and annotations that we read or write.
 pub mod keys {
-    /// Label: whose backend. Its value is the backend's name.
+    /// Label: the backend that an object comes from. Its value is the backend's name.
     pub const BACKEND: &str = "gimbal.projectcontour.io/backend";
     /// Label: the source Service's name, shortened to a valid value.
     pub const SERVICE: &str = "gimbal.projectcontour.io/service";

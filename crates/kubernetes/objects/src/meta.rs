@@ -1,11 +1,12 @@
-//! What all objects share.
+//! Metadata, kinds, lists and errors, which are the same for all objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// `ObjectMeta`, without managedFields: they are most of an object's bytes and never read.
+/// `ObjectMeta` without `managedFields`, which are most of an object's bytes. See [`LifecycleMeta`](crate::LifecycleMeta) for
+/// finalizers, owner references and the like.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
@@ -36,7 +37,7 @@ fn is_empty(text: &Arc<str>) -> bool {
     text.is_empty()
 }
 
-/// An object of which only the metadata is read.
+/// An object reduced to its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnedMeta {
@@ -109,7 +110,7 @@ pub struct ListMeta {
     pub continue_token: String,
 }
 
-/// `metav1.Status`: how the API server says no.
+/// `metav1.Status`: an error of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -117,9 +118,9 @@ pub struct Status {
     pub code: u16,
     /// Machine-readable reason.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// More.
+    /// What the error is about.
     pub details: Option<StatusDetails>,
 }
 
@@ -143,7 +144,7 @@ pub struct StatusDetails {
 pub struct StatusCause {
     /// Machine-readable.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
     /// Field.
     pub field: String,

@@ -53,7 +53,7 @@ fn a_slice_that_changes_its_service_leaves_the_old_one() {
     let counts: Vec<_> =
         drained.iter().map(|(key, service)| (key.to_string(), service.as_ref().unwrap().endpoint_count())).collect();
     assert_eq!(counts, [("a/new".to_string(), 1), ("a/old".to_string(), 0)]);
-    // Without the label it belongs to nobody.
+    // Without the label it belongs to no Service.
     let mut orphan = slice("a", "s", "new", json!([at("10.0.0.1")]));
     orphan.metadata.labels.clear();
     index.apply_slice(orphan);

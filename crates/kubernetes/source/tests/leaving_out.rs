@@ -104,10 +104,10 @@ fn services_that_are_not_selected() {
         assert_eq!(only(&mut index).is_none(), left_out.is_some(), "{metadata}");
         let skips: BTreeMap<_, _> = left_out.iter().map(|(skip, _)| (*skip, 1)).collect();
         assert_eq!(index.skipped(), &skips, "{metadata}");
-        let told = index.explain(&key("a/web"));
+        let reasons = index.explain(&key("a/web"));
         match left_out {
-            Some((_, sentence)) => assert_eq!(told, [format!("Service a/web is not offered: {sentence}")]),
-            None => assert!(!told[0].contains("not offered"), "{told:?}"),
+            Some((_, sentence)) => assert_eq!(reasons, [format!("Service a/web is not offered: {sentence}")]),
+            None => assert!(!reasons[0].contains("not offered"), "{reasons:?}"),
         }
     }
 }
@@ -152,11 +152,11 @@ fn what_a_service_has_and_is_not_carried_is_told() {
     index.apply_service(affine("ClientIP"));
     assert!(only(&mut index).is_some());
     assert_eq!(index.skipped(), &BTreeMap::from([(Skip::SessionAffinity, 1)]));
-    let told = "sessionAffinity is not carried: whoever routes to it decides on affinity";
-    assert_eq!(index.explain(&key("a/web"))[0], told);
+    let reason = "sessionAffinity is not carried: whoever routes to it decides on affinity";
+    assert_eq!(index.explain(&key("a/web"))[0], reason);
     index.apply_service(affine("None"));
     assert!(index.skipped().is_empty());
-    assert!(!index.explain(&key("a/web")).contains(&told.to_owned()));
+    assert!(!index.explain(&key("a/web")).contains(&reason.to_owned()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::PROGRAM;
 /// Bytes of a message. The newer API for Events takes no longer ones, and readers expect that.
 const LONGEST: usize = 1024;
 
-/// What a Service's owner is told. A Service has one Event for each reason, by its name: what happens again is counted in
+/// The Event for a note. A Service has one Event for each reason, by its name: what happens again is counted in
 /// it, and an Event of a Service that was deleted is not taken for one of its successor.
 pub(super) fn event(backend: &BackendName, service: &Meta, note: &Note, now: Timestamp) -> Event {
     let (type_, reason, message) = match note {
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    fn told(uid: &str, note: &Note) -> Event {
+    fn event_of(uid: &str, note: &Note) -> Event {
         event(&"node02".parse().unwrap(), &service(uid), note, "2026-11-21T12:00:00.987Z".parse().unwrap())
     }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_rejection_is_a_warning_about_the_service() {
-        let event = serde_json::to_value(told("u-1", &rejected("namespace team1 does not exist"))).unwrap();
+        let event = serde_json::to_value(event_of("u-1", &rejected("namespace team1 does not exist"))).unwrap();
         let expected = serde_json::json!({
             "metadata": {"name": "web.node02.namespacemissing.u-1", "namespace": "team1"},
             "involvedObject": {
@@ -109,24 +109,25 @@ mod tests {
 
     #[test]
     fn its_end_is_normal_and_each_reason_and_service_has_its_own_name() {
-        let accepted = told("u-1", &Note::Accepted);
+        let accepted = event_of("u-1", &Note::Accepted);
         assert_eq!((accepted.type_.as_deref(), accepted.reason.as_deref()), (Some("Normal"), Some("Accepted")));
         let quota = Note::Rejected(RejectReason::Quota, String::new());
-        let names: Vec<_> = [accepted, told("u-1", &quota), told("u-1", &rejected("")), told("u-2", &rejected(""))]
-            .into_iter()
-            .map(|event| event.metadata.name.to_string())
-            .collect();
+        let names: Vec<_> =
+            [accepted, event_of("u-1", &quota), event_of("u-1", &rejected("")), event_of("u-2", &rejected(""))]
+                .into_iter()
+                .map(|event| event.metadata.name.to_string())
+                .collect();
         let expected = ["accepted.u-1", "quota.u-1", "namespacemissing.u-1", "namespacemissing.u-2"];
         assert_eq!(names, expected.map(|end| format!("web.node02.{end}")));
     }
 
     #[test]
     fn what_happens_again_changes_the_count_the_time_and_the_sentence_only() {
-        let mut found = told("u-1", &rejected("before"));
+        let mut found = event_of("u-1", &rejected("before"));
         found.metadata.uid = "e".into();
         found.metadata.resource_version = "9".into();
         found.count = Some(4);
-        let event = told("u-1", &rejected("now"));
+        let event = event_of("u-1", &rejected("now"));
         let name = "web.node02.namespacemissing.u-1";
         let nothing = serde_json::json!({"metadata": {"name": name, "namespace": "team1"}});
         assert_eq!(serde_json::to_value(look(&event)).unwrap(), nothing);
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_long_message_is_cut_between_characters() {
-        let message = told("u-1", &rejected(&"\u{e4}".repeat(600).replacen('\u{e4}', "a", 1))).message.unwrap();
+        let message = event_of("u-1", &rejected(&"\u{e4}".repeat(600).replacen('\u{e4}', "a", 1))).message.unwrap();
         assert_eq!(message.len(), 1023);
         assert!(message.ends_with('\u{e4}'));
     }

@@ -1,4 +1,4 @@
-//! What becomes of the notes, counted.
+//! Metrics of the notes.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,14 +6,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::notes::Outcome;
+use super::notes::NoteOutcome;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     outcome: &'static str,
 }
 
-/// Metrics that are there with `--write-events` only.
+/// Metrics that exist only with `--write-events`.
 #[derive(Debug)]
 pub(crate) struct EventMetrics {
     tries: Family<Labels, Counter>,
@@ -24,20 +24,24 @@ pub(crate) struct EventMetrics {
 impl EventMetrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self { tries: Family::default(), dropped: Counter::default(), waiting: Gauge::default() };
-        let help = "Tries to tell a Service's owner by an Event, by what came of it";
+        let help = "Attempts to write an Event about a rejection, by outcome";
         registry.register("event_writes", help, metrics.tries.clone());
-        let help = "Services whose owners were not told, because there was no right, no answer, or too much to tell";
+        let help = "Events about rejections that were dropped: no right, no answer, or too many pending";
         registry.register("events_dropped", help, metrics.dropped.clone());
-        registry.register("events_waiting", "Services whose owners are still to be told", metrics.waiting.clone());
+        registry.register(
+            "events_waiting",
+            "Events about rejections that are waiting to be written",
+            metrics.waiting.clone(),
+        );
         metrics
     }
 
-    pub(super) fn came_of_it(&self, outcome: Outcome) {
+    pub(super) fn count_outcome(&self, outcome: NoteOutcome) {
         let outcome = match outcome {
-            Outcome::Written => "written",
-            Outcome::Gone => "gone",
-            Outcome::Denied => "denied",
-            Outcome::Failed => "failed",
+            NoteOutcome::Written => "written",
+            NoteOutcome::Gone => "gone",
+            NoteOutcome::Denied => "denied",
+            NoteOutcome::Failed => "failed",
         };
         self.tries.get_or_create_owned(&Labels { outcome }).inc();
     }

@@ -1,7 +1,7 @@
-//! What is to be told to the owners of Services, and when. No I/O.
+//! A queue of notes to the owners of Services. No I/O.
 //!
-//! A Service has one note at most, the newest. One note is written at a time and so many a second, so that nothing which
-//! happens elsewhere becomes a flood for the source's API server.
+//! A Service has at most one note, the newest. Notes are written one at a time and at a limited rate, so that a mass rejection
+//! does not flood the source's API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,115 +12,115 @@ use gimbal_session::RejectReason;
 #[cfg(test)]
 mod tests;
 
-/// Services whose notes wait, and Services that are remembered as told. Beyond that there is a flood, and the metrics tell.
-pub(crate) const MOST: usize = 10_000;
-/// Between two notes, when many wait.
+/// The largest number of pending notes, and of Services remembered as warned. Further notes are dropped and counted.
+pub(crate) const MAX_NOTES: usize = 10_000;
+/// The pause between two notes while many are pending.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
-/// Notes that may follow each other at once after a rest.
+/// Notes that may be written without pauses after a quiet time.
 pub(crate) const BURST: u32 = 20;
-/// Times that a note is tried.
-pub(crate) const TRIES: u32 = 3;
-/// After the first failure; four times as long after the next.
+/// How often a note is tried.
+pub(crate) const MAX_TRIES: u32 = 3;
+/// The pause after the first failure, four times as long after each further one.
 const PAUSE: Duration = Duration::from_secs(2);
-/// After a refusal: a right may still be on its way.
+/// The pause after a refusal: the right may be granted soon.
 const PAUSE_DENIED: Duration = Duration::from_secs(60);
 
-/// Something to tell the owner of a Service.
+/// A message to the owner of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Note {
     /// The writer rejects the Service, or holds changes of it.
     Rejected(RejectReason, String),
-    /// It no longer does.
+    /// The rejection has ended.
     Accepted,
 }
 
-/// What became of a note that was to be written.
+/// The result of writing a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It is in the source.
+pub(crate) enum NoteOutcome {
+    /// It was written.
     Written,
-    /// The Service is not there any more: there is nobody to be told.
+    /// The Service does not exist any more.
     Gone,
-    /// There is no right to write it.
+    /// The right to write Events is missing.
     Denied,
-    /// It could not be written, or nobody knows.
+    /// It could not be written, or whether it was is unknown.
     Failed,
 }
 
-/// What follows from an [`Outcome`].
+/// What happens to a note after a [`NoteOutcome`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is done with.
+pub(crate) enum AfterWrite {
+    /// It is done.
     Over,
-    /// The same note, or a newer one of the same Service, is tried later.
+    /// The same note, or a newer one of the same Service, is written later.
     Later,
-    /// It was tried often enough.
+    /// It is dropped after its last try.
     Dropped,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingNote {
     note: Note,
     due: Instant,
     tries: u32,
 }
 
-/// All notes.
+/// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    waiting: BTreeMap<SourceKey, Waiting>,
-    /// The keys of `waiting`, in the order in which they are due.
+    waiting: BTreeMap<SourceKey, PendingNote>,
+    /// The keys of `waiting`, by due time.
     order: BTreeSet<(Instant, SourceKey)>,
     writing: Option<(SourceKey, Note, u32)>,
-    /// Their owners may have been told of a rejection, and not yet of its end.
+    /// Services with an Event about a rejection, and none yet about its end.
     warned: BTreeSet<SourceKey>,
-    /// When a steady flow of one note in each [`INTERVAL`] would come to the next one.
+    /// When the next note would be due at a steady rate of one in each [`INTERVAL`].
     flow: Option<Instant>,
 }
 
 impl Notes {
-    /// A Service is rejected. False: too many notes wait, this one is dropped.
+    /// Called when a Service is rejected. Returns false if the note is dropped because too many are pending.
     #[must_use]
     pub(crate) fn rejected(&mut self, key: &SourceKey, reason: RejectReason, message: &str, now: Instant) -> bool {
-        // What is being written for a Service that went may reach the one that came in its place.
+        // The note being written may be about a deleted Service of the same name, and reach the new one.
         if self.writing.as_ref().is_some_and(|(writing, ..)| writing == key) {
             self.warned.insert(key.clone());
         }
         self.put(key, Note::Rejected(reason, message.to_owned()), now)
     }
 
-    /// A Service is no longer rejected. False: as for [`Notes::rejected`].
+    /// Called when a rejection ends. Returns false if the note is dropped.
     #[must_use]
     pub(crate) fn resolved(&mut self, key: &SourceKey, now: Instant) -> bool {
         if self.warned.contains(key) {
             return self.put(key, Note::Accepted, now);
         }
-        // Over before anybody was told of it.
+        // The rejection ended before its note was written.
         self.forget(key);
         true
     }
 
-    /// A Service is gone from the source, and its owner's interest with it.
+    /// Called when a Service is deleted. Its notes are dropped.
     pub(crate) fn gone(&mut self, key: &SourceKey) {
         self.forget(key);
         self.warned.remove(key);
     }
 
-    /// It is another source: none of its owners was told anything.
+    /// Called when another source takes the place of this one. All notes are dropped.
     pub(crate) fn clear(&mut self) {
         *self = Self { writing: self.writing.take(), flow: self.flow, ..Self::default() };
     }
 
-    /// The note to write now. Nothing else comes before [`Notes::finished`] tells what became of it.
+    /// Returns the note to write now, if one is due. The next one comes after [`Notes::finished`].
     pub(crate) fn next(&mut self, now: Instant) -> Option<(SourceKey, Note)> {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return None;
         }
         let (_, key) = self.order.pop_first()?;
-        let Waiting { note, tries, .. } = self.waiting.remove(&key)?;
+        let PendingNote { note, tries, .. } = self.waiting.remove(&key)?;
         self.flow = Some(self.flow.map_or(now, |flow| flow.max(now)) + INTERVAL);
         if note != Note::Accepted {
-            if self.warned.len() >= MOST {
+            if self.warned.len() >= MAX_NOTES {
                 self.warned.pop_first();
             }
             self.warned.insert(key.clone());
@@ -129,7 +129,7 @@ impl Notes {
         Some((key, note))
     }
 
-    /// When [`Notes::next`] has one, if nothing else happens.
+    /// Returns when [`Notes::next`] has a note, if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let (due, _) = self.order.first().filter(|_| self.writing.is_none())?;
         let slack = INTERVAL * (BURST - 1);
@@ -137,55 +137,55 @@ impl Notes {
         Some(allowed.map_or(*due, |allowed| allowed.max(*due)))
     }
 
-    /// What became of the note that is being written.
-    pub(crate) fn finished(&mut self, outcome: Outcome, now: Instant) -> Verdict {
-        let Some((key, note, tries)) = self.writing.take() else { return Verdict::Over };
+    /// Called when the note from [`Notes::next`] was written, or could not be.
+    pub(crate) fn finished(&mut self, outcome: NoteOutcome, now: Instant) -> AfterWrite {
+        let Some((key, note, tries)) = self.writing.take() else { return AfterWrite::Over };
         let pause = match outcome {
-            Outcome::Written | Outcome::Gone => {
-                if outcome == Outcome::Gone || note == Note::Accepted {
+            NoteOutcome::Written | NoteOutcome::Gone => {
+                if outcome == NoteOutcome::Gone || note == Note::Accepted {
                     self.warned.remove(&key);
-                    // What is to end was told in between to nobody.
+                    // Nothing was written in between that would have to be ended.
                     if self.waiting.get(&key).is_some_and(|waiting| waiting.note == Note::Accepted) {
                         self.forget(&key);
                     }
                 }
-                return Verdict::Over;
+                return AfterWrite::Over;
             }
-            Outcome::Denied => PAUSE_DENIED,
-            Outcome::Failed => PAUSE * 4u32.pow(tries),
+            NoteOutcome::Denied => PAUSE_DENIED,
+            NoteOutcome::Failed => PAUSE * 4u32.pow(tries),
         };
         if self.waiting.contains_key(&key) {
-            return Verdict::Later;
+            return AfterWrite::Later;
         }
-        // The Service is gone meanwhile.
+        // The Service was deleted meanwhile.
         if !self.warned.contains(&key) {
-            return Verdict::Over;
+            return AfterWrite::Over;
         }
-        if tries + 1 == TRIES || self.waiting.len() >= MOST {
+        if tries + 1 == MAX_TRIES || self.waiting.len() >= MAX_NOTES {
             self.warned.remove(&key);
-            return Verdict::Dropped;
+            return AfterWrite::Dropped;
         }
-        self.wait(key, Waiting { note, due: now + pause, tries: tries + 1 });
-        Verdict::Later
+        self.wait(key, PendingNote { note, due: now + pause, tries: tries + 1 });
+        AfterWrite::Later
     }
 
-    /// How many wait.
+    /// Returns the number of pending notes.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     fn put(&mut self, key: &SourceKey, note: Note, now: Instant) -> bool {
-        // Its place in the queue stays, so that a Service which changes all the time is told of in its turn.
+        // Keeps the place in the queue, so that a Service that changes all the time gets its turn.
         let due = self.waiting.get(key).filter(|waiting| waiting.tries == 0).map_or(now, |waiting| waiting.due);
         self.forget(key);
-        if self.waiting.len() >= MOST {
+        if self.waiting.len() >= MAX_NOTES {
             return false;
         }
-        self.wait(key.clone(), Waiting { note, due, tries: 0 });
+        self.wait(key.clone(), PendingNote { note, due, tries: 0 });
         true
     }
 
-    fn wait(&mut self, key: SourceKey, waiting: Waiting) {
+    fn wait(&mut self, key: SourceKey, waiting: PendingNote) {
         self.order.insert((waiting.due, key.clone()));
         self.waiting.insert(key, waiting);
     }

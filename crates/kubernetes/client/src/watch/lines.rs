@@ -1,19 +1,19 @@
-//! Splits a stream of bytes into lines, each byte looked at once. Pure.
+//! Splits a stream of bytes into lines. Pure.
 
 use bytes::{Bytes, BytesMut};
 
-/// The longest line taken: ten times what etcd stores in one object.
+/// The longest line accepted: ten times the limit of etcd for one object.
 const LONGEST: usize = 16 << 20;
 
-/// A line that is longer than any object can be.
+/// A line is longer than any object can be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Bytes received and not yet given as a line.
+/// Bytes received and not yet returned as a line.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: BytesMut,
-    /// How much of the buffer is known to hold no newline.
+    /// Length of the prefix that has no newline.
     searched: usize,
 }
 
@@ -22,7 +22,7 @@ impl Lines {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next whole line, without its newline; empty lines are skipped.
+    /// Returns the next complete line without its newline. Skips empty lines.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         while let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
             let mut line = self.buffer.split_to(self.searched + found + 1);
@@ -36,7 +36,7 @@ impl Lines {
         if self.searched > LONGEST { Err(TooLong) } else { Ok(None) }
     }
 
-    /// Whether the stream stopped in the middle of a line.
+    /// Whether there is an incomplete line.
     pub(crate) fn is_cut(&self) -> bool {
         !self.buffer.is_empty()
     }

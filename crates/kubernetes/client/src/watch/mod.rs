@@ -1,7 +1,7 @@
-//! Following all objects of a kind, for ever.
+//! Watches all objects of a kind, for ever.
 
 mod lines;
-mod machine;
+mod list_watch;
 #[cfg(test)]
 mod tests;
 
@@ -14,16 +14,16 @@ use gimbal_kubernetes_objects::Object;
 use tokio::time::{Instant, timeout};
 
 use self::lines::{Lines, TooLong};
-use self::machine::{Ask, Machine};
-use crate::access::Answer;
+use self::list_watch::{ListWatch, NextCall};
+use crate::access::ResponseBody;
 use crate::cluster::piece;
-use crate::page_size::PageSize;
+use crate::page_bytes::PageBytes;
 use crate::{ApiError, Cluster};
 
-/// The server sends a bookmark about once a minute: a watch that is silent for longer is dead, whatever TCP thinks.
+/// A watch that is silent for this long is dead: the server sends a bookmark about once a minute.
 const SILENCE: Duration = Duration::from_secs(90);
-/// A watch that lived this long has worked, even if nothing happened.
-const THRIVING: Duration = Duration::from_secs(1);
+/// A watch that stayed open this long counts as a success, even without an event.
+const PROVEN_AFTER: Duration = Duration::from_secs(1);
 
 /// Selects the objects of a list or a watch. The default selects all objects of the kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,45 +38,45 @@ pub struct WatchScope {
     pub field_selector: Option<String>,
 }
 
-/// What a watch tells.
+/// An event of a [`watch()`].
 ///
-/// A list is a set between `ListBegin` and `ListDone`; what it did not name is gone once it is done, **and only then**. A
-/// `ListBegin` without a `ListDone` before it starts the set over. An object that cannot be decoded is told as
-/// `Failed(Undecodable)` and its list never comes to `ListDone`, for then it would count as gone; the list is repeated.
+/// The objects between `ListBegin` and `ListDone` are a complete set: objects that are not in it are gone at `ListDone`,
+/// **and not before**. A second `ListBegin` without a `ListDone` starts the set over. An object that cannot be decoded is
+/// reported as `Failed(Undecodable)`; its list has no `ListDone`, because the object would count as gone, and is repeated.
 ///
-/// `ListBegin` is told before the server is asked, and the stream does nothing while it is not polled: whatever was known
-/// of the server when `ListBegin` was taken, the list shows what became of it, or what was put back in its place.
+/// `ListBegin` comes before the request is sent, and the stream does nothing while it is not polled. So the list is newer
+/// than anything that the consumer knew when it took `ListBegin`.
 ///
-/// After a failure the watch goes on where it was, with nothing lost. It starts with a list instead after a failure to be
-/// let in (401, 403, 404), after 410, after something undecodable, after ten seconds of failures, and where the server's
-/// store may be another one: after silence, and when the server itself could not be reached.
+/// After a failure the watch continues where it was, and no event is lost. It begins with a new list instead if the server
+/// refused the request (401, 403, 404), has forgotten the version (410) or sent something undecodable, after ten seconds of
+/// failures, and if the server's store may have been replaced: after silence, and when the server could not be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent<T> {
     /// A list begins.
     ListBegin,
-    /// A page of it.
+    /// A page of the list.
     Listed(Vec<T>),
-    /// The list is of an older version than what was seen before: the server's store was put back to an older state.
+    /// The list is older than what was seen before: the server's store was restored to an older state.
     WentBack {
-        /// What was seen.
+        /// The newest version seen before.
         seen: String,
         /// The version of the list.
         listed: String,
     },
     /// The list is complete.
     ListDone,
-    /// The object is there, in this form.
+    /// The object was created or changed.
     Applied(T),
-    /// The object is gone; this is its last form.
+    /// The object was deleted. This is its last state.
     Deleted(T),
-    /// A sign of life: a page, an accepted watch, or a bookmark.
+    /// The server answered: with a page, an accepted watch, or a bookmark.
     Alive,
-    /// Something went wrong; it is tried again after a pause.
+    /// A call failed. It is retried after a pause.
     Failed(ApiError),
 }
 
 impl<T> WatchEvent<T> {
-    /// Whether the server said this. That a list begins is our own word, told before the server is asked.
+    /// Whether this event comes from the server. `ListBegin` does not: it precedes the request.
     #[must_use]
     pub fn is_sign_of_life(&self) -> bool {
         match self {
@@ -91,17 +91,17 @@ impl<T> WatchEvent<T> {
     }
 }
 
-/// Follows all objects of a kind. The stream never ends, and does nothing while it is not polled.
+/// Watches all objects of a kind in a scope. The stream never ends, and does nothing while it is not polled.
 pub fn watch<T: Object>(cluster: Cluster, scope: WatchScope) -> impl Stream<Item = WatchEvent<T>> + Send + Unpin {
     let follower = Follower {
         cluster,
         scope,
-        machine: Machine::new(),
-        size: PageSize::new(),
+        list_watch: ListWatch::new(),
+        size: PageBytes::new(),
         open: None,
         pause: None,
         failing: None,
-        told: VecDeque::new(),
+        pending_events: VecDeque::new(),
     };
     stream::unfold(follower, |mut follower| async move {
         let event = follower.next().await;
@@ -113,19 +113,19 @@ pub fn watch<T: Object>(cluster: Cluster, scope: WatchScope) -> impl Stream<Item
 struct Follower<T> {
     cluster: Cluster,
     scope: WatchScope,
-    machine: Machine,
-    size: PageSize,
+    list_watch: ListWatch,
+    size: PageBytes,
     open: Option<Open>,
-    /// To wait before the next question.
+    /// Pause before the next call.
     pause: Option<Duration>,
-    /// Since when nothing but failures came.
+    /// When the first of the latest failures happened.
     failing: Option<Instant>,
-    told: VecDeque<WatchEvent<T>>,
+    pending_events: VecDeque<WatchEvent<T>>,
 }
 
 /// A watch that the server accepted.
 struct Open {
-    body: Answer,
+    body: ResponseBody,
     lines: Lines,
     since: Instant,
 }
@@ -133,7 +133,7 @@ struct Open {
 impl<T: Object> Follower<T> {
     async fn next(&mut self) -> WatchEvent<T> {
         loop {
-            if let Some(event) = self.told.pop_front() {
+            if let Some(event) = self.pending_events.pop_front() {
                 return event;
             }
             if let Some(pause) = self.pause.take() {
@@ -148,38 +148,38 @@ impl<T: Object> Follower<T> {
     async fn step(&mut self) -> Result<(), ApiError> {
         if let Some(open) = &mut self.open {
             if let Some(line) = open.lines.next().map_err(|TooLong| too_long::<T>())? {
-                let event = self.machine.line(&line)?;
-                self.machine.thrives();
-                self.told.push_back(event);
+                let event = self.list_watch.line(&line)?;
+                self.list_watch.succeeded();
+                self.pending_events.push_back(event);
                 return Ok(());
             }
             return self.read().await;
         }
-        match self.machine.ask() {
-            Ask::Begin => {
-                self.told.push_back(self.machine.begin());
+        match self.list_watch.ask() {
+            NextCall::Begin => {
+                self.pending_events.push_back(self.list_watch.begin());
                 Ok(())
             }
-            Ask::List(next) => {
+            NextCall::List(next) => {
                 let page = self.cluster.page(&self.scope, &mut self.size, next.as_deref()).await?;
                 self.failing = None;
-                let (events, through) = self.machine.page(page);
-                self.told.extend(events);
+                let (events, through) = self.list_watch.page(page);
+                self.pending_events.extend(events);
                 through
             }
-            Ask::Watch(version) => {
-                // Spread out, so that watches opened together do not end together.
+            NextCall::Watch(version) => {
+                // Random, so that watches opened together do not end together.
                 let seconds = 240 + random() % 50;
                 let body = self.cluster.watch(T::KIND, &self.scope, &version, seconds).await?;
                 self.failing = None;
                 self.open = Some(Open { body, lines: Lines::default(), since: Instant::now() });
-                self.told.push_back(WatchEvent::Alive);
+                self.pending_events.push_back(WatchEvent::Alive);
                 Ok(())
             }
         }
     }
 
-    /// Reads on in the open watch.
+    /// Reads the next piece of the open watch.
     async fn read(&mut self) -> Result<(), ApiError> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let silent = |_| ApiError::Timeout { message: format!("a watch of {} was silent", T::KIND.plural) };
@@ -187,31 +187,31 @@ impl<T: Object> Follower<T> {
             open.lines.push(&piece);
             return Ok(());
         }
-        // The end: by its own time-out as asked, or because something broke.
+        // The watch ended, by the time-out that was asked for or because the connection broke.
         let ended = |how| ApiError::Transport { message: format!("a watch of {} {how}", T::KIND.plural) };
         if open.lines.is_cut() {
             return Err(ended("ended in the middle of an event"));
         }
-        if open.since.elapsed() < THRIVING {
+        if open.since.elapsed() < PROVEN_AFTER {
             return Err(ended("ended as soon as it began"));
         }
-        self.machine.thrives();
+        self.list_watch.succeeded();
         self.open = None;
         Ok(())
     }
 
     fn fail(&mut self, error: ApiError) {
         let open = self.open.take();
-        if open.as_ref().is_some_and(|open| open.since.elapsed() >= THRIVING) {
-            self.machine.thrives();
+        if open.as_ref().is_some_and(|open| open.since.elapsed() >= PROVEN_AFTER) {
+            self.list_watch.succeeded();
         }
         let outage = self.failing.get_or_insert_with(Instant::now).elapsed();
-        let longest = self.machine.failed(&error, open.is_some(), outage);
-        // Between half and the whole of it, so that many watches do not come back at once.
+        let longest = self.list_watch.failed(&error, open.is_some(), outage);
+        // Random between half and all of it, so that many watches do not reconnect at once.
         let half = longest / 2;
         let spread = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);
         self.pause = Some(half + Duration::from_millis(random() % spread));
-        self.told.push_back(WatchEvent::Failed(error));
+        self.pending_events.push_back(WatchEvent::Failed(error));
     }
 }
 
@@ -219,7 +219,7 @@ fn too_long<T: Object>() -> ApiError {
     ApiError::Undecodable { message: format!("an event of {} is longer than any object", T::KIND.plural) }
 }
 
-/// Good enough to spread things out: each `RandomState` is seeded anew.
+/// Returns a number that is random enough for jitter: each `RandomState` has a new seed.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Channel, Full};
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::machine::{LONGEST_PAUSE, RESUMABLE};
+use super::list_watch::{LONGEST_PAUSE, RESUMABLE};
 use super::*;
 use crate::access::Pool;
 
@@ -122,8 +122,8 @@ fn variant(error: &impl Debug) -> String {
 }
 
 async fn next(events: &mut (impl Stream<Item = WatchEvent<Service>> + Unpin), count: usize) -> String {
-    let told: Vec<_> = events.take(count).map(short).collect().await;
-    told.join(" ")
+    let events: Vec<_> = events.take(count).map(short).collect().await;
+    events.join(" ")
 }
 
 const ADDED: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"b","resourceVersion":"6"}}}"#;
@@ -311,7 +311,7 @@ async fn after_a_long_outage_a_list_gives_whole_evidence() {
     assert_eq!(peer.asked().last().map(String::as_str), Some("list"));
 }
 
-/// An outage of 20 s: whoever finds the server first wakes the others, and nobody is a second late.
+/// An outage of 20 s: the first watch that reaches the server wakes the others, so none is a second late.
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_all_watches_are_back_at_once() {
     for seed in 0..20 {

@@ -30,9 +30,9 @@ fn the_newest_note_of_a_service_wins_and_one_is_written_at_a_time() {
     let now = now + 3 * INTERVAL;
     assert_eq!(notes.next(now), Some((key("web"), rejected(RejectReason::Held))));
     assert_eq!((notes.deadline(), notes.next(now)), (None, None), "one at a time");
-    assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
     assert_eq!(notes.next(now), Some((key("api"), rejected(RejectReason::Quota))));
-    assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
     assert_eq!(notes.next(now), None);
 }
 
@@ -45,11 +45,11 @@ fn the_end_is_told_only_to_who_was_told_of_the_beginning() {
 
     reject(&mut notes, "web", RejectReason::Quota, now);
     assert!(notes.next(now).is_some());
-    // While it is being written it may have been told.
+    // The note being written may already have been read.
     assert!(notes.resolved(&key("web"), now));
-    assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
     assert_eq!(notes.next(now), Some((key("web"), Note::Accepted)));
-    assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
     assert!(notes.resolved(&key("web"), now));
     assert_eq!(notes.next(now), None);
 }
@@ -65,7 +65,7 @@ fn nobody_is_told_of_a_service_that_is_gone_or_of_another_source() {
         reject(&mut notes, "web", RejectReason::Quota, now);
         assert!(notes.next(now).is_some());
         forget(&mut notes);
-        assert_eq!(notes.finished(Outcome::Failed, now), Verdict::Over);
+        assert_eq!(notes.finished(NoteOutcome::Failed, now), AfterWrite::Over);
         assert!(notes.resolved(&key("web"), now));
         assert_eq!((notes.waiting(), notes.next(now)), (0, None));
     }
@@ -79,7 +79,7 @@ fn what_is_being_written_may_reach_the_service_that_came_in_its_place() {
     notes.gone(&key("web"));
     reject(&mut notes, "web", RejectReason::Quota, now);
     assert!(notes.resolved(&key("web"), now));
-    assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+    assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
     assert_eq!(notes.next(now), Some((key("web"), Note::Accepted)));
 }
 
@@ -91,12 +91,12 @@ fn a_burst_is_told_at_once_and_more_in_a_steady_flow() {
     }
     for n in 0..BURST {
         assert!(notes.next(now).is_some(), "{n}");
-        assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
+        assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
     }
     for n in 1..=BURST {
         assert_eq!(notes.deadline(), Some(now + INTERVAL * n));
         assert!(notes.next(now + INTERVAL * n).is_some());
-        assert_eq!(notes.finished(Outcome::Written, now + INTERVAL * n), Verdict::Over);
+        assert_eq!(notes.finished(NoteOutcome::Written, now + INTERVAL * n), AfterWrite::Over);
     }
 }
 
@@ -104,18 +104,19 @@ fn a_burst_is_told_at_once_and_more_in_a_steady_flow() {
 fn what_fails_is_tried_again_later_and_then_dropped() {
     let now = Instant::now();
     let second = Duration::from_secs(1);
-    for (outcome, pauses) in [(Outcome::Failed, [2 * second, 8 * second]), (Outcome::Denied, [60 * second; 2])] {
+    for (outcome, pauses) in [(NoteOutcome::Failed, [2 * second, 8 * second]), (NoteOutcome::Denied, [60 * second; 2])]
+    {
         let (mut notes, mut now) = (Notes::default(), now);
         reject(&mut notes, "web", RejectReason::Quota, now);
         for pause in pauses {
             assert!(notes.next(now).is_some());
-            assert_eq!(notes.finished(outcome, now), Verdict::Later);
+            assert_eq!(notes.finished(outcome, now), AfterWrite::Later);
             assert_eq!(notes.deadline(), Some(now + pause), "{outcome:?}");
             assert_eq!(notes.next(now + pause - INTERVAL), None);
             now += pause;
         }
         assert!(notes.next(now).is_some());
-        assert_eq!(notes.finished(outcome, now), Verdict::Dropped);
+        assert_eq!(notes.finished(outcome, now), AfterWrite::Dropped);
         assert_eq!((notes.waiting(), notes.deadline()), (0, None));
     }
 }
@@ -126,9 +127,9 @@ fn a_newer_note_is_not_kept_back_by_the_failure_of_an_older_one() {
     reject(&mut notes, "web", RejectReason::Quota, now);
     assert!(notes.next(now).is_some());
     reject(&mut notes, "web", RejectReason::Held, now);
-    assert_eq!(notes.finished(Outcome::Failed, now), Verdict::Later);
+    assert_eq!(notes.finished(NoteOutcome::Failed, now), AfterWrite::Later);
     assert_eq!(notes.next(now), Some((key("web"), rejected(RejectReason::Held))));
-    assert_eq!(notes.finished(Outcome::Denied, now), Verdict::Later);
+    assert_eq!(notes.finished(NoteOutcome::Denied, now), AfterWrite::Later);
     reject(&mut notes, "web", RejectReason::NameConflict, now);
     assert_eq!(notes.next(now), Some((key("web"), rejected(RejectReason::NameConflict))));
 }
@@ -136,18 +137,18 @@ fn a_newer_note_is_not_kept_back_by_the_failure_of_an_older_one() {
 #[test]
 fn a_flood_is_cut_at_what_is_kept_and_what_is_kept_is_told_in_the_end() {
     let (mut notes, mut now) = (Notes::default(), Instant::now());
-    let taken = (0..MOST + 5).filter(|n| notes.rejected(&key(n), RejectReason::Quota, "full", now)).count();
-    assert_eq!((taken, notes.waiting()), (MOST, MOST));
+    let taken = (0..MAX_NOTES + 5).filter(|n| notes.rejected(&key(n), RejectReason::Quota, "full", now)).count();
+    assert_eq!((taken, notes.waiting()), (MAX_NOTES, MAX_NOTES));
     // What waits can still become another note.
     reject(&mut notes, "7", RejectReason::Held, now);
-    let mut told = 0;
+    let mut written = 0;
     while let Some(deadline) = notes.deadline() {
         now = now.max(deadline);
         assert!(notes.next(now).is_some());
-        assert_eq!(notes.finished(Outcome::Written, now), Verdict::Over);
-        told += 1;
+        assert_eq!(notes.finished(NoteOutcome::Written, now), AfterWrite::Over);
+        written += 1;
     }
-    assert_eq!(told, MOST);
+    assert_eq!(written, MAX_NOTES);
 }
 
 #[derive(Debug, Clone)]
@@ -156,12 +157,13 @@ enum Op {
     Resolved(u8),
     Gone(u8),
     Next,
-    Finished(Outcome),
+    Finished(NoteOutcome),
     Pass(u16),
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let outcome = prop_oneof![4 => Just(Outcome::Written), 2 => Just(Outcome::Failed), 1 => Just(Outcome::Denied)];
+    let outcome =
+        prop_oneof![4 => Just(NoteOutcome::Written), 2 => Just(NoteOutcome::Failed), 1 => Just(NoteOutcome::Denied)];
     prop_oneof![
         4 => (0..4u8, 0..REASONS.len()).prop_map(|(key, reason)| Op::Rejected(key, reason)),
         2 => (0..4u8).prop_map(Op::Resolved),
@@ -172,14 +174,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the writer said last of a Service, and what its owner was told last.
+/// What the writer said last about a Service, and the last note that its owner got.
 #[derive(Debug, Default)]
 struct Owner {
     truth: Option<RejectReason>,
-    told: Option<Note>,
-    /// A rejection was tried, whether it came through or not, and its end is not told.
+    note: Option<Note>,
+    /// A rejection was tried, successfully or not, and its end was not written.
     begun: bool,
-    /// Nobody is to be told the truth.
+    /// The truth need not be written.
     excused: bool,
 }
 
@@ -210,15 +212,15 @@ impl Model {
         }
     }
 
-    fn finished(&mut self, outcome: Outcome, now: Instant) {
+    fn finished(&mut self, outcome: NoteOutcome, now: Instant) {
         let verdict = self.notes.finished(outcome, now);
         let Some((key, note)) = self.writing.take() else { return };
         let owner = self.owners.entry(key).or_default();
-        owner.excused |= verdict == Verdict::Dropped;
+        owner.excused |= verdict == AfterWrite::Dropped;
         // Otherwise it went to a Service that is gone.
-        if outcome == Outcome::Written && !owner.excused {
+        if outcome == NoteOutcome::Written && !owner.excused {
             owner.begun = note != Note::Accepted;
-            owner.told = Some(note);
+            owner.note = Some(note);
         }
     }
 
@@ -259,17 +261,17 @@ proptest! {
             let waiting: BTreeSet<_> = model.notes.waiting.iter().map(|(key, w)| (w.due, key.clone())).collect();
             prop_assert_eq!(&waiting, &model.notes.order);
         }
-        model.finished(Outcome::Written, now);
+        model.finished(NoteOutcome::Written, now);
         while let Some(deadline) = model.notes.deadline() {
             now = now.max(deadline);
             model.next(now);
-            model.finished(Outcome::Written, now);
+            model.finished(NoteOutcome::Written, now);
         }
         for (key, owner) in &model.owners {
-            let right = match (owner.truth, &owner.told) {
-                (Some(reason), Some(told)) => *told == rejected(reason),
+            let right = match (owner.truth, &owner.note) {
+                (Some(reason), Some(note)) => *note == rejected(reason),
                 (Some(_), None) => false,
-                (None, told) => told.as_ref().is_none_or(|told| *told == Note::Accepted),
+                (None, note) => note.as_ref().is_none_or(|note| *note == Note::Accepted),
             };
             prop_assert!(right || owner.excused, "{} {:?}", key, owner);
         }

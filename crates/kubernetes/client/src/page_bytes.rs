@@ -1,30 +1,30 @@
-//! How many objects to ask for at once, so that a page takes about as much memory whatever its objects are like. Pure.
+//! Limits pages by bytes: chooses the number of objects so that all pages take about the same memory. Pure.
 
-/// The bytes that a page aims at. A full `EndpointSlice` takes some 30 kB: 500 of them, as many clients ask for, would be
-/// 15 MB, and as much again once read.
+/// The target size of a page. A full `EndpointSlice` takes about 30 kB, so the usual page of 500 objects would take 15 MB,
+/// and as much again once parsed.
 pub(crate) const BYTES: usize = 512 << 10;
-/// Objects of the first page, of which nothing is known.
+/// Number of objects in the first page, when their size is unknown.
 const FIRST: u32 = 50;
-/// Most objects of a page, however small they are: what other clients of Kubernetes ask for.
+/// Largest number of objects in a page, as in other clients of Kubernetes.
 const MOST: u32 = 500;
-/// A page has at most this many times the objects of the one before, which may have been unlike the rest.
+/// Limits the growth from one page to the next, since a page of small objects may be an exception.
 const GROWTH: u32 = 4;
 
-/// The size of one list's pages, kept from one list to the next.
+/// The number of objects per page of one list. Kept from one list to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageSize(u32);
+pub(crate) struct PageBytes(u32);
 
-impl PageSize {
+impl PageBytes {
     pub(crate) const fn new() -> Self {
         Self(FIRST)
     }
 
-    /// Objects to ask for next.
+    /// Returns the limit of the next page.
     pub(crate) fn limit(self) -> u32 {
         self.0
     }
 
-    /// Learns from a page of so many objects and bytes.
+    /// Adjusts the limit after a page with this number of objects and bytes.
     pub(crate) fn learn(&mut self, objects: usize, bytes: usize) {
         if objects > 0 {
             let fit = u32::try_from(BYTES * objects / bytes.max(1)).unwrap_or(MOST);
@@ -49,7 +49,7 @@ mod tests {
             ("small, and then large", &[(50, 50 * 300), (200, 200 * 300), (500, 500 * 30_000)], &[200, 500, 17]),
             ("bytes without end", &[(50, usize::MAX)], &[1]),
         ] {
-            let mut size = PageSize::new();
+            let mut size = PageBytes::new();
             let mut seen = Vec::new();
             for (objects, bytes) in pages {
                 size.learn(*objects, *bytes);

@@ -1,7 +1,8 @@
-//! What is known of one source, as long as it stays the same one: its watches' events in, its Services out. No I/O.
+//! The state of one source: events of its watches in, Services out. No I/O.
 //!
-//! Absence is believed only when it is proven: a whole list, of a source that is still the one it was when the list came
-//! to its end. Another cluster behind the same address would otherwise look like one from which everything was deleted.
+//! Objects count as deleted only after a complete list, and only if the source is still the same cluster at the end of the
+//! list. Otherwise another cluster behind the same address would look like one from which everything was deleted (see
+//! docs/design.md#rule-4).
 
 use std::time::Instant;
 
@@ -15,16 +16,16 @@ use gimbal_session::{Freshness, Scope};
 #[cfg(test)]
 mod tests;
 
-/// A kind that is watched.
+/// A watched kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
+pub(crate) enum WatchedKind {
     /// Services.
     Services,
     /// `EndpointSlices`, or Endpoints on a cluster without them.
     Slices,
 }
 
-/// What the watches tell.
+/// An event of one of the watches.
 #[derive(Debug)]
 pub(crate) enum SourceEvent {
     Service(WatchEvent<objects::Service>),
@@ -32,40 +33,40 @@ pub(crate) enum SourceEvent {
     Endpoints(WatchEvent<objects::Endpoints>),
 }
 
-/// Something that is logged and counted.
+/// Something to log and count.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    Failed(Watched, ApiError),
-    Relisted(Watched),
-    /// The source's store was put back from one version to an older one.
+    Failed(WatchedKind, ApiError),
+    Relisted(WatchedKind),
+    /// The source's store was restored to an older state.
     WentBack {
-        kind: Watched,
+        kind: WatchedKind,
         seen: String,
         listed: String,
     },
 }
 
-/// A source.
-pub(crate) struct Session {
+/// The state of a source, for as long as it is the same cluster.
+pub(crate) struct SourceState {
     index: KubernetesIndex,
     flavour: Flavour,
     services: KindHealth,
     slices: KindHealth,
     incarnation: Option<String>,
     identity_trouble: Option<String>,
-    /// Lists that are whole, but count only once the source is known to be the same.
-    unproven: Vec<Watched>,
-    /// The number of the last question for the incarnation.
+    /// Complete lists that count once the source is confirmed to be the same cluster.
+    unproven: Vec<WatchedKind>,
+    /// The number of the last check of the incarnation that was requested.
     asked: u64,
     slices_missing: bool,
-    /// Slices were read where Endpoints are, for want of slices.
+    /// Slices were found while Endpoints are read in their place.
     slices_found: bool,
-    /// What the last failure of each kind said: for who runs this discoverer, and nobody else. It may hold what a credential plug-in
-    /// printed.
+    /// The message of the last failure of each kind, for the operator of this discoverer only: it may contain output of a
+    /// credential plug-in.
     said: [Option<String>; 2],
 }
 
-impl Session {
+impl SourceState {
     pub(crate) fn new(selection: Selection) -> Self {
         Self {
             flavour: selection.flavour,
@@ -82,41 +83,41 @@ impl Session {
         }
     }
 
-    /// Knows nothing but what the source is, if that is known. Answers to questions that were asked before are none of
-    /// its own.
+    /// Forgets everything but the incarnation, if it is known. Checks that were requested before do not confirm later
+    /// lists.
     pub(crate) fn start_over(&mut self, selection: Selection, incarnation: Option<String>) {
         let identity_trouble = self.identity_trouble.take();
         *self = Self { asked: self.asked, incarnation, identity_trouble, ..Self::new(selection) };
     }
 
-    /// Takes an event of a watch.
+    /// Handles an event of a watch.
     pub(crate) fn event(&mut self, event: SourceEvent, now: Instant) -> Option<Notice> {
         use KubernetesIndex as Index;
         match event {
             SourceEvent::Service(event) => {
-                self.take(Watched::Services, event, Index::apply_service, Index::delete_service, now)
+                self.take(WatchedKind::Services, event, Index::apply_service, Index::delete_service, now)
             }
             SourceEvent::Slice(event) if self.flavour == Flavour::Endpoints => {
                 self.slices_found |= event.is_sign_of_life();
                 None
             }
             SourceEvent::Slice(event) => {
-                // Before anything was listed this is the whole API that is not there, not a right or a server.
+                // Not found before the first list means that the server has no such API.
                 let missing = matches!(event, WatchEvent::Failed(ApiError::NotFound { .. }));
                 if !matches!(event, WatchEvent::ListBegin) {
                     self.slices_missing = missing && self.slices.age(now).is_none();
                 }
-                self.take(Watched::Slices, event, Index::apply_slice, Index::delete_slice, now)
+                self.take(WatchedKind::Slices, event, Index::apply_slice, Index::delete_slice, now)
             }
             SourceEvent::Endpoints(event) => {
-                self.take(Watched::Slices, event, Index::apply_endpoints, Index::delete_endpoints, now)
+                self.take(WatchedKind::Slices, event, Index::apply_endpoints, Index::delete_endpoints, now)
             }
         }
     }
 
     fn take<T: Object>(
         &mut self,
-        kind: Watched,
+        kind: WatchedKind,
         event: WatchEvent<T>,
         apply: fn(&mut KubernetesIndex, T),
         delete: fn(&mut KubernetesIndex, &str, &str),
@@ -130,8 +131,8 @@ impl Session {
             WatchEvent::ListBegin => {
                 self.unproven.retain(|other| *other != kind);
                 match kind {
-                    Watched::Services => self.index.begin_services(),
-                    Watched::Slices => self.index.begin_slices(),
+                    WatchedKind::Services => self.index.begin_services(),
+                    WatchedKind::Slices => self.index.begin_slices(),
                 }
             }
             WatchEvent::Listed(page) => page.into_iter().for_each(|object| apply(&mut self.index, object)),
@@ -158,16 +159,16 @@ impl Session {
         None
     }
 
-    fn end(&mut self, kind: Watched, now: Instant) {
+    fn end(&mut self, kind: WatchedKind, now: Instant) {
         match kind {
-            Watched::Services => self.index.end_services(),
-            Watched::Slices => self.index.end_slices(),
+            WatchedKind::Services => self.index.end_services(),
+            WatchedKind::Slices => self.index.end_slices(),
         }
         self.health_mut(kind).listed(now);
     }
 
-    /// The source's incarnation, as found by a question that was asked after `asked` of them were wanted. False: this is
-    /// another source, and nothing that this session holds is true of it.
+    /// Called when a check found this incarnation. `asked` is the number of the last request before the check started.
+    /// Returns false if this is another cluster: nothing in this state is true of it.
     pub(crate) fn found_incarnation(&mut self, incarnation: &str, asked: u64, now: Instant) -> bool {
         match &self.incarnation {
             None => self.incarnation = Some(incarnation.to_owned()),
@@ -182,7 +183,7 @@ impl Session {
         true
     }
 
-    /// Hands on what changed, once the events at hand are taken.
+    /// Returns the Services that changed, once the pending events are handled.
     pub(crate) fn settle(&mut self, now: Instant) -> Changed {
         self.services.tick(now);
         self.slices.tick(now);
@@ -190,7 +191,7 @@ impl Session {
         self.index.drain()
     }
 
-    /// The incarnation cannot be read, or can again.
+    /// Sets why the incarnation cannot be read, or `None` if it can.
     pub(crate) fn set_identity_trouble(&mut self, trouble: Option<String>) {
         self.identity_trouble = trouble;
     }
@@ -201,49 +202,49 @@ impl Session {
         (!lost.is_empty()).then(|| lost.join("; "))
     }
 
-    fn health_mut(&mut self, kind: Watched) -> &mut KindHealth {
+    fn health_mut(&mut self, kind: WatchedKind) -> &mut KindHealth {
         match kind {
-            Watched::Services => &mut self.services,
-            Watched::Slices => &mut self.slices,
+            WatchedKind::Services => &mut self.services,
+            WatchedKind::Slices => &mut self.slices,
         }
     }
 
     fn kinds(&self) -> impl Iterator<Item = (&'static str, &KindHealth)> {
-        [(self.name(Watched::Services), &self.services), (self.name(Watched::Slices), &self.slices)].into_iter()
+        [(self.name(WatchedKind::Services), &self.services), (self.name(WatchedKind::Slices), &self.slices)].into_iter()
     }
 
-    /// What a kind is called towards people and the writer.
-    pub(crate) fn name(&self, kind: Watched) -> &'static str {
+    /// Returns the name of a kind in logs, metrics and messages to the writer.
+    pub(crate) fn name(&self, kind: WatchedKind) -> &'static str {
         match (kind, self.flavour) {
-            (Watched::Services, _) => "services",
-            (Watched::Slices, Flavour::Slices) => "endpointslices",
-            (Watched::Slices, Flavour::Endpoints) => "endpoints",
+            (WatchedKind::Services, _) => "services",
+            (WatchedKind::Slices, Flavour::Slices) => "endpointslices",
+            (WatchedKind::Slices, Flavour::Endpoints) => "endpoints",
         }
     }
 
-    /// When [`settle`](Self::settle) has something to say without an event.
+    /// Returns when [`settle`](Self::settle) has something to return without an event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.kinds().filter_map(|(_, health)| health.deadline()).min()
     }
 
-    /// The cluster has no `EndpointSlices`: it answers for Services, and has no such API.
+    /// Whether the cluster has no `EndpointSlices`: it lists Services and has no such API.
     pub(crate) fn lacks_slices(&self, now: Instant) -> bool {
         self.flavour == Flavour::Slices && self.slices_missing && self.services.age(now).is_some()
     }
 
-    /// The cluster has `EndpointSlices` after all: it was updated, or its API server had not come up wholly.
+    /// Whether `EndpointSlices` were found while Endpoints are read: the cluster was upgraded, or its API server was starting.
     pub(crate) fn has_slices_after_all(&self) -> bool {
         self.slices_found
     }
 
-    /// How many times the incarnation was asked for. A watch on it wakes whoever finds it out.
+    /// Returns the number of the last check of the incarnation that was requested.
     pub(crate) fn asked(&self) -> u64 {
         self.asked
     }
 }
 
-impl Known for Session {
-    /// The UID of the namespace `kube-system`, which lasts exactly as long as the cluster does.
+impl Known for SourceState {
+    /// The UID of the namespace `kube-system`, which exists for exactly as long as the cluster does.
     fn incarnation(&self) -> Option<&str> {
         self.incarnation.as_deref()
     }
@@ -286,8 +287,8 @@ impl Known for Session {
     }
 }
 
-/// A failure in words of our own: the writer is told why a part of the source is unknown, and is not to be told what a
-/// server or a credential plug-in says to us.
+/// Returns a fixed description of an error, which is sent to the writer as the reason why a part of the source is unknown.
+/// The text of a server or a credential plug-in must not be sent.
 fn words(error: &ApiError) -> &'static str {
     match error {
         ApiError::Forbidden { .. } => "forbidden: the discoverer has no right to list and watch them",
@@ -303,7 +304,7 @@ fn words(error: &ApiError) -> &'static str {
     }
 }
 
-/// What a failure says of a watched kind.
+/// Returns how a failure affects the health of a watched kind.
 fn weight(error: &ApiError) -> Failure {
     match error {
         ApiError::Forbidden { .. } => Failure::Denied,

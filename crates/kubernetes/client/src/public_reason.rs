@@ -1,13 +1,12 @@
-//! What somebody on the other side of a trust border hears of a failed call.
+//! Errors in words that may cross a trust boundary.
 
 use crate::ApiError;
 
 impl ApiError {
-    /// The failure in words of ours, and in nothing else: no URL, no word of a proxy, of a credential plug-in or of the
-    /// server, for those may hold secrets and tell how a cluster is built. The full message is for the log of the process
-    /// that made the call.
+    /// Returns a fixed description of the error. It has no URL and no text of a server, a proxy or a credential plug-in,
+    /// which could reveal secrets or how a cluster is built. Log the full message only in the process that made the call.
     #[must_use]
-    pub fn told(&self) -> &'static str {
+    pub fn public_reason(&self) -> &'static str {
         match self {
             Self::NotFound { namespace: true, .. } => "its namespace is not there",
             Self::NotFound { .. } => "not found: the API server knows no such thing",
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_message_is_told() {
+    fn no_part_of_a_message_is_public() {
         let message = || "https://user:hunter2@10.0.0.1 hunter2".to_owned();
         for error in [
             ApiError::NotFound { message: message(), namespace: true },
@@ -45,8 +44,8 @@ mod tests {
             ApiError::Server { message: message(), retry_after: None },
             ApiError::Transport { message: message() },
         ] {
-            let told = error.told();
-            assert!(!told.is_empty() && !told.contains("hunter2") && !told.contains("://"), "{told}");
+            let reason = error.public_reason();
+            assert!(!reason.is_empty() && !reason.contains("hunter2") && !reason.contains("://"), "{reason}");
         }
     }
 }
