@@ -87,7 +87,7 @@ impl Scene {
         for cluster in [&scene.source, &scene.gimbal] {
             cluster.namespace("team1").await?;
         }
-        // As a writer leaves it that ended well. Where there is none, the first one waits for as long as one lasts.
+        // The Lease as a writer leaves it at a clean stop. Without one, the first writer would wait for a lease duration.
         let lease = json!({"metadata": {"name": "gimbal-writer"}, "spec": {}});
         scene.gimbal.admin().post("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", &lease).await?;
         Ok(scene)
