@@ -34,3 +34,9 @@ mod write_size;
 
 pub use args::Args;
 pub use run::run;
+
+/// Describes the writer's metrics, for the reference in the documentation.
+#[must_use]
+pub fn metrics_reference() -> Vec<gimbal_runtime::MetricDoc> {
+    metrics::Metrics::reference()
+}

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use gimbal_plan::Guard;
 use gimbal_reconcile::{Backend, Counters, Reconciler};
+use gimbal_runtime::{MetricDoc, metrics_table};
 use gimbal_session::GoodbyeReason;
 use gimbal_transport::{Problem, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -22,7 +23,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use limiter::LimiterMetrics;
 use loss::LossMetrics;
@@ -104,182 +105,161 @@ impl OfBackend for GoodbyeLabels {
 #[derive(Debug, Clone)]
 pub struct Metrics(Arc<Inner>);
 
+/// Creates a histogram of 1 ms to 32 s.
+fn latency() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 2.0, 16))
+}
+
+metrics_table! {
+    /// The writer itself: its writes, its streams and its lease.
+    struct OwnMetrics("gimbal_writer") {
+        writes: Family<WriteLabels, Counter>, "writes" ["verb", "kind", "code"],
+            "Calls to the API server that change an object, by outcome";
+        write_seconds: Family<VerbLabels, Histogram> = Family::new_with_constructor(latency), "write" ["verb"] seconds,
+            "Time of such a call";
+        propagation_seconds: Events<BackendLabels, Histogram> = Events::of(Family::new_with_constructor(latency)), "propagation" ["backend"] seconds,
+            "From the source telling its agent of a change to the API server accepting it";
+        connected: Counts<BackendLabels>, "backend_connected" ["backend"],
+            "Whether an agent of the backend is connected";
+        complete: Counts<BackendLabels>, "backend_complete" ["backend"],
+            "Whether a complete snapshot of the backend was seen";
+        services: Counts<BackendLabels>, "backend_services" ["backend"],
+            "Services that the backend offers";
+        endpoints: Counts<BackendLabels>, "backend_endpoints" ["backend"],
+            "Endpoints of the backend in the Gimbal cluster";
+        held_endpoints: Counts<BackendLabels>, "backend_held_endpoints" ["backend"],
+            "Endpoints whose removal, or loss of readiness, the guard holds";
+        rejected: Counts<RejectLabels>, "backend_rejected" ["backend", "reason"],
+            "Services of the backend that are rejected, by reason";
+        source_age: Seconds<SourceLabels>, "backend_source_age" ["backend", "kind"] seconds,
+            "Time since the source last said anything about a kind";
+        pending: Gauge, "pending" [],
+            "Targets that wait to be written";
+        oldest_pending: Gauge<f64, AtomicU64>, "oldest_pending" [] seconds,
+            "Age of the oldest change that an agent told and that is neither written, nor rejected, nor held; 0: none waits";
+        in_flight: Gauge, "in_flight" [],
+            "Targets that are being written";
+        leading: Gauge, "leading" [],
+            "Whether this process leads";
+        lease_holder: Counts<HolderLabels>, "lease_holder" ["holder"],
+            "1 for the writer that leads, as far as this one knows";
+        lease_calls: Family<LeaseLabels, Counter>, "lease_calls" ["verb", "code"],
+            "Calls about the Lease, by outcome; verb renew keeps it";
+        refused_streams: Family<ReasonLabels, Counter>, "refused_streams" ["reason"],
+            "Streams of agents that were refused, by reason";
+        goodbyes: Events<GoodbyeLabels, Counter>, "goodbyes" ["backend", "reason"],
+            "Streams of agents that the writer ended, by reason";
+        broken_streams: Events<BackendLabels, Counter>, "broken_streams" ["backend"],
+            "Streams of agents that ended in an error";
+        resyncs: Events<BackendLabels, Counter>, "resyncs" ["backend"],
+            "Snapshots that were asked for in the middle of a stream";
+        watch_failures: Family<WatchLabels, Counter>, "watch_failures" ["kind", "reason"],
+            "Failures of the watches on the Gimbal cluster";
+        handshake_failures: Family<ReasonLabels, Counter>, "handshake_failures" ["reason"],
+            "TLS handshakes that failed, by reason";
+        probes: Counter, "probes" [],
+            "Connections that closed before they said anything";
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
-    writes: Family<WriteLabels, Counter>,
-    write_seconds: Family<VerbLabels, Histogram>,
-    propagation_seconds: Events<BackendLabels, Histogram>,
-    connected: Counts<BackendLabels>,
-    complete: Counts<BackendLabels>,
-    services: Counts<BackendLabels>,
-    endpoints: Counts<BackendLabels>,
-    held_endpoints: Counts<BackendLabels>,
-    rejected: Counts<RejectLabels>,
-    source_age: Seconds<SourceLabels>,
-    pending: Gauge,
-    oldest_pending: Gauge<f64, AtomicU64>,
-    in_flight: Gauge,
-    leading: Gauge,
-    lease_holder: Counts<HolderLabels>,
-    lease_calls: Family<LeaseLabels, Counter>,
     happened: Happened,
-    refused_streams: Family<ReasonLabels, Counter>,
-    goodbyes: Events<GoodbyeLabels, Counter>,
-    broken_streams: Events<BackendLabels, Counter>,
-    resyncs: Events<BackendLabels, Counter>,
-    watch_failures: Family<WatchLabels, Counter>,
-    handshake_failures: Family<ReasonLabels, Counter>,
-    probes: Counter,
     policy: PolicyMetrics,
     limiter: LimiterMetrics,
     loss: LossMetrics,
+    own: OwnMetrics,
 }
 
 impl Metrics {
     /// Registers everything.
     pub fn register(registry: &mut Registry) -> Self {
-        let latency: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 16));
         let inner = Inner {
-            writes: Family::default(),
-            write_seconds: Family::new_with_constructor(latency),
-            propagation_seconds: Events::of(Family::new_with_constructor(latency)),
-            connected: Counts::default(),
-            complete: Counts::default(),
-            services: Counts::default(),
-            endpoints: Counts::default(),
-            held_endpoints: Counts::default(),
-            rejected: Counts::default(),
-            source_age: Seconds::default(),
-            pending: Gauge::default(),
-            oldest_pending: Gauge::default(),
-            in_flight: Gauge::default(),
-            leading: Gauge::default(),
-            lease_holder: Counts::default(),
-            lease_calls: Family::default(),
             happened: Happened::register(registry.sub_registry_with_prefix("gimbal_writer")),
-            refused_streams: Family::default(),
-            goodbyes: Events::default(),
-            broken_streams: Events::default(),
-            resyncs: Events::default(),
-            watch_failures: Family::default(),
-            handshake_failures: Family::default(),
-            probes: Counter::default(),
-            policy: PolicyMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
-            limiter: LimiterMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
-            loss: LossMetrics::register(registry.sub_registry_with_prefix("gimbal_writer")),
+            policy: PolicyMetrics::register(registry),
+            limiter: LimiterMetrics::register(registry),
+            loss: LossMetrics::register(registry),
+            own: OwnMetrics::register(registry),
         };
+        inner.policy.start();
         let r = registry.sub_registry_with_prefix("gimbal_writer");
-        r.register("writes", "Calls to the API server that change an object, by outcome", inner.writes.clone());
-        r.register_with_unit("write", "Time of such a call", Unit::Seconds, inner.write_seconds.clone());
-        r.register_with_unit(
-            "propagation",
-            "From the source telling its agent of a change to the API server accepting it",
-            Unit::Seconds,
-            inner.propagation_seconds.family(),
-        );
-        r.register("backend_connected", "Whether an agent of the backend is connected", inner.connected.family());
-        r.register("backend_complete", "Whether a complete snapshot of the backend was seen", inner.complete.family());
-        r.register("backend_services", "Services that the backend offers", inner.services.family());
-        r.register("backend_endpoints", "Endpoints of the backend in the Gimbal cluster", inner.endpoints.family());
-        r.register(
-            "backend_held_endpoints",
-            "Endpoints whose removal, or loss of readiness, the guard holds",
-            inner.held_endpoints.family(),
-        );
-        r.register("backend_rejected", "Services of the backend that are rejected, by reason", inner.rejected.family());
-        r.register_with_unit(
-            "backend_source_age",
-            "Time since the source last said anything about a kind",
-            Unit::Seconds,
-            inner.source_age.family(),
-        );
-        r.register("pending", "Targets that wait to be written", inner.pending.clone());
-        r.register("in_flight", "Targets that are being written", inner.in_flight.clone());
-        r.register("leading", "Whether this process leads", inner.leading.clone());
-        r.register(
-            "lease_holder",
-            "1 for the writer that leads, as far as this one knows",
-            inner.lease_holder.family(),
-        );
-        r.register("lease_calls", "Calls about the Lease, by outcome; verb renew keeps it", inner.lease_calls.clone());
-        r.register_with_unit(
-            "oldest_pending",
-            "Age of the oldest change that an agent told and that is neither written, nor rejected, nor held; 0: none waits",
-            Unit::Seconds,
-            inner.oldest_pending.clone(),
-        );
         r.register("build", "Version of this program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        r.register("refused_streams", "Streams of agents that were refused, by reason", inner.refused_streams.clone());
-        r.register("goodbyes", "Streams of agents that the writer ended, by reason", inner.goodbyes.family());
-        r.register("broken_streams", "Streams of agents that ended in an error", inner.broken_streams.family());
-        r.register("resyncs", "Snapshots that were asked for in the middle of a stream", inner.resyncs.family());
-        r.register("watch_failures", "Failures of the watches on the Gimbal cluster", inner.watch_failures.clone());
-        r.register("handshake_failures", "TLS handshakes that failed, by reason", inner.handshake_failures.clone());
-        r.register("probes", "Connections that closed before they said anything", inner.probes.clone());
         Self(Arc::new(inner))
+    }
+
+    /// Describes every metric, in the order of its groups. Those of [`gimbal_runtime`] are not among them.
+    #[must_use]
+    pub fn reference() -> Vec<MetricDoc> {
+        let groups = [OwnMetrics::reference(), LossMetrics::reference(), PolicyMetrics::reference()];
+        let mut all: Vec<MetricDoc> = groups.into_iter().flatten().collect();
+        all.extend(LimiterMetrics::reference());
+        all.extend(Happened::reference());
+        let (name, help) = ("gimbal_writer_build_info".to_owned(), "Version of this program");
+        all.push(MetricDoc { name, kind: "info", labels: &["version"], help });
+        all
     }
 
     /// A write was answered.
     pub fn written(&self, verb: &'static str, kind: &'static str, code: &'static str, took: Duration) {
-        self.0.writes.get_or_create_owned(&WriteLabels { verb, kind, code }).inc();
-        self.0.write_seconds.get_or_create_owned(&VerbLabels { verb }).observe(took.as_secs_f64());
+        self.0.own.writes.get_or_create_owned(&WriteLabels { verb, kind, code }).inc();
+        self.0.own.write_seconds.get_or_create_owned(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 
     /// A change of a backend was applied so long after its source told of it.
     pub fn propagated(&self, backend: &str, took: Duration) {
         let labels = BackendLabels { backend: backend.to_owned() };
-        self.0.propagation_seconds.of_labels(labels).observe(took.as_secs_f64());
+        self.0.own.propagation_seconds.of_labels(labels).observe(took.as_secs_f64());
     }
 
     /// A watch failed.
     pub fn watch_failed(&self, kind: &'static str, reason: &'static str) {
-        self.0.watch_failures.get_or_create_owned(&WatchLabels { kind, reason }).inc();
+        self.0.own.watch_failures.get_or_create_owned(&WatchLabels { kind, reason }).inc();
     }
 
     /// Who leads, as far as is known; empty: nobody.
     pub fn led_by(&self, holder: &str) {
         let holder = (!holder.is_empty()).then(|| (HolderLabels { holder: holder.to_owned() }, 1));
-        self.0.lease_holder.show(holder);
+        self.0.own.lease_holder.show(holder);
     }
 
     /// A call about the Lease ended.
     pub fn lease_called(&self, verb: &'static str, code: &'static str) {
-        self.0.lease_calls.get_or_create_owned(&LeaseLabels { verb, code }).inc();
+        self.0.own.lease_calls.get_or_create_owned(&LeaseLabels { verb, code }).inc();
     }
 
     /// The age of the oldest change that waits.
     pub fn oldest_pending(&self, age: Duration) {
-        self.0.oldest_pending.set(age.as_secs_f64());
+        self.0.own.oldest_pending.set(age.as_secs_f64());
     }
 
     /// A stream was refused.
     pub fn refused(&self, reason: GoodbyeReason) {
-        self.0.refused_streams.get_or_create_owned(&ReasonLabels { reason: format!("{reason:?}") }).inc();
+        self.0.own.refused_streams.get_or_create_owned(&ReasonLabels { reason: format!("{reason:?}") }).inc();
     }
 
     /// The writer ended a stream of a backend.
     pub fn dismissed(&self, backend: &str, reason: GoodbyeReason) {
         let labels = GoodbyeLabels { backend: backend.to_owned(), reason: format!("{reason:?}") };
-        self.0.goodbyes.of_labels(labels).inc();
+        self.0.own.goodbyes.of_labels(labels).inc();
     }
 
     /// A stream of a backend ended in an error: its connection broke, or a message was too large.
     pub fn broke(&self, backend: &str) {
-        self.0.broken_streams.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
+        self.0.own.broken_streams.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
     /// A backend's agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be confirmed.
     pub fn resync(&self, backend: &str) {
-        self.0.resyncs.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
+        self.0.own.resyncs.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
     /// A connection was refused.
     pub fn connection_refused(&self, refusal: &Refusal) {
         match refusal.problem {
-            Problem::Silent => self.0.probes.inc(),
+            Problem::Silent => self.0.own.probes.inc(),
             problem => {
                 let labels = ReasonLabels { reason: problem.as_str().to_owned() };
-                self.0.handshake_failures.get_or_create_owned(&labels).inc()
+                self.0.own.handshake_failures.get_or_create_owned(&labels).inc()
             }
         };
     }
@@ -325,33 +305,33 @@ impl Metrics {
     /// `may_write`: the lease is not late.
     pub fn show(&self, reconciler: &Reconciler, may_write: bool) {
         let inner = &self.0;
-        inner.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
-        inner.in_flight.set(signed(reconciler.in_flight()));
-        inner.leading.set(i64::from(reconciler.is_leading() && may_write));
+        inner.own.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
+        inner.own.in_flight.set(signed(reconciler.in_flight()));
+        inner.own.leading.set(i64::from(reconciler.is_leading() && may_write));
         inner.happened.show(reconciler.counters());
         let known = reconciler.backends();
         let is_known = |backend: &str| known.contains_key(backend);
-        inner.propagation_seconds.keep(is_known);
-        inner.goodbyes.keep(is_known);
-        inner.broken_streams.keep(is_known);
-        inner.resyncs.keep(is_known);
+        inner.own.propagation_seconds.keep(is_known);
+        inner.own.goodbyes.keep(is_known);
+        inner.own.broken_streams.keep(is_known);
+        inner.own.resyncs.keep(is_known);
         let led: Vec<&Backend> = known.values().filter(|_| reconciler.is_leading()).collect();
         inner.policy.show(reconciler, &led);
         inner.loss.show(&led, is_known);
         let each = |value: fn(&Backend) -> i64| led.iter().map(move |backend| (labels(backend), value(backend)));
-        inner.services.show(each(|backend| signed(backend.end.tree().count())));
-        inner.endpoints.show(each(|backend| signed(backend.endpoints)));
+        inner.own.services.show(each(|backend| signed(backend.end.tree().count())));
+        inner.own.endpoints.show(each(|backend| signed(backend.endpoints)));
         let held = |backend: &Backend| {
             let holds = [backend.guards.removals(), backend.guards.readiness()].into_iter().filter_map(Guard::held);
             signed(holds.map(|held| held.endpoints_removed).max().unwrap_or_default())
         };
-        inner.held_endpoints.show(each(held));
+        inner.own.held_endpoints.show(each(held));
         // Nobody waits for the agent of a backend that the configuration does not name.
         let listed = || led.iter().filter(|backend| backend.listed);
-        inner.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.connected))));
-        inner.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end.is_complete()))));
-        inner.rejected.show(led.iter().flat_map(|backend| rejects(backend)));
-        inner.source_age.show(listed().flat_map(|backend| ages(backend)));
+        inner.own.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.connected))));
+        inner.own.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end.is_complete()))));
+        inner.own.rejected.show(led.iter().flat_map(|backend| rejects(backend)));
+        inner.own.source_age.show(listed().flat_map(|backend| ages(backend)));
     }
 }
 
@@ -393,8 +373,9 @@ struct Happened(Vec<(Gauge, Counter, Count)>);
 type Count = fn(&Counters) -> u64;
 
 impl Happened {
-    fn register(registry: &mut Registry) -> Self {
-        let all: [(&str, &str, &str, Count); 4] = [
+    /// Old name, new name, help and value of each figure.
+    fn all() -> [(&'static str, &'static str, &'static str, Count); 4] {
+        [
             (
                 "comparison_differences",
                 "differences_found",
@@ -411,14 +392,28 @@ impl Happened {
             ("unreadable", "entries_unreadable", "Entries or frames of agents that could not be read", |counters| {
                 counters.unreadable
             }),
-        ];
+        ]
+    }
+
+    fn reference() -> impl Iterator<Item = MetricDoc> {
+        Self::all().into_iter().flat_map(|(old, new, help, _)| {
+            let (gauge, counter) = (format!("gimbal_writer_{old}"), format!("gimbal_writer_{new}_total"));
+            let counter = MetricDoc { name: counter, kind: "counter", labels: &[], help };
+            [
+                counter,
+                MetricDoc { name: gauge, kind: "gauge", labels: &[], help: "The older name of the counter above" },
+            ]
+        })
+    }
+
+    fn register(registry: &mut Registry) -> Self {
         let register = |(old, new, help, value): (&str, &str, &str, Count)| {
             let (gauge, counter) = (Gauge::default(), Counter::default());
             registry.register(old, format!("As gimbal_writer_{new}_total, which is a counter"), gauge.clone());
             registry.register(new, help, counter.clone());
             (gauge, counter, value)
         };
-        Self(all.into_iter().map(register).collect())
+        Self(Self::all().into_iter().map(register).collect())
     }
 
     fn show(&self, counters: &Counters) {

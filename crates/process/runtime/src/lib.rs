@@ -22,6 +22,7 @@ mod health;
 mod lines;
 mod listen;
 mod logging;
+mod metrics;
 mod process;
 mod readiness;
 mod shutdown;
@@ -36,7 +37,11 @@ pub use flags::TlsArgs;
 pub use health::Health;
 pub use listen::bind;
 pub use logging::{LogFormat, init_logging};
+pub use metrics::{MetricDoc, TableMetric, describe_row, markdown, register_row};
 pub use process::register_process_metrics;
+/// For [`metrics_table`].
+#[doc(hidden)]
+pub use prometheus_client;
 pub use readiness::{Guard, Readiness};
 pub use shutdown::shutdown_token;
 pub use tasks::Tasks;

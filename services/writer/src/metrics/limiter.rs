@@ -3,11 +3,11 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use gimbal_runtime::metrics_table;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
 
 use gimbal_schedule::{ConcurrencyLimit, SharedLimit, WaitReason};
 
@@ -16,54 +16,25 @@ struct WaitLabels {
     reason: &'static str,
 }
 
-#[derive(Debug)]
-pub(super) struct LimiterMetrics {
-    concurrency: Gauge,
-    shared: Gauge,
-    latency: Gauge<f64, AtomicU64>,
-    tolerated: Gauge<f64, AtomicU64>,
-    pauses: Counter,
-    waits: Family<WaitLabels, Counter<f64, AtomicU64>>,
+metrics_table! {
+    /// How fast this process writes, and what delays its writes.
+    pub(super) struct LimiterMetrics("gimbal_writer") {
+        concurrency: Gauge, "concurrency" [],
+            "Writes that may be under way side by side now";
+        shared: Gauge, "concurrency_shared" [],
+            "Writes that may be under way side by side while fresh changes and other work are about at the same time";
+        latency: Gauge<f64, AtomicU64>, "write_latency" [] seconds,
+            "What nine of ten writes took at most, of late; 0: not known, or they were not answered";
+        tolerated: Gauge<f64, AtomicU64>, "write_latency_tolerated" [] seconds,
+            "What they may take before fewer go side by side; 0: any time";
+        pauses: Counter, "pauses" [],
+            "Answers of the API server that asked for a pause of all writes";
+        waits: Family<WaitLabels, Counter<f64, AtomicU64>>, "write_wait" ["reason"] seconds,
+            "Time in which a write could have gone and had to wait, by what for";
+    }
 }
 
 impl LimiterMetrics {
-    pub(super) fn register(r: &mut Registry) -> Self {
-        let metrics = Self {
-            concurrency: Gauge::default(),
-            shared: Gauge::default(),
-            latency: Gauge::default(),
-            tolerated: Gauge::default(),
-            pauses: Counter::default(),
-            waits: Family::default(),
-        };
-        r.register("concurrency", "Writes that may be under way side by side now", metrics.concurrency.clone());
-        r.register(
-            "concurrency_shared",
-            "Writes that may be under way side by side while fresh changes and other work are about at the same time",
-            metrics.shared.clone(),
-        );
-        r.register_with_unit(
-            "write_latency",
-            "What nine of ten writes took at most, of late; 0: not known, or they were not answered",
-            Unit::Seconds,
-            metrics.latency.clone(),
-        );
-        r.register_with_unit(
-            "write_latency_tolerated",
-            "What they may take before fewer go side by side; 0: any time",
-            Unit::Seconds,
-            metrics.tolerated.clone(),
-        );
-        r.register("pauses", "Answers of the API server that asked for a pause of all writes", metrics.pauses.clone());
-        r.register_with_unit(
-            "write_wait",
-            "Time in which a write could have gone and had to wait, by what for",
-            Unit::Seconds,
-            metrics.waits.clone(),
-        );
-        metrics
-    }
-
     pub(super) fn paused(&self) {
         self.pauses.inc();
     }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use gimbal_plan::{GuardEvent, Release};
 use gimbal_reconcile::{Backend, Stage};
+use gimbal_runtime::metrics_table;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::{Registry, Unit};
 
 use super::series::{Counts, Events, OfBackend, Seconds};
 use super::signed;
@@ -47,71 +47,33 @@ impl OfBackend for Released {
     }
 }
 
-#[derive(Debug, Default)]
-pub(super) struct LossMetrics {
-    lost: Seconds<Labels>,
-    disconnected: Seconds<Labels>,
-    silent: Counts<Labels>,
-    stage: Counts<Staged>,
-    stages: Events<Staged, Counter>,
-    /// The older name of the next one, of another type.
-    drained: Counts<Labels>,
-    endpoints_drained: Events<Labels, Counter>,
-    holds: Events<Labels, Counter>,
-    released: Events<Released, Counter>,
-    decommissioning: Counts<Labels>,
+metrics_table! {
+    /// What is lost, held, drained or removed, by backend.
+    pub(super) struct LossMetrics("gimbal_writer") {
+        lost: Seconds<Labels>, "backend_lost" ["backend"] seconds,
+            "For how long the backend has been lost, by its connection or its source; 0: it is not";
+        disconnected: Seconds<Labels>, "backend_disconnected" ["backend"] seconds,
+            "For how long no agent of the backend has been connected; 0: one is";
+        silent: Counts<Labels>, "backend_source_silent" ["backend"],
+            "Whether an agent is connected whose source counts as lost (onLoss.sourceStaleAfter)";
+        stage: Counts<Staged>, "backend_loss_stage" ["backend", "stage"],
+            "1 for what is made of the backend's loss now: hold, not-ready or drained";
+        stages: Events<Staged, Counter>, "backend_loss_stages" ["backend", "stage"],
+            "How often a stage was entered";
+        drained: Counts<Labels>, "backend_drained_endpoints" ["backend"],
+            "As gimbal_writer_backend_endpoints_drained_total, which is a counter";
+        endpoints_drained: Events<Labels, Counter>, "backend_endpoints_drained" ["backend"],
+            "Endpoints that were removed because the backend was lost (onLoss.drainAfter)";
+        holds: Events<Labels, Counter>, "backend_guard_holds" ["backend"],
+            "Holds of the mass-change guard";
+        released: Events<Released, Counter>, "backend_guard_released_endpoints" ["backend", "by"],
+            "Endpoints whose removal the mass-change guard held and let through, by why";
+        decommissioning: Counts<Labels>, "backend_decommissioning" ["backend"],
+            "Whether the backend is being removed";
+    }
 }
 
 impl LossMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register_with_unit(
-            "backend_lost",
-            "For how long the backend has been lost, by its connection or its source; 0: it is not",
-            Unit::Seconds,
-            metrics.lost.family(),
-        );
-        registry.register_with_unit(
-            "backend_disconnected",
-            "For how long no agent of the backend has been connected; 0: one is",
-            Unit::Seconds,
-            metrics.disconnected.family(),
-        );
-        registry.register(
-            "backend_source_silent",
-            "Whether an agent is connected whose source counts as lost (onLoss.sourceStaleAfter)",
-            metrics.silent.family(),
-        );
-        registry.register(
-            "backend_loss_stage",
-            "1 for what is made of the backend's loss now: hold, not-ready or drained",
-            metrics.stage.family(),
-        );
-        registry.register("backend_loss_stages", "How often a stage was entered", metrics.stages.family());
-        registry.register(
-            "backend_drained_endpoints",
-            "As gimbal_writer_backend_endpoints_drained_total, which is a counter",
-            metrics.drained.family(),
-        );
-        registry.register(
-            "backend_endpoints_drained",
-            "Endpoints that were removed because the backend was lost (onLoss.drainAfter)",
-            metrics.endpoints_drained.family(),
-        );
-        registry.register("backend_guard_holds", "Holds of the mass-change guard", metrics.holds.family());
-        registry.register(
-            "backend_guard_released_endpoints",
-            "Endpoints whose removal the mass-change guard held and let through, by why",
-            metrics.released.family(),
-        );
-        registry.register(
-            "backend_decommissioning",
-            "Whether the backend is being removed",
-            metrics.decommissioning.family(),
-        );
-        metrics
-    }
-
     /// A stage was entered.
     pub(super) fn entered(&self, backend: &str, stage: Stage) {
         let labels = Staged { backend: backend.to_owned(), stage: stage.as_str() };

@@ -1,11 +1,11 @@
 //! What the policies of the backends allow, and what comes of it.
 
 use gimbal_reconcile::{Amount, Backend, Mode, Quota, Reconciler, Tally};
+use gimbal_runtime::metrics_table;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use super::series::Counts;
 use super::signed;
@@ -32,62 +32,34 @@ struct Outcome {
     outcome: &'static str,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct PolicyMetrics {
-    config_good: Gauge,
-    config_reloads: Family<Outcome, Counter>,
-    listed: Counts<Labels>,
-    quarantined: Counts<Labels>,
-    quota_used: Counts<Measured>,
-    quota_limit: Counts<Measured>,
-    quota_waiting: Counts<Labels>,
-    planned: Counts<Planned>,
-    namespaces_created: Family<Outcome, Counter>,
+metrics_table! {
+    /// What the policies of the backends allow, and what follows from them.
+    pub(super) struct PolicyMetrics("gimbal_writer") {
+        config_good: Gauge, "config_file_good" [],
+            "Whether the configuration in force is what the file said when it was last read; 0: the one before";
+        config_reloads: Family<Outcome, Counter>, "config_reloads" ["outcome"],
+            "Changes of the configuration file, by whether they could be taken";
+        listed: Counts<Labels>, "backend_listed" ["backend"],
+            "Whether the configuration names the backend";
+        quarantined: Counts<Labels>, "backend_quarantined" ["backend"],
+            "Whether the backend is in quarantine";
+        quota_used: Counts<Measured>, "backend_quota_used" ["backend", "measure"],
+            "What the backend publishes of what a quota can limit";
+        quota_limit: Counts<Measured>, "backend_quota_limit" ["backend", "measure"],
+            "The backend's quota; absent where there is none";
+        quota_waiting: Counts<Labels>, "backend_quota_waiting" ["backend"],
+            "Services of the backend that wait for room in its quota";
+        planned: Counts<Planned>, "backend_planned" ["backend", "change"],
+            "Objects that would be written if the backend were not in quarantine";
+        namespaces_created: Family<Outcome, Counter>, "namespaces_created" ["outcome"],
+            "Tries to create a namespace that a policy lets be created, by outcome";
+    }
 }
 
 impl PolicyMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        // The process does not start with a file that is wrong.
-        metrics.config_good.set(1);
-        registry.register(
-            "config_file_good",
-            "Whether the configuration in force is what the file said when it was last read; 0: the one before",
-            metrics.config_good.clone(),
-        );
-        registry.register(
-            "config_reloads",
-            "Changes of the configuration file, by whether they could be taken",
-            metrics.config_reloads.clone(),
-        );
-        registry.register("backend_listed", "Whether the configuration names the backend", metrics.listed.family());
-        registry.register("backend_quarantined", "Whether the backend is in quarantine", metrics.quarantined.family());
-        registry.register(
-            "backend_quota_used",
-            "What the backend publishes of what a quota can limit",
-            metrics.quota_used.family(),
-        );
-        registry.register(
-            "backend_quota_limit",
-            "The backend's quota; absent where there is none",
-            metrics.quota_limit.family(),
-        );
-        registry.register(
-            "backend_quota_waiting",
-            "Services of the backend that wait for room in its quota",
-            metrics.quota_waiting.family(),
-        );
-        registry.register(
-            "backend_planned",
-            "Objects that would be written if the backend were not in quarantine",
-            metrics.planned.family(),
-        );
-        registry.register(
-            "namespaces_created",
-            "Tries to create a namespace that a policy lets be created, by outcome",
-            metrics.namespaces_created.clone(),
-        );
-        metrics
+    /// Sets the state at the start: the process does not start with an invalid file.
+    pub(super) fn start(&self) {
+        self.config_good.set(1);
     }
 
     pub(super) fn config_read(&self, good: bool) {

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
+use gimbal_runtime::TableMetric;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{Atomic, Gauge};
 
@@ -27,11 +28,6 @@ impl<L: Clone + Hash + Eq, N, A: Default> Default for Shown<L, N, A> {
 }
 
 impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> Shown<L, N, A> {
-    /// To be registered.
-    pub(super) fn family(&self) -> Family<L, Gauge<N, A>> {
-        self.family.clone()
-    }
-
     /// All of it, as it is now.
     pub(super) fn show(&self, now: impl IntoIterator<Item = (L, N)>) {
         let mut shown = HashSet::new();
@@ -44,6 +40,32 @@ impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> Shown<L, N, A> {
             self.family.remove(labels);
         });
         *before = shown;
+    }
+}
+
+impl<L, N, A> TableMetric for Shown<L, N, A>
+where
+    L: Clone + Hash + Eq,
+    Family<L, Gauge<N, A>>: TableMetric,
+{
+    type Handle = <Family<L, Gauge<N, A>> as TableMetric>::Handle;
+    const KIND: &str = "gauge";
+
+    fn handle(&self) -> Self::Handle {
+        self.family.handle()
+    }
+}
+
+impl<L, M> TableMetric for Events<L, M>
+where
+    L: OfBackend,
+    Family<L, M>: TableMetric,
+{
+    type Handle = <Family<L, M> as TableMetric>::Handle;
+    const KIND: &str = <Family<L, M> as TableMetric>::KIND;
+
+    fn handle(&self) -> Self::Handle {
+        self.family.handle()
     }
 }
 
@@ -69,11 +91,6 @@ impl<L: OfBackend, M: Default> Default for Events<L, M> {
 impl<L: OfBackend, M> Events<L, M> {
     pub(super) fn of(family: Family<L, M>) -> Self {
         Self { family, used: Mutex::default() }
-    }
-
-    /// To be registered.
-    pub(super) fn family(&self) -> Family<L, M> {
-        self.family.clone()
     }
 }
 
@@ -124,13 +141,13 @@ mod tests {
         let shown = Counts::<Labels>::default();
         shown.show([(labels("a"), 1), (labels("b"), 2)]);
         shown.show([(labels("b"), 3)]);
-        let value = |backend: &str| shown.family().get(&labels(backend)).map(|gauge| gauge.get());
+        let value = |backend: &str| shown.family.get(&labels(backend)).map(|gauge| gauge.get());
         assert_eq!((value("a"), value("b")), (None, Some(3)));
         let events = Events::<Labels, Counter>::default();
         events.of_labels(labels("a")).inc();
         events.of_labels(labels("b")).inc();
         events.keep(|backend| backend == "b");
-        let value = |backend: &str| events.family().get(&labels(backend)).map(|counter| counter.get());
+        let value = |backend: &str| events.family.get(&labels(backend)).map(|counter| counter.get());
         assert_eq!((value("a"), value("b")), (None, Some(1)));
     }
 }

@@ -147,3 +147,74 @@ fn what_only_grows_is_a_counter_and_what_a_label_says_is_true() {
     assert_eq!(writer.samples("lease_holder").len(), 1);
     assert_eq!(writer.samples("gimbal_writer_build_info{version=").len(), 1);
 }
+
+/// Each series that a busy writer exposes, as `name{labels} type`.
+fn exposition(registry: &Registry) -> Vec<String> {
+    let mut text = String::new();
+    encode(&mut text, registry).unwrap();
+    let mut kind = "";
+    let mut series = std::collections::BTreeSet::new();
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            kind = declared.split(' ').nth(1).unwrap();
+        }
+        let Some((sample, _)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) else { continue };
+        let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+        let labels: Vec<_> = labels.split("\",").filter_map(|label| Some(label.split_once('=')?.0)).collect();
+        series.insert(format!("{name}{{{}}} {kind}", labels.join(",")));
+    }
+    series.into_iter().collect()
+}
+
+#[test]
+fn names_labels_and_types_stay_as_they_are() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    let mut policy = Policy::default();
+    policy.quota.services = Some(9);
+    writer.state.configure([(name("node02"), policy)].into(), writer.now);
+    let metrics = &writer.metrics;
+    metrics.written("create", "Service", "ok", Duration::from_millis(1));
+    metrics.propagated("node02", Duration::from_secs(1));
+    metrics.watch_failed("services", "timeout");
+    metrics.led_by("one");
+    metrics.lease_called("renew", "ok");
+    metrics.refused(GoodbyeReason::Shutdown);
+    metrics.dismissed("node02", GoodbyeReason::Shutdown);
+    metrics.broke("node02");
+    metrics.resync("node02");
+    metrics.config_read(true);
+    metrics.namespace_created(true);
+    metrics.waited(WaitReason::Qps, Duration::from_secs(1));
+    metrics.lost("node02", gimbal_reconcile::Stage::NotReady);
+    let released =
+        gimbal_plan::GuardEvent::Released { id: "1".into(), endpoints: 1, by: gimbal_plan::Release::Approval };
+    metrics.guarded("node02", &released);
+    writer.samples("");
+    let found = exposition(&writer.registry).join("\n") + "\n";
+    assert_eq!(found, include_str!("exposition.txt"), "{found}");
+}
+
+#[test]
+fn the_reference_names_every_series_with_its_type_and_labels() {
+    let mut documented = std::collections::BTreeSet::new();
+    for MetricDoc { name, kind, labels, .. } in Metrics::reference() {
+        let with = |name: &str, labels: &[&str]| format!("{name}{{{}}} {kind}", labels.join(","));
+        if kind == "histogram" {
+            documented.insert(with(&format!("{name}_bucket"), &[&["le"], labels].concat()));
+            documented.insert(with(&format!("{name}_count"), labels));
+            documented.insert(with(&format!("{name}_sum"), labels));
+        } else {
+            documented.insert(with(&name, labels));
+        }
+    }
+    let exposed = include_str!("exposition.txt").lines();
+    let missing: Vec<_> = exposed.filter(|series| !documented.contains(*series)).collect();
+    assert_eq!(missing, [""; 0], "{documented:#?}");
+    assert!(gimbal_runtime::markdown(&Metrics::reference()).contains("| `gimbal_writer_pending` | gauge |  | "));
+}
+
+#[test]
+fn the_file_of_the_start_is_good() {
+    assert_eq!(Writer::with(&[]).samples("config_file_good"), ["gimbal_writer_config_file_good 1"]);
+}
