@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::shell;
 
-/// The integration tests, which wait more than they compute.
-const INTEGRATION: &str = "it";
+/// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
+const INTEGRATION: &str = "tests/it";
 /// How many integration tests run at once: each waits for two API servers and takes about 600 MB.
 const INTEGRATION_THREADS: &str = "6";
 
@@ -47,14 +47,14 @@ pub fn build() -> anyhow::Result<()> {
 pub fn run(which: Which) -> anyhow::Result<()> {
     let programs = programs()?;
     let bin_dir = bin_dir()?;
-    let (integration, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| program.name == INTEGRATION);
+    let (integration, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| is_integration(program));
     let others: Vec<_> = others.into_iter().filter(|program| which == Which::All || is_fast(program)).collect();
     let failed = Mutex::new(Vec::new());
     let one = |program: &Program| {
         let mut command = Command::new(&program.path);
         command.current_dir(&program.dir).stdin(Stdio::null());
         command.env("CARGO_MANIFEST_DIR", &program.dir).env("GIMBAL_BIN_DIR", &bin_dir);
-        if program.name == INTEGRATION {
+        if is_integration(program) {
             command.args(["--test-threads", INTEGRATION_THREADS]);
             command.args((which == Which::Fast).then_some(["--exact", SMOKE]).into_iter().flatten());
         }
@@ -75,10 +75,14 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn is_integration(program: &Program) -> bool {
+    program.name == "it" && program.dir.ends_with(INTEGRATION)
+}
+
+/// Tests that start servers do so by the test kit.
 fn is_fast(program: &Program) -> bool {
     let package = std::fs::read_to_string(program.dir.join("Cargo.toml")).unwrap_or_default();
-    let starts_servers = package.contains("gimbal-testkit") || package.contains("name = \"gimbal-testkit\"");
-    !starts_servers && !SLOW.iter().any(|slow| package.contains(&format!("name = \"{slow}\"")))
+    !package.contains("gimbal-testkit") && !SLOW.iter().any(|slow| package.contains(&format!("name = \"{slow}\"")))
 }
 
 /// Runs one program and prints its output as a whole, followed by how long it took.
@@ -148,5 +152,8 @@ mod tests {
         assert_eq!((it.name.as_str(), it.dir.to_str()), ("it", Some("/a/tests/it")));
         assert!(program(&message(false, json!("/a/target/debug/gimbal-writer"))).is_none());
         assert!(program(&message(true, Value::Null)).is_none());
+        assert!(is_integration(&it));
+        let other = Program { dir: "/a/crates/openstack/client".into(), ..it };
+        assert!(!is_integration(&other));
     }
 }
