@@ -15,7 +15,7 @@ use crate::args::ModeWanted;
 
 /// How lists are asked for. Everything here stays as it was decided: what says otherwise later is trouble.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
+pub(crate) struct AccessMode {
     pub(crate) mode: Mode,
     /// Of the token for everyone's objects, and for the projects.
     pub(crate) scope: Scope,
@@ -28,7 +28,7 @@ pub(crate) struct Terms {
     pub(crate) own: Option<Id>,
 }
 
-impl Terms {
+impl AccessMode {
     /// What credentials of another kind can keep of them: an application credential's token has no scope but its own, and no
     /// other credentials have that one.
     async fn fit(mut self, cloud: &Cloud) -> Result<Self, Error> {
@@ -59,10 +59,10 @@ pub(crate) enum ProjectsFrom {
 
 /// The way into a cloud.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct Connection {
     pub(crate) cloud: Cloud,
     pub(crate) credentials: Credentials,
-    pub(crate) terms: Terms,
+    pub(crate) terms: AccessMode,
     /// With a token of the terms' scope.
     pub(crate) session: Session,
     /// With the token for the list of projects, where that is one of all.
@@ -71,18 +71,18 @@ pub(crate) struct Way {
 
 /// What is known of the terms before a cloud is entered.
 #[derive(Debug, Clone)]
-pub(crate) enum Wish {
+pub(crate) enum EntryMode {
     /// Nothing, but that a token of this scope should be looked at first.
     Decide(Option<Scope>),
     /// They were decided before.
-    As(Terms),
+    As(AccessMode),
     /// They were decided before, and the roles of now are to be compared with from now on, if they show as much.
-    Renew(Terms),
+    Renew(AccessMode),
 }
 
 /// What every entry needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
+pub(crate) struct EntryContext {
     pub(crate) access: Access,
     pub(crate) options: Options,
     pub(crate) mode: ModeWanted,
@@ -135,23 +135,27 @@ pub(crate) fn incarnation(cloud: &Cloud) -> String {
 
 /// Reads the credentials, and shows them to Keystone unless the terms are known already. Those that it has `refused` lately
 /// are not shown again: that would lock the account, also for the person who repairs it.
-pub(crate) async fn enter(door: Door, wish: Wish, refused: Option<Credentials>) -> Result<Way, EntryError> {
-    let credentials = door.access.read()?;
+pub(crate) async fn enter(
+    context: EntryContext,
+    wish: EntryMode,
+    refused: Option<Credentials>,
+) -> Result<Connection, EntryError> {
+    let credentials = context.access.read()?;
     if refused.is_some_and(|refused| refused.show_the_same_as(&credentials)) {
         return Err(EntryError::StillRefused);
     }
-    let cloud = Cloud::new(credentials.clone(), door.options)?;
+    let cloud = Cloud::new(credentials.clone(), context.options)?;
     let now = incarnation(&cloud);
-    if now != door.incarnation {
-        return Err(EntryError::Moved { before: door.incarnation, now });
+    if now != context.incarnation {
+        return Err(EntryError::Moved { before: context.incarnation, now });
     }
     let decided = match wish {
-        Wish::As(terms) => as_before(&cloud, terms).await,
-        Wish::Decide(scope) => decide(&cloud, door.mode, scope).await,
-        Wish::Renew(terms) => renew(&cloud, terms).await,
+        EntryMode::As(terms) => as_before(&cloud, terms).await,
+        EntryMode::Decide(scope) => decide(&cloud, context.mode, scope).await,
+        EntryMode::Renew(terms) => renew(&cloud, terms).await,
     };
     match decided {
-        Ok(Decided { terms, session, projects }) => Ok(Way { cloud, credentials, terms, session, projects }),
+        Ok(Decided { terms, session, projects }) => Ok(Connection { cloud, credentials, terms, session, projects }),
         Err(EntryError::Cloud(error @ Error::InvalidCredentials { .. })) => {
             Err(EntryError::Refused { error, credentials: Box::new(credentials) })
         }
@@ -161,13 +165,13 @@ pub(crate) async fn enter(door: Door, wish: Wish, refused: Option<Credentials>) 
 
 /// Terms, and the sessions of their scopes: with them the tokens that were made already are kept.
 struct Decided {
-    terms: Terms,
+    terms: AccessMode,
     session: Session,
     projects: Session,
 }
 
 /// Asks nothing, where the credentials are of the same kind.
-async fn as_before(cloud: &Cloud, terms: Terms) -> Result<Decided, EntryError> {
+async fn as_before(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryError> {
     let terms = terms.fit(cloud).await?;
     let session = cloud.session(&terms.scope);
     let projects = match &terms.projects {
@@ -179,13 +183,13 @@ async fn as_before(cloud: &Cloud, terms: Terms) -> Result<Decided, EntryError> {
 
 /// The same terms with the roles of now, where the token is shown to see all with these. Everything else stays as it was
 /// decided.
-async fn renew(cloud: &Cloud, terms: Terms) -> Result<Decided, EntryError> {
+async fn renew(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryError> {
     let before = as_before(cloud, terms).await?;
     let now = decide(cloud, ModeWanted::Bulk, Some(before.terms.scope.clone())).await?.terms;
     if now.place != before.terms.place {
         return Err(EntryError::Elsewhere);
     }
-    Ok(Decided { terms: Terms { roles: now.roles, own: now.own, ..before.terms }, ..before })
+    Ok(Decided { terms: AccessMode { roles: now.roles, own: now.own, ..before.terms }, ..before })
 }
 
 /// A list with a foreign project in it proves that the token sees all. Nothing proves that it does not, so lists of single
@@ -222,7 +226,7 @@ async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Resu
     let version = version.ok().flatten().map(|(major, minor)| format!("v{major}.{minor}"));
     tracing::info!(api = ?place.dialect(), version, %place, "this cloud serves load balancing");
     let mode = if sees_all { Mode::Bulk } else { Mode::PerProject };
-    let terms = Terms { mode, scope, projects: from, place, roles, own: own.map(|own| own.id) };
+    let terms = AccessMode { mode, scope, projects: from, place, roles, own: own.map(|own| own.id) };
     Ok(Decided { terms, session, projects })
 }
 

@@ -2,17 +2,17 @@
 
 use gimbal_octavia_rows::{Existence, List};
 use gimbal_octavia_rows::{LoadBalancer, Project};
-use gimbal_openstack_client::{Error, Lookup, Outcome, Scope, Session};
-use gimbal_openstack_source::{Answer, Ask, NoMembers, Whose};
+use gimbal_openstack_client::{CallOutcome, Error, Lookup, Scope, Session};
+use gimbal_openstack_source::{ListScope, MembersError, Query, Reply};
 
-use crate::entry::{ProjectsFrom, Way};
+use crate::entry::{Connection, ProjectsFrom};
 
 /// What came of a question.
 #[derive(Debug)]
 pub(crate) struct Fetched {
-    pub(crate) answer: Answer,
+    pub(crate) answer: Reply,
     /// How it failed, if it did.
-    pub(crate) failure: Option<Outcome>,
+    pub(crate) failure: Option<CallOutcome>,
     /// Keystone refused the credentials.
     pub(crate) invalid_credentials: bool,
     /// A token of one project that sees more than that.
@@ -20,24 +20,24 @@ pub(crate) struct Fetched {
 }
 
 /// The kind of object that a question is about, as freshness and metrics name it.
-pub(crate) fn kind(ask: &Ask) -> &'static str {
+pub(crate) fn kind(ask: &Query) -> &'static str {
     match ask {
-        Ask::Projects => "projects",
-        Ask::LoadBalancers(_) | Ask::LoadBalancer(..) => "loadbalancers",
-        Ask::Listeners(_) => "listeners",
-        Ask::Pools(_) => "pools",
-        Ask::L7Policies(_) => "l7policies",
-        Ask::Members(..) => "members",
-        Ask::Listener(..) => "listeners",
-        Ask::Pool(..) => "pools",
-        Ask::Roles(_) => "roles",
+        Query::Projects => "projects",
+        Query::LoadBalancers(_) | Query::LoadBalancer(..) => "loadbalancers",
+        Query::Listeners(_) => "listeners",
+        Query::Pools(_) => "pools",
+        Query::L7Policies(_) => "l7policies",
+        Query::Members(..) => "members",
+        Query::Listener(..) => "listeners",
+        Query::Pool(..) => "pools",
+        Query::Roles(_) => "roles",
     }
 }
 
 /// How questions failed, for the counters.
 #[derive(Default)]
 struct Failures {
-    last: Option<Outcome>,
+    last: Option<CallOutcome>,
     invalid_credentials: bool,
 }
 
@@ -50,82 +50,90 @@ impl Failures {
 }
 
 /// Asks with the token of `session`.
-pub(crate) async fn fetch(way: Way, session: Session, ask: Ask) -> Fetched {
+pub(crate) async fn fetch(connection: Connection, session: Session, ask: Query) -> Fetched {
     let mut failures = Failures::default();
     let mut sees_all = None;
     let answer = match ask {
-        Ask::Projects => Answer::Projects(projects(&way).await.map_err(|error| failures.note(error))),
-        Ask::LoadBalancers(whose) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.load_balancers(None).await }.await;
-            sees_all = list.as_ref().is_ok_and(|list| foreign(&whose, list)).then(|| session.scope().clone());
-            Answer::LoadBalancers(whose, list.map_err(|error| failures.note(error)))
-        }
-        Ask::Listeners(whose) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.listeners(own(&whose)).await }.await;
-            Answer::Listeners(whose, list.map_err(|error| failures.note(error)))
-        }
-        Ask::Pools(whose) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.pools(own(&whose)).await }.await;
-            Answer::Pools(whose, list.map_err(|error| failures.note(error)))
-        }
-        Ask::L7Policies(whose) => {
+        Query::Projects => Reply::Projects(projects(&connection).await.map_err(|error| failures.note(error))),
+        Query::LoadBalancers(whose) => {
             let list =
-                async { session.load_balancing_at(&way.terms.place).await?.l7_policies(own(&whose)).await }.await;
-            Answer::L7Policies(whose, list.map_err(|error| failures.note(error)))
+                async { session.load_balancing_at(&connection.terms.place).await?.load_balancers(None).await }.await;
+            sees_all = list.as_ref().is_ok_and(|list| foreign(&whose, list)).then(|| session.scope().clone());
+            Reply::LoadBalancers(whose, list.map_err(|error| failures.note(error)))
         }
-        Ask::Members(whose, pool) => {
-            let list = async { session.load_balancing_at(&way.terms.place).await?.members(pool.as_str()).await }.await;
+        Query::Listeners(whose) => {
+            let list =
+                async { session.load_balancing_at(&connection.terms.place).await?.listeners(own(&whose)).await }.await;
+            Reply::Listeners(whose, list.map_err(|error| failures.note(error)))
+        }
+        Query::Pools(whose) => {
+            let list =
+                async { session.load_balancing_at(&connection.terms.place).await?.pools(own(&whose)).await }.await;
+            Reply::Pools(whose, list.map_err(|error| failures.note(error)))
+        }
+        Query::L7Policies(whose) => {
+            let list =
+                async { session.load_balancing_at(&connection.terms.place).await?.l7_policies(own(&whose)).await }
+                    .await;
+            Reply::L7Policies(whose, list.map_err(|error| failures.note(error)))
+        }
+        Query::Members(whose, pool) => {
+            let list =
+                async { session.load_balancing_at(&connection.terms.place).await?.members(pool.as_str()).await }.await;
             let list = list.map_err(|error| match error {
-                Error::NotFound { .. } => NoMembers::PoolGone,
-                error => NoMembers::Failed(failures.note(error)),
+                Error::NotFound { .. } => MembersError::PoolGone,
+                error => MembersError::Failed(failures.note(error)),
             });
-            Answer::Members(whose, pool, list)
+            Reply::Members(whose, pool, list)
         }
-        Ask::LoadBalancer(whose, id) => {
+        Query::LoadBalancer(whose, id) => {
             let lookup =
-                async { session.load_balancing_at(&way.terms.place).await?.load_balancer(id.as_str()).await }.await;
+                async { session.load_balancing_at(&connection.terms.place).await?.load_balancer(id.as_str()).await }
+                    .await;
             let existence = lookup.map(|lookup| match lookup {
                 Lookup::Found(_) => Existence::Found,
                 Lookup::Gone => Existence::Gone,
                 Lookup::Forbidden => Existence::Forbidden,
             });
-            Answer::LoadBalancer(whose, id, existence.map_err(|error| failures.note(error)))
+            Reply::LoadBalancer(whose, id, existence.map_err(|error| failures.note(error)))
         }
-        Ask::Listener(whose, id) => {
-            let there = async { session.load_balancing_at(&way.terms.place).await?.listener(id.as_str()).await }.await;
-            Answer::Listener(whose, id, there.map_err(|error| failures.note(error)))
+        Query::Listener(whose, id) => {
+            let there =
+                async { session.load_balancing_at(&connection.terms.place).await?.listener(id.as_str()).await }.await;
+            Reply::Listener(whose, id, there.map_err(|error| failures.note(error)))
         }
-        Ask::Pool(whose, id) => {
-            let there = async { session.load_balancing_at(&way.terms.place).await?.pool(id.as_str()).await }.await;
-            Answer::Pool(whose, id, there.map_err(|error| failures.note(error)))
+        Query::Pool(whose, id) => {
+            let there =
+                async { session.load_balancing_at(&connection.terms.place).await?.pool(id.as_str()).await }.await;
+            Reply::Pool(whose, id, there.map_err(|error| failures.note(error)))
         }
-        Ask::Roles(whose) => {
+        Query::Roles(whose) => {
             let now = session.roles_now().await.map_err(|error| failures.note(error));
-            Answer::Roles(whose, now.map(|now| way.terms.roles.difference(&now).cloned().collect()))
+            Reply::Roles(whose, now.map(|now| connection.terms.roles.difference(&now).cloned().collect()))
         }
     };
     let Failures { last, invalid_credentials } = failures;
     Fetched { answer, failure: last, invalid_credentials, sees_all }
 }
 
-async fn projects(way: &Way) -> Result<List<Project>, Error> {
-    match &way.terms.projects {
-        ProjectsFrom::All(_) => way.projects.all_projects().await,
-        ProjectsFrom::Roles => way.cloud.projects().await,
-        ProjectsFrom::Token => Ok(List::from(Vec::from_iter(way.session.project().await?))),
+async fn projects(connection: &Connection) -> Result<List<Project>, Error> {
+    match &connection.terms.projects {
+        ProjectsFrom::All(_) => connection.projects.all_projects().await,
+        ProjectsFrom::Roles => connection.cloud.projects().await,
+        ProjectsFrom::Token => Ok(List::from(Vec::from_iter(connection.session.project().await?))),
     }
 }
 
 /// Whether a token for one project shows objects of another one.
-fn foreign(whose: &Whose, list: &List<LoadBalancer>) -> bool {
+fn foreign(whose: &ListScope, list: &List<LoadBalancer>) -> bool {
     own(whose).is_some_and(|id| list.rows.iter().any(|row| row.project.as_str() != id && !row.project.is_no_owner()))
 }
 
 /// Which project's objects are asked for, where a token may show more. The list of load balancers is not narrowed: it tells
 /// whether it does.
-fn own(whose: &Whose) -> Option<&str> {
+fn own(whose: &ListScope) -> Option<&str> {
     match whose {
-        Whose::Everyones => None,
-        Whose::Project(id) => Some(id.as_str()),
+        ListScope::AllProjects => None,
+        ListScope::Project(id) => Some(id.as_str()),
     }
 }

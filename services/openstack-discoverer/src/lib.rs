@@ -17,7 +17,7 @@ mod args;
 mod entry;
 mod fetch;
 mod metrics;
-mod seen;
+mod poll_state;
 mod source;
 
 use gimbal_discoverer::{Discoverer, Program, Setup, Source};

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use gimbal_discoverer::SourceMetrics;
-use gimbal_openstack_client::{CallKind, Calls, Outcome};
+use gimbal_openstack_client::{CallKind, CallOutcome, Calls};
 use gimbal_openstack_source::Mode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::seen::Summary;
+use crate::poll_state::Summary;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Call {
@@ -113,7 +113,7 @@ impl Metrics {
     /// Reads what the client has counted.
     pub(crate) fn count(&mut self, calls: &Calls) {
         for kind in CallKind::ALL {
-            for outcome in Outcome::ALL {
+            for outcome in CallOutcome::ALL {
                 let result = outcome.as_str();
                 let more = self.counted.growth(kind, result, calls.count(kind, outcome));
                 if more > 0 {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gimbal_discoverer::{Backoff, Changed, Source, Taken};
 use gimbal_octavia_rows::Id;
 use gimbal_openstack_client::{Cloud, Credentials, Error, Options, Session};
-use gimbal_openstack_source::{Answer, Ask, Mode, Whose};
+use gimbal_openstack_source::{ListScope, Mode, Query, Reply};
 use gimbal_runtime::Exit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
@@ -15,10 +15,10 @@ use tokio::time::{sleep_until, timeout};
 use crate::Args;
 use crate::access::Access;
 use crate::args::ModeWanted;
-use crate::entry::{Door, EntryError, ProjectsFrom, Terms, Way, Wish, enter, incarnation};
+use crate::entry::{AccessMode, Connection, EntryContext, EntryError, EntryMode, ProjectsFrom, enter, incarnation};
 use crate::fetch::{Fetched, fetch, kind};
 use crate::metrics::Metrics;
-use crate::seen::{PollResult, Seen};
+use crate::poll_state::{PollResult, PollState};
 
 /// How long a start waits for Keystone before it goes on without.
 const FIRST_ENTRY: Duration = Duration::from_secs(10);
@@ -55,10 +55,10 @@ impl Pace {
 
 /// An OpenStack cloud that is polled.
 pub(crate) struct CloudSource {
-    seen: Seen,
-    door: Door,
+    state: PollState,
+    context: EntryContext,
     pace: Pace,
-    way: Option<Way>,
+    connection: Option<Connection>,
     /// Credentials that Keystone refused when they were shown last.
     refused: Option<Refused>,
     /// A token of one project showed more, and that was looked into without another mode as its end.
@@ -70,7 +70,7 @@ pub(crate) struct CloudSource {
     /// Each keeps the token of its project.
     sessions: HashMap<Id, Session>,
     tasks: JoinSet<Event>,
-    stage: Stage,
+    stage: Activity,
     /// When something is due: the next poll, the next attempt to enter, or the end of patience with what runs.
     due: Instant,
     entry_pauses: Backoff,
@@ -96,7 +96,7 @@ impl Refused {
 
 /// What goes on.
 #[derive(Debug)]
-enum Stage {
+enum Activity {
     /// Nothing, until the next poll.
     Resting(Next),
     /// The cloud is being entered: as before, or also to learn what the token sees now.
@@ -109,7 +109,7 @@ enum Stage {
 #[derive(Debug, Clone)]
 enum Next {
     Poll,
-    Enter(Wish),
+    Enter(EntryMode),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ struct Polling {
 
 /// What a task or the clock tells.
 pub(crate) enum Event {
-    Entered(Result<Box<Way>, EntryError>),
+    Entered(Result<Box<Connection>, EntryError>),
     Fetched(Box<Fetched>),
     Due,
 }
@@ -153,10 +153,10 @@ impl CloudSource {
         let cloud = Cloud::new(credentials, options.clone()).map_err(|error| wrong(&error))?;
         let incarnation = incarnation(&cloud);
         Ok(Self {
-            seen: Seen::new(incarnation.clone(), args.options(), pace.interval),
-            door: Door { access, options, mode: args.mode, incarnation },
+            state: PollState::new(incarnation.clone(), args.options(), pace.interval),
+            context: EntryContext { access, options, mode: args.mode, incarnation },
             pace,
-            way: None,
+            connection: None,
             refused: None,
             looked_into: false,
             look_again: Instant::now(),
@@ -164,22 +164,22 @@ impl CloudSource {
             undated: false,
             sessions: HashMap::new(),
             tasks: JoinSet::new(),
-            stage: Stage::Resting(Next::Enter(Wish::Decide(None))),
+            stage: Activity::Resting(Next::Enter(EntryMode::Decide(None))),
             due: Instant::now(),
             entry_pauses: Backoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
             metrics,
         })
     }
 
-    /// Shows the credentials to Keystone once, so that wrong ones end the process (seed 000).
+    /// Authenticates once at start, so that wrong credentials end the process.
     ///
     /// # Errors
     /// [`Exit::Usage`] when Keystone says that they are invalid.
     pub(crate) async fn first_entry(&mut self) -> Result<(), Exit> {
-        let entry = enter(self.door.clone(), Wish::Decide(None), None);
+        let entry = enter(self.context.clone(), EntryMode::Decide(None), None);
         match timeout(FIRST_ENTRY, entry).await {
             Ok(Err(error)) if error.is_wrong_input() => {
-                Err(Exit::Usage(format!("{}: {error}", self.door.access.flag())))
+                Err(Exit::Usage(format!("{}: {error}", self.context.access.flag())))
             }
             Ok(entered) => {
                 self.entered(entered.map(Box::new), Entering::Deciding, Instant::now());
@@ -187,7 +187,7 @@ impl CloudSource {
             }
             Err(_) => {
                 tracing::warn!(
-                    keystone = self.door.incarnation,
+                    keystone = self.context.incarnation,
                     "the cloud does not answer yet; asking again until it does"
                 );
                 Ok(())
@@ -197,46 +197,50 @@ impl CloudSource {
 
     fn rest(&mut self, pause: Duration, next: Next, now: Instant) {
         self.due = now + pause;
-        self.stage = Stage::Resting(next);
+        self.stage = Activity::Resting(next);
     }
 
     /// The clock says that it is time.
     fn time_is_up(&mut self, now: Instant) {
-        match std::mem::replace(&mut self.stage, Stage::Resting(Next::Poll)) {
-            Stage::Resting(Next::Poll) => self.begin(now),
-            Stage::Resting(Next::Enter(wish)) => self.start_entering(wish, now),
-            Stage::Entering(how) => {
+        match std::mem::replace(&mut self.stage, Activity::Resting(Next::Poll)) {
+            Activity::Resting(Next::Poll) => self.begin(now),
+            Activity::Resting(Next::Enter(wish)) => self.start_entering(wish, now),
+            Activity::Entering(how) => {
                 self.tasks = JoinSet::new();
                 let message = "not within the time that a poll may take (--poll-timeout)".to_owned();
                 self.entered(Err(EntryError::Cloud(Error::Timeout { message })), how, now);
             }
-            Stage::Polling(polling) => {
+            Activity::Polling(polling) => {
                 self.tasks = JoinSet::new();
                 self.finish(polling, now);
             }
         }
     }
 
-    fn start_entering(&mut self, wish: Wish, now: Instant) {
+    fn start_entering(&mut self, wish: EntryMode, now: Instant) {
         let refused = self.refused.as_ref().filter(|refused| now < refused.until);
-        let how = if matches!(wish, Wish::As(_)) { Entering::AsBefore } else { Entering::Deciding };
-        let entry = enter(self.door.clone(), wish, refused.map(|refused| refused.credentials.clone()));
+        let how = if matches!(wish, EntryMode::As(_)) { Entering::AsBefore } else { Entering::Deciding };
+        let entry = enter(self.context.clone(), wish, refused.map(|refused| refused.credentials.clone()));
         self.tasks.spawn(async move { Event::Entered(entry.await.map(Box::new)) });
-        self.stage = Stage::Entering(how);
+        self.stage = Activity::Entering(how);
         self.due = now + self.pace.timeout;
     }
 
     /// The way into the cloud is open, or not.
-    fn entered(&mut self, entered: Result<Box<Way>, EntryError>, how: Entering, now: Instant) -> Taken {
-        let stays = |way: &Way| self.way.as_ref().is_none_or(|before| before.terms.place == way.terms.place);
-        let way = match entered.and_then(|way| if stays(&way) { Ok(way) } else { Err(EntryError::Elsewhere) }) {
-            Ok(way) => *way,
+    fn entered(&mut self, entered: Result<Box<Connection>, EntryError>, how: Entering, now: Instant) -> Taken {
+        let stays = |connection: &Connection| {
+            self.connection.as_ref().is_none_or(|before| before.terms.place == connection.terms.place)
+        };
+        let connection = match entered
+            .and_then(|connection| if stays(&connection) { Ok(connection) } else { Err(EntryError::Elsewhere) })
+        {
+            Ok(connection) => *connection,
             Err(error) => {
-                let goes_on = how == Entering::Deciding && self.way.is_some();
+                let goes_on = how == Entering::Deciding && self.connection.is_some();
                 if goes_on {
                     tracing::warn!(%error, "what the token sees could not be looked into: going on as before");
                 } else {
-                    self.seen.not_entered(error.to_string());
+                    self.state.not_entered(error.to_string());
                 }
                 if let EntryError::Refused { credentials, .. } = error {
                     self.refused = Some(Refused::again(*credentials, self.refused.take(), now));
@@ -246,52 +250,58 @@ impl CloudSource {
                     return Taken::Told;
                 }
                 // In doubt the terms stay: what a token may see must not change what an empty list means.
-                let wish = self.way.as_ref().map_or(Wish::Decide(None), |way| Wish::As(way.terms.clone()));
+                let wish = self
+                    .connection
+                    .as_ref()
+                    .map_or(EntryMode::Decide(None), |connection| EntryMode::As(connection.terms.clone()));
                 let pause = self.entry_pauses.pause();
                 self.rest(pause, Next::Enter(wish), now);
                 return Taken::Told;
             }
         };
-        let before = self.way.as_ref().map(|way| way.terms.mode);
-        let mode = way.terms.mode;
+        let before = self.connection.as_ref().map(|connection| connection.terms.mode);
+        let mode = connection.terms.mode;
         self.metrics.client_replaced();
-        self.metrics.count(&way.cloud.calls());
+        self.metrics.count(&connection.cloud.calls());
         self.sessions.clear();
         let another = before != Some(mode);
         if another {
-            say(&way.terms);
+            say(&connection.terms);
             self.metrics.entered(mode);
-            self.seen.enter(mode, &way.terms);
+            self.state.enter(mode, &connection.terms);
         }
-        self.way = Some(way);
+        self.connection = Some(connection);
         self.begin(now);
         if another && before.is_some() { Taken::StartedOver } else { Taken::Told }
     }
 
     fn begin(&mut self, now: Instant) {
-        let calls_before = self.way.as_ref().map(|way| way.cloud.calls().total()).unwrap_or_default();
-        self.way.iter().for_each(|way| way.cloud.begin_round());
-        self.seen.begin(now);
+        let calls_before =
+            self.connection.as_ref().map(|connection| connection.cloud.calls().total()).unwrap_or_default();
+        self.connection.iter().for_each(|connection| connection.cloud.begin_round());
+        self.state.begin(now);
         self.due = now + self.pace.timeout;
-        self.stage = Stage::Polling(Polling { began: now, calls_before, next: Next::Poll, lost_roles: false });
+        self.stage = Activity::Polling(Polling { began: now, calls_before, next: Next::Poll, lost_roles: false });
         self.ask();
     }
 
     /// Asks as much as may be asked at once.
     fn ask(&mut self) {
-        let Some(way) = &self.way else { return };
+        let Some(connection) = &self.connection else { return };
         while self.tasks.len() < self.pace.concurrency {
-            let Some(ask) = self.seen.next_ask() else { return };
+            let Some(ask) = self.state.next_query() else { return };
             let session = match whose(&ask) {
                 // A token of an application credential is good for its project, and no other can be made from it.
-                Some(Whose::Project(_)) if way.terms.projects == ProjectsFrom::Token => way.session.clone(),
-                Some(Whose::Project(id)) => {
-                    let new = || way.cloud.session(&gimbal_openstack_client::Scope::Project(id.to_string()));
+                Some(ListScope::Project(_)) if connection.terms.projects == ProjectsFrom::Token => {
+                    connection.session.clone()
+                }
+                Some(ListScope::Project(id)) => {
+                    let new = || connection.cloud.session(&gimbal_openstack_client::Scope::Project(id.to_string()));
                     self.sessions.entry(id.clone()).or_insert_with(new).clone()
                 }
-                Some(Whose::Everyones) | None => way.session.clone(),
+                Some(ListScope::AllProjects) | None => connection.session.clone(),
             };
-            let fetching = fetch(way.clone(), session, ask);
+            let fetching = fetch(connection.clone(), session, ask);
             self.tasks.spawn(async move { Event::Fetched(Box::new(fetching.await)) });
         }
     }
@@ -303,53 +313,54 @@ impl CloudSource {
             Some(outcome) => self.metrics.source.failed(kind, outcome.as_str()),
             None => self.metrics.source.listed(kind),
         }
-        if !self.undated && matches!(&answer, Answer::LoadBalancers(_, Ok(list)) if list.server_time.is_none()) {
+        if !self.undated && matches!(&answer, Reply::LoadBalancers(_, Ok(list)) if list.server_time.is_none()) {
             self.undated = true;
             tracing::warn!("answers come without a Date, as from a proxy that strips it: what changed is read twice");
         }
-        if let Answer::Projects(Ok(list)) = &answer {
+        if let Reply::Projects(Ok(list)) = &answer {
             self.metrics.projects(list.rows.len());
             self.sessions.retain(|id, _| list.rows.iter().any(|project| project.id == *id));
         }
-        let Stage::Polling(polling) = &mut self.stage else { return };
+        let Activity::Polling(polling) = &mut self.stage else { return };
         let mut over = false;
-        polling.lost_roles |= matches!(&answer, Answer::Roles(_, Ok(missing)) if !missing.is_empty());
-        if let Some(way) = self.way.as_ref().filter(|_| invalid_credentials) {
+        polling.lost_roles |= matches!(&answer, Reply::Roles(_, Ok(missing)) if !missing.is_empty());
+        if let Some(connection) = self.connection.as_ref().filter(|_| invalid_credentials) {
             // They may have been replaced where they came from. Until then no other question may show them.
-            polling.next = Next::Enter(Wish::As(way.terms.clone()));
-            self.refused = Some(Refused::again(way.credentials.clone(), self.refused.take(), now));
+            polling.next = Next::Enter(EntryMode::As(connection.terms.clone()));
+            self.refused = Some(Refused::again(connection.credentials.clone(), self.refused.take(), now));
             over = true;
         } else if sees_all.is_some()
-            && self.door.mode == ModeWanted::Auto
+            && self.context.mode == ModeWanted::Auto
             && now >= self.look_again
             && matches!(polling.next, Next::Poll)
         {
-            polling.next = Next::Enter(Wish::Decide(sees_all));
+            polling.next = Next::Enter(EntryMode::Decide(sees_all));
             // Each project's list would show everything. If looking into it changed nothing before, the lists are read all
             // the same.
             over = !self.looked_into;
         }
-        self.seen.answer(answer, failure.is_some(), now);
+        self.state.answer(answer, failure.is_some(), now);
         if over {
             self.tasks = JoinSet::new();
         } else {
             self.ask();
         }
-        if (over || self.seen.is_done())
-            && let Stage::Polling(polling) = std::mem::replace(&mut self.stage, Stage::Resting(Next::Poll))
+        if (over || self.state.is_done())
+            && let Activity::Polling(polling) = std::mem::replace(&mut self.stage, Activity::Resting(Next::Poll))
         {
             self.finish(polling, now);
         }
     }
 
     fn finish(&mut self, mut polling: Polling, now: Instant) {
-        let summary = self.seen.finish(now);
-        if let Some(way) = self.way.as_ref().filter(|_| polling.lost_roles && matches!(polling.next, Next::Poll))
+        let summary = self.state.finish(now);
+        if let Some(connection) =
+            self.connection.as_ref().filter(|_| polling.lost_roles && matches!(polling.next, Next::Poll))
             && summary.result != PollResult::Failed
         {
             // The lists show as much as before, so what the token has now is enough. Were it kept to what it had, each poll
             // from the next loss on would fail for a role that shows nothing.
-            polling.next = Next::Enter(Wish::Renew(way.terms.clone()));
+            polling.next = Next::Enter(EntryMode::Renew(connection.terms.clone()));
         }
         for trouble in summary.new_troubles.iter().take(TOLD) {
             tracing::warn!("{trouble}");
@@ -361,8 +372,8 @@ impl CloudSource {
             self.refused = None;
         }
         let took = now.saturating_duration_since(polling.began);
-        if let Some(way) = &self.way {
-            let calls = way.cloud.calls();
+        if let Some(connection) = &self.connection {
+            let calls = connection.cloud.calls();
             self.metrics.count(&calls);
             let made = calls.total().saturating_sub(polling.calls_before);
             self.metrics.polled(&summary, took, made);
@@ -370,7 +381,7 @@ impl CloudSource {
         }
         let mut pause = self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10);
         match &polling.next {
-            Next::Enter(Wish::Decide(_)) => {
+            Next::Enter(EntryMode::Decide(_)) => {
                 // What one token sees is to be offered from the first poll on, not an interval later.
                 if !std::mem::replace(&mut self.looked_into, true) {
                     pause = Duration::ZERO;
@@ -384,7 +395,7 @@ impl CloudSource {
     }
 }
 
-fn say(terms: &Terms) {
+fn say(terms: &AccessMode) {
     match terms.mode {
         Mode::Bulk => {
             tracing::info!(projects = ?terms.projects, "mode: bulk, one token sees the load balancers of all")
@@ -395,24 +406,24 @@ fn say(terms: &Terms) {
     }
 }
 
-fn whose(ask: &Ask) -> Option<&Whose> {
+fn whose(ask: &Query) -> Option<&ListScope> {
     match ask {
-        Ask::Projects => None,
-        Ask::LoadBalancers(whose)
-        | Ask::Listeners(whose)
-        | Ask::Pools(whose)
-        | Ask::L7Policies(whose)
-        | Ask::Members(whose, _)
-        | Ask::LoadBalancer(whose, _)
-        | Ask::Listener(whose, _)
-        | Ask::Pool(whose, _)
-        | Ask::Roles(whose) => Some(whose),
+        Query::Projects => None,
+        Query::LoadBalancers(whose)
+        | Query::Listeners(whose)
+        | Query::Pools(whose)
+        | Query::L7Policies(whose)
+        | Query::Members(whose, _)
+        | Query::LoadBalancer(whose, _)
+        | Query::Listener(whose, _)
+        | Query::Pool(whose, _)
+        | Query::Roles(whose) => Some(whose),
     }
 }
 
 impl Source for CloudSource {
     type Event = Event;
-    type Known = Seen;
+    type Known = PollState;
 
     async fn event(&mut self) -> Event {
         loop {
@@ -431,8 +442,8 @@ impl Source for CloudSource {
         match event {
             Event::Entered(entered) => {
                 let how = match &self.stage {
-                    Stage::Entering(how) => *how,
-                    Stage::Resting(_) | Stage::Polling(_) => Entering::AsBefore,
+                    Activity::Entering(how) => *how,
+                    Activity::Resting(_) | Activity::Polling(_) => Entering::AsBefore,
                 };
                 return self.entered(entered, how, now);
             }
@@ -443,11 +454,11 @@ impl Source for CloudSource {
     }
 
     fn settle(&mut self, _: Instant) -> Changed {
-        self.seen.take_changed()
+        self.state.take_changed()
     }
 
-    fn known(&self) -> &Seen {
-        &self.seen
+    fn known(&self) -> &PollState {
+        &self.state
     }
 }
 

@@ -79,7 +79,7 @@ impl CallKind {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// 2xx, read to its end.
     Ok,
     /// 401.
@@ -104,7 +104,7 @@ pub enum Outcome {
     Undecodable,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Ok,
@@ -153,7 +153,7 @@ pub struct Calls {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MutationSum {
     /// How many ended with each outcome.
-    pub outcomes: BTreeMap<Outcome, u64>,
+    pub outcomes: BTreeMap<CallOutcome, u64>,
     /// The bytes of the answers' bodies.
     pub bytes: u64,
     /// The time from request to answer.
@@ -162,7 +162,7 @@ pub struct MutationSum {
 
 #[derive(Debug, Default)]
 struct Kind {
-    outcomes: [AtomicU64; Outcome::ALL.len()],
+    outcomes: [AtomicU64; CallOutcome::ALL.len()],
     bytes: AtomicU64,
     micros: AtomicU64,
 }
@@ -181,7 +181,7 @@ pub struct CallSum {
 impl Calls {
     /// How many calls of this kind ended so. A call that was repeated counts each time.
     #[must_use]
-    pub fn count(&self, kind: CallKind, outcome: Outcome) -> u64 {
+    pub fn count(&self, kind: CallKind, outcome: CallOutcome) -> u64 {
         self.kinds[kind as usize].outcomes[outcome as usize].load(Relaxed)
     }
 
@@ -211,7 +211,7 @@ impl Calls {
     /// Tokens that Keystone issued.
     #[must_use]
     pub fn tokens_issued(&self) -> u64 {
-        self.count(CallKind::Token, Outcome::Ok)
+        self.count(CallKind::Token, CallOutcome::Ok)
     }
 
     /// Tokens that were replaced before their time, since a service answered 401.
@@ -232,7 +232,7 @@ impl Calls {
         self.mutations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn add_mutation(&self, kind: MutationKind, outcome: Outcome, bytes: usize, time: Duration) {
+    pub(crate) fn add_mutation(&self, kind: MutationKind, outcome: CallOutcome, bytes: usize, time: Duration) {
         let mut mutations = self.mutations.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = mutations.entry(kind).or_default();
         *sum.outcomes.entry(outcome).or_default() += 1;
@@ -240,7 +240,7 @@ impl Calls {
         sum.time += time;
     }
 
-    pub(crate) fn add(&self, kind: CallKind, outcome: Outcome, bytes: usize, time: Duration) {
+    pub(crate) fn add(&self, kind: CallKind, outcome: CallOutcome, bytes: usize, time: Duration) {
         let of = &self.kinds[kind as usize];
         of.outcomes[outcome as usize].fetch_add(1, Relaxed);
         of.bytes.fetch_add(bytes as u64, Relaxed);

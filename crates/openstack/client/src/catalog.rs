@@ -175,7 +175,7 @@ mod tests {
                 vec![("OS_NETWORK_ENDPOINT_OVERRIDE", "http://here:9696/")],
                 "NeutronLbaas http://here:9696/v2.0/lbaas",
             ),
-            // Octavia is there: the network endpoint that seed 000's Secret names is not asked.
+            // There is an Octavia, so the configured network endpoint is not used for load balancing.
             (
                 vec![OCTAVIA],
                 vec![("OS_NETWORK_ENDPOINT_OVERRIDE", "http://here:9696/")],

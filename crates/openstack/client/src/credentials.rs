@@ -134,7 +134,7 @@ impl Credentials {
         self.keystone == other.keystone && self.proof == other.proof
     }
 
-    /// Reads a folder with seed 000's secret keys as files, as a mounted Secret is: `keystoneUrl`, `username`, `password`
+    /// Reads a folder with one file for each key, as a mounted Secret is: `keystoneUrl`, `username`, `password`
     /// and, if wanted, `userDomain`, `neutronUrl`, `certificateAuthorityData` (PEM or base64 of it), `projectName`,
     /// `projectId`, `projectDomain`, `applicationCredentialId`, `applicationCredentialSecret`, `region`, `interface`.
     /// An end of line after a value does not belong to it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::calls::Outcome;
+use crate::calls::CallOutcome;
 
 /// Why a call failed. The message is for people: method, address and what the server said. Cheap to copy, since all who
 /// waited for one token get the same one.
@@ -143,23 +143,23 @@ impl Error {
 
     /// How the call is counted.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> CallOutcome {
         match self {
-            Self::InvalidCredentials { .. } | Self::Unauthorized { .. } => Outcome::Unauthorized,
-            Self::Forbidden { .. } => Outcome::Forbidden,
-            Self::NotFound { .. } => Outcome::NotFound,
-            Self::InvalidMarker { .. } => Outcome::InvalidMarker,
-            Self::RateLimited { .. } => Outcome::RateLimited,
-            Self::Server { .. } => Outcome::Server,
-            Self::Refused { .. } => Outcome::Refused,
-            Self::Timeout { .. } => Outcome::Timeout,
-            Self::Tls { .. } | Self::Unreachable { .. } => Outcome::Unreachable,
+            Self::InvalidCredentials { .. } | Self::Unauthorized { .. } => CallOutcome::Unauthorized,
+            Self::Forbidden { .. } => CallOutcome::Forbidden,
+            Self::NotFound { .. } => CallOutcome::NotFound,
+            Self::InvalidMarker { .. } => CallOutcome::InvalidMarker,
+            Self::RateLimited { .. } => CallOutcome::RateLimited,
+            Self::Server { .. } => CallOutcome::Server,
+            Self::Refused { .. } => CallOutcome::Refused,
+            Self::Timeout { .. } => CallOutcome::Timeout,
+            Self::Tls { .. } | Self::Unreachable { .. } => CallOutcome::Unreachable,
             Self::Undecodable { .. }
             | Self::Cut { .. }
             | Self::RepeatedPage { .. }
             | Self::Catalog { .. }
             | Self::Region { .. }
-            | Self::Setup { .. } => Outcome::Undecodable,
+            | Self::Setup { .. } => CallOutcome::Undecodable,
         }
     }
 }

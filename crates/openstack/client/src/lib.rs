@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! Narrow on purpose: it reads what a discoverer needs and nothing else (research/openstack-direction.md 4). A list is
-//! complete or an error, never a part. Tokens are cached, one for each [`Scope`], renewed before they end by one caller at
+//! A list is complete or an error, never a part. A change ([`Session::mutate`]) is sent once, and its result says whether it
+//! happened, did not happen, or may have happened. Tokens are cached, one for each [`Scope`], renewed before they end by one caller at
 //! a time; a 401 renews once. Everything that went over the wire is counted in [`Calls`].
 //! A secret is in no error, no log line and no `Debug`.
 
@@ -41,7 +41,7 @@ mod token;
 mod transport;
 mod walk;
 
-pub use calls::{CallKind, CallSum, Calls, MutationSum, Outcome};
+pub use calls::{CallKind, CallOutcome, CallSum, Calls, MutationSum};
 pub use cloud::{Cloud, Options};
 pub use complaint::Complaint;
 pub use credentials::{Credentials, CredentialsError, Domain, Interface, Scope};

@@ -135,7 +135,7 @@ impl LoadBalancing {
         self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::DISCOVERY_FIELDS, None).await
     }
 
-    /// One load balancer: tells a deletion from a role that was lost (DESIGN 3.3).
+    /// Looks up one load balancer, which tells a deletion from a lost role.
     ///
     /// # Errors
     /// See [`Error`]; 403 and 404 are none.

@@ -35,7 +35,7 @@ pub(crate) struct Page<'a> {
     /// Each row's ID, if it has one that can be read.
     pub ids: Vec<Option<String>>,
     /// Whether the server offers a next page. Its address is not used: Octavia's lacks every filter and field that was
-    /// asked for (research/openstack-direction.md 0.3).
+    /// asked for.
     pub next: bool,
 }
 

@@ -9,7 +9,7 @@ pub(crate) const SMALLEST: u32 = 50;
 const PROVEN: u32 = 500;
 
 /// The size of one kind of list's pages, remembered from one list to the next: an old Octavia takes many seconds for a
-/// thousand pools (research/openstack-direction.md 6.2).
+/// thousand pools.
 #[derive(Debug)]
 pub(crate) struct PageSize {
     largest: u32,

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::answer::{Answer, refusal};
 use crate::mutation::{MutationKind, MutationResult, RawAnswer};
-use crate::{CallKind, Calls, Credentials, Error, Options, Outcome, ServiceType};
+use crate::{CallKind, CallOutcome, Calls, Credentials, Error, Options, ServiceType};
 
 /// More than any page that we ask for; a server that sends more for ever must not fill our memory.
 const LARGEST: usize = 64 << 20;
@@ -182,7 +182,7 @@ impl Transport {
         let mut received = 0;
         let result = self.exchange(question, &mut received).await;
         let outcome = match &result {
-            Ok(_) => Outcome::Ok,
+            Ok(_) => CallOutcome::Ok,
             Err(Failed::Broken(error) | Failed::Final(error)) => error.outcome(),
         };
         if let Some(kind) = question.kind {
@@ -202,7 +202,7 @@ impl Transport {
             Ok(answer) => MutationResult::of(&question.name(), answer, secret),
             Err(Failed::Broken(error) | Failed::Final(error)) => MutationResult::Unknown(error),
         };
-        let outcome = result.error().map_or(Outcome::Ok, Error::outcome);
+        let outcome = result.error().map_or(CallOutcome::Ok, Error::outcome);
         self.calls.add_mutation(kind, outcome, received, started.elapsed());
         result
     }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use gimbal_model::SourceKey;
 use gimbal_octavia_rows::LoadBalancer;
 
-use crate::poller::{Cloud, Scope, Standing};
+use crate::poller::{CloudPoller, PublishedBalancer, Scope};
 use crate::safe_name::source_name;
 use crate::skip::{LeftOut, Skip};
 
-impl Cloud {
+impl CloudPoller {
     /// Everything that is left out now.
     pub fn left_out(&self) -> impl Iterator<Item = &LeftOut> {
         self.scopes().flat_map(|scope| scope.standings().values()).flat_map(|standing| &standing.left_out)
@@ -56,7 +56,7 @@ impl Cloud {
             || name.starts_with(&format!("{}-", source_name(self.service_name(), row, None)))
     }
 
-    fn reasons(&self, key: &SourceKey, row: Option<&LoadBalancer>, standing: &Standing) -> Vec<String> {
+    fn reasons(&self, key: &SourceKey, row: Option<&LoadBalancer>, standing: &PublishedBalancer) -> Vec<String> {
         let mut reasons = Vec::new();
         match row {
             Some(row) => reasons.push(format!("it stands for load balancer {} ({:?})", row.id, row.name)),

@@ -1,12 +1,12 @@
-//! An OpenStack cloud's load balancers, as rows of lists, turned into what a backend offers.
+//! Turns an OpenStack cloud's load balancers, as rows of lists, into the Services of a backend.
 //!
 //! ```text
 //!   rows (lists, members) --answer--> Cloud --finish--> (SourceKey, model::Service or none)
 //!                         <--next_ask--
 //! ```
 //!
-//! [`Cloud`] decides what to fetch and what may be believed; the translation follows DESIGN 3.3. Nothing here waits, reads a
-//! clock or knows how the rows were fetched.
+//! [`CloudPoller`] decides what to fetch and when something is proven gone. Nothing here waits, reads a clock or knows how the
+//! rows were fetched.
 
 mod explain;
 mod lists;
@@ -21,8 +21,8 @@ mod skip;
 mod translate;
 
 pub use options::{EmptyProjectPattern, Mode, Options, ProjectPattern, ServiceName};
-pub use outcome::{Outcome, Trouble};
-pub use poller::Cloud;
-pub use query::{Answer, Ask, NoMembers, Whose};
+pub use outcome::{PollOutcome, Trouble};
+pub use poller::CloudPoller;
+pub use query::{ListScope, MembersError, Query, Reply};
 pub use safe_name::safe_name;
 pub use skip::{LeftOut, Skip};

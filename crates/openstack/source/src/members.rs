@@ -15,7 +15,7 @@ const URGENCY: u32 = 10;
 
 /// The members of one pool as they were read last.
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct PoolMembers {
     members: Table<Member>,
     reading: Reading,
     /// Whether each row could be read: what stands in for one that could not may have changed.
@@ -23,7 +23,7 @@ pub(crate) struct Read {
     when: Instant,
 }
 
-impl Read {
+impl PoolMembers {
     pub(crate) fn new(
         list: List<Member>,
         seen: Option<Timestamp>,

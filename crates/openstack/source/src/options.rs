@@ -19,7 +19,7 @@ pub enum Mode {
 /// What a load balancer's Service is named by (`--service-name`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServiceName {
-    /// `<name>-<id>`, as seed 000 says; the ID alone where there is no name.
+    /// `<name>-<id>`, or the ID alone if there is no name.
     #[default]
     NameAndId,
     /// The ID, as the original Gimbal did from 0.3 on.

@@ -8,7 +8,7 @@ use gimbal_octavia_rows::{Id, ObjectKind, Unreadable};
 
 /// What a poll came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PollOutcome {
     /// The Services that differ from what was told before, in order; `None`: gone, and that is proven.
     pub changes: Vec<(SourceKey, Option<Arc<Service>>)>,
     /// Why nothing at all was seen, if so.
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub members_swept: usize,
 }
 
-impl Outcome {
+impl PollOutcome {
     /// Whether all of the cloud, as far as it is selected, was seen.
     #[must_use]
     pub fn is_complete(&self) -> bool {

@@ -5,10 +5,9 @@
 //!             (any number at once, in any order)
 //! ```
 //!
-//! Three lists are no snapshot, a list can fail, and a role can be lost; the six rules of research/openstack-direction.md
-//! 6.5, with rule 3 as DESIGN 3.3 has it, keep each of these from looking like a deletion. A poll costs a list of each kind,
-//! and the members of those pools that something says have changed (6.2): the address and port of a member never change, so
-//! the pool's row decides which endpoints there are.
+//! Three lists are not a snapshot, a list can fail, and a role can be lost. None of these may look like a deletion
+//! (docs/design.md#rule-4). A poll costs one list of each kind, and the members of the pools that may have changed: a member's
+//! address and port never change, so the pool's row decides which endpoints exist.
 
 mod poll;
 mod scope;
@@ -21,31 +20,31 @@ use std::time::Instant;
 use gimbal_model::{Service, SourceKey};
 
 use poll::{Poll, ProjectList};
-use scope::Around;
-pub(crate) use scope::{Scope, Standing};
+use scope::PollContext;
+pub(crate) use scope::{PublishedBalancer, Scope};
 
 use gimbal_octavia_rows::{List, ObjectKind, Project};
 
 use crate::options::{Mode, Options, ServiceName};
-use crate::outcome::{Outcome, Trouble};
+use crate::outcome::{PollOutcome, Trouble};
 use crate::projects::{Keep, Projects};
-use crate::query::{Answer, Ask, Whose};
+use crate::query::{ListScope, Query, Reply};
 use crate::translate::PortSets;
 
 /// How many times the age that a list of projects may have is waited for another one before the cloud is not known whole.
 const PATIENCE: u32 = 3;
 
-/// An OpenStack cloud as far as it was seen, and the poll that runs. It has no clock: times are those of the caller.
+/// Polls an OpenStack cloud: holds what earlier polls have shown, and the running poll. All times are the caller's.
 ///
-/// After [`Self::begin`] the caller fetches whatever [`Self::next_ask`] tells, side by side if it likes, and reports each
+/// After [`Self::begin`] the caller fetches whatever [`Self::next_query`] tells, side by side if it likes, and reports each
 /// with [`Self::answer`], until [`Self::is_done`]. [`Self::finish`] ends the poll; what was not answered by then counts as
 /// failed.
 #[derive(Debug)]
-pub struct Cloud {
+pub struct CloudPoller {
     mode: Mode,
     options: Options,
     projects: Projects,
-    scopes: BTreeMap<Whose, Scope>,
+    scopes: BTreeMap<ListScope, Scope>,
     port_sets: PortSets,
     /// When the first poll began.
     made: Option<Instant>,
@@ -56,8 +55,8 @@ pub struct Cloud {
     poll: Poll,
 }
 
-impl Cloud {
-    /// A cloud of which nothing was seen.
+impl CloudPoller {
+    /// Returns a poller that has seen nothing yet.
     #[must_use]
     pub fn new(mode: Mode, options: Options) -> Self {
         Self {
@@ -74,7 +73,7 @@ impl Cloud {
         }
     }
 
-    /// Begins a poll. One that runs is given up, and has changed nothing.
+    /// Begins a poll. A running poll is abandoned; the changes that it has made certain are kept.
     pub fn begin(&mut self, now: Instant) {
         self.made.get_or_insert(now);
         let elapsed = self.began.replace(now).map(|began| now.saturating_duration_since(began)).unwrap_or_default();
@@ -84,54 +83,55 @@ impl Cloud {
         let recent = self.projects_at.is_some_and(|at| now.saturating_duration_since(at) < self.options.projects_for);
         if self.mode == Mode::PerProject || !recent {
             self.poll.projects = ProjectList::Awaited;
-            self.poll.asks.push_back(Ask::Projects);
+            self.poll.asks.push_back(Query::Projects);
         }
         if self.mode == Mode::Bulk {
-            let everyones = self.scopes.entry(Whose::Everyones).or_insert_with(|| Scope::new(Whose::Everyones));
+            let everyones =
+                self.scopes.entry(ListScope::AllProjects).or_insert_with(|| Scope::new(ListScope::AllProjects));
             everyones.begin(&mut self.poll);
         }
     }
 
-    /// The next thing to fetch, if there is one now; an answer may bring more.
-    pub fn next_ask(&mut self) -> Option<Ask> {
+    /// Returns the next thing to fetch, if there is one now. An answer may bring more.
+    pub fn next_query(&mut self) -> Option<Query> {
         let ask = self.poll.asks.pop_front()?;
         self.poll.asked.insert(ask.clone());
         Some(ask)
     }
 
-    /// Takes an answer. One that was not asked for in this poll is of another one, and changes nothing.
-    pub fn answer(&mut self, answer: Answer, now: Instant) {
+    /// Takes an answer. An answer to a query of an earlier poll is ignored.
+    pub fn answer(&mut self, answer: Reply, now: Instant) {
         if !self.poll.asked.remove(&answer.ask()) {
             return;
         }
         match answer {
-            Answer::Projects(projects) => self.take_projects(projects, now),
-            Answer::LoadBalancers(whose, list) => {
+            Reply::Projects(projects) => self.take_projects(projects, now),
+            Reply::LoadBalancers(whose, list) => {
                 self.take_list(&whose, ObjectKind::LoadBalancer, list, |scope, list, _| scope.load_balancers(list));
             }
-            Answer::Listeners(whose, list) => {
+            Reply::Listeners(whose, list) => {
                 self.take_list(&whose, ObjectKind::Listener, list, |scope, list, _| scope.listeners(list));
             }
-            Answer::Pools(whose, list) => {
+            Reply::Pools(whose, list) => {
                 self.take_list(&whose, ObjectKind::Pool, list, |scope, list, _| scope.pools(list))
             }
-            Answer::L7Policies(whose, list) => self.take_list(&whose, ObjectKind::L7Policy, list, Scope::policies),
-            Answer::Members(whose, pool, members) => {
+            Reply::L7Policies(whose, list) => self.take_list(&whose, ObjectKind::L7Policy, list, Scope::policies),
+            Reply::Members(whose, pool, members) => {
                 if let Some(scope) = self.scopes.get_mut(&whose) {
                     scope.members(pool, members, now, &mut self.poll);
                 }
             }
-            Answer::LoadBalancer(whose, id, existence) => {
+            Reply::LoadBalancer(whose, id, existence) => {
                 if let Some(scope) = self.scopes.get_mut(&whose) {
                     scope.existence(&id, existence, &mut self.poll);
                 }
             }
-            Answer::Listener(whose, id, existence) | Answer::Pool(whose, id, existence) => {
+            Reply::Listener(whose, id, existence) | Reply::Pool(whose, id, existence) => {
                 if let Some(scope) = self.scopes.get_mut(&whose) {
                     scope.proof(id, existence);
                 }
             }
-            Answer::Roles(whose, missing) => {
+            Reply::Roles(whose, missing) => {
                 if let Some(scope) = self.scopes.get_mut(&whose) {
                     scope.roles(missing, &self.options, &mut self.poll);
                 }
@@ -140,35 +140,35 @@ impl Cloud {
         self.advance(now);
     }
 
-    /// Whether everything that this poll asked for was answered.
+    /// Returns whether every query of this poll was answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.poll.asks.is_empty() && self.poll.asked.is_empty()
     }
 
-    /// The changes that are certain already, so that one slow project delays no other.
+    /// Returns the changes that are certain already, so that one slow project does not delay the others.
     pub fn take_changes(&mut self) -> Vec<(SourceKey, Option<Arc<Service>>)> {
         std::mem::take(&mut self.poll.changes).into_iter().collect()
     }
 
     /// Ends the poll.
-    pub fn finish(&mut self, now: Instant) -> Outcome {
+    pub fn finish(&mut self, now: Instant) -> PollOutcome {
         if self.poll.projects == ProjectList::Awaited {
             self.take_projects(Err("it did not come in time".into()), now);
         }
         let unanswered = std::mem::take(&mut self.poll.asks).into_iter().chain(std::mem::take(&mut self.poll.asked));
-        let mut members: BTreeMap<Whose, Vec<gimbal_octavia_rows::Id>> = BTreeMap::new();
+        let mut members: BTreeMap<ListScope, Vec<gimbal_octavia_rows::Id>> = BTreeMap::new();
         for ask in unanswered {
-            if let Ask::Members(whose, pool) = ask {
+            if let Query::Members(whose, pool) = ask {
                 members.entry(whose).or_default().push(pool);
             }
         }
-        let around = Around { options: &self.options, projects: &self.projects, now };
+        let context = PollContext { options: &self.options, projects: &self.projects, now };
         for scope in self.scopes.values_mut().filter(|scope| !scope.is_done()) {
             match members.remove(scope.whose()) {
                 // The lists are whole: what was read of members is told, and the rest stands.
-                Some(pools) => scope.give_up(pools, around, &mut self.port_sets, &mut self.poll),
-                None => scope.fail("not every question was answered in time", around, &mut self.poll),
+                Some(pools) => scope.give_up(pools, context, &mut self.port_sets, &mut self.poll),
+                None => scope.fail("not every question was answered in time", context, &mut self.poll),
             }
         }
         if let Some(since) = self.projects_failing
@@ -188,7 +188,7 @@ impl Cloud {
             self.poll.outcome.unknown = Some("the projects are not known".into());
         }
         let poll = std::mem::take(&mut self.poll);
-        Outcome { changes: poll.changes.into_iter().collect(), ..poll.outcome }
+        PollOutcome { changes: poll.changes.into_iter().collect(), ..poll.outcome }
     }
 
     /// A list of those projects on which the user has a role lacks one that is disabled, or on which the role was lost, and
@@ -205,7 +205,7 @@ impl Cloud {
 
     fn take_list<T>(
         &mut self,
-        whose: &Whose,
+        whose: &ListScope,
         kind: ObjectKind,
         list: Result<List<T>, String>,
         take: impl FnOnce(&mut Scope, List<T>, &mut Poll),
@@ -220,7 +220,7 @@ impl Cloud {
     fn take_projects(&mut self, projects: Result<List<Project>, String>, now: Instant) {
         let taken = projects.and_then(|list| {
             let unreadable = list.unreadable.clone();
-            let seen = self.scopes.get(&Whose::Everyones).map(|scope| scope.lists().load_balancers.listed());
+            let seen = self.scopes.get(&ListScope::AllProjects).map(|scope| scope.lists().load_balancers.listed());
             let seen = seen.into_iter().flatten().map(|row| row.project.clone()).collect();
             self.projects.update(list, &self.options, Keep { mode: self.mode, now, seen })?;
             Ok(unreadable)
@@ -249,18 +249,18 @@ impl Cloud {
 
     /// A scope for each project that is selected, and none for any other.
     fn begin_projects(&mut self, now: Instant) {
-        let wanted: Vec<Whose> = self.projects.assigned().map(|(id, _)| Whose::Project(id.clone())).collect();
+        let wanted: Vec<ListScope> = self.projects.assigned().map(|(id, _)| ListScope::Project(id.clone())).collect();
         let (kept, gone) = std::mem::take(&mut self.scopes).into_iter().partition(|(whose, _)| wanted.contains(whose));
         self.scopes = kept;
-        let gone: BTreeMap<Whose, Scope> = gone;
+        let gone: BTreeMap<ListScope, Scope> = gone;
         gone.into_values().for_each(|scope| scope.withdraw(&mut self.poll));
-        let around = Around { options: &self.options, projects: &self.projects, now };
+        let context = PollContext { options: &self.options, projects: &self.projects, now };
         for whose in wanted {
             let scope = self.scopes.entry(whose.clone()).or_insert_with(|| Scope::new(whose));
             match self.projects.left(scope.whose()) {
                 None => scope.begin(&mut self.poll),
                 Some(trouble) => {
-                    scope.fail(&trouble.to_string(), around, &mut self.poll);
+                    scope.fail(&trouble.to_string(), context, &mut self.poll);
                     self.poll.outcome.troubles.push(trouble);
                 }
             }
@@ -269,13 +269,13 @@ impl Cloud {
 
     fn advance(&mut self, now: Instant) {
         for scope in self.scopes.values_mut() {
-            let around = Around { options: &self.options, projects: &self.projects, now };
-            scope.advance(around, &mut self.port_sets, &mut self.poll);
+            let context = PollContext { options: &self.options, projects: &self.projects, now };
+            scope.advance(context, &mut self.port_sets, &mut self.poll);
         }
         self.projects.judge_gone(std::mem::take(&mut self.poll.gone));
     }
 
-    /// The namespaces of all selected projects.
+    /// Returns the namespaces of all selected projects.
     pub fn namespaces(&self) -> impl Iterator<Item = &Arc<str>> {
         self.projects.assigned().map(|(_, namespace)| namespace)
     }
@@ -292,7 +292,7 @@ impl Cloud {
         self.options.service_name
     }
 
-    /// Everything that is offered, each with its Service as it was told last.
+    /// Returns all published Services.
     pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
         let standings = self.scopes.values().flat_map(|scope| scope.standings().values());
         standings.flat_map(|standing| &standing.services).map(|(key, service)| (key, service))

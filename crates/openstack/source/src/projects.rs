@@ -9,7 +9,7 @@ use gimbal_octavia_rows::{Id, List, Project};
 
 use crate::options::{Mode, Options};
 use crate::outcome::Trouble;
-use crate::query::Whose;
+use crate::query::ListScope;
 use crate::safe_name::namespace;
 use crate::skip::Skip;
 
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 impl Place {
     /// In the namespace that the project's name yields.
     fn by_name(id: &Id, namespace: Arc<str>) -> Self {
-        // Where both are the same text, the writer takes the project for one whose name is taken (DESIGN 3.3). This one has
+        // Where both are the same text, the writer takes the project for one whose name is taken. This one has
         // no other name, or no rival, and without the annotation a map finds it by its namespace, which is its ID.
         let annotations = if *namespace == *id.as_str() { BTreeMap::new() } else { annotations(id) };
         Self { namespace, annotations, taken_by: None }
@@ -141,8 +141,8 @@ impl Projects {
     }
 
     /// The trouble with a scope's project that has left the list and stands.
-    pub(crate) fn left(&self, whose: &Whose) -> Option<Trouble> {
-        let Whose::Project(id) = whose else { return None };
+    pub(crate) fn left(&self, whose: &ListScope) -> Option<Trouble> {
+        let ListScope::Project(id) = whose else { return None };
         let name = self.known.get(id).filter(|_| self.left.contains_key(id))?;
         Some(Trouble::ProjectLeft { project: id.clone(), name: name.clone() })
     }
@@ -202,10 +202,10 @@ impl Projects {
     }
 
     /// The namespace of a scope that is one project's.
-    pub(crate) fn namespace_of(&self, whose: &Whose) -> Option<&Arc<str>> {
+    pub(crate) fn namespace_of(&self, whose: &ListScope) -> Option<&Arc<str>> {
         match whose {
-            Whose::Everyones => None,
-            Whose::Project(id) => self.place(id).ok().map(|place| &place.namespace),
+            ListScope::AllProjects => None,
+            ListScope::Project(id) => self.place(id).ok().map(|place| &place.namespace),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Names that OpenStack takes and Kubernetes does not.
+//! Kubernetes names made from OpenStack names.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use gimbal_octavia_rows as rows;
 /// One more than the longest part of a source key on the wire: [`shorten`] stays below its limit.
 const SOURCE_NAME: usize = 254;
 
-/// `text` in lower-case letters, digits and single inner `-` (DESIGN 3.3): accents go, any other run becomes a `-`. Empty
-/// where nothing is left.
+/// Returns `text` in lower-case letters, digits and single inner `-`. Accents are dropped and any other run of characters
+/// becomes a `-`; the result may be empty.
 #[must_use]
 pub fn safe_name(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -52,7 +52,7 @@ pub(crate) fn namespace(project: &rows::Project) -> Arc<str> {
     label_value(&name).into()
 }
 
-/// A load balancer's name as a label, as the original wrote it (research/original-gimbal.md "Names").
+/// A load balancer's name as a label, as the original Gimbal wrote it.
 pub(crate) fn name_label(name: &str) -> Arc<str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let mut value: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).collect();

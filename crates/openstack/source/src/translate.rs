@@ -1,4 +1,4 @@
-//! A load balancer, with what belongs to it, as Services (DESIGN 3.3).
+//! Translation of a load balancer, with its listeners, pools and members, to Services.
 
 mod endpoints;
 mod ports;
@@ -10,7 +10,7 @@ use gimbal_model::{Header, Service, ServicePort, SourceKey};
 use gimbal_octavia_rows::{Id, LoadBalancer, ObjectKind, Pool};
 
 use crate::lists::{Belongings, Lists};
-use crate::members::Read;
+use crate::members::PoolMembers;
 use crate::options::Options;
 use crate::projects::Place;
 use crate::safe_name::{name_label, source_name};
@@ -26,7 +26,7 @@ const NAME_LABEL: &str = "gimbal.projectcontour.io/load-balancer-name";
 
 /// What a load balancer is made of, in one poll.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct Translator<'a> {
     pub(crate) lists: &'a Lists,
     pub(crate) belongings: &'a Belongings<'a>,
     pub(crate) options: &'a Options,
@@ -34,7 +34,7 @@ pub(crate) struct Parts<'a> {
 
 /// One Service to be: its ports, and where the traffic of each goes.
 #[derive(Debug)]
-pub(crate) struct Offer<'a> {
+pub(crate) struct ServiceDraft<'a> {
     /// The pool that an L7 policy redirects to; `None` for the load balancer itself.
     redirect: Option<&'a Id>,
     routes: Vec<Route<'a>>,
@@ -47,18 +47,18 @@ struct Route<'a> {
     live: bool,
 }
 
-impl<'a> Offer<'a> {
+impl<'a> ServiceDraft<'a> {
     /// The pools whose members are endpoints.
     pub(crate) fn live_pools(&self) -> impl Iterator<Item = &'a Pool> {
         self.routes.iter().filter(|route| route.live).filter_map(|route| route.pool)
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Translator<'a> {
     /// The Services that a load balancer is to be. What is left out of them goes to `left_out`.
-    pub(crate) fn offers(&self, balancer: &'a LoadBalancer, left_out: &mut Vec<LeftOut>) -> Vec<Offer<'a>> {
-        let mut main = Offer { redirect: None, routes: Vec::new() };
-        let mut redirects: BTreeMap<&Id, Offer<'a>> = BTreeMap::new();
+    pub(crate) fn offers(&self, balancer: &'a LoadBalancer, left_out: &mut Vec<LeftOut>) -> Vec<ServiceDraft<'a>> {
+        let mut main = ServiceDraft { redirect: None, routes: Vec::new() };
+        let mut redirects: BTreeMap<&Id, ServiceDraft<'a>> = BTreeMap::new();
         let on =
             is_live(ObjectKind::LoadBalancer, &balancer.id, balancer.admin_state_up, balancer.provisioning, left_out);
         let listeners = self.belongings.listeners.get(&balancer.id).map(Vec::as_slice).unwrap_or_default();
@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
                 }
                 for (pool, up) in targets {
                     let route = self.route(port.clone(), Some(pool), live && up, left_out);
-                    let new = || Offer { redirect: Some(pool), routes: Vec::new() };
+                    let new = || ServiceDraft { redirect: Some(pool), routes: Vec::new() };
                     redirects.entry(pool).or_insert_with(new).routes.push(route);
                 }
             }
@@ -121,7 +121,7 @@ impl<'a> Parts<'a> {
         &self,
         balancer: &'a LoadBalancer,
         place: &Place,
-        members: &HashMap<Id, Read>,
+        members: &HashMap<Id, PoolMembers>,
         port_sets: &mut PortSets,
     ) -> (Vec<(SourceKey, Service)>, Vec<LeftOut>) {
         let mut left_out = Vec::new();
@@ -161,8 +161,8 @@ fn service_port(port: &Port) -> ServicePort {
     }
 }
 
-/// Whether traffic goes through it. `PENDING_*` and `ERROR` withdraw nothing: what was last known of it stands
-/// (DESIGN 3.3).
+/// Whether traffic goes through it. `PENDING_*` and `ERROR` withdraw nothing: what was last known of it stays
+/// published.
 fn is_live(
     kind: ObjectKind,
     id: &Id,

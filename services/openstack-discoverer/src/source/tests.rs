@@ -88,13 +88,14 @@ impl Run {
             let event = timeout(LONG, self.source.event()).await.unwrap();
             self.source.take(event, Instant::now());
             self.source.settle(Instant::now());
-            if matches!(self.source.stage, Stage::Resting(_)) {
+            if matches!(self.source.stage, Activity::Resting(_)) {
                 self.polls += 1;
                 if is_so(&self.source, &self.fake) {
                     return;
                 }
             }
-            let (trouble, mode) = (self.source.seen.trouble(), self.source.way.as_ref().map(|way| way.terms.mode));
+            let (trouble, mode) =
+                (self.source.state.trouble(), self.source.connection.as_ref().map(|connection| connection.terms.mode));
             assert!(begun.elapsed() < LONG, "{what}: {trouble:?} in mode {mode:?}");
         }
     }
@@ -108,13 +109,13 @@ impl Run {
 
     async fn complete(&mut self, services: usize) {
         self.until(&format!("{services} services"), |source, _| {
-            source.seen.standing() == Standing::Complete && source.seen.services() == services
+            source.state.standing() == Standing::Complete && source.state.services() == services
         })
         .await;
     }
 
     fn mode(&self) -> Mode {
-        self.source.way.as_ref().unwrap().terms.mode
+        self.source.connection.as_ref().unwrap().terms.mode
     }
 }
 
@@ -154,11 +155,11 @@ async fn what_cannot_be_decided_later_is_no_trouble() {
     // Each look takes two tokens; p2's own is the third.
     let before = run.fake.count(TOKENS) + 1;
     run.until("it was looked into three times", |source, fake| {
-        assert_eq!(source.seen.standing(), Standing::Complete);
+        assert_eq!(source.state.standing(), Standing::Complete);
         fake.count(TOKENS) >= before + 6
     })
     .await;
-    assert_eq!((run.source.seen.services(), run.mode()), (2, Mode::PerProject));
+    assert_eq!((run.source.state.services(), run.mode()), (2, Mode::PerProject));
     run.fake.set(|cloud| delete(cloud, 2));
     run.complete(1).await;
 }
@@ -181,16 +182,18 @@ async fn a_role_that_is_not_needed_fails_no_poll() {
     });
     run.complete(2).await;
     run.until("the roles of now are known", |source, _| {
-        source.way.as_ref().is_some_and(|way| !way.terms.roles.contains("admin"))
+        source.connection.as_ref().is_some_and(|connection| !connection.terms.roles.contains("admin"))
     })
     .await;
-    assert_eq!(run.source.seen.standing(), Standing::Complete);
+    assert_eq!(run.source.state.standing(), Standing::Complete);
     // What it had is still compared with.
     run.fake.set(|cloud| cloud.global = false);
-    run.until("a role is missed", |source, _| source.seen.trouble().is_some_and(|text| text.contains("role was lost")))
-        .await;
+    run.until("a role is missed", |source, _| {
+        source.state.trouble().is_some_and(|text| text.contains("role was lost"))
+    })
+    .await;
     run.polls(6).await;
-    assert_eq!((run.source.seen.services(), run.mode()), (2, Mode::Bulk));
+    assert_eq!((run.source.state.services(), run.mode()), (2, Mode::Bulk));
     run.fake.set(|cloud| cloud.global = true);
     run.complete(2).await;
 }
@@ -237,7 +240,7 @@ async fn a_token_of_the_system_is_tried_like_any_other() {
     };
     let mut run = Run::start(restrict, &keys, &[]).await;
     run.until("it is refused", |source, _| {
-        source.seen.trouble().is_some_and(|text| text.contains("list of pools shows none"))
+        source.state.trouble().is_some_and(|text| text.contains("list of pools shows none"))
     })
     .await;
     run.fake.set(|cloud| cloud.restricted.clear());
@@ -250,9 +253,9 @@ async fn a_token_of_the_system_is_tried_like_any_other() {
 async fn neutron_lbaas_is_another_source() {
     for (octavia, says) in [(true, false), (false, true)] {
         let mut run = Run::start(|cloud| cloud.octavia = octavia, &[], &[]).await;
-        assert_eq!(run.source.seen.incarnation(), None, "not before it is known who serves load balancing");
+        assert_eq!(run.source.state.incarnation(), None, "not before it is known who serves load balancing");
         run.complete(1).await;
-        let incarnation = run.source.seen.incarnation().unwrap();
+        let incarnation = run.source.state.incarnation().unwrap();
         assert!(incarnation.starts_with(&run.fake.url()), "{incarnation}");
         assert_eq!(incarnation.ends_with("neutron-lbaas"), says, "{incarnation}");
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_octavia_rows::{Existence, List};
 use gimbal_octavia_rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{Answer, Ask, Cloud, Mode, Options, Outcome};
+use gimbal_openstack_source::{CloudPoller, Mode, Options, PollOutcome, Query, Reply};
 use gungraun::{library_benchmark, library_benchmark_group};
 use serde_json::json;
 
@@ -56,53 +56,53 @@ fn list<T>(rows: Vec<T>) -> List<T> {
     List { rows, unreadable: Vec::new(), server_time: Some("2026-06-01T00:00:00Z".parse().unwrap()) }
 }
 
-fn answer(rows: &Rows, ask: Ask) -> Answer {
+fn answer(rows: &Rows, ask: Query) -> Reply {
     let project = || serde_json::from_value::<Project>(json!({"id": "p", "name": "team"})).unwrap();
     match ask {
-        Ask::Projects => Answer::Projects(Ok(list(vec![project()]))),
-        Ask::LoadBalancers(whose) => Answer::LoadBalancers(whose, Ok(list(rows.load_balancers.clone()))),
-        Ask::Listeners(whose) => Answer::Listeners(whose, Ok(list(rows.listeners.clone()))),
-        Ask::Pools(whose) => Answer::Pools(whose, Ok(list(rows.pools.clone()))),
-        Ask::L7Policies(whose) => Answer::L7Policies(whose, Ok(list(Vec::new()))),
-        Ask::Members(whose, pool) => {
+        Query::Projects => Reply::Projects(Ok(list(vec![project()]))),
+        Query::LoadBalancers(whose) => Reply::LoadBalancers(whose, Ok(list(rows.load_balancers.clone()))),
+        Query::Listeners(whose) => Reply::Listeners(whose, Ok(list(rows.listeners.clone()))),
+        Query::Pools(whose) => Reply::Pools(whose, Ok(list(rows.pools.clone()))),
+        Query::L7Policies(whose) => Reply::L7Policies(whose, Ok(list(Vec::new()))),
+        Query::Members(whose, pool) => {
             let members = members(pool.as_str());
-            Answer::Members(whose, pool, Ok(list(members)))
+            Reply::Members(whose, pool, Ok(list(members)))
         }
-        Ask::LoadBalancer(whose, id) => Answer::LoadBalancer(whose, id, Ok(Existence::Found)),
-        Ask::Listener(whose, id) => Answer::Listener(whose, id, Ok(Existence::Found)),
-        Ask::Pool(whose, id) => Answer::Pool(whose, id, Ok(Existence::Found)),
-        Ask::Roles(whose) => Answer::Roles(whose, Ok(Vec::new())),
+        Query::LoadBalancer(whose, id) => Reply::LoadBalancer(whose, id, Ok(Existence::Found)),
+        Query::Listener(whose, id) => Reply::Listener(whose, id, Ok(Existence::Found)),
+        Query::Pool(whose, id) => Reply::Pool(whose, id, Ok(Existence::Found)),
+        Query::Roles(whose) => Reply::Roles(whose, Ok(Vec::new())),
     }
 }
 
 /// Asks and answers until the poll is done; what was asked beside the lists.
-fn poll(cloud: &mut Cloud, rows: &Rows, now: Instant) -> (Outcome, usize) {
+fn poll(cloud: &mut CloudPoller, rows: &Rows, now: Instant) -> (PollOutcome, usize) {
     let mut members = 0;
     cloud.begin(now);
-    while let Some(ask) = cloud.next_ask() {
-        members += usize::from(matches!(ask, Ask::Members(..)));
+    while let Some(ask) = cloud.next_query() {
+        members += usize::from(matches!(ask, Query::Members(..)));
         cloud.answer(answer(rows, ask), now);
     }
     (cloud.finish(now), members)
 }
 
 /// A cloud that was polled before, and the answers of the next poll, where nothing changed.
-fn seen(count: u32) -> (Cloud, Vec<Answer>, Instant) {
+fn seen(count: u32) -> (CloudPoller, Vec<Reply>, Instant) {
     let (rows, now) = (rows(count), Instant::now());
-    let mut cloud = Cloud::new(Mode::Bulk, Options { sweep: None, ..Options::default() });
+    let mut cloud = CloudPoller::new(Mode::Bulk, Options { sweep: None, ..Options::default() });
     let (first, read) = poll(&mut cloud, &rows, now);
     assert_eq!((first.changes.len(), read), (count as usize, count as usize));
     let (second, read) = poll(&mut cloud, &rows, now + INTERVAL);
     assert_eq!((second.changes.len(), read), (0, 0));
     let now = now + 2 * INTERVAL;
     cloud.begin(now);
-    let answers = std::iter::from_fn(|| cloud.next_ask()).map(|ask| answer(&rows, ask)).collect();
+    let answers = std::iter::from_fn(|| cloud.next_query()).map(|ask| answer(&rows, ask)).collect();
     (cloud, answers, now)
 }
 
 #[library_benchmark(setup = seen)]
 #[bench::of_100(100)]
-fn unchanged_poll((mut cloud, answers, now): (Cloud, Vec<Answer>, Instant)) -> (Outcome, Cloud) {
+fn unchanged_poll((mut cloud, answers, now): (CloudPoller, Vec<Reply>, Instant)) -> (PollOutcome, CloudPoller) {
     answers.into_iter().for_each(|answer| cloud.answer(answer, now));
     (cloud.finish(now), cloud)
 }

@@ -1,4 +1,4 @@
-//! Seed 000's Secret, mounted as a folder.
+//! Credentials from a mounted Secret, one file for each key.
 
 use std::io::ErrorKind;
 use std::path::Path;

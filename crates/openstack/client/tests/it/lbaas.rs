@@ -7,7 +7,7 @@ use crate::common::options;
 use gimbal_octavia_rows::{Address, LoadBalancer, Protocol, ProvisioningStatus};
 use gimbal_octavia_rows::{Id, List};
 use gimbal_openstack_client::{
-    CallKind, Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Outcome, Scope,
+    CallKind, CallOutcome, Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Scope,
 };
 use gimbal_testkit::openstack::{self, Api, OpenStack, Service, User};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ async fn a_real_neutron_lbaas() {
 
     let list = load_balancing.load_balancers(None).await.unwrap();
     the_load_balancers(&list, &balancers, &maker.project);
-    assert_eq!(client.calls().count(CallKind::LoadBalancers, Outcome::Ok), 2, "two pages");
+    assert_eq!(client.calls().count(CallKind::LoadBalancers, CallOutcome::Ok), 2, "two pages");
     what_belongs_to_one(&load_balancing, &tree).await;
     what_is_deleted(&load_balancing, &maker, &balancers).await;
 

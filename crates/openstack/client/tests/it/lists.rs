@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
-use gimbal_openstack_client::{CallKind, Cloud, Dialect, Error, Lookup, Options, Outcome, Scope};
+use gimbal_openstack_client::{CallKind, CallOutcome, Cloud, Dialect, Error, Lookup, Options, Scope};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault, Paging};
 use serde_json::json;
 
@@ -149,7 +149,7 @@ async fn a_marker_that_vanished_begins_the_list_anew() {
         cloud.load_balancer("p1", "new", "x");
     }));
     assert_eq!(list(&cloud).await.unwrap(), "lb0 lb1 lb3 lb4 new");
-    assert_eq!(cloud.calls().count(CallKind::LoadBalancers, Outcome::InvalidMarker), 1);
+    assert_eq!(cloud.calls().count(CallKind::LoadBalancers, CallOutcome::InvalidMarker), 1);
 }
 
 /// neutron-lbaas says nothing about a marker that vanished: it gives an empty page, as after the last row.
@@ -204,7 +204,7 @@ async fn a_server_that_says_when_is_waited_for() {
     fake.fail(Fault::on("/loadbalancers").times(1).retry_after("1"));
     assert_eq!(list(&cloud).await.unwrap(), "lb0");
     assert_eq!(cloud.calls().waited(), Duration::from_secs(1));
-    assert_eq!(cloud.calls().count(CallKind::LoadBalancers, Outcome::RateLimited), 1);
+    assert_eq!(cloud.calls().count(CallKind::LoadBalancers, CallOutcome::RateLimited), 1);
 }
 
 #[tokio::test]
@@ -359,7 +359,7 @@ async fn what_went_over_the_wire_is_counted() {
     let calls = cloud.calls();
     assert_eq!(calls.total() as usize, fake.calls().len());
     let lists = calls.sum(CallKind::LoadBalancers);
-    assert_eq!((lists.calls, calls.count(CallKind::LoadBalancers, Outcome::Ok)), (3, 3));
+    assert_eq!((lists.calls, calls.count(CallKind::LoadBalancers, CallOutcome::Ok)), (3, 3));
     assert!(lists.bytes > 1000 && !lists.time.is_zero(), "{lists:?}");
-    assert_eq!((calls.tokens_issued(), calls.count(CallKind::Projects, Outcome::Forbidden)), (2, 1));
+    assert_eq!((calls.tokens_issued(), calls.count(CallKind::Projects, CallOutcome::Forbidden)), (2, 1));
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gimbal_openstack_client::{
-    Cloud, Complaint, Error, Mutation, MutationResult, Outcome, Refusal, Scope, ServiceEndpoint, ServiceType, Session,
-    Verb,
+    CallOutcome, Cloud, Complaint, Error, Mutation, MutationResult, Refusal, Scope, ServiceEndpoint, ServiceType,
+    Session, Verb,
 };
 use gimbal_testkit::fake_openstack::FakeOpenStack;
 use serde_json::json;
@@ -146,7 +146,7 @@ async fn a_change_that_is_accepted() {
     );
     let mutations = service.cloud.calls().mutations();
     let sum = &mutations[&create().kind(ServiceType::LoadBalancer)];
-    assert_eq!((sum.outcomes[&Outcome::Ok], mutations.len()), (1, 3));
+    assert_eq!((sum.outcomes[&CallOutcome::Ok], mutations.len()), (1, 3));
     assert!(mutations.keys().any(|kind| (kind.verb, kind.resource) == (Verb::Delete, "load balancer")));
 }
 

@@ -9,7 +9,7 @@ use crate::common::{credentials, options};
 use gimbal_octavia_rows::Id;
 use gimbal_octavia_rows::{self as rows, Address, OperatingStatus, Protocol, ProvisioningStatus};
 use gimbal_openstack_client::{Cloud, Dialect, Error, LoadBalancing, Lookup, Options, Scope};
-use gimbal_openstack_source::{Answer, Ask, Cloud as Poll, Mode, NoMembers};
+use gimbal_openstack_source::{CloudPoller as Poll, MembersError, Mode, Query, Reply};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use serde_json::Value;
 
@@ -239,22 +239,25 @@ async fn an_empty_page_after_a_row_that_is_gone_is_not_the_end() {
     assert!(matches!(error, Error::InvalidMarker { .. }), "{error}");
 }
 
-async fn answer(replay: &Replay, ask: Ask) -> Answer {
+async fn answer(replay: &Replay, ask: Query) -> Reply {
     let load_balancing = replay.load_balancing().await;
     let text = |error: Error| error.to_string();
     match ask {
-        Ask::Projects => Answer::Projects(replay.cloud.projects().await.map_err(text)),
-        Ask::LoadBalancers(whose) => {
-            Answer::LoadBalancers(whose, load_balancing.load_balancers(None).await.map_err(text))
+        Query::Projects => Reply::Projects(replay.cloud.projects().await.map_err(text)),
+        Query::LoadBalancers(whose) => {
+            Reply::LoadBalancers(whose, load_balancing.load_balancers(None).await.map_err(text))
         }
-        Ask::Listeners(whose) => Answer::Listeners(whose, load_balancing.listeners(None).await.map_err(text)),
-        Ask::Pools(whose) => Answer::Pools(whose, load_balancing.pools(None).await.map_err(text)),
-        Ask::L7Policies(whose) => Answer::L7Policies(whose, load_balancing.l7_policies(None).await.map_err(text)),
-        Ask::Members(whose, pool) => {
-            let members = load_balancing.members(pool.as_str()).await.map_err(|error| NoMembers::Failed(text(error)));
-            Answer::Members(whose, pool, members)
+        Query::Listeners(whose) => Reply::Listeners(whose, load_balancing.listeners(None).await.map_err(text)),
+        Query::Pools(whose) => Reply::Pools(whose, load_balancing.pools(None).await.map_err(text)),
+        Query::L7Policies(whose) => Reply::L7Policies(whose, load_balancing.l7_policies(None).await.map_err(text)),
+        Query::Members(whose, pool) => {
+            let members =
+                load_balancing.members(pool.as_str()).await.map_err(|error| MembersError::Failed(text(error)));
+            Reply::Members(whose, pool, members)
         }
-        Ask::LoadBalancer(..) | Ask::Listener(..) | Ask::Pool(..) | Ask::Roles(_) => panic!("nothing has vanished"),
+        Query::LoadBalancer(..) | Query::Listener(..) | Query::Pool(..) | Query::Roles(_) => {
+            panic!("nothing has vanished")
+        }
     }
 }
 
@@ -265,7 +268,7 @@ async fn a_poll_makes_services_of_them() {
     let mut poll = Poll::new(Mode::PerProject, options);
     let now = Instant::now();
     poll.begin(now);
-    while let Some(ask) = poll.next_ask() {
+    while let Some(ask) = poll.next_query() {
         poll.answer(answer(&replay, ask).await, now);
     }
     assert!(poll.is_done());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
 use futures::future::join_all;
-use gimbal_openstack_client::{CallKind, Cloud, Error, Outcome, Scope};
+use gimbal_openstack_client::{CallKind, CallOutcome, Cloud, Error, Scope};
 use gimbal_testkit::eventually;
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use tokio::sync::Semaphore;
@@ -144,7 +144,7 @@ async fn a_token_is_renewed_before_it_ends() {
     .await
     .unwrap();
     // None was found to be too old by a service.
-    assert_eq!(cloud.calls().count(CallKind::LoadBalancers, Outcome::Unauthorized), 0);
+    assert_eq!(cloud.calls().count(CallKind::LoadBalancers, CallOutcome::Unauthorized), 0);
 }
 
 #[tokio::test]

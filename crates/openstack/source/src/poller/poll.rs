@@ -7,8 +7,8 @@ use std::time::Duration;
 use gimbal_model::{Service, SourceKey};
 use gimbal_octavia_rows::Id;
 
-use crate::outcome::Outcome;
-use crate::query::Ask;
+use crate::outcome::PollOutcome;
+use crate::query::Query;
 
 /// Whether this poll has a list of projects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,14 +27,14 @@ pub(super) enum ProjectList {
 #[derive(Debug, Default)]
 pub(super) struct Poll {
     /// Queries that the caller has not fetched yet.
-    pub(super) asks: VecDeque<Ask>,
+    pub(super) asks: VecDeque<Query>,
     /// Queries that the caller has fetched and not answered.
-    pub(super) asked: BTreeSet<Ask>,
+    pub(super) asked: BTreeSet<Query>,
     /// The time since the poll before began.
     pub(super) elapsed: Duration,
     pub(super) projects: ProjectList,
     pub(super) changes: BTreeMap<SourceKey, Option<Arc<Service>>>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: PollOutcome,
     /// Projects that own load balancers and that a list made for this poll lacks.
     pub(super) gone: BTreeSet<Id>,
 }
@@ -49,7 +49,7 @@ impl Poll {
     }
 
     /// Withdraws queries that the caller has not fetched yet. Returns how many.
-    pub(super) fn forget(&mut self, which: impl Fn(&Ask) -> bool) -> usize {
+    pub(super) fn forget(&mut self, which: impl Fn(&Query) -> bool) -> usize {
         let before = self.asks.len();
         self.asks.retain(|ask| !which(ask));
         before - self.asks.len()
@@ -59,7 +59,7 @@ impl Poll {
     pub(super) fn newest_projects(&mut self) -> ProjectList {
         if self.projects == ProjectList::Old {
             self.projects = ProjectList::Awaited;
-            self.asks.push_back(Ask::Projects);
+            self.asks.push_back(Query::Projects);
         }
         self.projects
     }

@@ -16,17 +16,17 @@ use gimbal_octavia_rows::{Existence, Id, List, Listener, LoadBalancer, Member, P
 use super::poll::{Poll, ProjectList};
 use super::sweep::SweepBudget;
 use crate::lists::{Lists, merge};
-use crate::members::Read;
+use crate::members::PoolMembers;
 use crate::options::Options;
 use crate::outcome::Trouble;
 use crate::projects::Projects;
-use crate::query::{Ask, Whose};
+use crate::query::{ListScope, Query};
 use crate::skip::LeftOut;
 use crate::translate::PortSets;
 
 /// What a scope needs of its cloud.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Around<'a> {
+pub(super) struct PollContext<'a> {
     pub(super) options: &'a Options,
     pub(super) projects: &'a Projects,
     pub(super) now: Instant,
@@ -34,7 +34,7 @@ pub(super) struct Around<'a> {
 
 /// How one load balancer stands.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct PublishedBalancer {
     pub(crate) project: Id,
     /// What was told of it last.
     pub(crate) services: Vec<(SourceKey, Arc<Service>)>,
@@ -49,10 +49,10 @@ type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
 /// A scope. What is kept between polls is what the last complete one saw.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    whose: Whose,
+    whose: ListScope,
     lists: Lists,
-    members: HashMap<Id, Read>,
-    standings: BTreeMap<Id, Standing>,
+    members: HashMap<Id, PoolMembers>,
+    standings: BTreeMap<Id, PublishedBalancer>,
     /// Projects that have vanished from everyone's lists, since when; see [`Options::second_look`].
     vanished: BTreeMap<Id, Instant>,
     /// How often in a row the members of a pool could not be read, where the pool has some that never were.
@@ -123,7 +123,7 @@ impl Run {
 }
 
 impl Scope {
-    pub(super) fn new(whose: Whose) -> Self {
+    pub(super) fn new(whose: ListScope) -> Self {
         Self {
             whose,
             lists: Lists::default(),
@@ -144,16 +144,16 @@ impl Scope {
     pub(super) fn begin(&mut self, poll: &mut Poll) {
         self.run = Run { waiting: 3, ..Run::default() };
         let whose = || self.whose.clone();
-        poll.asks.extend([Ask::LoadBalancers(whose()), Ask::Listeners(whose()), Ask::Pools(whose())]);
+        poll.asks.extend([Query::LoadBalancers(whose()), Query::Listeners(whose()), Query::Pools(whose())]);
     }
 
     /// Returns whose objects the scope lists.
-    pub(super) fn whose(&self) -> &Whose {
+    pub(super) fn whose(&self) -> &ListScope {
         &self.whose
     }
 
     /// Returns what is published, by load balancer.
-    pub(crate) fn standings(&self) -> &BTreeMap<Id, Standing> {
+    pub(crate) fn standings(&self) -> &BTreeMap<Id, PublishedBalancer> {
         &self.standings
     }
 
@@ -173,33 +173,33 @@ impl Scope {
     }
 
     /// Goes on as far as the answers allow.
-    pub(super) fn advance(&mut self, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
+    pub(super) fn advance(&mut self, context: PollContext<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
         while self.run.waiting == 0 && !self.is_done() {
             if let Some(reason) = self.run.failed.take() {
-                self.fail(&reason, around, poll);
+                self.fail(&reason, context, poll);
                 return;
             }
             self.run.stage = match self.run.stage {
                 Stage::Listing => {
-                    if !self.merge(around, poll) {
+                    if !self.merge(context, poll) {
                         return;
                     }
                     if self.run.failed.is_some() {
                         continue;
                     }
-                    self.check(around, poll);
+                    self.check(context, poll);
                     Stage::Checking
                 }
                 Stage::Checking => {
-                    self.prove(around, poll);
+                    self.prove(context, poll);
                     Stage::Proving
                 }
                 Stage::Proving => {
-                    self.read(around, poll);
+                    self.read(context, poll);
                     Stage::Reading
                 }
                 Stage::Reading | Stage::Done => {
-                    self.publish(around, port_sets, poll);
+                    self.publish(context, port_sets, poll);
                     Stage::Done
                 }
             };
@@ -207,16 +207,16 @@ impl Scope {
     }
 
     /// This poll shows nothing of the scope: everything stands.
-    pub(super) fn fail(&mut self, reason: &str, around: Around<'_>, poll: &mut Poll) {
+    pub(super) fn fail(&mut self, reason: &str, context: PollContext<'_>, poll: &mut Poll) {
         self.run = Run::done();
         // What is open after it may be another change, or the same role lost again.
         self.open.clear();
         self.open_since.clear();
         self.vanished.clear();
         match &self.whose {
-            Whose::Everyones => poll.outcome.unknown = Some(reason.to_owned()),
-            Whose::Project(id) => {
-                if let Ok(place) = around.projects.place(id) {
+            ListScope::AllProjects => poll.outcome.unknown = Some(reason.to_owned()),
+            ListScope::Project(id) => {
+                if let Ok(place) = context.projects.place(id) {
                     poll.unknown(&place.namespace, reason);
                 }
                 let told = self.standings.values().flat_map(|standing| &standing.services);
@@ -226,7 +226,7 @@ impl Scope {
     }
 
     /// Makes one picture of the three lists. Not before the projects are known that it names.
-    fn merge(&mut self, around: Around<'_>, poll: &mut Poll) -> bool {
+    fn merge(&mut self, context: PollContext<'_>, poll: &mut Poll) -> bool {
         let troubles = &mut poll.outcome.troubles;
         let run = &mut self.run;
         if let (Some(load_balancers), Some(listeners), Some(pools)) =
@@ -243,18 +243,18 @@ impl Scope {
         if poll.projects == ProjectList::Awaited {
             return false;
         }
-        let strange = lists.load_balancers.iter().filter(|row| !around.projects.has_judged(&row.project));
+        let strange = lists.load_balancers.iter().filter(|row| !context.projects.has_judged(&row.project));
         let strange: BTreeMap<&Id, &Id> = strange.map(|row| (&row.project, &row.id)).collect();
-        if self.whose != Whose::Everyones {
+        if self.whose != ListScope::AllProjects {
             return true;
         }
         if strange.is_empty() {
-            self.run.unjudged = unread_owners(lists, around.projects);
+            self.run.unjudged = unread_owners(lists, context.projects);
             return true;
         }
         match poll.newest_projects() {
             ProjectList::Fresh => {
-                self.run.unjudged = unread_owners(lists, around.projects);
+                self.run.unjudged = unread_owners(lists, context.projects);
                 // There is no need to ask again at once.
                 poll.gone.extend(self.run.unjudged.iter().cloned());
                 true
@@ -268,7 +268,7 @@ impl Scope {
                     poll.outcome.troubles.push(trouble);
                 }
                 self.run.unjudged = strange.into_keys().cloned().collect();
-                self.run.unjudged.extend(unread_owners(lists, around.projects));
+                self.run.unjudged.extend(unread_owners(lists, context.projects));
                 true
             }
         }

@@ -8,9 +8,9 @@ use gimbal_octavia_rows::{Address, Member, ObjectKind, OperatingStatus, Provisio
 
 use crate::skip::{LeftOut, Skip};
 
-/// The endpoints of a pool, each with the port that it listens on. Traffic goes to them directly, so what the load balancer
-/// would do is repeated here: one that fails its health check is not ready, unless all fail, and a backup is not ready while
-/// a primary is (DESIGN 3.3).
+/// Returns the endpoints of a pool, each with the port that it listens on. Traffic goes to the members directly, so the load
+/// balancer's choice is repeated here: a member that fails its health check is not ready, unless all fail, and a backup is
+/// not ready while a primary is.
 pub(super) fn endpoints<'m>(
     members: impl Iterator<Item = &'m Member>,
     left_out: &mut Vec<LeftOut>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::common::{Caller, World, failed, id};
 use gimbal_model::{Service, SourceKey};
 use gimbal_octavia_rows::{Existence, List, Unreadable};
-use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options, Outcome, Whose};
+use gimbal_openstack_source::{ListScope, MembersError, Mode, Options, PollOutcome, Query, Reply};
 use proptest::prelude::*;
 
 const BALANCERS: u8 = 4;
@@ -57,7 +57,7 @@ enum Fault {
 enum Step {
     Change(Change),
     Fault(Fault),
-    Answer,
+    Reply,
 }
 
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Fault::RoleBack),
         1 => Just(Fault::NeverComes),
     ];
-    prop_oneof![8 => Just(Step::Answer), 2 => change().prop_map(Step::Change), 1 => fault.prop_map(Step::Fault)]
+    prop_oneof![8 => Just(Step::Reply), 2 => change().prop_map(Step::Change), 1 => fault.prop_map(Step::Fault)]
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -241,7 +241,7 @@ impl Truth {
         caller.view
     }
 
-    fn answer(&self, ask: &Ask) -> Answer {
+    fn answer(&self, ask: &Query) -> Reply {
         let answer = self.caller.world.answer(ask);
         if !self.role_lost {
             return answer;
@@ -253,38 +253,38 @@ impl Truth {
             balancers.first().is_none_or(|id| id.as_str().ends_with(['0', '2']))
         };
         match answer {
-            Answer::LoadBalancers(Whose::Everyones, Ok(mut list)) => {
+            Reply::LoadBalancers(ListScope::AllProjects, Ok(mut list)) => {
                 list.rows.retain(|row| seen(row.project.as_str()));
-                Answer::LoadBalancers(Whose::Everyones, Ok(list))
+                Reply::LoadBalancers(ListScope::AllProjects, Ok(list))
             }
-            Answer::Listeners(Whose::Everyones, Ok(mut list)) => {
+            Reply::Listeners(ListScope::AllProjects, Ok(mut list)) => {
                 list.rows.retain(|row| of(&row.load_balancers));
-                Answer::Listeners(Whose::Everyones, Ok(list))
+                Reply::Listeners(ListScope::AllProjects, Ok(list))
             }
-            Answer::Pools(Whose::Everyones, Ok(mut list)) => {
+            Reply::Pools(ListScope::AllProjects, Ok(mut list)) => {
                 list.rows.retain(|row| of(&row.load_balancers));
-                Answer::Pools(Whose::Everyones, Ok(list))
+                Reply::Pools(ListScope::AllProjects, Ok(list))
             }
-            Answer::LoadBalancer(whose, id, _) if hidden(&id) => Answer::LoadBalancer(whose, id, forbidden),
-            Answer::Listener(whose, id, _) if hidden(&id) => Answer::Listener(whose, id, forbidden),
-            Answer::Pool(whose, id, _) if hidden(&id) => Answer::Pool(whose, id, forbidden),
-            Answer::Roles(whose, _) => Answer::Roles(whose, Ok(vec!["observer".to_owned()])),
+            Reply::LoadBalancer(whose, id, _) if hidden(&id) => Reply::LoadBalancer(whose, id, forbidden),
+            Reply::Listener(whose, id, _) if hidden(&id) => Reply::Listener(whose, id, forbidden),
+            Reply::Pool(whose, id, _) if hidden(&id) => Reply::Pool(whose, id, forbidden),
+            Reply::Roles(whose, _) => Reply::Roles(whose, Ok(vec!["observer".to_owned()])),
             other => other,
         }
     }
 
-    fn poll(&mut self, steps: &[Step]) -> Outcome {
+    fn poll(&mut self, steps: &[Step]) -> PollOutcome {
         self.caller.now += crate::common::INTERVAL;
         self.caller.world.seconds += 10;
         self.caller.cloud.begin(self.caller.now);
         let mut steps = steps.iter();
         let mut back = false;
-        while let Some(ask) = self.caller.cloud.next_ask() {
+        while let Some(ask) = self.caller.cloud.next_query() {
             let mut answer = None;
             let mut never = false;
             for step in steps.by_ref() {
                 match step {
-                    Step::Answer => break,
+                    Step::Reply => break,
                     Step::Change(change) => self.change(*change),
                     Step::Fault(Fault::RoleLost) => self.role_lost = true,
                     // One that comes and goes between the same two lists of two polls in a row is not told from a change.
@@ -380,7 +380,7 @@ fn in_place(world: &World, view: &BTreeMap<SourceKey, Arc<Service>>) -> Result<(
     Ok(())
 }
 
-fn spoil(answer: Answer, fault: Fault) -> Answer {
+fn spoil(answer: Reply, fault: Fault) -> Reply {
     fn list<T>(list: Result<List<T>, String>, fault: Fault, id: impl Fn(&T) -> String) -> Result<List<T>, String> {
         let mut list = list?;
         match fault {
@@ -395,18 +395,18 @@ fn spoil(answer: Answer, fault: Fault) -> Answer {
         Ok(list)
     }
     match answer {
-        Answer::Projects(rows) => Answer::Projects(list(rows, fault, |row| row.id.to_string())),
-        Answer::LoadBalancers(whose, rows) => Answer::LoadBalancers(whose, list(rows, fault, |row| row.id.to_string())),
-        Answer::Listeners(whose, rows) => Answer::Listeners(whose, list(rows, fault, |row| row.id.to_string())),
-        Answer::Pools(whose, rows) => Answer::Pools(whose, list(rows, fault, |row| row.id.to_string())),
-        Answer::L7Policies(whose, rows) => Answer::L7Policies(whose, list(rows, fault, |row| row.id.to_string())),
-        Answer::Members(whose, pool, rows) => {
+        Reply::Projects(rows) => Reply::Projects(list(rows, fault, |row| row.id.to_string())),
+        Reply::LoadBalancers(whose, rows) => Reply::LoadBalancers(whose, list(rows, fault, |row| row.id.to_string())),
+        Reply::Listeners(whose, rows) => Reply::Listeners(whose, list(rows, fault, |row| row.id.to_string())),
+        Reply::Pools(whose, rows) => Reply::Pools(whose, list(rows, fault, |row| row.id.to_string())),
+        Reply::L7Policies(whose, rows) => Reply::L7Policies(whose, list(rows, fault, |row| row.id.to_string())),
+        Reply::Members(whose, pool, rows) => {
             let rows = match (rows, fault) {
-                (_, Fault::Failed) => Err(NoMembers::Failed(failed())),
-                (Ok(rows), fault) => list(Ok(rows), fault, |row| row.id.to_string()).map_err(NoMembers::Failed),
+                (_, Fault::Failed) => Err(MembersError::Failed(failed())),
+                (Ok(rows), fault) => list(Ok(rows), fault, |row| row.id.to_string()).map_err(MembersError::Failed),
                 (rows, _) => rows,
             };
-            Answer::Members(whose, pool, rows)
+            Reply::Members(whose, pool, rows)
         }
         other if matches!(fault, Fault::Failed) => crate::common::faults::fail(&other.ask()),
         other => other,
@@ -429,7 +429,7 @@ proptest! {
                 Act::Quiet(change) => truth.change(change),
                 Act::Restart => {
                     // The writer keeps what it was told; what is told anew replaces it only once it is whole.
-                    truth.caller.cloud = gimbal_openstack_source::Cloud::new(mode, Truth::options());
+                    truth.caller.cloud = gimbal_openstack_source::CloudPoller::new(mode, Truth::options());
                     truth.steady.clear();
                     truth.heard.clear();
                 }
@@ -446,7 +446,7 @@ proptest! {
         }
         // The cloud rests. Everything is read twice where it changed within a second of being read, and projects again.
         truth.role_lost = false;
-        let mut last = Outcome::default();
+        let mut last = PollOutcome::default();
         for _ in 0..6 {
             last = truth.poll(&[]);
             truth.check()?;

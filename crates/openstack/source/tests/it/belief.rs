@@ -1,10 +1,10 @@
-//! What may be believed: nothing goes that is not proven gone (research/openstack-direction.md 6.5, DESIGN 2 rule 4).
+//! What may be believed: nothing goes that is not proven gone (docs/design.md#rule-4).
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::faults::{fail, spoil, spoiled, two_projects};
 use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::ProvisioningStatus;
-use gimbal_openstack_source::{Answer, Ask, NoMembers, Trouble};
+use gimbal_openstack_source::{MembersError, Query, Reply, Trouble};
 
 #[test]
 fn a_failed_list_is_unknown_and_not_empty() {
@@ -15,9 +15,9 @@ fn a_failed_list_is_unknown_and_not_empty() {
         caller.world.delete_load_balancer("lb2");
         let outcome = caller.poll_with(|ask, _| {
             let this = match ask {
-                Ask::LoadBalancers(_) => 0,
-                Ask::Listeners(_) => 1,
-                Ask::Pools(_) => 2,
+                Query::LoadBalancers(_) => 0,
+                Query::Listeners(_) => 1,
+                Query::Pools(_) => 2,
                 _ => 3,
             };
             (this == kind).then(|| fail(ask))
@@ -37,7 +37,7 @@ fn one_project_that_fails_is_unknown_by_itself() {
     caller.world.tree(4, "pa", 1);
     caller.world.delete_load_balancer("lb3");
     let outcome = caller.poll_with(|ask, _| {
-        matches!(ask, Ask::Pools(whose) if *whose == gimbal_openstack_source::Whose::Project(id("pb")))
+        matches!(ask, Query::Pools(whose) if *whose == gimbal_openstack_source::ListScope::Project(id("pb")))
             .then(|| fail(ask))
     });
     assert_eq!(outcome.unknown, None);
@@ -52,19 +52,19 @@ fn one_project_that_fails_is_unknown_by_itself() {
 fn a_project_token_that_sees_everything_shows_its_project() {
     let mut caller = Caller::per_project(two_projects());
     for _ in 0..3 {
-        let everything = |ask: &Ask, world: &mut World| {
-            let everyones = gimbal_openstack_source::Whose::Everyones;
+        let everything = |ask: &Query, world: &mut World| {
+            let everyones = gimbal_openstack_source::ListScope::AllProjects;
             match ask.clone() {
-                Ask::LoadBalancers(whose) => match world.answer(&Ask::LoadBalancers(everyones)) {
-                    Answer::LoadBalancers(_, list) => Some(Answer::LoadBalancers(whose, list)),
+                Query::LoadBalancers(whose) => match world.answer(&Query::LoadBalancers(everyones)) {
+                    Reply::LoadBalancers(_, list) => Some(Reply::LoadBalancers(whose, list)),
                     _ => None,
                 },
-                Ask::Listeners(whose) => match world.answer(&Ask::Listeners(everyones)) {
-                    Answer::Listeners(_, list) => Some(Answer::Listeners(whose, list)),
+                Query::Listeners(whose) => match world.answer(&Query::Listeners(everyones)) {
+                    Reply::Listeners(_, list) => Some(Reply::Listeners(whose, list)),
                     _ => None,
                 },
-                Ask::Pools(whose) => match world.answer(&Ask::Pools(everyones)) {
-                    Answer::Pools(_, list) => Some(Answer::Pools(whose, list)),
+                Query::Pools(whose) => match world.answer(&Query::Pools(everyones)) {
+                    Reply::Pools(_, list) => Some(Reply::Pools(whose, list)),
                     _ => None,
                 },
                 _ => None,
@@ -85,8 +85,8 @@ fn an_answer_that_never_comes_is_unknown() {
     caller.settle();
     caller.world.delete_load_balancer("lb3");
     caller.cloud.begin(caller.now);
-    while let Some(ask) = caller.cloud.next_ask() {
-        if !matches!(ask, Ask::Pools(_)) {
+    while let Some(ask) = caller.cloud.next_query() {
+        if !matches!(ask, Query::Pools(_)) {
             let answer = caller.world.answer(&ask);
             caller.cloud.answer(answer, caller.now);
         }
@@ -94,7 +94,7 @@ fn an_answer_that_never_comes_is_unknown() {
     assert!(!caller.cloud.is_done());
     let outcome = caller.cloud.finish(caller.now);
     assert!(outcome.changes.is_empty() && outcome.unknown.is_some());
-    let late = caller.world.answer(&Ask::Pools(gimbal_openstack_source::Whose::Everyones));
+    let late = caller.world.answer(&Query::Pools(gimbal_openstack_source::ListScope::AllProjects));
     caller.cloud.answer(late, caller.now);
     assert!(caller.poll().is_complete());
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2"]);
@@ -195,7 +195,7 @@ fn a_project_that_is_gone_from_a_complete_list_is_removed() {
         caller.world.projects.remove(&id("pb"));
         // A list that failed says nothing of projects.
         for _ in 0..40 {
-            caller.poll_with(|ask, _| matches!(ask, Ask::Projects).then(|| fail(ask)));
+            caller.poll_with(|ask, _| matches!(ask, Query::Projects).then(|| fail(ask)));
         }
         assert_eq!(caller.view.len(), 3, "{per_project}");
         let outcome = caller.poll();
@@ -222,8 +222,8 @@ fn an_empty_list_of_projects_is_a_lost_role() {
 /// Rule 6.
 #[test]
 fn members_of_a_pool_that_is_gone_are_not_an_empty_list() {
-    let gone = |ask: &Ask, _: &mut World| match ask {
-        Ask::Members(whose, pool) => Some(Answer::Members(whose.clone(), pool.clone(), Err(NoMembers::PoolGone))),
+    let gone = |ask: &Query, _: &mut World| match ask {
+        Query::Members(whose, pool) => Some(Reply::Members(whose.clone(), pool.clone(), Err(MembersError::PoolGone))),
         _ => None,
     };
     let mut caller = Caller::bulk(small());
@@ -254,7 +254,7 @@ fn nothing_is_sent_before_its_members_are_known() {
     world.tree(7, "pa", 1);
     let mut caller = Caller::bulk(world);
     let outcome = caller.poll_with(|ask, _| {
-        matches!(ask, Ask::Members(_, pool) if *pool == id("p2") || *pool == id("p7")).then(|| fail(ask))
+        matches!(ask, Query::Members(_, pool) if *pool == id("p2") || *pool == id("p7")).then(|| fail(ask))
     });
     assert_eq!(outcome.unknown, None);
     assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["alpha", "beta"]);
@@ -272,7 +272,7 @@ fn an_unread_pool_keeps_what_was_known() {
     caller.world.pool("p9", "lb1", "HTTP");
     caller.world.member("p9", "m9", "10.0.0.9", 80);
     caller.world.listeners.get_mut(&id("l1")).unwrap().default_pool_id = Some(id("p9"));
-    let outcome = caller.poll_with(|ask, _| matches!(ask, Ask::Members(..)).then(|| fail(ask)));
+    let outcome = caller.poll_with(|ask, _| matches!(ask, Query::Members(..)).then(|| fail(ask)));
     assert!(outcome.changes.is_empty() && outcome.is_complete());
     assert_eq!(caller.view, before);
     caller.poll();
@@ -327,8 +327,8 @@ fn a_new_row_that_cannot_be_read_does_not_freeze_what_was_told() {
     caller.world.delete_member("p2", "m2-0");
     caller.world.member("p2", "m2-9", "10.0.2.9", 8080);
     let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
-        Answer::Listeners(whose, Ok(list)) => {
-            Some(Answer::Listeners(whose, Ok(spoil(list, |row| row.id == id("l9"), Some("l9")))))
+        Reply::Listeners(whose, Ok(list)) => {
+            Some(Reply::Listeners(whose, Ok(spoil(list, |row| row.id == id("l9"), Some("l9")))))
         }
         _ => None,
     });

@@ -1,5 +1,4 @@
-//! What a poll costs: a list of each kind, and the members of those pools that something says have changed
-//! (research/openstack-direction.md 6.2).
+//! What a poll costs: a list of each kind, and the members of those pools that may have changed.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use crate::common::{Caller, INTERVAL, World, id, small};
 use gimbal_octavia_rows::Unreadable;
 use gimbal_octavia_rows::{OperatingStatus, ProvisioningStatus};
-use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options};
+use gimbal_openstack_source::{MembersError, Mode, Options, Query, Reply};
 
 /// `projects` projects with ten load balancers each.
 fn large(projects: usize) -> World {
@@ -48,7 +47,7 @@ fn projects_are_listed_again_when_they_are_old_or_a_new_one_turns_up() {
     let polls = 300 / INTERVAL.as_secs();
     let lists = (0..polls * 3).filter(|_| {
         caller.poll();
-        caller.asked.contains(&Ask::Projects)
+        caller.asked.contains(&Query::Projects)
     });
     assert_eq!(lists.count(), 3);
 
@@ -56,7 +55,7 @@ fn projects_are_listed_again_when_they_are_old_or_a_new_one_turns_up() {
     caller.world.tree(2, "pn", 1);
     caller.world.tree(3, "orphaned", 1);
     let outcome = caller.poll();
-    assert!(caller.asked.contains(&Ask::Projects) && outcome.is_complete());
+    assert!(caller.asked.contains(&Query::Projects) && outcome.is_complete());
     assert_eq!(caller.names(), ["alpha/web-lb1", "new/web-lb2"]);
     // The list was made knowing of the orphan: there is no need to ask again at once.
     caller.poll();
@@ -108,7 +107,7 @@ fn a_change_within_the_second_of_a_read_is_not_lost() {
     let mut caller = Caller::bulk(small());
     caller.settle();
     caller.poll_with(|ask, world| {
-        if matches!(ask, Ask::Pools(_)) {
+        if matches!(ask, Query::Pools(_)) {
             world.change_member("p1", "m1-0").weight = 0;
         }
         None
@@ -132,7 +131,7 @@ fn a_change_between_list_and_read_is_read_again() {
     let mut told = false;
     caller.poll_with(|ask, world| {
         let answer = world.answer(ask);
-        if matches!(ask, Ask::Members(..)) && !told {
+        if matches!(ask, Query::Members(..)) && !told {
             told = true;
             world.change_member("p1", "m1-0").weight = 0;
             world.seconds += 30;
@@ -268,10 +267,10 @@ fn a_read_with_an_unreadable_row_is_needed_still() {
     caller.world.change_member("p1", "m1-0").weight = 0;
     caller.world.seconds += 30;
     caller.poll_with(|ask, world| match world.answer(ask) {
-        Answer::Members(whose, pool, Ok(mut list)) => {
+        Reply::Members(whose, pool, Ok(mut list)) => {
             list.rows.retain(|row| row.id != id("m1-0"));
             list.unreadable.push(Unreadable { id: Some("m1-0".into()), project: None, problem: "odd".into() });
-            Some(Answer::Members(whose, pool, Ok(list)))
+            Some(Reply::Members(whose, pool, Ok(list)))
         }
         _ => None,
     });
@@ -289,8 +288,8 @@ fn a_failed_read_is_needed_still() {
     caller.settle();
     caller.world.change_member("p1", "m1-0").weight = 0;
     let outcome = caller.poll_with(|ask, _| match ask {
-        Ask::Members(whose, pool) => {
-            Some(Answer::Members(whose.clone(), pool.clone(), Err(NoMembers::Failed(crate::common::failed()))))
+        Query::Members(whose, pool) => {
+            Some(Reply::Members(whose.clone(), pool.clone(), Err(MembersError::Failed(crate::common::failed()))))
         }
         _ => None,
     });
@@ -308,7 +307,7 @@ fn a_slow_project_delays_no_other() {
     let mut caller = Caller::per_project(world);
     caller.cloud.begin(caller.now);
     let mut slow = Vec::new();
-    while let Some(ask) = caller.cloud.next_ask() {
+    while let Some(ask) = caller.cloud.next_query() {
         let answer = caller.world.answer(&ask);
         if format!("{ask:?}").contains("pb") { slow.push(answer) } else { caller.cloud.answer(answer, caller.now) }
     }
@@ -317,7 +316,7 @@ fn a_slow_project_delays_no_other() {
     for answer in slow {
         caller.cloud.answer(answer, caller.now);
     }
-    while let Some(ask) = caller.cloud.next_ask() {
+    while let Some(ask) = caller.cloud.next_query() {
         let answer = caller.world.answer(&ask);
         caller.cloud.answer(answer, caller.now);
     }

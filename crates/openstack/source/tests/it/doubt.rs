@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::faults::{spoil, two_projects};
 use crate::common::{Caller, World, id, quiet, row};
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{Answer, Ask, Mode, Options, Skip, Whose};
+use gimbal_openstack_source::{ListScope, Mode, Options, Query, Reply, Skip};
 use serde_json::json;
 
 const LOOK: Duration = Duration::from_secs(60);
@@ -54,10 +54,10 @@ fn a_row_with_no_id_that_says_whose_it_is_leaves_the_others_known() {
     let mut caller = Caller::bulk(two_projects());
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
-            Answer::LoadBalancers(whose, Ok(list)) => {
+            Reply::LoadBalancers(whose, Ok(list)) => {
                 let mut list = spoil(list, |row| row.id == id("lb2"), Some("not an ID"));
                 list.unreadable[0].project = Some("pb".into());
-                Some(Answer::LoadBalancers(whose, Ok(list)))
+                Some(Reply::LoadBalancers(whose, Ok(list)))
             }
             _ => None,
         });
@@ -72,14 +72,14 @@ fn a_project_whose_row_cannot_be_read_is_not_gone() {
         let mut caller = Caller::new(mode, quiet(), two_projects());
         for poll in 0..3 {
             let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
-                Answer::Projects(Ok(list)) => Some(Answer::Projects(Ok(spoil(list, |row| row.id == id("pb"), says)))),
+                Reply::Projects(Ok(list)) => Some(Reply::Projects(Ok(spoil(list, |row| row.id == id("pb"), says)))),
                 _ => None,
             });
             assert!(outcome.rest.is_some() && outcome.unlisted.is_some(), "{mode:?} {says:?}: {outcome:?}");
             assert_eq!(outcome.unknown, None);
             assert_eq!(caller.names(), ["alpha/web-lb1"]);
             assert_eq!(caller.cloud.skipped().get(&Skip::ProjectGone), None, "{mode:?} {says:?}");
-            let again = poll > 0 && mode == Mode::Bulk && caller.asked.contains(&Ask::Projects);
+            let again = poll > 0 && mode == Mode::Bulk && caller.asked.contains(&Query::Projects);
             assert!(!again, "{says:?}: asked for in each poll");
         }
         caller.now += Duration::from_secs(600);
@@ -101,9 +101,9 @@ fn emptied(options: Options) -> Caller {
     caller
 }
 
-fn roles_lost(ask: &Ask, _: &mut World) -> Option<Answer> {
+fn roles_lost(ask: &Query, _: &mut World) -> Option<Reply> {
     match ask {
-        Ask::Roles(whose) => Some(Answer::Roles(whose.clone(), Ok(vec!["not-needed".into()]))),
+        Query::Roles(whose) => Some(Reply::Roles(whose.clone(), Ok(vec!["not-needed".into()]))),
         _ => None,
     }
 }
@@ -130,17 +130,17 @@ fn a_role_that_is_not_needed_is_not_missed() {
         let mut caller = emptied(quiet());
         let before = caller.view.clone();
         let outcome = caller.poll_with(|ask, world| match (world.answer(ask), kind) {
-            (Answer::LoadBalancers(whose, Ok(mut list)), 0) => {
+            (Reply::LoadBalancers(whose, Ok(mut list)), 0) => {
                 list.rows.retain(|row| row.project == id("pa"));
-                Some(Answer::LoadBalancers(whose, Ok(list)))
+                Some(Reply::LoadBalancers(whose, Ok(list)))
             }
-            (Answer::Listeners(whose, Ok(mut list)), 1) => {
+            (Reply::Listeners(whose, Ok(mut list)), 1) => {
                 list.rows.retain(|row| row.id == id("l1"));
-                Some(Answer::Listeners(whose, Ok(list)))
+                Some(Reply::Listeners(whose, Ok(list)))
             }
-            (Answer::Pools(whose, Ok(mut list)), 2) => {
+            (Reply::Pools(whose, Ok(mut list)), 2) => {
                 list.rows.retain(|row| row.id == id("p1"));
-                Some(Answer::Pools(whose, Ok(list)))
+                Some(Reply::Pools(whose, Ok(list)))
             }
             _ => roles_lost(ask, world),
         });
@@ -156,19 +156,19 @@ fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
         let mut caller = Caller::new(Mode::Bulk, Options { second_look: Some(LOOK), ..quiet() }, two_projects());
         caller.settle();
         let before = caller.view.clone();
-        let hidden = |ask: &Ask, world: &mut World| match (ask, world.answer(ask)) {
-            (_, Answer::Pools(whose, Ok(mut list))) => {
+        let hidden = |ask: &Query, world: &mut World| match (ask, world.answer(ask)) {
+            (_, Reply::Pools(whose, Ok(mut list))) => {
                 list.rows.retain(|pool| pool.id == id("p1"));
-                Some(Answer::Pools(whose, Ok(list)))
+                Some(Reply::Pools(whose, Ok(list)))
             }
-            (Ask::Pool(whose, pool), _) => Some(Answer::Pool(whose.clone(), pool.clone(), Ok(Existence::Gone))),
+            (Query::Pool(whose, pool), _) => Some(Reply::Pool(whose.clone(), pool.clone(), Ok(Existence::Gone))),
             _ => None,
         };
         // Open first, then six polls of ten seconds.
         for poll in 0..6 {
             caller.poll_with(hidden);
             assert_eq!(caller.view, before, "{poll}");
-            assert_eq!(caller.asked.contains(&Ask::Roles(Whose::Everyones)), poll > 0, "{poll}");
+            assert_eq!(caller.asked.contains(&Query::Roles(ListScope::AllProjects)), poll > 0, "{poll}");
         }
         if gone {
             caller.poll_with(hidden);
@@ -196,18 +196,18 @@ fn members_that_are_replaced_between_two_lists_leave_no_gap() {
         let before = caller.addresses();
         caller.world.touch("p1");
         caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
-            (Ask::Members(whose, pool), _) if *pool == id("p1") && world.pools[&id("p1")].members.len() == 2 => {
+            (Query::Members(whose, pool), _) if *pool == id("p1") && world.pools[&id("p1")].members.len() == 2 => {
                 let old = world.members[&id("p1")].values().cloned().collect::<Vec<_>>();
                 world.delete_member("p1", "m1-0");
                 world.delete_member("p1", "m1-1");
                 world.member("p1", "m9", "10.0.0.9", 8080);
-                let Answer::Members(_, _, Ok(mut list)) = world.answer(ask) else { panic!("{ask:?}") };
+                let Reply::Members(_, _, Ok(mut list)) = world.answer(ask) else { panic!("{ask:?}") };
                 let leaving = |mut row: gimbal_octavia_rows::Member| {
                     row.provisioning = gimbal_octavia_rows::ProvisioningStatus::Deleting;
                     row
                 };
                 list.rows.extend(old.into_iter().filter(|_| deleting).map(leaving));
-                Some(Answer::Members(whose.clone(), pool.clone(), Ok(list)))
+                Some(Reply::Members(whose.clone(), pool.clone(), Ok(list)))
             }
             _ => None,
         });
@@ -223,11 +223,11 @@ fn members_that_are_replaced_between_two_lists_leave_no_gap() {
 fn lists_of_members_that_never_agree_are_believed() {
     let mut caller = Caller::bulk(two_projects());
     caller.settle();
-    let odd = |ask: &Ask, world: &mut World| match (ask, world.answer(ask)) {
-        (Ask::Members(..), Answer::Members(whose, pool, Ok(mut list))) if pool == id("p1") => {
+    let odd = |ask: &Query, world: &mut World| match (ask, world.answer(ask)) {
+        (Query::Members(..), Reply::Members(whose, pool, Ok(mut list))) if pool == id("p1") => {
             list.rows.retain(|row| row.id == id("m1-0"));
             list.rows.push(row(json!({"id": "odd", "address": "10.0.0.9", "protocol_port": 80})));
-            Some(Answer::Members(whose, pool, Ok(list)))
+            Some(Reply::Members(whose, pool, Ok(list)))
         }
         _ => None,
     };

@@ -3,7 +3,7 @@
 
 use crate::common::{Caller, World, id, row, small};
 use gimbal_model::SourceKey;
-use gimbal_openstack_source::{Ask, Mode, Options};
+use gimbal_openstack_source::{Mode, Options, Query};
 use serde_json::json;
 
 /// A map at the writer finds a project by its ID, whatever the project is called.
@@ -42,7 +42,7 @@ fn redirect_pools_are_services_of_their_own_if_asked_for() {
     let mut caller = Caller::bulk(world.clone());
     caller.settle();
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
-    assert!(!caller.asked.iter().any(|ask| matches!(ask, Ask::L7Policies(_))));
+    assert!(!caller.asked.iter().any(|ask| matches!(ask, Query::L7Policies(_))));
 
     for mode in [Mode::Bulk, Mode::PerProject] {
         let options = Options { l7_pools: true, sweep: None, ..Options::default() };
@@ -55,7 +55,7 @@ fn redirect_pools_are_services_of_their_own_if_asked_for() {
             "{}",
             caller.show()
         );
-        let policies = |caller: &Caller| caller.asked.iter().filter(|ask| matches!(ask, Ask::L7Policies(_))).count();
+        let policies = |caller: &Caller| caller.asked.iter().filter(|ask| matches!(ask, Query::L7Policies(_))).count();
         caller.poll();
         assert_eq!(policies(&caller), 0, "nothing says that they changed");
         assert_eq!(caller.view.len(), 2);
@@ -107,10 +107,10 @@ fn everything_is_explained() {
     caller.world.tree(3, "pa", 1);
     caller.world.change_member("p1", "m1-0").weight = 0;
     caller.poll_with(|ask, _| match ask {
-        Ask::Members(whose, pool) if *pool == id("p3") => Some(gimbal_openstack_source::Answer::Members(
+        Query::Members(whose, pool) if *pool == id("p3") => Some(gimbal_openstack_source::Reply::Members(
             whose.clone(),
             pool.clone(),
-            Err(gimbal_openstack_source::NoMembers::Failed(crate::common::failed())),
+            Err(gimbal_openstack_source::MembersError::Failed(crate::common::failed())),
         )),
         _ => None,
     });

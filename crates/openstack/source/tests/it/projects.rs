@@ -1,10 +1,10 @@
-//! Which namespace a project has: selection, renames, and two projects with one name (DESIGN 3.3).
+//! The namespaces of projects: selection, renames, and two projects with one name.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::{Caller, World, failed, id, small};
 use gimbal_model::SourceKey;
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{Answer, Ask, Mode, Options, Skip, Trouble, Whose};
+use gimbal_openstack_source::{ListScope, Mode, Options, Query, Reply, Skip, Trouble};
 
 /// Two projects, of two domains, whose names yield one namespace.
 fn twins() -> World {
@@ -27,7 +27,7 @@ fn later(caller: &mut Caller) -> Vec<Trouble> {
     for _ in 0..31 {
         let outcome = caller.poll();
         assert!(outcome.is_complete());
-        if caller.asked.contains(&Ask::Projects) {
+        if caller.asked.contains(&Query::Projects) {
             troubles = outcome.troubles;
         }
     }
@@ -224,9 +224,9 @@ fn three_trees() -> World {
 /// A project that loses its name to another one stays where it was told until its own lists show it anew.
 #[test]
 fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
-    let pools = Ask::Pools(Whose::Project(id("pb")));
-    let fail = |ask: &Ask| {
-        let answer = || Answer::Pools(Whose::Project(id("pb")), Err(failed()));
+    let pools = Query::Pools(ListScope::Project(id("pb")));
+    let fail = |ask: &Query| {
+        let answer = || Reply::Pools(ListScope::Project(id("pb")), Err(failed()));
         (*ask == pools).then(answer)
     };
     let mut caller = Caller::per_project(three_trees());
@@ -257,8 +257,8 @@ fn a_project_under_its_id_that_vanishes_is_asked_for() {
     later(&mut caller);
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
-    let found = |ask: &Ask, _: &mut World| match ask {
-        Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), Ok(Existence::Found))),
+    let found = |ask: &Query, _: &mut World| match ask {
+        Query::LoadBalancer(whose, id) => Some(Reply::LoadBalancer(whose.clone(), id.clone(), Ok(Existence::Found))),
         _ => None,
     };
     let outcome = caller.poll_with(found);

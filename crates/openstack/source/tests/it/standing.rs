@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::faults::{fail, spoil, two_projects};
 use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{Answer, Ask, Mode, NoMembers, Options};
+use gimbal_openstack_source::{MembersError, Mode, Options, Query, Reply};
 
 /// New endpoints before old ones go: with none left, Envoy would answer 503.
 #[test]
@@ -20,10 +20,10 @@ fn members_that_were_all_replaced_stand_until_the_new_ones_are_read() {
         caller.world.member("p1", "m9", "10.0.0.9", 8080);
         for poll in 0..4 {
             let outcome = caller.poll_with(|ask, _| match ask {
-                Ask::Members(whose, pool) if gone => {
-                    Some(Answer::Members(whose.clone(), pool.clone(), Err(NoMembers::PoolGone)))
+                Query::Members(whose, pool) if gone => {
+                    Some(Reply::Members(whose.clone(), pool.clone(), Err(MembersError::PoolGone)))
                 }
-                Ask::Members(..) => Some(fail(ask)),
+                Query::Members(..) => Some(fail(ask)),
                 _ => None,
             });
             assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.1.2 rs-"], "{gone} {poll}");
@@ -44,7 +44,7 @@ fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
     caller.world.tree(8, "pa", 1);
     caller.world.delete_load_balancer("lb3");
     for _ in 0..3 {
-        let outcome = caller.poll_with(|ask, _| matches!(ask, Ask::Projects).then(|| fail(ask)));
+        let outcome = caller.poll_with(|ask, _| matches!(ask, Query::Projects).then(|| fail(ask)));
         assert_eq!(outcome.unknown, None);
         let told: Vec<String> = outcome.troubles.iter().map(ToString::to_string).collect();
         assert!(told.iter().any(|trouble| trouble.contains("project pn")), "{told:?}");
@@ -60,11 +60,11 @@ fn one_that_is_gone_does_not_answer_for_its_project() {
     let mut caller = Caller::bulk(two_projects());
     caller.settle();
     let before = caller.view.clone();
-    let lost = |ask: &Ask, world: &mut World| match ask {
-        Ask::LoadBalancer(whose, lb) if *lb == id("lb3") => {
-            Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Forbidden)))
+    let lost = |ask: &Query, world: &mut World| match ask {
+        Query::LoadBalancer(whose, lb) if *lb == id("lb3") => {
+            Some(Reply::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Forbidden)))
         }
-        Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
+        Query::LoadBalancer(whose, lb) => Some(Reply::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
         _ => crate::common::faults::lost(ask, world),
     };
     let outcome = caller.poll_with(lost);
@@ -77,8 +77,8 @@ fn one_that_is_gone_does_not_answer_for_its_project() {
 fn a_poll_that_is_given_up_tells_what_it_has_read() {
     let mut caller = Caller::bulk(two_projects());
     caller.cloud.begin(caller.now);
-    while let Some(ask) = caller.cloud.next_ask() {
-        if !matches!(&ask, Ask::Members(_, pool) if *pool == id("p2")) {
+    while let Some(ask) = caller.cloud.next_query() {
+        if !matches!(&ask, Query::Members(_, pool) if *pool == id("p2")) {
             let answer = caller.world.answer(&ask);
             caller.cloud.answer(answer, caller.now);
         }
@@ -101,7 +101,7 @@ fn a_change_in_the_second_of_a_read_is_not_lost_where_answers_have_no_date() {
     let mut caller = Caller::bulk(world);
     caller.settle();
     caller.poll_with(|ask, world| {
-        if matches!(ask, Ask::Pools(_)) {
+        if matches!(ask, Query::Pools(_)) {
             world.change_member("p1", "m1-0").weight = 0;
         }
         None
@@ -153,15 +153,15 @@ fn what_a_list_lacks_for_ever_is_gone_only_when_it_is_shown_to_be() {
         let before = caller.view.clone();
         for poll in 0..4 {
             let outcome = caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
-                (_, Answer::Pools(whose, Ok(mut list))) => {
+                (_, Reply::Pools(whose, Ok(mut list))) => {
                     list.rows.retain(|pool| pool.id == id("p1"));
-                    Some(Answer::Pools(whose, Ok(list)))
+                    Some(Reply::Pools(whose, Ok(list)))
                 }
-                (Ask::Pool(whose, pool), _) => Some(Answer::Pool(whose.clone(), pool.clone(), existence.clone())),
+                (Query::Pool(whose, pool), _) => Some(Reply::Pool(whose.clone(), pool.clone(), existence.clone())),
                 _ => None,
             });
             assert_eq!(caller.view, before);
-            let asked = caller.asked.iter().filter(|ask| matches!(ask, Ask::Pool(..))).count();
+            let asked = caller.asked.iter().filter(|ask| matches!(ask, Query::Pool(..))).count();
             assert_eq!(asked, if poll == 0 { 0 } else { 2 }, "{poll}");
             let unknown = poll > 0 && existence.is_ok();
             assert_eq!(outcome.unknown_namespaces.contains_key("beta"), unknown, "{poll} {outcome:?}");
@@ -183,15 +183,15 @@ fn what_stays_open_keeps_nothing_else_from_being_asked_about() {
     let mut asked = BTreeSet::new();
     for _ in 0..4 {
         caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
-            (_, Answer::Pools(whose, Ok(mut list))) => {
+            (_, Reply::Pools(whose, Ok(mut list))) => {
                 list.rows.clear();
-                Some(Answer::Pools(whose, Ok(list)))
+                Some(Reply::Pools(whose, Ok(list)))
             }
-            (Ask::Pool(whose, pool), _) => Some(Answer::Pool(whose.clone(), pool.clone(), Ok(Existence::Found))),
+            (Query::Pool(whose, pool), _) => Some(Reply::Pool(whose.clone(), pool.clone(), Ok(Existence::Found))),
             _ => None,
         });
         asked.extend(caller.asked.iter().filter_map(|ask| match ask {
-            Ask::Pool(_, pool) => Some(pool.clone()),
+            Query::Pool(_, pool) => Some(pool.clone()),
             _ => None,
         }));
     }
@@ -206,9 +206,9 @@ fn a_load_balancer_that_is_named_and_not_listed_is_asked_for() {
     let before = caller.view.clone();
     for _ in 0..3 {
         caller.poll_with(|ask, world| match world.answer(ask) {
-            Answer::LoadBalancers(whose, Ok(mut list)) => {
+            Reply::LoadBalancers(whose, Ok(mut list)) => {
                 list.rows.retain(|row| row.id != id("lb3"));
-                Some(Answer::LoadBalancers(whose, Ok(list)))
+                Some(Reply::LoadBalancers(whose, Ok(list)))
             }
             _ => None,
         });
@@ -223,10 +223,10 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
         let mut caller = Caller::bulk(two_projects());
         caller.settle();
         let before = caller.view.clone();
-        let neutron = |ask: &Ask, world: &mut World| match ask {
+        let neutron = |ask: &Query, world: &mut World| match ask {
             // 404 for what is another's, as neutron-lbaas says.
-            Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
-            Ask::Roles(whose) => Some(Answer::Roles(whose.clone(), roles.clone())),
+            Query::LoadBalancer(whose, lb) => Some(Reply::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
+            Query::Roles(whose) => Some(Reply::Roles(whose.clone(), roles.clone())),
             _ => crate::common::faults::lost(ask, world),
         };
         for _ in 0..3 {
@@ -237,7 +237,7 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
             assert_eq!(caller.view, before);
         }
         assert!(caller.poll().is_complete());
-        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::Roles(_))).count(), 0);
+        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Query::Roles(_))).count(), 0);
     }
 }
 
@@ -248,8 +248,8 @@ fn where_404_proves_nothing_a_second_look_must_confirm_it() {
     let mut caller = Caller::new(Mode::Bulk, options, two_projects());
     caller.settle();
     let before = caller.view.clone();
-    let short = |ask: &Ask, world: &mut World| match ask {
-        Ask::LoadBalancer(whose, lb) => Some(Answer::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
+    let short = |ask: &Query, world: &mut World| match ask {
+        Query::LoadBalancer(whose, lb) => Some(Reply::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
         _ => crate::common::faults::lost(ask, world),
     };
     for _ in 0..29 {
@@ -315,7 +315,7 @@ fn a_list_of_projects_that_fails_for_long_leaves_the_cloud_unseen() {
     let mut caller = Caller::bulk(two_projects());
     caller.settle();
     let failed_since = |polls: usize, caller: &mut Caller| {
-        let poll = |caller: &mut Caller| caller.poll_with(|ask, _| matches!(ask, Ask::Projects).then(|| fail(ask)));
+        let poll = |caller: &mut Caller| caller.poll_with(|ask, _| matches!(ask, Query::Projects).then(|| fail(ask)));
         (0..polls).map(|_| poll(caller)).last().unwrap()
     };
     assert!(failed_since(110, &mut caller).is_complete());
@@ -331,10 +331,10 @@ fn a_row_that_says_whose_it_is_leaves_the_others_known() {
     let mut caller = Caller::bulk(two_projects());
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
-            Answer::LoadBalancers(whose, Ok(list)) => {
+            Reply::LoadBalancers(whose, Ok(list)) => {
                 let mut list = spoil(list, |row| row.id == id("lb2"), Some("lb2"));
                 list.unreadable[0].project = Some("pb".into());
-                Some(Answer::LoadBalancers(whose, Ok(list)))
+                Some(Reply::LoadBalancers(whose, Ok(list)))
             }
             _ => None,
         });

@@ -1,5 +1,4 @@
-//! What a load balancer becomes (DESIGN 3.3). Each mistake of the original that research/openstack-direction.md 6.6 and
-//! research/original-gimbal.md list is a test here.
+//! The Services that a load balancer becomes. Each known mistake of the original Gimbal has a test here.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::{Caller, World, id, row, small};

@@ -1,14 +1,14 @@
-//! A project that no list shows may be empty, or hidden from us (DESIGN 3.3): what it had stands until one or the other is
+//! A project that no list shows may be empty, or hidden from us: what it had stands until one or the other is
 //! proven, and loses nothing by it.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::faults::{fail, lost, spoil, spoiled, two_projects};
 use crate::common::{Caller, World, failed, id, row};
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{Answer, Ask, Mode, Options};
+use gimbal_openstack_source::{Mode, Options, Query, Reply};
 use serde_json::json;
 
-/// Rule 3 as DESIGN 3.3 has it.
+/// A lookup tells a deletion (404) from a lost role (403).
 #[test]
 fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     let mut caller = Caller::bulk(two_projects());
@@ -18,7 +18,7 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
         let outcome = caller.poll_with(lost);
         assert!(outcome.changes.is_empty());
         assert!(outcome.unknown.unwrap().contains("role was lost"));
-        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 1);
+        assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Query::LoadBalancer(..))).count(), 1);
     }
     assert_eq!(caller.view, before);
     // The role is back.
@@ -30,10 +30,10 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     caller.world.delete_load_balancer("lb3");
     let outcome = caller.poll();
     assert!(outcome.is_complete());
-    assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Ask::LoadBalancer(..))).count(), 2);
+    assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Query::LoadBalancer(..))).count(), 2);
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
     caller.poll();
-    assert!(caller.asked.iter().all(|ask| !matches!(ask, Ask::LoadBalancer(..))));
+    assert!(caller.asked.iter().all(|ask| !matches!(ask, Query::LoadBalancer(..))));
 }
 
 /// What may be the row that cannot be read is no evidence that its project is seen.
@@ -44,13 +44,13 @@ fn a_lost_role_shows_behind_a_row_without_an_id() {
     let before = caller.view.clone();
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
-            Answer::LoadBalancers(whose, Ok(mut list)) => {
+            Reply::LoadBalancers(whose, Ok(mut list)) => {
                 list.rows.clear();
-                Some(Answer::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
+                Some(Reply::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
             }
-            Answer::Listeners(whose, _) => Some(Answer::Listeners(whose, Ok(Vec::new().into()))),
-            Answer::Pools(whose, _) => Some(Answer::Pools(whose, Ok(Vec::new().into()))),
-            Answer::LoadBalancer(whose, id, _) => Some(Answer::LoadBalancer(whose, id, Ok(Existence::Forbidden))),
+            Reply::Listeners(whose, _) => Some(Reply::Listeners(whose, Ok(Vec::new().into()))),
+            Reply::Pools(whose, _) => Some(Reply::Pools(whose, Ok(Vec::new().into()))),
+            Reply::LoadBalancer(whose, id, _) => Some(Reply::LoadBalancer(whose, id, Ok(Existence::Forbidden))),
             _ => None,
         });
         assert!(outcome.unknown.is_some() && outcome.changes.is_empty());
@@ -67,7 +67,7 @@ fn a_project_whose_emptiness_cannot_be_proven_stays() {
         caller.world.delete_load_balancer("lb2");
         caller.world.delete_load_balancer("lb3");
         let outcome = caller.poll_with(|ask, _| match ask {
-            Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), answer.clone())),
+            Query::LoadBalancer(whose, id) => Some(Reply::LoadBalancer(whose.clone(), id.clone(), answer.clone())),
             _ => None,
         });
         assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
@@ -83,10 +83,10 @@ fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
     let before = caller.view.clone();
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, world| match lost(ask, world) {
-            Some(Answer::LoadBalancers(whose, Ok(list))) => {
-                Some(Answer::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
+            Some(Reply::LoadBalancers(whose, Ok(list))) => {
+                Some(Reply::LoadBalancers(whose, Ok(spoil(list, |_| false, None))))
             }
-            Some(Answer::LoadBalancer(..)) => Some(fail(ask)),
+            Some(Reply::LoadBalancer(..)) => Some(fail(ask)),
             other => other,
         });
         assert!(outcome.changes.is_empty() && outcome.unknown_namespaces.contains_key("beta"), "{outcome:?}");
@@ -103,14 +103,14 @@ fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
         caller.settle();
         let before = caller.view.clone();
         for _ in 0..3 {
-            let midway = |ask: &Ask, world: &mut World| match ask {
-                Ask::LoadBalancers(_) => None,
+            let midway = |ask: &Query, world: &mut World| match ask {
+                Query::LoadBalancers(_) => None,
                 _ => lost(ask, world),
             };
             assert!(caller.poll_with(midway).is_complete());
             assert_eq!(caller.view, before, "{forbidden}");
             let outcome = caller.poll_with(|ask, world| match ask {
-                Ask::Pools(_) if !forbidden => Some(fail(ask)),
+                Query::Pools(_) if !forbidden => Some(fail(ask)),
                 _ => lost(ask, world),
             });
             assert!(outcome.unknown.is_some());
@@ -130,8 +130,8 @@ fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
         let before = caller.view.clone();
         // The role goes before the first list, and nothing proves it; or after it, and the lists do not fit together.
         let outcome = caller.poll_with(|ask, world| match ask {
-            Ask::LoadBalancer(..) => Some(fail(ask)),
-            Ask::LoadBalancers(_) if midway => None,
+            Query::LoadBalancer(..) => Some(fail(ask)),
+            Query::LoadBalancers(_) if midway => None,
             _ => lost(ask, world),
         });
         assert_eq!(outcome.is_complete(), midway, "{outcome:?}");
@@ -170,19 +170,19 @@ fn what_stood_unseen_loses_no_policy_that_cannot_be_read() {
         assert_eq!(before.len(), 5, "{}", caller.show());
         caller.world.listeners.get_mut(&id("l1")).unwrap().updated_at = caller.world.time();
         caller.poll_with(|ask, world| match ask {
-            Ask::LoadBalancer(..) => Some(fail(ask)),
-            Ask::L7Policies(whose) => {
+            Query::LoadBalancer(..) => Some(fail(ask)),
+            Query::L7Policies(whose) => {
                 let seen = vec![world.policies[&id("x1")].clone()];
-                Some(Answer::L7Policies(whose.clone(), Ok(seen.into())))
+                Some(Reply::L7Policies(whose.clone(), Ok(seen.into())))
             }
             _ => lost(ask, world),
         });
-        assert!(caller.asked.iter().any(|ask| matches!(ask, Ask::L7Policies(_))));
+        assert!(caller.asked.iter().any(|ask| matches!(ask, Query::L7Policies(_))));
         for _ in 0..2 {
             caller.poll_with(|ask, world| match world.answer(ask) {
-                Answer::L7Policies(whose, Ok(list)) => {
+                Reply::L7Policies(whose, Ok(list)) => {
                     let list = spoil(list, |row| row.id == id("x2"), named.then_some("x2"));
-                    Some(Answer::L7Policies(whose, Ok(list)))
+                    Some(Reply::L7Policies(whose, Ok(list)))
                 }
                 _ => None,
             });

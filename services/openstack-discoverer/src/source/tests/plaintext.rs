@@ -81,7 +81,7 @@ async fn it_is_told_before_a_token_goes_there() {
     ];
     fake.fail(Fault::on("/lbaas/loadbalancers").status(500));
     let mut run = Run::with(fake, |_| {}, &keys, &[]);
-    run.until("a list has failed", |source, _| source.seen.trouble().is_some()).await;
+    run.until("a list has failed", |source, _| source.state.trouble().is_some()).await;
     let told = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(told.contains("its catalog sends tokens on without"), "{told}");
 }

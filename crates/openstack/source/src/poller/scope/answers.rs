@@ -8,17 +8,17 @@ use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer,
 
 use super::{Scope, Stage};
 use crate::lists::merge;
-use crate::members::Read;
+use crate::members::PoolMembers;
 use crate::options::Options;
 use crate::outcome::Trouble;
 use crate::poller::poll::Poll;
-use crate::query::{Ask, NoMembers, Whose};
+use crate::query::{ListScope, MembersError, Query};
 
 impl Scope {
     fn project(&self) -> Option<&Id> {
         match &self.whose {
-            Whose::Everyones => None,
-            Whose::Project(id) => Some(id),
+            ListScope::AllProjects => None,
+            ListScope::Project(id) => Some(id),
         }
     }
 
@@ -32,7 +32,7 @@ impl Scope {
 
     pub(in crate::poller) fn load_balancers(&mut self, mut list: List<LoadBalancer>) {
         self.run.waiting -= 1;
-        if let Whose::Project(id) = &self.whose {
+        if let ListScope::Project(id) = &self.whose {
             // A token that may see more than was asked for shows more.
             list.rows.retain(|row| row.project == *id);
         }
@@ -81,7 +81,7 @@ impl Scope {
         if forbidden {
             // The other lists are as little to be believed: they show what is left of the role.
             self.run.failed.get_or_insert_with(|| trouble.to_string());
-            self.run.waiting -= poll.forget(|ask| matches!(ask, Ask::LoadBalancer(..) | Ask::Roles(_)));
+            self.run.waiting -= poll.forget(|ask| matches!(ask, Query::LoadBalancer(..) | Query::Roles(_)));
         }
         self.run.unseen.insert(project, trouble.to_string());
         poll.outcome.troubles.push(trouble);
@@ -136,7 +136,7 @@ impl Scope {
     pub(in crate::poller) fn members(
         &mut self,
         pool: Id,
-        members: Result<List<Member>, NoMembers>,
+        members: Result<List<Member>, MembersError>,
         now: Instant,
         poll: &mut Poll,
     ) {
@@ -145,15 +145,15 @@ impl Scope {
             Ok(list) => {
                 let row = self.run.lists.as_ref().and_then(|lists| lists.pools.get(&pool));
                 let seen = row.and_then(|row| row.updated_at);
-                let read = Read::new(list, seen, now, self.members.get(&pool), &mut poll.outcome.troubles);
+                let read = PoolMembers::new(list, seen, now, self.members.get(&pool), &mut poll.outcome.troubles);
                 self.members.insert(pool, read);
                 return;
             }
-            Err(NoMembers::PoolGone) => {
+            Err(MembersError::PoolGone) => {
                 self.run.gone.insert(pool.clone());
                 "the pool is listed, and gone".to_owned()
             }
-            Err(NoMembers::Failed(reason)) => reason,
+            Err(MembersError::Failed(reason)) => reason,
         };
         self.run.unread.insert(pool.clone());
         poll.outcome.troubles.push(Trouble::Members { pool, reason });

@@ -1,4 +1,4 @@
-//! What a scope needs besides its three lists.
+//! The queries that follow the three lists: lookups of vanished projects, L7 policies, and members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use gimbal_octavia_rows::{Id, Pool};
 
-use super::{Around, Scope};
+use super::{PollContext, Scope};
 use crate::lists::Lists;
 use crate::poller::poll::Poll;
-use crate::query::{Ask, Whose};
-use crate::translate::Parts;
+use crate::query::{ListScope, Query};
+use crate::translate::Translator;
 
-/// How many load balancers of a project that has vanished are asked for.
+/// How many load balancers of a vanished project are looked up.
 const WITNESSES: usize = 3;
 
 impl Scope {
-    /// A project whose last load balancer is gone from everyone's list was emptied, or hidden (DESIGN 3.3).
-    pub(super) fn check(&mut self, around: Around<'_>, poll: &mut Poll) {
+    /// Looks up projects whose last load balancer left the list of all projects: the project was emptied, or a lost role
+    /// hides it. Also queries the L7 policies, if they may have changed.
+    pub(super) fn check(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let before = poll.asks.len();
-        if self.whose == Whose::Everyones {
+        if self.whose == ListScope::AllProjects {
             let listed: BTreeSet<&Id> = lists.load_balancers.listed().map(|row| &row.project).collect();
             let mut vanished: BTreeMap<&Id, Vec<&Id>> = BTreeMap::new();
             for (id, standing) in self.standings.iter().filter(|(_, standing)| !standing.services.is_empty()) {
@@ -30,15 +31,15 @@ impl Scope {
             }
             // One may really be deleted in the minute in which the role goes, so it does not answer for the others.
             let asked = vanished.values().flat_map(|balancers| balancers.iter().take(WITNESSES));
-            poll.asks.extend(asked.map(|id| Ask::LoadBalancer(self.whose.clone(), (*id).clone())));
+            poll.asks.extend(asked.map(|id| Query::LoadBalancer(self.whose.clone(), (*id).clone())));
             if !vanished.is_empty() {
-                poll.asks.push_back(Ask::Roles(self.whose.clone()));
+                poll.asks.push_back(Query::Roles(self.whose.clone()));
             }
             self.run.vanished = vanished.into_keys().cloned().collect();
         }
-        if around.options.l7_pools {
+        if context.options.l7_pools {
             if self.policies_are_stale(lists) {
-                poll.asks.push_back(Ask::L7Policies(self.whose.clone()));
+                poll.asks.push_back(Query::L7Policies(self.whose.clone()));
             } else if let Some(lists) = &mut self.run.lists {
                 lists.policies = self.lists.policies.clone();
             }
@@ -58,9 +59,9 @@ impl Scope {
     }
 
     /// Asks for the members that may have changed, newest change first, and for as many more as the sweep has saved up.
-    pub(super) fn read(&mut self, around: Around<'_>, poll: &mut Poll) {
+    pub(super) fn read(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
-        let used = pools_in_use(lists, around);
+        let used = pools_in_use(lists, context);
         let (stale, rest): (Vec<&Arc<Pool>>, Vec<&Arc<Pool>>) = used
             .iter()
             .filter_map(|id| lists.pools.get(id))
@@ -71,24 +72,24 @@ impl Scope {
         let count = u32::try_from(rest.len() + needed.len()).unwrap_or(u32::MAX);
         let mut rest: Vec<(Duration, &Arc<Pool>)> = rest
             .into_iter()
-            .filter_map(|pool| Some((self.members.get(&pool.id)?.urgency(pool, around.now), pool)))
+            .filter_map(|pool| Some((self.members.get(&pool.id)?.urgency(pool, context.now), pool)))
             .collect();
         rest.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
-        let swept = self.savings.spend(around.options.sweep, poll.elapsed, count).min(rest.len());
+        let swept = self.savings.spend(context.options.sweep, poll.elapsed, count).min(rest.len());
         poll.outcome.members_needed += needed.len();
         poll.outcome.members_swept += swept;
         let pools = needed.into_iter().chain(rest.into_iter().take(swept).map(|(_, pool)| pool));
-        let asks: Vec<Ask> = pools.map(|pool| Ask::Members(self.whose.clone(), pool.id.clone())).collect();
+        let asks: Vec<Query> = pools.map(|pool| Query::Members(self.whose.clone(), pool.id.clone())).collect();
         self.run.waiting = asks.len();
         poll.asks.extend(asks);
     }
 }
 
 /// Returns the pools whose members become endpoints.
-fn pools_in_use(lists: &Lists, around: Around<'_>) -> BTreeSet<Id> {
+fn pools_in_use(lists: &Lists, context: PollContext<'_>) -> BTreeSet<Id> {
     let belongings = lists.belongings();
-    let parts = Parts { lists, belongings: &belongings, options: around.options };
-    let offered = lists.load_balancers.iter().filter(|row| around.projects.place(&row.project).is_ok());
+    let parts = Translator { lists, belongings: &belongings, options: context.options };
+    let offered = lists.load_balancers.iter().filter(|row| context.projects.place(&row.project).is_ok());
     let offers = offered.flat_map(|row| parts.offers(row, &mut Vec::new()));
     offers.flat_map(|offer| offer.live_pools().map(|pool| pool.id.clone()).collect::<Vec<_>>()).collect()
 }

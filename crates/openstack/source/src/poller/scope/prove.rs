@@ -7,21 +7,21 @@ use std::time::Instant;
 use gimbal_octavia_rows::{Id, ObjectKind};
 
 use super::view::{PollView, named_without_row};
-use super::{Around, Run, Scope};
+use super::{PollContext, Run, Scope};
 use crate::outcome::Trouble;
 use crate::poller::poll::Poll;
-use crate::query::{Ask, Whose};
-use crate::translate::{Parts, PortSets};
+use crate::query::{ListScope, Query};
+use crate::translate::{PortSets, Translator};
 
 /// How many objects one poll asks about. What depends on the others stands until a later one.
 const PROOFS: usize = 16;
 
 impl Scope {
     /// Asks for what was named and missing in the poll before, too.
-    pub(super) fn prove(&mut self, around: Around<'_>, poll: &mut Poll) {
+    pub(super) fn prove(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let belongings = lists.belongings();
-        let parts = Parts { lists, belongings: &belongings, options: around.options };
+        let parts = Translator { lists, belongings: &belongings, options: context.options };
         let view = PollView { lists, parts, members: &self.members, newer: &self.newer, run: &self.run };
         let mut asks: BTreeMap<Id, ObjectKind> = BTreeMap::new();
         if !self.open.is_empty() {
@@ -37,7 +37,7 @@ impl Scope {
         }
         let whose = &self.whose;
         // Where 404 is said of what is hidden, too. With each project's own token there is nothing to compare with.
-        let doubtful = around.options.second_look.is_some() && *whose == Whose::Everyones && !asks.is_empty();
+        let doubtful = context.options.second_look.is_some() && *whose == ListScope::AllProjects && !asks.is_empty();
         // In turns: those that stay open must not keep the others from being asked about.
         let (mut next, mut before) = (asks, BTreeMap::new());
         if let Some(last) = &self.proved {
@@ -47,17 +47,17 @@ impl Scope {
         }
         let asks: Vec<(Id, ObjectKind)> = next.into_iter().chain(before).take(PROOFS).collect();
         self.proved = asks.last().map(|(id, _)| id.clone());
-        let mut asks: Vec<Ask> = asks
+        let mut asks: Vec<Query> = asks
             .into_iter()
             .map(|(id, kind)| match kind {
-                ObjectKind::Listener => Ask::Listener(whose.clone(), id),
-                ObjectKind::LoadBalancer => Ask::LoadBalancer(whose.clone(), id),
-                _ => Ask::Pool(whose.clone(), id),
+                ObjectKind::Listener => Query::Listener(whose.clone(), id),
+                ObjectKind::LoadBalancer => Query::LoadBalancer(whose.clone(), id),
+                _ => Query::Pool(whose.clone(), id),
             })
             .collect();
         drop(belongings);
         if doubtful && self.run.vanished.is_empty() {
-            asks.push(Ask::Roles(whose.clone()));
+            asks.push(Query::Roles(whose.clone()));
         }
         self.run.waiting = asks.len();
         poll.asks.extend(asks);
@@ -67,13 +67,13 @@ impl Scope {
     pub(in crate::poller) fn give_up(
         &mut self,
         pools: Vec<Id>,
-        around: Around<'_>,
+        context: PollContext<'_>,
         port_sets: &mut PortSets,
         poll: &mut Poll,
     ) {
         poll.outcome.troubles.push(Trouble::Unanswered { pools: pools.len() });
         self.run.unread.extend(pools);
-        self.publish(around, port_sets, poll);
+        self.publish(context, port_sets, poll);
     }
 
     /// A pool whose new members could not be read keeps those that it had: new endpoints come before old ones go.
@@ -94,10 +94,10 @@ impl Scope {
     }
 
     /// Projects that have vanished, and whatever else is said to be gone, wait for a second look where one look proves nothing.
-    pub(super) fn look_twice(&mut self, around: Around<'_>, now: Instant) {
+    pub(super) fn look_twice(&mut self, context: PollContext<'_>, now: Instant) {
         let vanished = &self.run.vanished;
         self.vanished.retain(|project, _| vanished.contains(project));
-        let Some(wait) = around.options.second_look else { return };
+        let Some(wait) = context.options.second_look else { return };
         let stays = |since: &Instant| now.saturating_duration_since(*since) >= wait;
         let believed = |id: &Id| !self.run.roles_doubted && self.open_since.get(id).is_some_and(stays);
         let Run { proofs, gone, .. } = &self.run;

@@ -6,38 +6,38 @@ use std::sync::Arc;
 use gimbal_octavia_rows::{Id, LoadBalancer, ObjectKind, Pool};
 
 use super::view::{PollView, named_without_row};
-use super::{Around, Run, Scope, Standing};
+use super::{PollContext, PublishedBalancer, Run, Scope};
 use crate::outcome::Trouble;
 use crate::poller::poll::Poll;
 use crate::projects::Place;
 use crate::skip::{LeftOut, Skip};
-use crate::translate::{Parts, PortSets};
+use crate::translate::{PortSets, Translator};
 
 impl Scope {
     /// Publishes what this poll's lists show, and remembers them for the next poll.
-    pub(super) fn publish(&mut self, around: Around<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
+    pub(super) fn publish(&mut self, context: PollContext<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
         self.keep_unread();
-        self.look_twice(around, around.now);
+        self.look_twice(context, context.now);
         let mut run = std::mem::replace(&mut self.run, Run::done());
         let (Some(mut lists), policies_of) = (run.lists.take(), run.policies_of.take()) else { return };
         let before = std::mem::take(&mut self.standings);
         let belongings = lists.belongings();
         let view = PollView {
             lists: &lists,
-            parts: Parts { lists: &lists, belongings: &belongings, options: around.options },
+            parts: Translator { lists: &lists, belongings: &belongings, options: context.options },
             members: &self.members,
             newer: &self.newer,
             run: &run,
         };
         let mut publisher =
-            Publisher { view: &view, open_before: &self.open, open: BTreeMap::new(), around, port_sets, poll };
+            Publisher { view: &view, open_before: &self.open, open: BTreeMap::new(), context, port_sets, poll };
         let standings = publisher.balancers(before);
         publisher.report_unread_balancers(self);
         publisher.report_unread_members(self);
         let open = publisher.open;
         drop(belongings);
         self.standings = standings;
-        self.remember_open(open, around);
+        self.remember_open(open, context);
         let newer = |pool: &&Arc<Pool>| self.members.get(&pool.id).is_some_and(|read| read.is_newer_than(pool));
         self.newer = lists.pools.iter().filter(newer).map(|pool| pool.id.clone()).collect();
         if let Some(policies_of) = policies_of {
@@ -59,9 +59,9 @@ impl Scope {
     }
 
     /// Remembers which references are open, and since when.
-    fn remember_open(&mut self, open: BTreeMap<Id, BTreeSet<Id>>, around: Around<'_>) {
+    fn remember_open(&mut self, open: BTreeMap<Id, BTreeSet<Id>>, context: PollContext<'_>) {
         let named = open.iter().flat_map(|(id, named)| std::iter::once(id).chain(named));
-        let since = |id: &Id| (id.clone(), self.open_since.get(id).copied().unwrap_or(around.now));
+        let since = |id: &Id| (id.clone(), self.open_since.get(id).copied().unwrap_or(context.now));
         self.open_since = named.map(since).collect();
         self.open = open;
     }
@@ -74,14 +74,14 @@ struct Publisher<'v, 'a, 'p> {
     open_before: &'v BTreeMap<Id, BTreeSet<Id>>,
     /// The references that are open in this poll.
     open: BTreeMap<Id, BTreeSet<Id>>,
-    around: Around<'p>,
+    context: PollContext<'p>,
     port_sets: &'p mut PortSets,
     poll: &'p mut Poll,
 }
 
 impl<'a> Publisher<'_, 'a, '_> {
     /// Publishes each load balancer that is listed or was published `before`. Returns what is published now.
-    fn balancers(&mut self, mut before: BTreeMap<Id, Standing>) -> BTreeMap<Id, Standing> {
+    fn balancers(&mut self, mut before: BTreeMap<Id, PublishedBalancer>) -> BTreeMap<Id, PublishedBalancer> {
         let (lists, run) = (self.view.lists, self.view.run);
         let mut standings = BTreeMap::new();
         // No list shows the load balancers of an unseen project; rows of it stand in for unreadable ones.
@@ -104,10 +104,10 @@ impl<'a> Publisher<'_, 'a, '_> {
     }
 
     /// Publishes a load balancer that is listed.
-    fn listed(&mut self, balancer: &'a LoadBalancer, before: Option<Standing>) -> Standing {
+    fn listed(&mut self, balancer: &'a LoadBalancer, before: Option<PublishedBalancer>) -> PublishedBalancer {
         let published = before.map(|before| before.services).unwrap_or_default();
         let project = balancer.project.clone();
-        let place: &Place = match self.around.projects.place(&project) {
+        let place: &Place = match self.context.projects.place(&project) {
             Ok(place) => place,
             Err(skip) => {
                 if skip == Skip::ProjectGone {
@@ -115,30 +115,35 @@ impl<'a> Publisher<'_, 'a, '_> {
                 }
                 self.poll.publish(published, Vec::new());
                 let left_out = vec![LeftOut { kind: ObjectKind::LoadBalancer, id: balancer.id.clone(), skip }];
-                return Standing { project, services: Vec::new(), left_out, held: None };
+                return PublishedBalancer { project, services: Vec::new(), left_out, held: None };
             }
         };
         if let Some(reason) = self.reason_to_hold(balancer, place, !published.is_empty()) {
             if published.is_empty() {
                 self.poll.unknown(&place.namespace, &reason);
             }
-            return Standing { project, services: published, left_out: Vec::new(), held: Some(reason) };
+            return PublishedBalancer { project, services: published, left_out: Vec::new(), held: Some(reason) };
         }
         let (services, mut left_out) = self.view.parts.translate(balancer, place, self.view.members, self.port_sets);
         left_out.extend(self.view.unread(balancer));
         let services = self.poll.publish(published, services);
-        Standing { project, services, left_out, held: None }
+        PublishedBalancer { project, services, left_out, held: None }
     }
 
     /// Removes the Services of a load balancer that is not listed, or returns them if it may still exist. `named_by` are
     /// listed objects that name it.
-    fn unlisted(&mut self, id: &Id, mut standing: Standing, named_by: Option<&BTreeSet<Id>>) -> Option<Standing> {
+    fn unlisted(
+        &mut self,
+        id: &Id,
+        mut standing: PublishedBalancer,
+        named_by: Option<&BTreeSet<Id>>,
+    ) -> Option<PublishedBalancer> {
         if let Some(reason) = self.view.run.unseen.get(&standing.project) {
             standing.services.iter().for_each(|(key, _)| self.poll.unknown(&key.namespace, reason));
             standing.held = Some(reason.clone());
             return Some(standing);
         }
-        let selected = self.around.projects.place(&standing.project).is_ok();
+        let selected = self.context.projects.place(&standing.project).is_ok();
         if let Some(named_by) = named_by.filter(|_| selected)
             && let Some(reason) = self.still_open(id, named_by, Some(id))
         {
@@ -197,7 +202,7 @@ impl<'a> Publisher<'_, 'a, '_> {
 
     /// Reports the namespaces that may have a load balancer whose row cannot be read.
     fn report_unread_balancers(&mut self, scope: &Scope) {
-        let (balancers, projects) = (&self.view.lists.load_balancers, self.around.projects);
+        let (balancers, projects) = (&self.view.lists.load_balancers, self.context.projects);
         if !balancers.has_unread() {
             return;
         }
@@ -219,7 +224,7 @@ impl<'a> Publisher<'_, 'a, '_> {
         for (id, _) in scope.unread.iter().filter(|(_, times)| **times > 1) {
             let owners = lists.pools.get(id).into_iter().flat_map(|pool| &pool.load_balancers);
             let rows = owners.filter_map(|id| lists.load_balancers.get(id));
-            let places = rows.filter_map(|row| self.around.projects.place(&row.project).ok());
+            let places = rows.filter_map(|row| self.context.projects.place(&row.project).ok());
             let reason = format!("the members of pool {id} are not known");
             places.for_each(|place| self.poll.unknown(&place.namespace, &reason));
         }

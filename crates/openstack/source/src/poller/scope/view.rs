@@ -7,15 +7,15 @@ use gimbal_octavia_rows::{Existence, Id, LoadBalancer, ObjectKind, Pool, Row, Ta
 
 use super::Run;
 use crate::lists::{Belongings, Lists};
-use crate::members::Read;
+use crate::members::PoolMembers;
 use crate::skip::{LeftOut, Skip};
-use crate::translate::Parts;
+use crate::translate::Translator;
 
 /// The merged lists of one poll, with what was looked up besides.
 pub(super) struct PollView<'a> {
     pub(super) lists: &'a Lists,
-    pub(super) parts: Parts<'a>,
-    pub(super) members: &'a HashMap<Id, Read>,
+    pub(super) parts: Translator<'a>,
+    pub(super) members: &'a HashMap<Id, PoolMembers>,
     /// Pools whose members had been listed after they changed, in the poll before.
     pub(super) newer: &'a BTreeSet<Id>,
     pub(super) run: &'a Run,

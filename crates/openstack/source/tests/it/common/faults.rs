@@ -1,7 +1,7 @@
 //! Servers that fail.
 
 use gimbal_octavia_rows::{Existence, List, Unreadable};
-use gimbal_openstack_source::{Answer, Ask, NoMembers};
+use gimbal_openstack_source::{MembersError, Query, Reply};
 
 use super::{World, failed, id, small};
 
@@ -16,33 +16,35 @@ pub fn two_projects() -> World {
 }
 
 /// The answer that says that the list failed.
-pub fn fail(ask: &Ask) -> Answer {
+pub fn fail(ask: &Query) -> Reply {
     match ask.clone() {
-        Ask::Projects => Answer::Projects(Err(failed())),
-        Ask::LoadBalancers(whose) => Answer::LoadBalancers(whose, Err(failed())),
-        Ask::Listeners(whose) => Answer::Listeners(whose, Err(failed())),
-        Ask::Pools(whose) => Answer::Pools(whose, Err(failed())),
-        Ask::L7Policies(whose) => Answer::L7Policies(whose, Err(failed())),
-        Ask::Members(whose, pool) => Answer::Members(whose, pool, Err(NoMembers::Failed(failed()))),
-        Ask::LoadBalancer(whose, id) => Answer::LoadBalancer(whose, id, Err(failed())),
-        Ask::Listener(whose, id) => Answer::Listener(whose, id, Err(failed())),
-        Ask::Pool(whose, id) => Answer::Pool(whose, id, Err(failed())),
-        Ask::Roles(whose) => Answer::Roles(whose, Err(failed())),
+        Query::Projects => Reply::Projects(Err(failed())),
+        Query::LoadBalancers(whose) => Reply::LoadBalancers(whose, Err(failed())),
+        Query::Listeners(whose) => Reply::Listeners(whose, Err(failed())),
+        Query::Pools(whose) => Reply::Pools(whose, Err(failed())),
+        Query::L7Policies(whose) => Reply::L7Policies(whose, Err(failed())),
+        Query::Members(whose, pool) => Reply::Members(whose, pool, Err(MembersError::Failed(failed()))),
+        Query::LoadBalancer(whose, id) => Reply::LoadBalancer(whose, id, Err(failed())),
+        Query::Listener(whose, id) => Reply::Listener(whose, id, Err(failed())),
+        Query::Pool(whose, id) => Reply::Pool(whose, id, Err(failed())),
+        Query::Roles(whose) => Reply::Roles(whose, Err(failed())),
     }
 }
 
 /// What a server shows that lost the role on `pb`.
-pub fn lost(ask: &Ask, world: &mut World) -> Option<Answer> {
+pub fn lost(ask: &Query, world: &mut World) -> Option<Reply> {
     match ask {
-        Ask::LoadBalancers(whose) => {
+        Query::LoadBalancers(whose) => {
             let rows = world.load_balancers.values().filter(|row| row.project == id("pa")).cloned().collect::<Vec<_>>();
-            Some(Answer::LoadBalancers(whose.clone(), Ok(rows.into())))
+            Some(Reply::LoadBalancers(whose.clone(), Ok(rows.into())))
         }
-        Ask::Listeners(whose) => {
-            Some(Answer::Listeners(whose.clone(), Ok(vec![world.listeners[&id("l1")].clone()].into())))
+        Query::Listeners(whose) => {
+            Some(Reply::Listeners(whose.clone(), Ok(vec![world.listeners[&id("l1")].clone()].into())))
         }
-        Ask::Pools(whose) => Some(Answer::Pools(whose.clone(), Ok(vec![world.pools[&id("p1")].clone()].into()))),
-        Ask::LoadBalancer(whose, id) => Some(Answer::LoadBalancer(whose.clone(), id.clone(), Ok(Existence::Forbidden))),
+        Query::Pools(whose) => Some(Reply::Pools(whose.clone(), Ok(vec![world.pools[&id("p1")].clone()].into()))),
+        Query::LoadBalancer(whose, id) => {
+            Some(Reply::LoadBalancer(whose.clone(), id.clone(), Ok(Existence::Forbidden)))
+        }
         _ => None,
     }
 }
@@ -55,20 +57,20 @@ pub fn spoil<T>(mut list: List<T>, which: impl Fn(&T) -> bool, says: Option<&str
 }
 
 /// Spoils the row of kind 0 (load balancer), 1 (listener), 2 (pool) or 3 (member) that belongs to `lb2`.
-pub fn spoiled(ask: &Ask, world: &World, kind: u8, named: bool) -> Option<Answer> {
+pub fn spoiled(ask: &Query, world: &World, kind: u8, named: bool) -> Option<Reply> {
     let says = |id: &'static str| named.then_some(id);
     match (world.answer(ask), kind) {
-        (Answer::LoadBalancers(whose, Ok(list)), 0) => {
-            Some(Answer::LoadBalancers(whose, Ok(spoil(list, |row| row.id == id("lb2"), says("lb2")))))
+        (Reply::LoadBalancers(whose, Ok(list)), 0) => {
+            Some(Reply::LoadBalancers(whose, Ok(spoil(list, |row| row.id == id("lb2"), says("lb2")))))
         }
-        (Answer::Listeners(whose, Ok(list)), 1) => {
-            Some(Answer::Listeners(whose, Ok(spoil(list, |row| row.id == id("l2"), says("l2")))))
+        (Reply::Listeners(whose, Ok(list)), 1) => {
+            Some(Reply::Listeners(whose, Ok(spoil(list, |row| row.id == id("l2"), says("l2")))))
         }
-        (Answer::Pools(whose, Ok(list)), 2) => {
-            Some(Answer::Pools(whose, Ok(spoil(list, |row| row.id == id("p2"), says("p2")))))
+        (Reply::Pools(whose, Ok(list)), 2) => {
+            Some(Reply::Pools(whose, Ok(spoil(list, |row| row.id == id("p2"), says("p2")))))
         }
-        (Answer::Members(whose, pool, Ok(list)), 3) if pool == id("p2") => {
-            Some(Answer::Members(whose, pool, Ok(spoil(list, |row| row.id == id("m2-0"), says("m2-0")))))
+        (Reply::Members(whose, pool, Ok(list)), 3) if pool == id("p2") => {
+            Some(Reply::Members(whose, pool, Ok(spoil(list, |row| row.id == id("m2-0"), says("m2-0")))))
         }
         _ => None,
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gimbal_model::{Service, SourceKey};
 use gimbal_octavia_rows::{Existence, Id, List};
 use gimbal_octavia_rows::{L7Policy, Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{Answer, Ask, Cloud, Mode, NoMembers, Options, Outcome, Whose};
+use gimbal_openstack_source::{CloudPoller, ListScope, MembersError, Mode, Options, PollOutcome, Query, Reply};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -130,10 +130,10 @@ impl World {
     }
 
     /// What a perfect server answers now.
-    pub fn answer(&self, ask: &Ask) -> Answer {
-        let of = |whose: &Whose, project: &Id| match whose {
-            Whose::Everyones => true,
-            Whose::Project(id) => id == project,
+    pub fn answer(&self, ask: &Query) -> Reply {
+        let of = |whose: &ListScope, project: &Id| match whose {
+            ListScope::AllProjects => true,
+            ListScope::Project(id) => id == project,
         };
         let owner = |balancers: &[Id]| {
             balancers
@@ -143,45 +143,45 @@ impl World {
                 .unwrap_or_else(|| id("nobody"))
         };
         match ask.clone() {
-            Ask::Projects => Answer::Projects(Ok(self.list(self.projects.values().cloned().collect()))),
-            Ask::LoadBalancers(whose) => {
+            Query::Projects => Reply::Projects(Ok(self.list(self.projects.values().cloned().collect()))),
+            Query::LoadBalancers(whose) => {
                 let rows = self.load_balancers.values().filter(|row| of(&whose, &row.project)).cloned().collect();
-                Answer::LoadBalancers(whose, Ok(self.list(rows)))
+                Reply::LoadBalancers(whose, Ok(self.list(rows)))
             }
-            Ask::Listeners(whose) => {
+            Query::Listeners(whose) => {
                 let rows =
                     self.listeners.values().filter(|row| of(&whose, &owner(&row.load_balancers))).cloned().collect();
-                Answer::Listeners(whose, Ok(self.list(rows)))
+                Reply::Listeners(whose, Ok(self.list(rows)))
             }
-            Ask::Pools(whose) => {
+            Query::Pools(whose) => {
                 let rows = self.pools.values().filter(|row| of(&whose, &owner(&row.load_balancers))).cloned().collect();
-                Answer::Pools(whose, Ok(self.list(rows)))
+                Reply::Pools(whose, Ok(self.list(rows)))
             }
-            Ask::L7Policies(whose) => {
-                Answer::L7Policies(whose, Ok(self.list(self.policies.values().cloned().collect())))
+            Query::L7Policies(whose) => {
+                Reply::L7Policies(whose, Ok(self.list(self.policies.values().cloned().collect())))
             }
-            Ask::Members(whose, pool) => {
+            Query::Members(whose, pool) => {
                 let members =
                     match self.pools.contains_key(&pool) {
-                        false => Err(NoMembers::PoolGone),
+                        false => Err(MembersError::PoolGone),
                         true => Ok(self
                             .list(self.members.get(&pool).into_iter().flatten().map(|(_, row)| row.clone()).collect())),
                     };
-                Answer::Members(whose, pool, members)
+                Reply::Members(whose, pool, members)
             }
-            Ask::LoadBalancer(whose, id) => {
+            Query::LoadBalancer(whose, id) => {
                 let found = existence(self.load_balancers.contains_key(&id));
-                Answer::LoadBalancer(whose, id, Ok(found))
+                Reply::LoadBalancer(whose, id, Ok(found))
             }
-            Ask::Listener(whose, id) => {
+            Query::Listener(whose, id) => {
                 let found = existence(self.listeners.contains_key(&id));
-                Answer::Listener(whose, id, Ok(found))
+                Reply::Listener(whose, id, Ok(found))
             }
-            Ask::Pool(whose, id) => {
+            Query::Pool(whose, id) => {
                 let found = existence(self.pools.contains_key(&id));
-                Answer::Pool(whose, id, Ok(found))
+                Reply::Pool(whose, id, Ok(found))
             }
-            Ask::Roles(whose) => Answer::Roles(whose, Ok(Vec::new())),
+            Query::Roles(whose) => Reply::Roles(whose, Ok(Vec::new())),
         }
     }
 }
@@ -192,18 +192,18 @@ fn existence(there: bool) -> Existence {
 
 /// Polls a world, and holds what it was told.
 pub struct Caller {
-    pub cloud: Cloud,
+    pub cloud: CloudPoller,
     pub world: World,
     pub now: Instant,
     pub view: BTreeMap<SourceKey, Arc<Service>>,
     /// What the last poll asked for.
-    pub asked: Vec<Ask>,
+    pub asked: Vec<Query>,
 }
 
 impl Caller {
     pub fn new(mode: Mode, options: Options, world: World) -> Self {
         let now = Instant::now();
-        Self { cloud: Cloud::new(mode, options), world, now, view: BTreeMap::new(), asked: Vec::new() }
+        Self { cloud: CloudPoller::new(mode, options), world, now, view: BTreeMap::new(), asked: Vec::new() }
     }
 
     /// Bulk mode without a sweep.
@@ -216,17 +216,17 @@ impl Caller {
     }
 
     /// One poll of a perfect server.
-    pub fn poll(&mut self) -> Outcome {
+    pub fn poll(&mut self) -> PollOutcome {
         self.poll_with(|_, _| None)
     }
 
     /// One poll; `fault` may answer instead of the world, or change it before it answers.
-    pub fn poll_with(&mut self, mut fault: impl FnMut(&Ask, &mut World) -> Option<Answer>) -> Outcome {
+    pub fn poll_with(&mut self, mut fault: impl FnMut(&Query, &mut World) -> Option<Reply>) -> PollOutcome {
         self.now += INTERVAL;
         self.world.seconds += i64::try_from(INTERVAL.as_secs()).unwrap();
         self.asked.clear();
         self.cloud.begin(self.now);
-        while let Some(ask) = self.cloud.next_ask() {
+        while let Some(ask) = self.cloud.next_query() {
             let answer = fault(&ask, &mut self.world).unwrap_or_else(|| self.world.answer(&ask));
             self.asked.push(ask);
             self.cloud.answer(answer, self.now);
@@ -247,7 +247,7 @@ impl Caller {
     }
 
     /// Polls until nothing moves: fresh changes are read twice, for their second may not be over.
-    pub fn settle(&mut self) -> Outcome {
+    pub fn settle(&mut self) -> PollOutcome {
         self.poll();
         self.poll();
         self.poll()
@@ -283,12 +283,12 @@ impl Caller {
     }
 
     pub fn member_reads(&self) -> Vec<&str> {
-        let pool = |ask: &'_ Ask| matches!(ask, Ask::Members(..));
+        let pool = |ask: &'_ Query| matches!(ask, Query::Members(..));
         self.asked
             .iter()
             .filter(|ask| pool(ask))
             .map(|ask| match ask {
-                Ask::Members(_, pool) => pool.as_str(),
+                Query::Members(_, pool) => pool.as_str(),
                 _ => "",
             })
             .collect()

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use gimbal_octavia_rows::{Id, List};
 use gimbal_octavia_rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::Whose;
+use gimbal_openstack_source::ListScope;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -17,54 +17,54 @@ fn id(text: &str) -> Id {
 }
 
 /// A cloud of two projects with a load balancer each, asked in either mode; `broken` lists fail.
-fn answer(ask: &Ask, broken: &dyn Fn(&Ask) -> bool) -> (Answer, bool) {
+fn answer(ask: &Query, broken: &dyn Fn(&Query) -> bool) -> (Reply, bool) {
     let fails = broken(ask);
-    let of = |whose: &Whose| match whose {
-        Whose::Everyones => vec!["a", "b"],
-        Whose::Project(id) if id.as_str() == "pa" => vec!["a"],
-        Whose::Project(_) => vec!["b"],
+    let of = |whose: &ListScope| match whose {
+        ListScope::AllProjects => vec!["a", "b"],
+        ListScope::Project(id) if id.as_str() == "pa" => vec!["a"],
+        ListScope::Project(_) => vec!["b"],
     };
-    let each = |whose: &Whose, row: &dyn Fn(&str) -> Value| Value::Array(of(whose).into_iter().map(row).collect());
+    let each = |whose: &ListScope, row: &dyn Fn(&str) -> Value| Value::Array(of(whose).into_iter().map(row).collect());
     let why = || "500".to_owned();
     let answer = match ask.clone() {
-        Ask::Projects if fails => Answer::Projects(Err(why())),
-        Ask::Projects => Answer::Projects(Ok(rows::<Project>(json!([
+        Query::Projects if fails => Reply::Projects(Err(why())),
+        Query::Projects => Reply::Projects(Ok(rows::<Project>(json!([
             {"id": "pa", "name": "alpha"}, {"id": "pb", "name": "beta"}
         ])))),
-        Ask::LoadBalancers(whose) if fails => Answer::LoadBalancers(whose, Err(why())),
-        Ask::LoadBalancers(whose) => {
+        Query::LoadBalancers(whose) if fails => Reply::LoadBalancers(whose, Err(why())),
+        Query::LoadBalancers(whose) => {
             let row = |n: &str| json!({"id": format!("lb{n}"), "project_id": format!("p{n}"), "name": "web"});
             let list = rows::<LoadBalancer>(each(&whose, &row));
-            Answer::LoadBalancers(whose, Ok(list))
+            Reply::LoadBalancers(whose, Ok(list))
         }
-        Ask::Listeners(whose) => {
+        Query::Listeners(whose) => {
             let row = |n: &str| {
                 json!({"id": format!("li{n}"), "protocol": "HTTP", "protocol_port": 80,
                     "default_pool_id": format!("po{n}"), "loadbalancers": [{"id": format!("lb{n}")}], "l7policies": []})
             };
             let list = rows::<Listener>(each(&whose, &row));
-            Answer::Listeners(whose, Ok(list))
+            Reply::Listeners(whose, Ok(list))
         }
-        Ask::Pools(whose) => {
+        Query::Pools(whose) => {
             let row = |n: &str| {
                 json!({"id": format!("po{n}"), "protocol": "HTTP", "members": [{"id": format!("m{n}")}],
                     "loadbalancers": [{"id": format!("lb{n}")}]})
             };
             let list = rows::<Pool>(each(&whose, &row));
-            Answer::Pools(whose, Ok(list))
+            Reply::Pools(whose, Ok(list))
         }
-        Ask::Members(whose, pool) => {
+        Query::Members(whose, pool) => {
             let row = json!([{"id": pool.as_str().replace("po", "m"), "address": "10.0.0.1", "protocol_port": 80}]);
-            Answer::Members(whose, pool, Ok(rows::<Member>(row)))
+            Reply::Members(whose, pool, Ok(rows::<Member>(row)))
         }
         other => panic!("{other:?} was not expected"),
     };
     (answer, fails)
 }
 
-fn poll(seen: &mut Seen, now: Instant, broken: &dyn Fn(&Ask) -> bool) -> Summary {
+fn poll(seen: &mut PollState, now: Instant, broken: &dyn Fn(&Query) -> bool) -> Summary {
     seen.begin(now);
-    while let Some(ask) = seen.next_ask() {
+    while let Some(ask) = seen.next_query() {
         let (answer, failed) = answer(&ask, broken);
         seen.answer(answer, failed, now);
     }
@@ -72,24 +72,24 @@ fn poll(seen: &mut Seen, now: Instant, broken: &dyn Fn(&Ask) -> bool) -> Summary
     seen.finish(now)
 }
 
-fn seen(mode: Mode) -> Seen {
+fn seen(mode: Mode) -> PollState {
     let options = Options { sweep: None, ..Options::default() };
-    let mut seen = Seen::new("http://keystone/v3 r".to_owned(), options, INTERVAL);
+    let mut seen = PollState::new("http://keystone/v3 r".to_owned(), options, INTERVAL);
     again(&mut seen, mode);
     seen
 }
 
-fn again(seen: &mut Seen, mode: Mode) {
-    seen.begin_anew(Cloud::new(mode, seen.options.clone()));
+fn again(seen: &mut PollState, mode: Mode) {
+    seen.begin_anew(CloudPoller::new(mode, seen.options.clone()));
 }
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
-fn ages(seen: &Seen, now: Instant) -> Vec<Option<u64>> {
+fn ages(seen: &PollState, now: Instant) -> Vec<Option<u64>> {
     seen.freshness(now).iter().map(|freshness| freshness.age.map(|age| age.as_secs())).collect()
 }
 
-fn never(_: &Ask) -> bool {
+fn never(_: &Query) -> bool {
     false
 }
 
@@ -114,7 +114,7 @@ fn a_list_that_fails_is_stale_and_unknown_and_changes_nothing() {
     poll(&mut seen, start, &never);
     seen.take_changed();
     let later = start + INTERVAL;
-    let failing = |ask: &Ask| matches!(ask, Ask::LoadBalancers(_));
+    let failing = |ask: &Query| matches!(ask, Query::LoadBalancers(_));
     let summary = poll(&mut seen, later, &failing);
     assert_eq!(summary.result, PollResult::Failed);
     assert_eq!(summary.new_troubles.len(), 1);
@@ -128,7 +128,7 @@ fn a_list_that_fails_is_stale_and_unknown_and_changes_nothing() {
     poll(&mut seen, later + 2 * INTERVAL, &failing);
     let Standing::Unknown(parts) = seen.standing() else { panic!("{:?}", seen.standing()) };
     assert_eq!(parts[0].0, Scope::All);
-    let again = poll(&mut seen, later, &|ask| matches!(ask, Ask::LoadBalancers(_)));
+    let again = poll(&mut seen, later, &|ask| matches!(ask, Query::LoadBalancers(_)));
     assert!(again.new_troubles.is_empty(), "told once for each change: {again:?}");
     assert_eq!(poll(&mut seen, later, &never).result, PollResult::Complete);
     assert_eq!((seen.standing(), seen.trouble()), (Standing::Complete, None));
@@ -139,7 +139,7 @@ fn a_list_that_fails_is_stale_and_unknown_and_changes_nothing() {
 fn a_project_that_fails_is_its_own_affair() {
     let mut seen = seen(Mode::PerProject);
     let now = Instant::now();
-    let broken = |ask: &Ask| *ask == Ask::LoadBalancers(Whose::Project(id("pb")));
+    let broken = |ask: &Query| *ask == Query::LoadBalancers(ListScope::Project(id("pb")));
     assert_eq!(poll(&mut seen, now, &broken).result, PollResult::Partial);
     let keys: Vec<String> = seen.take_changed().iter().map(|(key, _)| key.to_string()).collect();
     assert_eq!(keys, ["alpha/web-lba"]);
@@ -154,7 +154,7 @@ fn a_project_is_waited_for_like_the_cloud() {
     let mut seen = seen(Mode::PerProject);
     let start = Instant::now();
     poll(&mut seen, start, &never);
-    let broken = |ask: &Ask| *ask == Ask::LoadBalancers(Whose::Project(id("pb")));
+    let broken = |ask: &Query| *ask == Query::LoadBalancers(ListScope::Project(id("pb")));
     for (poll_at, complete) in [(1, true), (2, true), (3, false), (4, false)] {
         assert_eq!(poll(&mut seen, start + poll_at * INTERVAL, &broken).result, PollResult::Partial);
         assert_eq!(seen.standing() == Standing::Complete, complete, "{poll_at}");
@@ -175,10 +175,10 @@ fn one_poll_that_fails_slowly_is_enough() {
         let mut seen = seen(mode);
         let start = Instant::now();
         poll(&mut seen, start, &never);
-        let broken = |ask: &Ask| *ask == Ask::LoadBalancers(Whose::Project(id("pb"))) || mode == Mode::Bulk;
+        let broken = |ask: &Query| *ask == Query::LoadBalancers(ListScope::Project(id("pb"))) || mode == Mode::Bulk;
         seen.begin(start + INTERVAL);
-        while let Some(ask) = seen.next_ask() {
-            let (answer, failed) = answer(&ask, &|ask| broken(ask) && matches!(ask, Ask::LoadBalancers(_)));
+        while let Some(ask) = seen.next_query() {
+            let (answer, failed) = answer(&ask, &|ask| broken(ask) && matches!(ask, Query::LoadBalancers(_)));
             seen.answer(answer, failed, start + INTERVAL + takes);
         }
         seen.finish(start + INTERVAL + takes);
@@ -205,8 +205,8 @@ fn a_question_without_an_answer_leaves_its_kind_stale() {
     let mut seen = seen(Mode::Bulk);
     let now = Instant::now();
     seen.begin(now);
-    while let Some(ask) = seen.next_ask() {
-        if !matches!(ask, Ask::Pools(_)) {
+    while let Some(ask) = seen.next_query() {
+        if !matches!(ask, Query::Pools(_)) {
             let (answer, failed) = answer(&ask, &never);
             seen.answer(answer, failed, now);
         }
@@ -236,9 +236,9 @@ fn a_cloud_that_cannot_be_entered_loses_nothing_and_another_mode_begins_anew() {
 fn a_slow_project_delays_no_other() {
     let mut seen = seen(Mode::PerProject);
     let now = Instant::now();
-    let slow = Ask::LoadBalancers(Whose::Project(id("pb")));
+    let slow = Query::LoadBalancers(ListScope::Project(id("pb")));
     seen.begin(now);
-    while let Some(ask) = seen.next_ask() {
+    while let Some(ask) = seen.next_query() {
         if ask != slow {
             let (answer, failed) = answer(&ask, &never);
             seen.answer(answer, failed, now);
@@ -248,7 +248,7 @@ fn a_slow_project_delays_no_other() {
     let keys: Vec<String> = seen.take_changed().iter().map(|(key, _)| key.to_string()).collect();
     assert_eq!(keys, ["alpha/web-lba"]);
     seen.answer(answer(&slow, &never).0, false, now);
-    while let Some(ask) = seen.next_ask() {
+    while let Some(ask) = seen.next_query() {
         seen.answer(answer(&ask, &never).0, false, now);
     }
     assert_eq!(seen.finish(now).result, PollResult::Complete);

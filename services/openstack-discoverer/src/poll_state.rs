@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use gimbal_discoverer::{Changed, Known, Standing};
 use gimbal_model::SourceKey;
-use gimbal_openstack_source::{Answer, Ask, Cloud, Mode, Options, Outcome};
+use gimbal_openstack_source::{CloudPoller, Mode, Options, PollOutcome, Query, Reply};
 use gimbal_session::{Freshness, Scope};
 
 use gimbal_openstack_client::Dialect;
 
-use crate::entry::{ProjectsFrom, Terms};
+use crate::entry::{AccessMode, ProjectsFrom};
 use crate::fetch::kind;
 
 /// The kinds whose freshness is told.
@@ -19,13 +19,13 @@ pub(crate) const KINDS: [&str; 5] = ["projects", "loadbalancers", "listeners", "
 
 /// The cloud as the polls have shown it.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct PollState {
     /// Keystone's URL and the region.
     keystone: String,
     /// What is told of them, once it is known who serves load balancing.
     incarnation: Option<String>,
     options: Options,
-    cloud: Cloud,
+    cloud: CloudPoller,
     heard: BTreeMap<&'static str, Instant>,
     poll: Poll,
     standing: Standing,
@@ -88,13 +88,13 @@ impl PollResult {
     }
 }
 
-impl Seen {
+impl PollState {
     /// `incarnation`: Keystone's URL and the region. `interval`: from one poll to the next.
     pub(crate) fn new(keystone: String, options: Options, interval: Duration) -> Self {
         Self {
             keystone,
             incarnation: None,
-            cloud: Cloud::new(Mode::PerProject, options.clone()),
+            cloud: CloudPoller::new(Mode::PerProject, options.clone()),
             options,
             heard: BTreeMap::new(),
             poll: Poll::default(),
@@ -113,7 +113,7 @@ impl Seen {
     }
 
     /// From now on, or again, lists are asked for in this way. What was seen in another way does not count any more.
-    pub(crate) fn enter(&mut self, mode: Mode, terms: &Terms) {
+    pub(crate) fn enter(&mut self, mode: Mode, terms: &AccessMode) {
         let doubted = terms.place.dialect() == Dialect::NeutronLbaas;
         // While Octavia is missing in the catalog an old plug-in of Neutron may answer, with nothing in it: at a start nobody
         // else could tell that from a cloud in which everything was deleted.
@@ -126,10 +126,10 @@ impl Seen {
             own: terms.own.clone(),
             ..self.options.clone()
         };
-        self.begin_anew(Cloud::new(mode, options));
+        self.begin_anew(CloudPoller::new(mode, options));
     }
 
-    fn begin_anew(&mut self, cloud: Cloud) {
+    fn begin_anew(&mut self, cloud: CloudPoller) {
         self.cloud = cloud;
         self.failing.clear();
         self.was_seen = false;
@@ -153,13 +153,13 @@ impl Seen {
         self.cloud.begin(now);
     }
 
-    pub(crate) fn next_ask(&mut self) -> Option<Ask> {
-        let ask = self.cloud.next_ask()?;
+    pub(crate) fn next_query(&mut self) -> Option<Query> {
+        let ask = self.cloud.next_query()?;
         *self.poll.awaited.entry(kind(&ask)).or_default() += 1;
         Some(ask)
     }
 
-    pub(crate) fn answer(&mut self, answer: Answer, failed: bool, now: Instant) {
+    pub(crate) fn answer(&mut self, answer: Reply, failed: bool, now: Instant) {
         let kind = kind(&answer.ask());
         if let Some(awaited) = self.poll.awaited.get_mut(kind) {
             *awaited = awaited.saturating_sub(1);
@@ -195,11 +195,11 @@ impl Seen {
     }
 
     /// One poll that fails soon is no news of a cloud that was seen before: nothing is removed by it, and what was told stands.
-    fn patient(&mut self, outcome: &Outcome, now: Instant) -> Standing {
+    fn patient(&mut self, outcome: &PollOutcome, now: Instant) -> Standing {
         let all = outcome.unknown.iter().map(|reason| (None, reason));
         let parts = outcome.unknown_namespaces.iter().map(|(namespace, reason)| (Some(namespace.clone()), reason));
         let mut before = std::mem::take(&mut self.failing);
-        let mut told = Outcome::default();
+        let mut told = PollOutcome::default();
         for (part, reason) in all.chain(parts) {
             let since = before.remove(&part).or(self.began).unwrap_or(now);
             let lasts = now.saturating_duration_since(since) >= self.interval * 2;
@@ -229,7 +229,7 @@ impl Seen {
     }
 
     /// A kind is fresh when every list of it came. Where no members were asked for, the pools said that none had changed.
-    fn freshen(&mut self, outcome: &Outcome, now: Instant) {
+    fn freshen(&mut self, outcome: &PollOutcome, now: Instant) {
         let Poll { awaited, answered, failed } = std::mem::take(&mut self.poll);
         for kind in KINDS {
             let owed = failed.contains(kind) || awaited.get(kind).is_some_and(|count| *count > 0);
@@ -252,7 +252,7 @@ impl Seen {
     }
 }
 
-fn standing(outcome: &Outcome) -> Standing {
+fn standing(outcome: &PollOutcome) -> Standing {
     if let Some(reason) = &outcome.unknown {
         return Standing::Unknown(vec![(Scope::All, reason.clone())]);
     }
@@ -269,7 +269,7 @@ fn standing(outcome: &Outcome) -> Standing {
     }
 }
 
-fn trouble(outcome: &Outcome) -> Option<String> {
+fn trouble(outcome: &PollOutcome) -> Option<String> {
     if let Some(reason) = &outcome.unknown {
         return Some(reason.clone());
     }
@@ -282,7 +282,7 @@ fn trouble(outcome: &Outcome) -> Option<String> {
     })
 }
 
-impl Known for Seen {
+impl Known for PollState {
     fn incarnation(&self) -> Option<&str> {
         self.incarnation.as_deref()
     }
