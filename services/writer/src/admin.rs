@@ -9,7 +9,7 @@ use gimbal_wire::pb;
 use tonic::Status;
 
 use crate::decommission;
-use crate::inspect::{Answers, ended};
+use crate::inspection_service::{Answers, ended};
 use gimbal_lease::Leadership;
 
 /// How often it is looked whether a decision is kept, and how long a caller waits for that.

@@ -1,12 +1,11 @@
-//! The writer: the only process with the Gimbal cluster's credentials. Agents stream to it what their sources offer; it makes the
-//! Gimbal cluster so.
+//! The writer: the only process with write access to the Gimbal cluster. Discoverers stream to it what their sources offer,
+//! and it makes the Gimbal cluster match.
 //!
 //! ```text
-//!  agents -> discovery --+                       +-> apply -> API server
-//!                        +-> owner (Reconciler) -+-> keep  -> ConfigMaps
-//!  API server -> watches +                       +-> discovery -> agents
-//!  people ----> inspect -+         ^ lease
-//!               admin
+//!  discoverers -> discovery -+                       +-> in_flight, apply -> API server
+//!                            +-> owner (Reconciler) -+-> backend_state    -> ConfigMaps
+//!  API server -> watches ----+          ^            +-> discovery        -> discoverers
+//!  people -> inspection_service, admin -+
 //! ```
 
 mod admin;
@@ -17,9 +16,8 @@ pub mod config;
 mod creating;
 mod decommission;
 mod discovery;
-mod follow;
 mod in_flight;
-mod inspect;
+mod inspection_service;
 mod listing;
 mod mailbox;
 mod metrics;
@@ -29,6 +27,7 @@ mod ready;
 mod run;
 mod supervise;
 mod throttle;
+mod watch_rpc;
 mod watches;
 mod write_size;
 

@@ -23,7 +23,7 @@ use crate::backend_state::StateKeeper;
 use crate::config::{Config, Current};
 use crate::discovery::Streams;
 use crate::in_flight::JobsInFlight;
-use crate::inspect::Answers;
+use crate::inspection_service::Answers;
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{Owner, Parts};

@@ -20,10 +20,10 @@ const QUEUE: usize = 64;
 /// Pages of lists among them, of all kinds together: one that is told while the next one is read. A page takes megabytes.
 const PAGES: usize = 2;
 
-type Telling = Box<dyn FnOnce(&mut Reconciler, Instant) + Send>;
+type StateUpdate = Box<dyn FnOnce(&mut Reconciler, Instant) + Send>;
 
 /// Something that a watch saw.
-pub struct ClusterEvent(Telling);
+pub struct ClusterEvent(StateUpdate);
 
 impl ClusterEvent {
     /// Tells the state of it.
@@ -33,54 +33,54 @@ impl ClusterEvent {
 }
 
 /// How a kind is told to the state.
-trait Told: Object {
+trait WatchedKind: Object {
     const WATCHED: Watched;
     /// The label that marks what is ours; `None`: all objects matter.
     const MARK: Option<&'static str>;
-    fn is(self, state: &mut Reconciler, now: Instant);
-    fn gone(self, state: &mut Reconciler, now: Instant);
+    fn apply(self, state: &mut Reconciler, now: Instant);
+    fn delete(self, state: &mut Reconciler, now: Instant);
 }
 
-impl Told for Service {
+impl WatchedKind for Service {
     const WATCHED: Watched = Watched::Services;
     const MARK: Option<&'static str> = Some(keys::MANAGED_BY);
-    fn is(self, state: &mut Reconciler, now: Instant) {
+    fn apply(self, state: &mut Reconciler, now: Instant) {
         state.service_is(&self, now);
     }
-    fn gone(self, state: &mut Reconciler, now: Instant) {
+    fn delete(self, state: &mut Reconciler, now: Instant) {
         state.service_gone(&self, now);
     }
 }
 
-impl Told for EndpointSlice {
+impl WatchedKind for EndpointSlice {
     const WATCHED: Watched = Watched::Slices;
     const MARK: Option<&'static str> = Some(keys::SLICE_MANAGED_BY);
-    fn is(self, state: &mut Reconciler, now: Instant) {
+    fn apply(self, state: &mut Reconciler, now: Instant) {
         state.slice_is(&self, now);
     }
-    fn gone(self, state: &mut Reconciler, now: Instant) {
+    fn delete(self, state: &mut Reconciler, now: Instant) {
         state.slice_gone(&self, now);
     }
 }
 
-impl Told for Endpoints {
+impl WatchedKind for Endpoints {
     const WATCHED: Watched = Watched::Endpoints;
     const MARK: Option<&'static str> = Some(keys::MANAGED_BY);
-    fn is(self, state: &mut Reconciler, now: Instant) {
+    fn apply(self, state: &mut Reconciler, now: Instant) {
         state.endpoints_is(&self, now);
     }
-    fn gone(self, state: &mut Reconciler, now: Instant) {
+    fn delete(self, state: &mut Reconciler, now: Instant) {
         state.endpoints_gone(&self, now);
     }
 }
 
-impl Told for Namespace {
+impl WatchedKind for Namespace {
     const WATCHED: Watched = Watched::Namespaces;
     const MARK: Option<&'static str> = None;
-    fn is(self, state: &mut Reconciler, _: Instant) {
+    fn apply(self, state: &mut Reconciler, _: Instant) {
         state.namespace_is(&self);
     }
-    fn gone(self, state: &mut Reconciler, _: Instant) {
+    fn delete(self, state: &mut Reconciler, _: Instant) {
         state.namespace_gone(&self.metadata.name);
     }
 }
@@ -125,7 +125,7 @@ struct Way {
     reach: Reach,
 }
 
-async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
+async fn follow<T: WatchedKind>(cluster: Cluster, way: Way, metrics: Metrics) {
     let selector = T::MARK.map(|mark| format!("{mark}={}", keys::MANAGER));
     let scope = WatchScope { label_selector: selector, ..WatchScope::default() };
     let mut watching = watch::<T>(cluster.clone(), scope.clone());
@@ -146,15 +146,15 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
         if event.is_sign_of_life() {
             way.reach.heard(T::WATCHED);
         }
-        let apply: Telling = match event {
+        let apply: StateUpdate = match event {
             WatchEvent::ListBegin => {
                 // The list is asked for once the owner knows of it: it is newer than all that the owner knew by then.
                 let (taken, mut begun) = mpsc::channel::<Infallible>(1);
-                let telling: Telling = Box::new(move |state, _| {
+                let update: StateUpdate = Box::new(move |state, _| {
                     state.list_begin(T::WATCHED);
                     drop(taken);
                 });
-                if way.events.send(ClusterEvent(telling)).await.is_err() {
+                if way.events.send(ClusterEvent(update)).await.is_err() {
                     return;
                 }
                 begun.recv().await;
@@ -163,7 +163,7 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
             WatchEvent::Listed(page) => {
                 let Ok(turn) = way.pages.clone().acquire_owned().await else { return };
                 Box::new(move |state, now| {
-                    page.into_iter().for_each(|object| object.is(state, now));
+                    page.into_iter().for_each(|object| object.apply(state, now));
                     drop(turn);
                 })
             }
@@ -178,8 +178,8 @@ async fn follow<T: Told>(cluster: Cluster, way: Way, metrics: Metrics) {
                 Box::new(|state, _| state.keep_all())
             }
             WatchEvent::ListDone => Box::new(|state, now| state.list_end(T::WATCHED, now)),
-            WatchEvent::Applied(object) => Box::new(move |state, now| object.is(state, now)),
-            WatchEvent::Deleted(object) => Box::new(move |state, now| object.gone(state, now)),
+            WatchEvent::Applied(object) => Box::new(move |state, now| object.apply(state, now)),
+            WatchEvent::Deleted(object) => Box::new(move |state, now| object.delete(state, now)),
             WatchEvent::Alive => {
                 if std::mem::take(&mut failing) {
                     tracing::info!(kind = T::KIND.plural, "the watch on the Gimbal cluster works again");

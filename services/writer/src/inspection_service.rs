@@ -16,9 +16,9 @@ use tonic::Status;
 
 use crate::config::Config;
 use crate::decommission;
-use crate::follow::follow;
 use crate::listing::{Selection, status};
 use crate::mailbox::{Ended, Handle};
+use crate::watch_rpc::follow;
 use gimbal_admission::Identity;
 use gimbal_lease::{Leadership, Moment};
 
