@@ -71,7 +71,7 @@ pub(crate) fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
         return Err(failed("has no command".to_owned()));
     }
     if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
-        return Err(failed("wants to ask somebody (interactiveMode: Always), and nobody is there".to_owned()));
+        return Err(failed("needs a terminal (interactiveMode: Always), and there is none".to_owned()));
     }
     let command = command(program, exec).map_err(|error| failed(format!("cannot be asked: {error}")))?;
     let output = output(command).map_err(failed)?;
@@ -156,12 +156,12 @@ mod tests {
         assert_eq!(issued.until, Some("2030-01-01T00:00:00Z".parse().unwrap()));
         let issued = run(&exec("echo 'status: {clientCertificateData: C, clientKeyData: K}'")).unwrap();
         assert_eq!(issued.certificate.unwrap().0, "C");
-        // It is told what it is asked for, and that nobody answers its questions.
-        let told =
+        // Its environment names the API version and says that it runs without a terminal.
+        let issued =
             run(&exec("printf 'status: {token: \"%s\"}' \"$(echo $KUBERNETES_EXEC_INFO | tr -d '\"')\"")).unwrap();
-        let told = told.token.unwrap();
+        let issued = issued.token.unwrap();
         assert_eq!(
-            told.expose_secret(),
+            issued.expose_secret(),
             "{apiVersion:client.authentication.k8s.io/v1,kind:ExecCredential,spec:{interactive:false}}"
         );
     }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn an_error_tells_nothing_of_environment_arguments_and_output() {
         let interactive = ExecConfig { interactive_mode: Some(ExecInteractiveMode::Always), ..exec("") };
-        for (exec, told) in [
+        for (exec, expected) in [
             (exec("echo secret-on-stdout; exit 3"), "\"sh\" failed: exit status: 3"),
             (exec("echo hunter2"), "\"sh\" printed something else than an ExecCredential"),
             (
@@ -180,12 +180,12 @@ mod tests {
             (exec("echo 'status: {}'"), "neither a token nor a certificate"),
             (exec("echo '{}'"), "without a status"),
             (exec("echo 'status: {clientKeyData: hunter2}'"), "a key without its certificate"),
-            (interactive, "nobody is there"),
+            (interactive, "needs a terminal"),
             (ExecConfig { command: Some("/nowhere/tool".into()), ..exec("") }, "cannot be run: No such file"),
         ] {
             let error = run(&exec).unwrap_err();
             let text = format!("{error} {error:?}");
-            assert!(text.contains(told), "{text}");
+            assert!(text.contains(expected), "{text}");
             assert!(!text.contains("hunter2") && !text.contains("secret-on-stdout"), "{text}");
         }
     }
