@@ -39,7 +39,7 @@ struct Inherited {
     until: Instant,
 }
 
-/// See the module. One for each backend. Time is a parameter and never goes back.
+/// The mass-change guard of one tenant. Times passed to it must not go back.
 #[derive(Debug, Clone)]
 pub struct Guard<K: GuardKey = gimbal_model::TargetKey> {
     config: GuardConfig,
@@ -68,7 +68,7 @@ pub struct Guard<K: GuardKey = gimbal_model::TargetKey> {
 }
 
 impl<K: GuardKey> Guard<K> {
-    /// A guard that knows of nothing yet. Before any loss it must be told what is there: [`Guard::observed`].
+    /// Creates a guard that knows of nothing. Report what exists with [`Guard::observed`] before the first loss.
     #[must_use]
     pub fn new(config: GuardConfig) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl<K: GuardKey> Guard<K> {
         }
     }
 
-    /// Goes on with what a writer before this one kept. `has` tells how many endpoints a target has, as far as that was
+    /// Restores what an earlier process stored. `has` returns how many endpoints a target has, as far as that was
     /// [`Guard::observed`].
     pub fn restore(
         &mut self,
@@ -121,7 +121,7 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Forgets all that was lost and held; not what is there.
+    /// Forgets every loss and hold, but not what exists.
     pub fn forget(&mut self) {
         self.accounts.clear();
         self.lost.clear();
@@ -134,7 +134,7 @@ impl<K: GuardKey> Guard<K> {
         self.events.clear();
     }
 
-    /// Another configuration, from now on. What is held by the old one and not by the new one may go.
+    /// Replaces the configuration. What only the old one held may go.
     pub fn configure(&mut self, config: GuardConfig, now: Instant) {
         if config == self.config {
             return;
@@ -144,8 +144,9 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// A target has `after` endpoints where it had `before`, and nothing is under way for it. What else was to be lost there
-    /// is told anew. Of `source`, if that is known: what it lost in another target it does not miss as far as it has it here.
+    /// Records that `target` now has `after` endpoints instead of `before`, and that no write to it is in flight. What else
+    /// is to be removed there is reported anew with [`Guard::pending`]. If `source` is known, what it lost under another
+    /// target no longer counts as missing as far as it has it here.
     pub fn observed(
         &mut self,
         target: &K,
@@ -193,7 +194,7 @@ impl<K: GuardKey> Guard<K> {
         }
     }
 
-    /// All that a target had is in another one now, which has `there` endpoints: what is not there of it is missing there.
+    /// Records that everything `from` had has moved to `to`, which has `there` endpoints. What is not there is missing.
     pub fn moved(&mut self, from: &K, before: u64, to: &K, there: u64, now: Instant) {
         let past = self.accounts.get(from).cloned().unwrap_or_default();
         self.observed(from, None, before, 0, Fall::Forgiven, now);
@@ -210,15 +211,15 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// A write for the target may have been done though nobody heard so, or may yet be: until that is clear, what was let pass
-    /// may go.
+    /// Sets whether the result of a write to `target` is unknown. While it is, the removals that were allowed still count as
+    /// possible.
     pub fn in_doubt(&mut self, target: &K, doubt: bool) {
         if self.accounts.get(target).is_some_and(|account| account.in_doubt != doubt) {
             self.update(target, 0, |account| account.in_doubt = doubt);
         }
     }
 
-    /// Of what a target has, so much is in another one too, for it moves there.
+    /// Sets how many of the target's `of` endpoints also exist under another target because they are moving there.
     pub fn stands_twice(&mut self, target: &K, endpoints: u64, of: u64, now: Instant) {
         if endpoints > 0 || self.accounts.contains_key(target) {
             self.update(target, of, |account| account.twice = endpoints);
@@ -226,8 +227,8 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// The target's plan would lose so many endpoints of those that it has; 0: none, or none any more. Of a change of many
-    /// targets, each must be told before the first verdict is asked for, or the first ones slip through.
+    /// Records that applying the plan for `target` would remove `loss` of its `of` endpoints; 0 clears it. Call this for every
+    /// target of a bulk change before the first [`Guard::verdict`]; otherwise the first removals are not counted.
     pub fn pending(&mut self, target: &K, loss: u64, of: u64, now: Instant) {
         if loss > 0 || self.accounts.contains_key(target) {
             let quiet = self.config.quiet_time;
@@ -236,13 +237,13 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Targets whose removals neither are held nor known to be gone.
+    /// Returns the targets whose removals are neither held nor known to be done.
     pub fn passing(&self) -> impl Iterator<Item = &K> {
         let waiting = self.accounts.iter().filter(|(_, account)| account.pending.loss > 0);
         waiting.filter(|(target, account)| !self.is_held(target, account)).map(|(target, _)| target)
     }
 
-    /// What is held, if anything is.
+    /// Returns what is held, if anything is.
     #[must_use]
     pub fn held(&self) -> Option<HeldDrop> {
         let hold = self.hold.as_ref()?;
@@ -255,7 +256,7 @@ impl<K: GuardKey> Guard<K> {
         })
     }
 
-    /// The hold as it is to be kept over restarts.
+    /// Returns the hold as it must be stored to survive a restart.
     #[must_use]
     pub fn hold_record(&self, now: Instant, wall: SystemTime) -> Option<HoldRecord> {
         if let Some(earlier) = &self.earlier {
@@ -268,18 +269,18 @@ impl<K: GuardKey> Guard<K> {
         Some(HoldRecord { id, since, endpoints: self.held_endpoints(), told, to_nothing })
     }
 
-    /// For how long it is held.
+    /// Returns the age of the hold.
     #[must_use]
     pub fn held_for(&self, now: Instant) -> Option<Duration> {
         self.hold.as_ref()?.since.age(now)
     }
 
-    /// Whose removals are held.
+    /// Returns the targets whose removals are held.
     pub fn held_targets(&self) -> impl Iterator<Item = &K> {
         self.accounts.iter().filter(|(target, account)| self.is_held(target, account)).map(|(target, _)| target)
     }
 
-    /// Whether the target's removals are held.
+    /// Returns whether the target's removals are held.
     #[must_use]
     pub fn holds_back(&self, target: &K) -> bool {
         self.accounts.get(target).is_some_and(|account| self.is_held(target, account))
