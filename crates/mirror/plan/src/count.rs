@@ -1,26 +1,26 @@
-//! Endpoints of a Service, counted as the guard counts them: what is held and what is wanted alike.
+//! Counts the endpoints of a Service in the way the mass-change guard does, whether they are observed or wanted.
 
 use gimbal_model::{AddressRules, PortGroup, Service};
 
 use crate::{EndpointsApi, wanted};
 
-/// How many endpoints there are.
+/// A number of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// All of them.
+    /// All endpoints.
     pub endpoints: usize,
-    /// Those that take traffic.
+    /// The ready ones.
     pub ready: usize,
 }
 
 impl Count {
-    /// The larger of each.
+    /// Returns the larger of each number.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { endpoints: self.endpoints.max(other.endpoints), ready: self.ready.max(other.ready) }
     }
 
-    /// The smaller of each.
+    /// Returns the smaller of each number.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self { endpoints: self.endpoints.min(other.endpoints), ready: self.ready.min(other.ready) }

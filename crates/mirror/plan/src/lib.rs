@@ -1,4 +1,4 @@
-//! From what should be and what is to what must be written: pure, without a clock or a socket of its own.
+//! Computes the requests that turn the observed objects of a target into the wanted ones. Pure: no clock, no I/O.
 //!
 //! ```text
 //!   model::Service --Wanted::new--> Wanted ---+
@@ -37,5 +37,5 @@ pub use print::Fingerprint;
 pub use strip::{Keep, Pattern, Strip};
 pub use wanted::{EndpointsApi, Rules, UnknownEndpointsApi, Unwanted, UnwantedReason, Wanted, left_out};
 
-/// Most endpoints in one slice, as Kubernetes' own controller has it.
+/// The largest number of endpoints in one slice, as in Kubernetes' own controller.
 pub const MAX_ENDPOINTS: usize = 100;

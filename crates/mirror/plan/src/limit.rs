@@ -1,4 +1,4 @@
-//! As much of a Service as there is room for.
+//! Reduces a Service to the endpoints that its quota has room for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,25 +1,26 @@
-//! What becomes of what a backend published when it is lost and its policy says so (docs/design.md#rule-5). Nothing is known but
-//! what is observed: the writer may have restarted since it heard the backend last. The Service itself always stays.
+//! The plan for the objects of a lost backend whose policy reacts to the loss (`docs/design.md#rule-5`). It is made from the observed
+//! objects alone, because the writer may have restarted since the backend's agent spoke last. The Service itself always stays.
 
 use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{self as objects, Meta, Object as _};
-use gimbal_model::{Conditions, Endpoint, TargetKey};
+use gimbal_model::{Conditions, TargetKey};
 
 use crate::observed::{Common, Packed, Slice};
-use crate::plan::delete;
-use crate::{Action, Body, Observed, Plan, shape};
+use crate::plan::{Action, Body, Plan, delete};
+use crate::shape::{flat_not_ready, not_ready};
+use crate::{Observed, shape};
 
-/// What a policy makes of endpoints that are no longer vouched for.
+/// What the policy does to the endpoints of a lost backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lost {
-    /// They stay, not ready.
+    /// They stay and are marked not ready.
     NotReady,
-    /// They go.
+    /// They are removed.
     Drained,
 }
 
-/// What is to be written. Nothing where it is so already.
+/// Returns the plan that brings the observed objects into the state that `lost` asks for.
 #[must_use]
 pub fn plan_lost(target: &TargetKey, observed: &Observed, lost: Lost) -> Plan {
     let mut phase = Vec::new();
@@ -41,19 +42,8 @@ pub fn plan_lost(target: &TargetKey, observed: &Observed, lost: Lost) -> Plan {
     Plan { phases: Some(phase).filter(|phase| !phase.is_empty()).into_iter().collect() }
 }
 
-/// An endpoint that is no longer vouched for.
-pub(crate) fn not_ready(endpoint: &Endpoint) -> Endpoint {
-    let conditions = Conditions { terminating: endpoint.conditions.terminating, ..Conditions::NOT_READY };
-    Endpoint { conditions, ..endpoint.clone() }
-}
-
-/// The same for a form that knows only ready and not.
-pub(crate) fn flat_not_ready(mut flat: shape::Flat) -> shape::Flat {
-    flat.values_mut().for_each(|state| state.ready = false);
-    flat
-}
-
-/// Labels are not held, so only what changes is sent.
+/// Returns the patch that marks the endpoints of a slice not ready. A patch, because labels are not held in memory and could not be
+/// sent again.
 pub(crate) fn slice_not_ready(target: &TargetKey, slice: &Slice) -> Option<Action> {
     let serves = |conditions: Conditions| conditions.ready || conditions.serving;
     let family = slice.family.filter(|_| !slice.common.deleting && slice.endpoints.conditions().any(serves))?;
@@ -84,7 +74,7 @@ fn packed_not_ready(target: &TargetKey, packed: &Packed) -> Option<Action> {
     )
 }
 
-/// Nothing where the API server has made of it what is there.
+/// Returns a patch, unless the object has the patched form, or the form that the API server made of it, already.
 pub(crate) fn patch(body: Body, observed: &Common) -> Option<Action> {
     (!observed.satisfies(body.fingerprint())).then_some(Action::Patch(body))
 }

@@ -1,4 +1,4 @@
-//! What the Gimbal cluster holds under one target: compact, for there may be half a million endpoints of it.
+//! The observed objects of one target, in a compact form: there may be half a million endpoints.
 
 mod held;
 mod version;
@@ -15,7 +15,7 @@ use crate::{Count, shape};
 pub(crate) use held::{Common, Packed, Slice};
 use version::Graves;
 
-/// Whose an object is: the backend label's value, and the source that the annotation names.
+/// The owner of an object: the value of its backend label, and the source Service that its annotation names.
 pub type Owner = (Arc<str>, SourceKey);
 
 /// An object that is held, for one who must compare a whole listing with it.
@@ -29,7 +29,7 @@ pub struct Held<'a> {
     pub uid: &'a str,
     /// Version.
     pub resource_version: &'a str,
-    /// It came neither by the list that began last nor since.
+    /// Neither the list that began last nor an event since then has shown it.
     pub unlisted: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Takes the Service; false if it is older than what is known, or the very one that is held.
+    /// Applies a Service. Returns false if it is outdated, or is the version that is held.
     pub fn set_service(&mut self, object: &objects::Service, told: Told) -> bool {
         let held = self.service.as_mut().map(|held| &mut held.common);
         let print = || print::service(object);
@@ -72,7 +72,7 @@ impl Observed {
         true
     }
 
-    /// Takes a slice; as [`Observed::set_service`].
+    /// Applies a slice, like [`Observed::set_service`].
     pub fn set_slice(&mut self, object: &objects::EndpointSlice, told: Told) -> bool {
         let (name, at) = (&object.metadata.name, self.slice_at(&object.metadata.name));
         let held = at.ok().map(|at| &mut self.slices[at].common);
@@ -114,7 +114,7 @@ impl Observed {
         true
     }
 
-    /// Takes the Endpoints object; as [`Observed::set_service`].
+    /// Applies the Endpoints object, like [`Observed::set_service`].
     pub fn set_endpoints(&mut self, object: &objects::Endpoints, told: Told) -> bool {
         let held = self.packed.as_mut().map(|held| &mut held.common);
         let print = || print::endpoints(object);
@@ -143,7 +143,7 @@ impl Observed {
         gone
     }
 
-    /// A slice is gone; as [`Observed::remove_service`].
+    /// Removes a slice, like [`Observed::remove_service`].
     pub fn remove_slice(&mut self, name: &str, uid: &str, resource_version: &str) -> bool {
         let at = self.slice_at(name).ok();
         let gone = at.is_none_or(|at| self.slices[at].common.ends_with(uid, resource_version));
@@ -154,7 +154,7 @@ impl Observed {
         gone
     }
 
-    /// The Endpoints object is gone; as [`Observed::remove_service`].
+    /// Removes the Endpoints object, like [`Observed::remove_service`].
     pub fn remove_endpoints(&mut self, uid: &str, resource_version: &str) -> bool {
         let held = self.packed.as_ref().map(|held| &held.common);
         let gone = held.is_none_or(|held| held.ends_with(uid, resource_version));
@@ -165,8 +165,8 @@ impl Observed {
         gone
     }
 
-    /// Whether something was taken, since this was asked last, that is older than what it replaces: the store was put back to
-    /// an older state, and whatever else is held may be of the one that is no more.
+    /// Returns whether an object older than the one it replaced was applied since the last call. Then the cluster's store was restored
+    /// to an older state, and everything else that is held may be outdated.
     pub fn take_went_back(&mut self) -> bool {
         std::mem::take(&mut self.went_back)
     }
@@ -203,7 +203,7 @@ impl Observed {
         self.service.is_none() && self.slices.is_empty() && self.packed.is_none()
     }
 
-    /// Whether the Service is there.
+    /// Whether the Service exists.
     #[must_use]
     pub fn has_service(&self) -> bool {
         self.service.is_some()
@@ -295,7 +295,7 @@ impl Observed {
     }
 
     /// The server's answer to a write differs from what was sent, because something of its own changes such objects:
-    /// the answer is accepted until either side changes (docs/design.md#rule-6). To be called after the answer was taken by
+    /// the answer is accepted until either side changes (`docs/design.md#rule-6`). To be called after the answer was taken by
     /// `set_*`. True if this form was not accepted before, and should be logged and counted.
     pub fn accept(&mut self, kind: Kind, name: &str, sent: Fingerprint, answer: Fingerprint) -> bool {
         let common = if kind == objects::Service::KIND {

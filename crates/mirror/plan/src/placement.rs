@@ -1,5 +1,5 @@
-//! Which endpoint is in which slice. An endpoint stays where it is observed, so that one change rewrites one slice however
-//! large the Service is.
+//! Distributes endpoints over slices. An endpoint stays in the slice where it is observed, so that one change rewrites one slice
+//! however large the Service is.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -7,55 +7,54 @@ use std::net::IpAddr;
 use gimbal_model::{Endpoint, PortSet};
 
 use crate::MAX_ENDPOINTS;
-use crate::lost::not_ready;
 use crate::observed::Slice;
 use crate::print::Fingerprint;
+use crate::shape::not_ready;
 
-/// What becomes of the slices of one family and port set.
+/// The changes to the slices of one address family and port set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Placement<'a> {
-    /// Slices with other content than is observed.
+    /// Slices whose content changes.
     pub(crate) rewrites: Vec<Rewrite<'a>>,
-    /// Slices that are left with no endpoint.
+    /// Slices that lose all endpoints.
     pub(crate) emptied: Vec<&'a Slice>,
-    /// Content of slices that are not there yet.
+    /// The content of new slices.
     pub(crate) new: Vec<Vec<Endpoint>>,
 }
 
-/// A slice that changes.
+/// The new content of an existing slice.
 #[derive(Debug, Clone)]
 pub(crate) struct Rewrite<'a> {
     pub(crate) slice: &'a Slice,
     /// Sorted by address.
     pub(crate) endpoints: Vec<Endpoint>,
-    /// Nothing in it is new or changed, or what it loses must first be elsewhere.
+    /// To be written after the others: it gains nothing, or loses endpoints that must first exist in another slice.
     pub(crate) late: bool,
 }
 
-/// What becomes of what is observed and not wanted.
+/// What happens to endpoints that are observed and not wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// It goes.
+    /// They are removed.
     Nothing,
-    /// It stays.
+    /// They stay.
     AsItIs,
-    /// It stays, not ready.
+    /// They stay and are marked not ready.
     NotReady,
 }
 
 struct Draft<'a> {
     slice: &'a Slice,
     kept: Vec<Endpoint>,
-    /// Differs from what is observed.
+    /// Its content differs from the observed one.
     touched: bool,
-    /// Differs by more than endpoints that go.
+    /// It differs by more than removed endpoints.
     gains: bool,
-    /// Had more than fit.
+    /// It has more endpoints than a slice may.
     overflows: bool,
 }
 
-/// Places `wanted` (sorted by address) on `slices` (sorted by name). What is observed and not wanted
-/// is dealt with as `keep` says.
+/// Distributes `wanted` (sorted by address) over `slices` (sorted by name). `keep` says what happens to endpoints that are not wanted.
 pub(crate) fn place<'a>(
     ports: &PortSet,
     meta: Fingerprint,
@@ -85,7 +84,7 @@ pub(crate) fn place<'a>(
     placement
 }
 
-/// What a slice keeps. An endpoint that is in two slices stays in the first; what does not fit goes to `rest`.
+/// Returns what a slice keeps. An endpoint that is in two slices stays in the first. What does not fit is added to `rest`.
 fn draft<'a>(
     slice: &'a Slice,
     ports: &PortSet,
@@ -126,7 +125,7 @@ fn draft<'a>(
     draft
 }
 
-/// Both are sorted, and neighbours in a slice mostly are neighbours in what is wanted: it is looked for at `likely` first.
+/// Finds an address in `wanted`, at `likely` first: both lists are sorted, and neighbours in one are usually neighbours in the other.
 fn find(wanted: &[Endpoint], address: IpAddr, likely: usize) -> Option<usize> {
     match wanted.get(likely) {
         Some(endpoint) if endpoint.address == address => Some(likely),
@@ -134,8 +133,8 @@ fn find(wanted: &[Endpoint], address: IpAddr, likely: usize) -> Option<usize> {
     }
 }
 
-/// Gives every endpoint of `rest` a place at the cost of the fewest writes: slices that are written anyway, the fullest
-/// first; then full new ones; then the fullest other slice that has room for all that is left; else one more new one.
+/// Distributes `rest` with as few writes as possible: first over slices that are written anyway, the fullest first; then over full
+/// new slices; then to the fullest other slice with room for the remainder, or else to one more new slice.
 fn fill(drafts: &mut [Draft<'_>], mut rest: Vec<Endpoint>) -> Vec<Vec<Endpoint>> {
     let mut order: Vec<usize> = (0..drafts.len()).collect();
     order.sort_by_key(|at| Reverse(drafts[*at].kept.len()));

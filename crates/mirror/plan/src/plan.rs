@@ -1,10 +1,10 @@
-//! What must be written so that what is becomes what should be, in which order (docs/design.md#rule-6, #rule-10).
+//! The difference between the wanted and the observed objects of a target, as ordered requests (`docs/design.md#rule-6` and
+//! `docs/design.md#rule-10`).
 
 mod action;
 mod around;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{self as objects, Object as _};
 use gimbal_model::{Endpoint, Family, PortSet, TargetKey};
@@ -13,20 +13,21 @@ use crate::observed::{Common, Slice};
 use crate::placement::{Keep, Placement, place};
 use crate::print::{self, Printer};
 use crate::{Observed, Wanted, lost, shape};
+pub(crate) use action::delete;
 pub use action::{Action, Body, Plan};
 
-/// Whether what is no longer wanted may go.
+/// Whether endpoints and objects that are no longer wanted may be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removals {
-    /// It may.
+    /// They are removed.
     Allowed,
-    /// Every endpoint and object that would go stays as it is; what is new or changed is written.
+    /// They stay as they are. New and changed endpoints and objects are written.
     Held,
-    /// The same, and endpoints that are ready stay ready.
+    /// Like `Held`, and endpoints that are ready stay ready.
     HeldReady,
 }
 
-/// Digits of the fingerprint of a group in the names of its slices.
+/// How many digits of a group's fingerprint the names of its slices contain.
 const PRINT: usize = 10;
 
 /// Compares. `taken` holds the names of slices in the target's namespace that are another's.
@@ -79,10 +80,10 @@ fn plan_service(
     let body = Body::Service(wanted.service().clone());
     match observed.service() {
         None => phase.push(Action::Create(body)),
-        // Where the API server gives an address to whatever is created, that is the form that it takes.
+        // If the API server assigns an address to every new Service, that form has to be accepted.
         Some(old) if old.common.satisfies(body.fingerprint()) => {}
         Some(old) if old.fixed_address => {
-            // A Service that is being deleted must be gone before its name is free.
+            // The name becomes free only when the Service that is being deleted is gone.
             if let (false, Some(delete)) = (held, delete(objects::Service::KIND, target, &target.name, &old.common)) {
                 first.push(delete);
                 phase.push(Action::Create(body));
@@ -113,7 +114,7 @@ fn plan_packed(
             for (key, state) in shape::ungroup(&old.groups) {
                 flat.entry(key).or_insert(state);
             }
-            let flat = if wanted.is_not_ready() { lost::flat_not_ready(flat) } else { flat };
+            let flat = if wanted.is_not_ready() { shape::flat_not_ready(flat) } else { flat };
             shape::subsets(&shape::group(&flat))
         }
         _ => shape::subsets(groups),
@@ -140,7 +141,7 @@ fn plan_slices(
     let prefixes: BTreeMap<String, _> = groups.keys().map(|group| (prefix(target, group), group)).collect();
     let mut assigned = BTreeMap::<&(Family, PortSet), Vec<&Slice>>::new();
     for slice in observed.slices() {
-        // Nothing can be relied on that is in a slice whose deletion has begun.
+        // Endpoints in a slice that is being deleted do not count.
         match group_of(slice, groups, &prefixes).filter(|_| !slice.common.deleting) {
             Some(group) => assigned.entry(group).or_default().push(slice),
             None if held && wanted.is_not_ready() => gain.extend(lost::slice_not_ready(target, slice)),
@@ -229,17 +230,6 @@ fn delete_slice(target: &TargetKey, slice: &Slice) -> Option<Action> {
     delete(objects::EndpointSlice::KIND, target, &slice.name, &slice.common)
 }
 
-/// Nothing where the deletion has begun already.
-pub(crate) fn delete(kind: objects::Kind, target: &TargetKey, name: &Arc<str>, observed: &Common) -> Option<Action> {
-    (!observed.deleting).then(|| Action::Delete {
-        kind,
-        namespace: target.namespace.clone(),
-        name: name.clone(),
-        uid: observed.uid.clone(),
-        resource_version: observed.resource_version.clone(),
-    })
-}
-
 impl Body {
     /// Whether the other has the same content field by field. Of two that differ in what makes no difference it says no;
     /// [`Body::fingerprint`] knows better, and costs more.
@@ -260,7 +250,7 @@ impl Body {
             }
     }
 
-    /// Whether the other has the same endpoints, on the same ports: all that a patch changes.
+    /// Whether the other has the same endpoints on the same ports, which is all that a patch changes.
     #[must_use]
     pub fn has_same_endpoints(&self, other: &Self) -> bool {
         match (self, other) {
@@ -270,7 +260,7 @@ impl Body {
         }
     }
 
-    /// Of all that we set: equal where sending one or the other makes no difference.
+    /// Returns the fingerprint of everything that we set. Equal if sending one or the other makes no difference.
     #[must_use]
     pub fn fingerprint(&self) -> print::Fingerprint {
         match self {

@@ -1,10 +1,12 @@
-//! Fingerprints of objects: of all that we set, in a form in which what a server fills in by itself makes no difference.
+//! Fingerprints of everything that we set in an object, computed so that defaults filled in by the server make no difference.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, IntOrString, Meta, Service};
+use gimbal_kubernetes_objects::{
+    Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Endpoints, IntOrString, Meta, Service, ServicePort, ServiceSpec,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::shape;
@@ -25,7 +27,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Every text and list carries its length, so no two contents share a form.
+/// Hashes values. Every text and list is preceded by its length, so that different contents never hash the same bytes.
 pub(crate) struct Printer(Sha256);
 
 impl Printer {
@@ -59,7 +61,7 @@ impl Printer {
         }
     }
 
-    /// A number where another value could have a text.
+    /// Hashes a number where another object could have a text.
     fn optional_number(&mut self, value: i32) {
         self.option(None);
         self.number(value.into());
@@ -78,7 +80,7 @@ impl Printer {
     }
 }
 
-/// Of labels and annotations.
+/// Returns the fingerprint of labels and annotations.
 pub(crate) fn meta(labels: &BTreeMap<Arc<str>, Arc<str>>, annotations: &BTreeMap<Arc<str>, Arc<str>>) -> Fingerprint {
     let mut printer = Printer::new("meta");
     printer.map(labels);
@@ -94,70 +96,84 @@ fn begin(kind: &str, of: &Meta) -> Printer {
 }
 
 pub(crate) fn service(service: &Service) -> Fingerprint {
-    let spec = &service.spec;
+    let ServiceSpec {
+        type_,
+        cluster_ip,
+        selector,
+        ports,
+        external_name,
+        external_ips,
+        session_affinity,
+        publish_not_ready_addresses,
+    } = &service.spec;
     let mut printer = begin("Service", &service.metadata);
-    printer.text(spec.type_.as_deref().unwrap_or("ClusterIP"));
-    printer.option(spec.cluster_ip.as_deref());
-    printer.map(&spec.selector);
-    printer.length(spec.ports.len());
-    for port in &spec.ports {
-        printer.text(port.name.as_deref().unwrap_or_default());
-        printer.number(port.port.into());
-        printer.text(port.protocol.as_deref().unwrap_or("TCP"));
-        printer.option(port.app_protocol.as_deref());
-        match &port.target_port {
+    printer.text(type_.as_deref().unwrap_or("ClusterIP"));
+    printer.option(cluster_ip.as_deref());
+    printer.map(selector);
+    printer.length(ports.len());
+    for port in ports {
+        // Named one by one, so that a new field does not compile until it is hashed.
+        let ServicePort { name, port, protocol, app_protocol, target_port } = port;
+        printer.text(name.as_deref().unwrap_or_default());
+        printer.number((*port).into());
+        printer.text(protocol.as_deref().unwrap_or("TCP"));
+        printer.option(app_protocol.as_deref());
+        match target_port {
             Some(IntOrString::String(name)) if !name.is_empty() => printer.option(Some(name)),
             Some(IntOrString::Int(number)) if *number != 0 => printer.optional_number(*number),
-            // The server writes the port itself where no target is named.
-            _ => printer.optional_number(port.port),
+            // Without a target port, the server fills in the port.
+            _ => printer.optional_number(*port),
         }
     }
-    printer.option(spec.external_name.as_deref().filter(|name| !name.is_empty()));
-    printer.length(spec.external_ips.len());
-    for address in &spec.external_ips {
+    printer.option(external_name.as_deref().filter(|name| !name.is_empty()));
+    printer.length(external_ips.len());
+    for address in external_ips {
         printer.text(address);
     }
-    printer.text(spec.session_affinity.as_deref().unwrap_or("None"));
-    printer.flag(Some(spec.publish_not_ready_addresses.unwrap_or_default()));
+    printer.text(session_affinity.as_deref().unwrap_or("None"));
+    printer.flag(Some(publish_not_ready_addresses.unwrap_or_default()));
     printer.finish()
 }
 
-/// Order of endpoints and ports means nothing.
+/// Returns the fingerprint of a slice. The order of endpoints and ports makes no difference.
 pub(crate) fn slice(slice: &EndpointSlice) -> Fingerprint {
-    let mut printer = begin("EndpointSlice", &slice.metadata);
-    printer.text(&slice.address_type);
-    let mut ports: Vec<_> = slice.ports.iter().collect();
+    let EndpointSlice { metadata, address_type, endpoints, ports } = slice;
+    let mut printer = begin("EndpointSlice", metadata);
+    printer.text(address_type);
+    let mut ports: Vec<_> = ports.iter().collect();
     ports.sort_by_key(|port| (&port.name, port.port, &port.protocol));
     printer.length(ports.len());
     for port in ports {
-        printer.text(port.name.as_deref().unwrap_or_default());
-        printer.number(port.port.map_or(-1, i64::from));
-        printer.text(port.protocol.as_deref().unwrap_or("TCP"));
-        printer.option(port.app_protocol.as_deref());
+        let EndpointPort { name, port, protocol, app_protocol } = port;
+        printer.text(name.as_deref().unwrap_or_default());
+        printer.number(port.map_or(-1, i64::from));
+        printer.text(protocol.as_deref().unwrap_or("TCP"));
+        printer.option(app_protocol.as_deref());
     }
-    let mut endpoints: Vec<_> = slice.endpoints.iter().collect();
+    let mut endpoints: Vec<_> = endpoints.iter().collect();
     endpoints.sort_by(|a, b| a.addresses.cmp(&b.addresses));
     printer.length(endpoints.len());
     for endpoint in endpoints {
-        printer.length(endpoint.addresses.len());
-        for address in &endpoint.addresses {
+        let Endpoint { addresses, conditions, hostname, zone, hints } = endpoint;
+        printer.length(addresses.len());
+        for address in addresses {
             printer.text(address);
         }
-        let conditions = endpoint.conditions;
-        for condition in [conditions.ready, conditions.serving, conditions.terminating] {
+        let EndpointConditions { ready, serving, terminating } = *conditions;
+        for condition in [ready, serving, terminating] {
             printer.flag(condition);
         }
-        printer.option(endpoint.hostname.as_deref());
-        printer.option(endpoint.zone.as_deref());
-        printer.number(endpoint.hints.as_ref().map_or(-1, |hints| hints.for_zones.len() as i64));
-        for zone in endpoint.hints.iter().flat_map(|hints| &hints.for_zones) {
+        printer.option(hostname.as_deref());
+        printer.option(zone.as_deref());
+        printer.number(hints.as_ref().map_or(-1, |hints| hints.for_zones.len() as i64));
+        for zone in hints.iter().flat_map(|hints| &hints.for_zones) {
             printer.text(&zone.name);
         }
     }
     printer.finish()
 }
 
-/// The server may pack subsets in another way, so their flat form counts.
+/// Returns the fingerprint of an Endpoints object by address and port, because the server may group subsets differently.
 pub(crate) fn endpoints(endpoints: &Endpoints) -> Fingerprint {
     let mut printer = begin("Endpoints", &endpoints.metadata);
     let (flat, odd) = shape::flatten(endpoints);

@@ -1,4 +1,4 @@
-//! Between the model's compact endpoints and the two forms that Kubernetes has for them.
+//! Conversions between the model's compact endpoints and the two Kubernetes forms of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gimbal_kubernetes_objects as objects;
 use gimbal_model::{Conditions, Detail, Endpoint, EndpointPort, Endpoints, Family, PortGroup, PortSet, Protocol};
 
-/// A slice's ports. Name and protocol are always written: what is written is what is compared.
+/// Returns the ports of a slice. Name and protocol are always written, because what is written is what is compared.
 pub(crate) fn slice_ports(ports: &PortSet) -> Vec<objects::EndpointPort> {
     let port = |port: &EndpointPort| objects::EndpointPort {
         name: Some(port.name.clone()),
@@ -18,7 +18,19 @@ pub(crate) fn slice_ports(ports: &PortSet) -> Vec<objects::EndpointPort> {
     ports.ports().iter().map(port).collect()
 }
 
-/// A slice's endpoint.
+/// Returns an endpoint of a lost backend: neither ready nor serving.
+pub(crate) fn not_ready(endpoint: &Endpoint) -> Endpoint {
+    let conditions = Conditions { terminating: endpoint.conditions.terminating, ..Conditions::NOT_READY };
+    Endpoint { conditions, ..endpoint.clone() }
+}
+
+/// Like [`not_ready`], for all addresses of an `Endpoints` object.
+pub(crate) fn flat_not_ready(mut flat: Flat) -> Flat {
+    flat.values_mut().for_each(|state| state.ready = false);
+    flat
+}
+
+/// Returns an endpoint as a slice holds it.
 pub(crate) fn slice_endpoint(endpoint: &Endpoint) -> objects::Endpoint {
     let Conditions { ready, serving, terminating } = endpoint.conditions;
     let detail = endpoint.detail.as_deref();
@@ -37,7 +49,7 @@ pub(crate) fn slice_endpoint(endpoint: &Endpoint) -> objects::Endpoint {
     }
 }
 
-/// Reads a slice's ports; false where they are not in the form that we write.
+/// Reads a slice's ports. Second: whether they have exactly the form that we write.
 pub(crate) fn read_ports(ports: &[objects::EndpointPort]) -> (PortSet, bool) {
     let mut regular = true;
     let read = |port: &objects::EndpointPort| {
@@ -56,8 +68,8 @@ pub(crate) fn read_ports(ports: &[objects::EndpointPort]) -> (PortSet, bool) {
     (set, regular)
 }
 
-/// Reads a slice's endpoints; false where they are not in the form that we write. What is no address
-/// of `family` is left out.
+/// Reads a slice's endpoints, without those that are no addresses of `family`. Second: whether they have exactly the form that we
+/// write.
 pub(crate) fn read_endpoints(from: &[objects::Endpoint], family: Option<Family>) -> (Endpoints, bool) {
     let mut regular = family.is_some();
     let mut details = BTreeSet::<Arc<Detail>>::new();
@@ -90,7 +102,7 @@ pub(crate) fn read_endpoints(from: &[objects::Endpoint], family: Option<Family>)
         }
     }
     let count = endpoints.len();
-    // The first of an address counts.
+    // Of duplicates, the first counts.
     let endpoints: Endpoints = endpoints.into_iter().rev().collect();
     let regular = regular && endpoints.len() == count;
     (endpoints, regular)
@@ -105,14 +117,14 @@ fn shared(known: &mut BTreeSet<Arc<Detail>>, detail: &Detail) -> Option<Arc<Deta
     Some(detail)
 }
 
-/// What an `Endpoints` object says of one address on one port.
+/// The state of one address on one port in an `Endpoints` object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct State {
     pub(crate) ready: bool,
     pub(crate) hostname: Option<Arc<str>>,
 }
 
-/// An `Endpoints` object without its packing. No port: the address is in a subset without ports.
+/// An `Endpoints` object by address and port. No port: the address is in a subset without ports.
 pub(crate) type Flat = BTreeMap<(IpAddr, Option<EndpointPort>), State>;
 
 /// Adds one address on a set of ports; where two subsets say different things, not ready wins, as in Kubernetes. Ports
@@ -136,7 +148,7 @@ pub(crate) fn add_flat(flat: &mut Flat, address: IpAddr, ports: &PortSet, state:
     }
 }
 
-/// Takes an object apart. Second, what could not be read: it is nothing of ours, and must go.
+/// Splits an object into single addresses. Second: what could not be read. We never write that, so it must go.
 pub(crate) fn flatten(endpoints: &objects::Endpoints) -> (Flat, Vec<Arc<str>>) {
     let mut flat = Flat::new();
     let mut odd = Vec::new();
@@ -160,7 +172,7 @@ pub(crate) fn flatten(endpoints: &objects::Endpoints) -> (Flat, Vec<Arc<str>>) {
     (flat, odd)
 }
 
-/// Packs: addresses with the same state on the same ports share a group.
+/// Groups addresses that have the same state on the same ports.
 pub(crate) fn group(flat: &Flat) -> Vec<PortGroup> {
     let mut addresses = BTreeMap::<(IpAddr, &State), Vec<EndpointPort>>::new();
     for ((address, port), state) in flat {
@@ -178,7 +190,7 @@ pub(crate) fn group(flat: &Flat) -> Vec<PortGroup> {
     groups.into_iter().map(group).collect()
 }
 
-/// The reverse of [`group`].
+/// Reverses [`group`].
 pub(crate) fn ungroup(groups: &[PortGroup]) -> Flat {
     let mut flat = Flat::new();
     for group in groups {
@@ -191,7 +203,7 @@ pub(crate) fn ungroup(groups: &[PortGroup]) -> Flat {
     flat
 }
 
-/// The subsets to write.
+/// Returns the subsets of an `Endpoints` object.
 pub(crate) fn subsets(groups: &[PortGroup]) -> Vec<objects::EndpointSubset> {
     let port = |port: &EndpointPort| objects::SubsetPort {
         name: (!port.name.is_empty()).then(|| port.name.clone()),

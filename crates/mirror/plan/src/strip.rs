@@ -1,5 +1,5 @@
-//! Which labels and annotations of a source Service are left out: those that would let a backend steer the Gimbal
-//! cluster's controllers, and, where a policy says what is kept, all others.
+//! Selects the labels and annotations of a source Service that are written. Left out are those with which a backend could steer the
+//! Gimbal cluster's controllers, and, if a policy lists what is kept, all that it does not list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Any text is a pattern.
+    /// Parses a pattern. Every text is one.
     #[must_use]
     pub fn new(text: &str) -> Self {
         match text.strip_suffix('*') {
@@ -22,7 +22,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `key` is meant.
+    /// Whether `key` matches.
     #[must_use]
     pub fn matches(&self, key: &str) -> bool {
         if self.open { key.starts_with(&*self.text) } else { key == &*self.text }
@@ -35,7 +35,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What is left out of everything written. The default is the two lists of docs/design.md#labels.
+/// The labels and annotations that are left out of everything written. The default leaves out those that steer controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strip {
     /// Of labels.
@@ -100,7 +100,7 @@ impl<'a> Sieve<'a> {
         self.keep.is_some_and(|keep| !keep.iter().any(|pattern| pattern.matches(key)))
     }
 
-    /// The entries that stay.
+    /// Returns the entries that are kept.
     pub(crate) fn sieve(&self, map: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Arc<str>, Arc<str>> {
         let kept = map.iter().filter(|(key, _)| !self.is_stripped(key) && !self.is_unkept(key));
         kept.map(|(key, value)| (key.clone(), value.clone())).collect()

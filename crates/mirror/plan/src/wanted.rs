@@ -1,4 +1,4 @@
-//! What one source Service becomes in the Gimbal cluster (docs/design.md#translation).
+//! The objects that one source Service becomes in the Gimbal cluster.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,8 +11,8 @@ use gimbal_model::{
     TargetPort, label_value,
 };
 
-use crate::lost::{flat_not_ready, not_ready};
 use crate::print::{self, Fingerprint};
+use crate::shape::{flat_not_ready, not_ready};
 use crate::strip::{Sieve, is_kubernetes};
 use crate::{AppProtocols, Keep, Lost, Observed, Strip, shape, valid};
 
@@ -40,7 +40,7 @@ impl EndpointsApi {
     }
 }
 
-/// A text that names no [`EndpointsApi`].
+/// The error for a text that names no [`EndpointsApi`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("endpoints API {0:?} is unknown: use endpointslices, endpoints or both")]
 pub struct UnknownEndpointsApi(pub String);
@@ -57,44 +57,44 @@ impl FromStr for EndpointsApi {
     }
 }
 
-/// The writer's policy for a backend, as far as it shapes objects.
+/// The part of a backend's policy that shapes objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
-    /// What is left out of labels and annotations.
+    /// The labels and annotations that are left out.
     pub strip: &'a Strip,
-    /// What alone is kept of them, where that is said.
+    /// If set, the only labels and annotations that are kept.
     pub keep: &'a Keep,
-    /// Application protocols that are written otherwise.
+    /// The application protocols that are renamed or dropped.
     pub app_protocols: &'a AppProtocols,
-    /// Which addresses may be published.
+    /// The addresses that may be published.
     pub addresses: &'a AddressRules,
-    /// Where endpoints are written.
+    /// The APIs that endpoints are written to.
     pub api: EndpointsApi,
 }
 
-/// Why a Service cannot be wanted.
+/// Why a Service cannot be published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnwantedReason {
-    /// The API server would certainly refuse it.
+    /// The API server would certainly reject it as invalid.
     Invalid,
-    /// It is larger than the API server takes.
+    /// It is larger than the API server accepts.
     TooLarge,
 }
 
-/// A Service that cannot be wanted as it is.
+/// The error for a Service that cannot be published.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Unwanted {
-    /// Type.
+    /// The kind of reason.
     pub reason: UnwantedReason,
-    /// In words.
+    /// The reason in words.
     pub message: String,
 }
 
-/// What one source Service becomes. Made when it is to be compared, and thrown away after.
+/// The wanted objects of one source Service. Built for a comparison, and dropped after it.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Endpoints left out, by address.
+    /// The addresses of the endpoints that are left out, and why.
     pub refused: Vec<(IpAddr, AddressRefusal)>,
     service: objects::Service,
     slice_meta: (Map, Map),
@@ -106,10 +106,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Applies the rules. An address that they refuse costs its endpoint, not its Service.
+    /// Applies the rules to a Service. An address that they refuse drops its endpoint, not the Service.
     ///
     /// # Errors
-    /// When the API server would certainly refuse the result.
+    /// Returns why the API server would certainly refuse the result.
     pub fn new(
         backend: &BackendName,
         source: &SourceKey,
@@ -123,10 +123,10 @@ impl Wanted {
         Ok(frame.around(backend, target, service, rules))
     }
 
-    /// Whether [`Wanted::new`] would make anything of it.
+    /// Checks whether [`Wanted::new`] would succeed.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns why it would not.
     pub fn check(
         backend: &BackendName,
         source: &SourceKey,
@@ -193,7 +193,7 @@ impl Wanted {
         kept
     }
 
-    /// Whether whatever stays is not ready.
+    /// Whether endpoints that stay are marked not ready.
     pub(crate) fn is_not_ready(&self) -> bool {
         self.not_ready
     }
@@ -219,7 +219,7 @@ impl Wanted {
         &self.service
     }
 
-    /// All endpoints, sorted by address within each group, whether or not slices are written.
+    /// Returns all endpoints, sorted by address within each group, whether or not slices are written.
     pub(crate) fn groups(&self) -> &BTreeMap<(Family, PortSet), Vec<Endpoint>> {
         &self.groups
     }
@@ -232,7 +232,7 @@ impl Wanted {
         self.slice_print
     }
 
-    /// A slice as it is to be written.
+    /// Returns a slice as it is written.
     pub(crate) fn slice(
         &self,
         name: Arc<str>,
@@ -250,13 +250,13 @@ impl Wanted {
         }
     }
 
-    /// Metadata and content of the `Endpoints` object, where one is wanted.
+    /// Returns the metadata and content of the `Endpoints` object, if one is wanted.
     pub(crate) fn packed(&self) -> Option<(&Meta, &[PortGroup])> {
         self.packed.as_ref().map(|(meta, groups)| (meta, groups.as_slice()))
     }
 }
 
-/// What all objects of a Service share, and the Service itself.
+/// The Service, and what all of its objects share.
 struct Frame {
     labels: Map,
     origin: Map,

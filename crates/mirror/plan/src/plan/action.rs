@@ -1,24 +1,27 @@
-//! What a plan is made of.
+//! Plans, and the requests that they consist of.
 
 use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Kind, Meta, Object as _, Service};
+use gimbal_model::TargetKey;
 
-/// What is to be written, in order.
+use crate::observed::Common;
+
+/// The requests that bring the observed objects into the wanted state, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// None of them empty. A phase begins when the one before it is written; its actions may run side by side.
+    /// The phases, none of them empty. A phase begins after the one before it is done. Its actions may run concurrently.
     pub phases: Vec<Vec<Action>>,
 }
 
 impl Plan {
-    /// Nothing differs.
+    /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.phases.is_empty()
     }
 
-    /// All actions in order.
+    /// Returns all actions in order.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         self.phases.iter().flatten()
     }
@@ -27,29 +30,29 @@ impl Plan {
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Creates.
+    /// Creates an object.
     Create(Body),
-    /// Replaces the object with the UID and version in the body's metadata.
+    /// Replaces the object that has the UID and version in the body's metadata.
     Replace(Body),
-    /// As `Replace`, but of labels and annotations only those that the body has are touched.
+    /// Like `Replace`, but changes only the labels and annotations that the body contains.
     Patch(Body),
-    /// Deletes the object with this UID and version.
+    /// Deletes the object that has this UID and version.
     Delete {
-        /// Kind.
+        /// Kind of the object.
         kind: Kind,
-        /// Namespace.
+        /// Namespace of the object.
         namespace: Arc<str>,
-        /// Name.
+        /// Name of the object.
         name: Arc<str>,
-        /// UID, as a precondition.
+        /// UID of the object, sent as a precondition.
         uid: Arc<str>,
-        /// Version, as a precondition.
+        /// Version of the object, sent as a precondition.
         resource_version: Arc<str>,
     },
 }
 
 impl Action {
-    /// Kind of the object.
+    /// Returns the kind of the object.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -58,7 +61,7 @@ impl Action {
         }
     }
 
-    /// Namespace of the object.
+    /// Returns the namespace of the object.
     #[must_use]
     pub fn namespace(&self) -> &Arc<str> {
         match self {
@@ -67,7 +70,7 @@ impl Action {
         }
     }
 
-    /// Name of the object.
+    /// Returns the name of the object.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         match self {
@@ -77,7 +80,18 @@ impl Action {
     }
 }
 
-/// An object as it is to be sent.
+/// Returns the deletion of an observed object, unless it is being deleted already.
+pub(crate) fn delete(kind: Kind, target: &TargetKey, name: &Arc<str>, observed: &Common) -> Option<Action> {
+    (!observed.deleting).then(|| Action::Delete {
+        kind,
+        namespace: target.namespace.clone(),
+        name: name.clone(),
+        uid: observed.uid.clone(),
+        resource_version: observed.resource_version.clone(),
+    })
+}
+
+/// An object as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// A Service.
@@ -89,7 +103,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -99,7 +113,7 @@ impl Body {
         }
     }
 
-    /// Its metadata.
+    /// Returns its metadata.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         match self {
@@ -109,7 +123,7 @@ impl Body {
         }
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.meta().name

@@ -1,5 +1,5 @@
-//! What can be done of a plan while the API server will not take some of it. One object that is refused keeps no other from
-//! being written, and what cannot be added keeps nothing that is gone.
+//! The part of a plan that can be written while the API server refuses some of it. A refused object keeps no other from being
+//! written, and additions that are refused keep no removal from being written (`docs/design.md#rule-7`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,14 +8,15 @@ use gimbal_kubernetes_objects::{self as objects, Object as _};
 use gimbal_model::{Endpoint, Family, PortSet, TargetKey};
 
 use super::{Action, Body, Plan, Removals, delete, delete_slice};
-use crate::lost::{flat_not_ready, meta, not_ready, patch};
+use crate::lost::{meta, patch};
 use crate::observed::{Packed, Slice};
+use crate::shape::{flat_not_ready, not_ready};
 use crate::{Observed, Wanted, shape};
 
 impl Plan {
-    /// Leaves out what is `refused`. Of a slice that cannot be written as it is wanted goes what is gone, and what is in it
-    /// turns to what it is now. An endpoint that waits for a place elsewhere stays where it is until it has that place. Where
-    /// nothing is wanted, what comes after a refused deletion waits for it: slices go before their Service.
+    /// Leaves out the `refused` actions. A slice that cannot be written as wanted still loses the endpoints that are gone, and updates
+    /// those that stay. An endpoint that is to move stays in its slice until it exists in the new one. Where nothing is wanted, the
+    /// phases after a refused deletion wait for it, because slices go before their Service.
     #[must_use]
     pub fn around(
         mut self,
@@ -40,7 +41,7 @@ impl Plan {
         if barred.is_empty() {
             return self;
         }
-        // Another's Service has the name, or there is none: nothing is added to that.
+        // Without a Service of ours, no slice or endpoint is added.
         let no_service = barred.iter().any(|action| is_service(action) && matches!(action, Action::Create(_)));
         let undeleted = barred.iter().any(|action| is_service(action) && matches!(action, Action::Delete { .. }));
         let scarce = no_service || barred.iter().any(|action| !is_service(action));
@@ -67,15 +68,15 @@ impl Plan {
     }
 }
 
-/// Turns the writes of slices and of Endpoints objects into ones that add nothing.
+/// Reduces writes of slices and `Endpoints` objects to their removals and updates.
 struct Shrink<'a> {
     target: &'a TargetKey,
     wanted: &'a Wanted,
     observed: &'a Observed,
     held: bool,
-    /// Addresses that are wanted, and may have to wait for one of their places in slices.
+    /// Wanted addresses that may not be in all of their slices yet.
     waiting: BTreeSet<IpAddr>,
-    /// The same in the `Endpoints` object.
+    /// The same for the `Endpoints` object.
     waiting_packed: BTreeSet<IpAddr>,
 }
 
@@ -85,7 +86,7 @@ impl<'a> Shrink<'a> {
         Self { target, wanted, observed, held: removals != Removals::Allowed, waiting, waiting_packed }
     }
 
-    /// What is wanted, and has not all of its places yet, stays where it is until then. What has them stays nowhere else.
+    /// Finds the wanted addresses that are not in all of their places yet. They stay where they are until then.
     fn wait_for_places(&mut self, plan: &Plan) {
         let in_slices = self.wanted.api().slices().then(|| {
             let there = self.places(plan);
@@ -99,12 +100,12 @@ impl<'a> Shrink<'a> {
             let wanted = shape::ungroup(groups).into_keys();
             wanted.filter(|pair| !there.contains_key(pair)).map(|(address, _)| address).collect::<BTreeSet<_>>()
         });
-        // What is left of the one API waits for the other.
+        // Objects of an API that is no longer used stay until the other API's objects are complete.
         self.waiting = in_slices.clone().or_else(|| in_packed.clone()).unwrap_or_default();
         self.waiting_packed = in_packed.or(in_slices).unwrap_or_default();
     }
 
-    /// Port set and address of what is in slices, and stays there whatever of the plan is carried out.
+    /// Returns port set and address of the endpoints that stay in their slices, whichever part of the plan is carried out.
     fn places(&self, plan: &Plan) -> BTreeSet<(&'a PortSet, IpAddr)> {
         let mut places = BTreeSet::new();
         for slice in self.observed.slices().iter().filter(|slice| !slice.common.deleting) {
@@ -127,7 +128,7 @@ impl<'a> Shrink<'a> {
         self.observed.slices().iter().find(|slice| *slice.name == *name)
     }
 
-    /// Whether it takes an endpoint away whose address may have no other place yet.
+    /// Whether an action removes an endpoint whose address may not be in another slice yet.
     fn loses_a_place(&self, action: &Action) -> bool {
         if action.kind() != objects::EndpointSlice::KIND {
             return false;

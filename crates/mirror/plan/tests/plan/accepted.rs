@@ -1,4 +1,4 @@
-//! A server that changes what it is given is not argued with (docs/design.md#rule-6).
+//! A server that changes what it is given is not argued with (`docs/design.md#rule-6`).
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
 use gimbal_plan::{Action, Body, EndpointsApi, Observed};
