@@ -45,10 +45,10 @@ impl WatchedKind for Service {
     const WATCHED: Watched = Watched::Services;
     const MARK: Option<&'static str> = Some(keys::MANAGED_BY);
     fn apply(self, state: &mut Reconciler, now: Instant) {
-        state.service_is(&self, now);
+        state.apply_service(&self, now);
     }
     fn delete(self, state: &mut Reconciler, now: Instant) {
-        state.service_gone(&self, now);
+        state.delete_service(&self, now);
     }
 }
 
@@ -56,10 +56,10 @@ impl WatchedKind for EndpointSlice {
     const WATCHED: Watched = Watched::Slices;
     const MARK: Option<&'static str> = Some(keys::SLICE_MANAGED_BY);
     fn apply(self, state: &mut Reconciler, now: Instant) {
-        state.slice_is(&self, now);
+        state.apply_slice(&self, now);
     }
     fn delete(self, state: &mut Reconciler, now: Instant) {
-        state.slice_gone(&self, now);
+        state.delete_slice(&self, now);
     }
 }
 
@@ -67,10 +67,10 @@ impl WatchedKind for Endpoints {
     const WATCHED: Watched = Watched::Endpoints;
     const MARK: Option<&'static str> = Some(keys::MANAGED_BY);
     fn apply(self, state: &mut Reconciler, now: Instant) {
-        state.endpoints_is(&self, now);
+        state.apply_endpoints(&self, now);
     }
     fn delete(self, state: &mut Reconciler, now: Instant) {
-        state.endpoints_gone(&self, now);
+        state.delete_endpoints(&self, now);
     }
 }
 
@@ -78,10 +78,10 @@ impl WatchedKind for Namespace {
     const WATCHED: Watched = Watched::Namespaces;
     const MARK: Option<&'static str> = None;
     fn apply(self, state: &mut Reconciler, _: Instant) {
-        state.namespace_is(&self);
+        state.apply_namespace(&self);
     }
     fn delete(self, state: &mut Reconciler, _: Instant) {
-        state.namespace_gone(&self.metadata.name);
+        state.delete_namespace(&self.metadata.name);
     }
 }
 

@@ -193,13 +193,13 @@ impl World {
 fn show(event: Event, state: &mut Reconciler, now: std::time::Instant) {
     use gimbal_plan::Body;
     match event {
-        Event::Is(Body::Service(object)) => state.service_is(&object, now),
-        Event::Is(Body::Slice(object)) => state.slice_is(&object, now),
-        Event::Is(Body::Endpoints(object)) => state.endpoints_is(&object, now),
-        Event::Gone(Body::Service(object)) => state.service_gone(&object, now),
-        Event::Gone(Body::Slice(object)) => state.slice_gone(&object, now),
-        Event::Gone(Body::Endpoints(object)) => state.endpoints_gone(&object, now),
-        Event::Namespace(name, true) => state.namespace_is(&Server::namespace(&name)),
-        Event::Namespace(name, false) => state.namespace_gone(&name),
+        Event::Is(Body::Service(object)) => state.apply_service(&object, now),
+        Event::Is(Body::Slice(object)) => state.apply_slice(&object, now),
+        Event::Is(Body::Endpoints(object)) => state.apply_endpoints(&object, now),
+        Event::Gone(Body::Service(object)) => state.delete_service(&object, now),
+        Event::Gone(Body::Slice(object)) => state.delete_slice(&object, now),
+        Event::Gone(Body::Endpoints(object)) => state.delete_endpoints(&object, now),
+        Event::Namespace(name, true) => state.apply_namespace(&Server::namespace(&name)),
+        Event::Namespace(name, false) => state.delete_namespace(&name),
     }
 }

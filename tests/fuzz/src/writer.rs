@@ -99,7 +99,7 @@ impl World {
         for kind in Watched::ALL {
             writer.list_begin(kind);
             for name in NAMESPACES.iter().filter(|_| kind == Watched::Namespaces) {
-                writer.namespace_is(&Namespace { metadata: Meta { name: (*name).into(), ..Meta::default() } });
+                writer.apply_namespace(&Namespace { metadata: Meta { name: (*name).into(), ..Meta::default() } });
             }
             writer.list_end(kind, now);
         }

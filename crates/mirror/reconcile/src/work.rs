@@ -57,7 +57,7 @@ fn writer(policies: BTreeMap<BackendName, Policy>, now: Instant) -> Reconciler {
         writer.list_begin(kind);
         if kind == Watched::Namespaces {
             let metadata = Meta { name: "ns".into(), ..Meta::default() };
-            writer.namespace_is(&Namespace { metadata });
+            writer.apply_namespace(&Namespace { metadata });
         }
         writer.list_end(kind, now);
     }
@@ -176,7 +176,7 @@ fn changes(size: Size) -> BTreeMap<&'static str, usize> {
     world.version += 1;
     edited.metadata.resource_version = world.version.to_string().into();
     edited.endpoints.pop();
-    looks.insert("edited by hand", world.look(|world| world.writer.slice_is(&edited, now)));
+    looks.insert("edited by hand", world.look(|world| world.writer.apply_slice(&edited, now)));
     looks.insert("a turn without news", world.look(|_| {}));
     assert!(looks["endpoints"] > 0 && looks["a turn without news"] == 0, "{looks:?}");
     assert_eq!(world.writer.pending(), 0);
@@ -197,7 +197,7 @@ fn page(services: usize, known: bool) -> (usize, Vec<SourceKey>) {
         let policies = world.writer.backends().keys().map(|name| (name.clone(), Policy::default())).collect();
         let slices = std::mem::take(&mut world.slices);
         world.writer = writer(policies, world.now);
-        slices.values().for_each(|slice| world.writer.slice_is(slice, world.now));
+        slices.values().for_each(|slice| world.writer.apply_slice(slice, world.now));
     }
     probe::take();
     let keys = world.writer.keys_after(&name(1), "ns", Some(&key(1)), 3);

@@ -145,7 +145,7 @@ impl World {
         self.server.events.clear();
         Watched::ALL.iter().for_each(|kind| self.writer.list_begin(*kind));
         for namespace in &self.server.namespaces {
-            self.writer.namespace_is(&Server::namespace(namespace));
+            self.writer.apply_namespace(&Server::namespace(namespace));
         }
         for body in self.server.objects.values() {
             tell(&mut self.writer, body, true, self.now);
@@ -279,12 +279,12 @@ impl World {
 
 fn tell(writer: &mut Reconciler, body: &Body, there: bool, now: Instant) {
     match (body, there) {
-        (Body::Service(object), true) => writer.service_is(object, now),
-        (Body::Service(object), false) => writer.service_gone(object, now),
-        (Body::Slice(object), true) => writer.slice_is(object, now),
-        (Body::Slice(object), false) => writer.slice_gone(object, now),
-        (Body::Endpoints(object), true) => writer.endpoints_is(object, now),
-        (Body::Endpoints(object), false) => writer.endpoints_gone(object, now),
+        (Body::Service(object), true) => writer.apply_service(object, now),
+        (Body::Service(object), false) => writer.delete_service(object, now),
+        (Body::Slice(object), true) => writer.apply_slice(object, now),
+        (Body::Slice(object), false) => writer.delete_slice(object, now),
+        (Body::Endpoints(object), true) => writer.apply_endpoints(object, now),
+        (Body::Endpoints(object), false) => writer.delete_endpoints(object, now),
     }
 }
 

@@ -63,7 +63,7 @@ impl World {
         for kind in Watched::ALL {
             writer.list_begin(kind);
             if kind == Watched::Namespaces {
-                writer.namespace_is(&Namespace { metadata: Meta { name: "ns".into(), ..Meta::default() } });
+                writer.apply_namespace(&Namespace { metadata: Meta { name: "ns".into(), ..Meta::default() } });
             }
             writer.list_end(kind, now);
         }

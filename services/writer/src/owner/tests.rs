@@ -122,7 +122,7 @@ fn fill(owner: &mut Owner, services: u8) {
     for kind in Watched::ALL {
         state.list_begin(kind);
         if kind == Watched::Namespaces {
-            state.namespace_is(&Namespace { metadata: Meta { name: "ns".into(), ..Meta::default() } });
+            state.apply_namespace(&Namespace { metadata: Meta { name: "ns".into(), ..Meta::default() } });
         }
         state.list_end(kind, now);
     }

@@ -47,7 +47,7 @@ impl World {
         for kind in Watched::ALL {
             world.writer.list_begin(kind);
             if kind == Watched::Namespaces {
-                (0..services).step_by(100).for_each(|n| world.writer.namespace_is(&namespace(&key(n))));
+                (0..services).step_by(100).for_each(|n| world.writer.apply_namespace(&namespace(&key(n))));
             }
             world.writer.list_end(kind, now);
         }

@@ -69,7 +69,7 @@ impl Reconciler {
     }
 
     /// A watch shows a Service with our mark.
-    pub fn service_is(&mut self, service: &Service, now: Instant) {
+    pub fn apply_service(&mut self, service: &Service, now: Instant) {
         self.observe_service(service, Told::InAnyOrder, now);
     }
 
@@ -79,12 +79,12 @@ impl Reconciler {
     }
 
     /// A Service with our mark is gone, or has lost the mark.
-    pub fn service_gone(&mut self, service: &Service, now: Instant) {
+    pub fn delete_service(&mut self, service: &Service, now: Instant) {
         self.object_gone(service, now);
     }
 
     /// A watch shows an Endpoints object with our mark.
-    pub fn endpoints_is(&mut self, endpoints: &Endpoints, now: Instant) {
+    pub fn apply_endpoints(&mut self, endpoints: &Endpoints, now: Instant) {
         self.observe_endpoints(endpoints, Told::InAnyOrder, now);
     }
 
@@ -94,7 +94,7 @@ impl Reconciler {
     }
 
     /// An Endpoints object with our mark is gone, or has lost the mark.
-    pub fn endpoints_gone(&mut self, endpoints: &Endpoints, now: Instant) {
+    pub fn delete_endpoints(&mut self, endpoints: &Endpoints, now: Instant) {
         self.object_gone(endpoints, now);
     }
 
@@ -106,7 +106,7 @@ impl Reconciler {
 
     /// A watch shows a slice with our mark. A known slice stays with its target even if the label that names the target was
     /// edited: that label is what the next write repairs.
-    pub fn slice_is(&mut self, slice: &EndpointSlice, now: Instant) {
+    pub fn apply_slice(&mut self, slice: &EndpointSlice, now: Instant) {
         self.observe_slice(slice, Told::InAnyOrder, now);
     }
 
@@ -137,7 +137,7 @@ impl Reconciler {
     }
 
     /// A slice with our mark is gone, or has lost the mark.
-    pub fn slice_gone(&mut self, slice: &EndpointSlice, now: Instant) {
+    pub fn delete_slice(&mut self, slice: &EndpointSlice, now: Instant) {
         let meta = &slice.metadata;
         let Some(key) = self.cluster.target_of_slice(&meta.namespace, &meta.name).cloned() else { return };
         self.observe_deleted(EndpointSlice::KIND, &key, &meta.name, &meta.uid, &meta.resource_version, now);
@@ -178,7 +178,7 @@ impl Reconciler {
     }
 
     /// A watch shows a namespace. One that is being deleted accepts no new objects, so it counts as gone.
-    pub fn namespace_is(&mut self, namespace: &Namespace) {
+    pub fn apply_namespace(&mut self, namespace: &Namespace) {
         let name = &namespace.metadata.name;
         let being_deleted = namespace.metadata.deletion_timestamp.is_some();
         if self.cluster.apply_namespace(name, being_deleted) && self.cluster.is_listed() {
@@ -187,7 +187,7 @@ impl Reconciler {
     }
 
     /// A namespace is gone.
-    pub fn namespace_gone(&mut self, name: &str) {
+    pub fn delete_namespace(&mut self, name: &str) {
         self.cluster.delete_namespace(name);
         // A policy may allow to create it again.
         self.enqueue_namespace(&name.into());

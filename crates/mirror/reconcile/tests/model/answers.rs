@@ -60,7 +60,7 @@ fn an_edit_that_is_seen_before_the_answer_is_put_right() {
     world.server.events.clear();
     let edited = world.slices().next().cloned().unwrap();
     world.writer.list_begin(Watched::Slices);
-    world.writer.slice_is(&edited, world.now);
+    world.writer.apply_slice(&edited, world.now);
     world.finish_job(Luck::Good);
     assert_eq!(world.writer.pending(), 1);
     world.settle();

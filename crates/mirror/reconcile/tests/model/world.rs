@@ -190,14 +190,14 @@ impl World {
             self.writer.list_begin(kind);
             if kind == Watched::Namespaces {
                 for name in &self.server.namespaces {
-                    self.writer.namespace_is(&Server::namespace(name));
+                    self.writer.apply_namespace(&Server::namespace(name));
                 }
             }
             for body in self.server.objects.values().filter(|body| super::server::is_marked(body)) {
                 match (kind, body) {
-                    (Watched::Services, Body::Service(object)) => self.writer.service_is(object, self.now),
-                    (Watched::Slices, Body::Slice(object)) => self.writer.slice_is(object, self.now),
-                    (Watched::Endpoints, Body::Endpoints(object)) => self.writer.endpoints_is(object, self.now),
+                    (Watched::Services, Body::Service(object)) => self.writer.apply_service(object, self.now),
+                    (Watched::Slices, Body::Slice(object)) => self.writer.apply_slice(object, self.now),
+                    (Watched::Endpoints, Body::Endpoints(object)) => self.writer.apply_endpoints(object, self.now),
                     _ => {}
                 }
             }
@@ -398,14 +398,14 @@ impl World {
     pub fn watch(&mut self) -> bool {
         let Some(event) = self.server.events.pop_front() else { return false };
         match event {
-            Event::Is(Body::Service(object)) => self.writer.service_is(&object, self.now),
-            Event::Is(Body::Slice(object)) => self.writer.slice_is(&object, self.now),
-            Event::Is(Body::Endpoints(object)) => self.writer.endpoints_is(&object, self.now),
-            Event::Gone(Body::Service(object)) => self.writer.service_gone(&object, self.now),
-            Event::Gone(Body::Slice(object)) => self.writer.slice_gone(&object, self.now),
-            Event::Gone(Body::Endpoints(object)) => self.writer.endpoints_gone(&object, self.now),
-            Event::Namespace(name, true) => self.writer.namespace_is(&Server::namespace(&name)),
-            Event::Namespace(name, false) => self.writer.namespace_gone(&name),
+            Event::Is(Body::Service(object)) => self.writer.apply_service(&object, self.now),
+            Event::Is(Body::Slice(object)) => self.writer.apply_slice(&object, self.now),
+            Event::Is(Body::Endpoints(object)) => self.writer.apply_endpoints(&object, self.now),
+            Event::Gone(Body::Service(object)) => self.writer.delete_service(&object, self.now),
+            Event::Gone(Body::Slice(object)) => self.writer.delete_slice(&object, self.now),
+            Event::Gone(Body::Endpoints(object)) => self.writer.delete_endpoints(&object, self.now),
+            Event::Namespace(name, true) => self.writer.apply_namespace(&Server::namespace(&name)),
+            Event::Namespace(name, false) => self.writer.delete_namespace(&name),
         }
         true
     }
