@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{
-    Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Endpoints, IntOrString, Meta, Service, ServicePort, ServiceSpec,
+    Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Endpoints, IntOrString, Meta, Service, ServicePort,
+    ServiceSpec,
 };
 use sha2::{Digest as _, Sha256};
 
