@@ -137,7 +137,7 @@ fn bin_dir() -> anyhow::Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+mod of_programs {
     use serde_json::json;
 
     use super::*;

@@ -30,8 +30,11 @@ pub(crate) struct Dialled<P: WirePayload> {
     pub(crate) passed_over: Vec<Address>,
     /// Whether there is another address to try.
     pub(crate) is_one_of_several: bool,
-    pub(crate) stream: Result<(Address, AgentSender<P>, WriterMessages<P>), (Trouble, String)>,
+    pub(crate) stream: Result<OpenStream<P>, (Trouble, String)>,
 }
+
+/// Both directions of a new stream, and the address that it was opened on.
+type OpenStream<P> = (Address, AgentSender<P>, WriterMessages<P>);
 
 /// Dials the addresses in the given order, and opens a stream on the first connection.
 pub(crate) async fn open<P: WirePayload>(

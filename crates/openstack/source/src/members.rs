@@ -65,7 +65,7 @@ impl PoolMembers {
             None => self.members.may_be_unread(id),
         };
         let named: HashSet<&Id> = pool.members.iter().collect();
-        let came = self.members.len() > 0 && self.members.iter().any(|member| !named.contains(&member.id));
+        let came = self.members.iter().any(|member| !named.contains(&member.id));
         came && !pool.members.iter().all(|id| stays(&id))
     }
 

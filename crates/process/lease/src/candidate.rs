@@ -42,8 +42,11 @@ pub struct Candidate {
     /// Returns whether the process does its work. Called before each renewal.
     pub fitness: Box<dyn Fn() -> Fitness + Send>,
     /// Called after each call about the Lease, with its name and its error, if it failed.
-    pub called: Box<dyn Fn(&'static str, Option<&ApiError>) + Send>,
+    pub called: OnCall,
 }
+
+/// Gets the name of a call and its error, if it failed.
+pub type OnCall = Box<dyn Fn(&'static str, Option<&ApiError>) + Send>;
 
 impl Candidate {
     /// Starts to compete. When `stop` is cancelled, the task releases the Lease and ends; everything that writes must have

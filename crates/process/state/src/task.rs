@@ -30,8 +30,11 @@ pub(crate) enum Request<F: Format> {
 /// The result of a call.
 enum Ended<F: Format> {
     Write(Box<Pending<F::State>>, F::Tenant, Result<(), ApiError>),
-    Read(Option<(u64, Vec<(F::Tenant, F::State)>)>),
+    Read(Option<Records<F>>),
 }
+
+/// The epoch that a read was asked for in, and what was read.
+type Records<F> = (u64, Vec<(<F as Format>::Tenant, <F as Format>::State)>);
 
 /// A change that is to be written.
 struct Pending<S> {
@@ -191,7 +194,7 @@ async fn read<F: Format>(
     store: Store<F>,
     leadership: watch::Receiver<Leadership>,
     epoch: u64,
-) -> Option<(u64, Vec<(F::Tenant, F::State)>)> {
+) -> Option<Records<F>> {
     let mut logged = false;
     while leadership.borrow().epoch() == Some(epoch) {
         match store.read().await {
