@@ -196,7 +196,10 @@ async fn field_selectors() -> anyhow::Result<()> {
                         let _: ConfigMap = cluster.merge_patch(&map.metadata, &json!({"data": {"a": "b"}})).await?;
                     }
                 }
-                WatchEvent::Applied(map) => return Ok(names.push(map.metadata.name)),
+                WatchEvent::Applied(map) => {
+                    names.push(map.metadata.name);
+                    return Ok(());
+                }
                 WatchEvent::Deleted(map) => anyhow::bail!("{} was not deleted", map.metadata.name),
                 WatchEvent::Failed(error) => return Err(error.into()),
                 WatchEvent::ListBegin | WatchEvent::Alive | WatchEvent::WentBack { .. } => {}

@@ -190,11 +190,7 @@ impl<F: Format> Task<F> {
 }
 
 /// Reads every record, retrying until it works. Returns `None` if the epoch ends before that.
-async fn read<F: Format>(
-    store: Store<F>,
-    leadership: watch::Receiver<Leadership>,
-    epoch: u64,
-) -> Option<Records<F>> {
+async fn read<F: Format>(store: Store<F>, leadership: watch::Receiver<Leadership>, epoch: u64) -> Option<Records<F>> {
     let mut logged = false;
     while leadership.borrow().epoch() == Some(epoch) {
         match store.read().await {

@@ -2,6 +2,7 @@
 //!
 //! `GOLDEN=write cargo test -p gimbal-wire --test golden` writes the recording anew; a changed line is a change of the
 //! protocol.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -153,7 +153,7 @@ impl Entry<Notes> for Note {
         16
     }
 
-    fn change_len<'a>((): &mut (), _: &'a LineChange) -> usize {
+    fn change_len((): &mut (), _: &LineChange) -> usize {
         16
     }
 }

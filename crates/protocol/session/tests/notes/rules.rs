@@ -124,7 +124,7 @@ fn a_report_that_was_overtaken_does_not_acknowledge_the_newer_one() {
     let newer = agent.take_report().expect("it came");
     agent.report_done(&newer);
     let (_, outputs) = exchange(&mut agent, &mut writer, now);
-    assert_eq!(outputs, [WriterOutput::ReportDone { key: key.clone(), report: report(2) }]);
+    assert_eq!(outputs, [WriterOutput::ReportDone { key, report: report(2) }]);
 }
 
 #[test]

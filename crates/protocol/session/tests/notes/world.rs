@@ -154,11 +154,10 @@ impl World {
                 WriterOutput::Changed(key) | WriterOutput::Removed(key) => {
                     self.unsettled.insert(key);
                 }
-                WriterOutput::Content { hash, content } => {
-                    if let Some(content) = content {
-                        self.unsealed.insert(hash, content);
-                    }
+                WriterOutput::Content { hash, content: Some(content) } => {
+                    self.unsealed.insert(hash, content);
                 }
+                WriterOutput::Content { content: None, .. } => {}
                 // Whoever is told that nothing is left need not be told again.
                 WriterOutput::ReportDone { key, report } if report.phase == Phase::Gone => {
                     self.writer.forget_report(&key);
