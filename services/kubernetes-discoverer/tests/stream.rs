@@ -17,6 +17,8 @@ async fn tells_everything_once_and_then_changes_and_says_goodbye() {
     let writer = ScriptedWriter::start().await;
     let discoverer = Running::start(&user, &["--writer", &writer.url]).await;
     writer.until_held(&["team-a/web 10.0.0.1 10.0.0.2"]).await;
+    // Chunks are applied as they come, so everything can be held a moment before the snapshot's end arrives.
+    writer.until_said("the end of the snapshot", |said| *said == Said::End).await;
     assert_eq!(
         writer.said(),
         [Said::Hello(Some(1)), Said::Begin, Said::Chunk(vec!["team-a/web".into()]), Said::End],
