@@ -22,7 +22,7 @@ struct Columns {
 }
 
 impl Endpoints {
-    /// How many.
+    /// Returns the number of endpoints in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.conditions.len()

@@ -44,10 +44,10 @@ pub fn name(backend: usize) -> String {
 }
 
 impl Backends {
-    /// Starts so many, that dial the writer at this port.
+    /// Starts `count` simulated backends that connect to the writer at `writer_port`.
     ///
     /// # Errors
-    /// No certificate, or no port for one's own listeners.
+    /// A certificate cannot be issued, or a backend's own listeners find no free port.
     pub async fn start(scene: &Scene, count: usize, size: Size, writer_port: u16) -> anyhow::Result<Self> {
         let (shutdown, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let mut sources = Vec::new();

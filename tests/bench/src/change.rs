@@ -1,5 +1,5 @@
-//! Changes that can be told apart: each puts an address of its own into a slice, and a watch tells when that address, or
-//! a newer one of the same slice, stands in the Gimbal cluster.
+//! Changes that can be distinguished: each puts its own address into a slice, and a watch reports when that address, or
+//! a newer one of the same slice, is in the Gimbal cluster.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -43,16 +43,16 @@ pub fn newest(slice: &EndpointSlice) -> Option<u32> {
 pub struct Change {
     /// Which slice.
     pub key: usize,
-    /// Just before the source was told.
+    /// Just before the change was sent to the source.
     pub begun: Instant,
-    /// When the source had taken it.
+    /// When the source had accepted it.
     pub taken: Instant,
 }
 
-/// A change that stands in the Gimbal cluster.
+/// A change that has reached the Gimbal cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
-    /// Which.
+    /// The number of the change.
     pub number: u32,
     /// When the event was read.
     pub at: Instant,
@@ -123,7 +123,7 @@ impl Eyes {
 /// How long changes took until they, or newer ones of the same key, stood there.
 #[derive(Debug, Clone, Default)]
 pub struct Delays {
-    /// From just before the source was told.
+    /// From just before the change was sent to the source.
     pub whole: Vec<Duration>,
     /// From the source's answer. Its watch may be quicker than its answer: that is no time at all.
     pub after: Vec<Duration>,

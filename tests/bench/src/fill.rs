@@ -15,7 +15,7 @@ pub const SLICE: u32 = 100;
 pub struct Lot {
     /// Begins their names.
     pub prefix: &'static str,
-    /// How many.
+    /// How many Services to create.
     pub services: usize,
     /// Endpoints of each.
     pub endpoints: u32,
@@ -50,8 +50,8 @@ pub async fn namespaces(cluster: &TestCluster) -> anyhow::Result<()> {
 /// Objects and where they are posted, in the order in which they are made.
 pub type Objects = Vec<(String, Value)>;
 
-/// A Service without an address of its own: to find a free one takes an API server the longer the more are taken. With 20,000
-/// Services it made 14 a second.
+/// A Service without an address of its own: to find a free one takes an API server the longer the more are taken. With
+/// 20,000 Services it made 14 a second.
 #[must_use]
 pub fn headless(namespace: &str, name: &str) -> Value {
     let mut service = svc(namespace, name, &[("http", 80)]);

@@ -67,10 +67,11 @@ impl Bare {
         Ok(Self { hands, slices, next: 0 })
     }
 
-    /// Puts one after the other by so many workers until `end`; returns how many it put.
+    /// Replaces one slice after the other with `workers` concurrent requests until `end`; returns the number of
+    /// replacements.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn flood(&mut self, workers: usize, end: impl Future<Output = ()>) -> anyhow::Result<usize> {
         let (hands, slices, next) = (&self.hands, &mut self.slices, &mut self.next);
         let mut put = 0;
@@ -78,7 +79,7 @@ impl Bare {
             *next += 1;
             let slice = &mut slices[at];
             if let Some(first) = slice.endpoints.first_mut().and_then(|endpoint| endpoint.addresses.first_mut()) {
-                // An address of no change: nobody waits for it.
+                // The address of no measured change: no observer waits for it.
                 *first = address(*next).to_string().replacen("10.", "11.", 1).into();
             }
             let slice = slice.clone();

@@ -1,5 +1,6 @@
-//! The project's instrument: every figure a ratio to what the API server does without us, in the same run, on real servers.
-//! `cargo xtask bench` builds this and runs it; `docs/benchmarks.md` tells what the figures mean and what they do not show.
+//! The project's instrument: every figure a ratio to what the API server does without us, in the same run, on real
+//! servers. `cargo xtask bench` builds this and runs it; `docs/benchmarks.md` tells what the figures mean and what they
+//! do not show.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,13 +32,13 @@ mod table;
 mod times;
 mod verb;
 
-/// What all scenarios are told.
+/// Arguments that all scenarios share.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Context {
     /// Of the sizes that the figures are meant for: 0.1 takes a tenth of the objects
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// How often a scenario that can be repeated is repeated; medians are told
+    /// How often a scenario that can be repeated is repeated; medians are reported
     #[arg(long, default_value_t = 1)]
     runs: usize,
     /// How long a scenario that lasts may last, in minutes

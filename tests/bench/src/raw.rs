@@ -10,8 +10,8 @@ use gimbal_tests::writer_rights;
 /// A Service and its slices as they are to be created.
 pub type Target = (Service, Vec<EndpointSlice>);
 
-/// A client with a writer's rights and another name. An admin would be exempt from the API server's priority and fairness,
-/// and the writer is not.
+/// A client with a writer's rights and another name. An admin would be exempt from the API server's priority and
+/// fairness, and the writer is not.
 ///
 /// # Errors
 /// What the API server says.
@@ -53,10 +53,10 @@ pub fn anew(meta: &mut Meta) {
     meta.resource_version = "".into();
 }
 
-/// Creates them with so many workers, each Service before its slices.
+/// Creates the targets with `workers` concurrent requests, each Service before its slices.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn create(cluster: &Cluster, targets: &[Target], workers: usize) -> anyhow::Result<()> {
     let creates = targets.iter().map(|(service, slices)| async move {
         cluster.create(service).await?;

@@ -1,6 +1,7 @@
-//! A bare relay: the least that can stand between two clusters. It follows the source's slices and puts the copy of each one
-//! that changed, whatever stands there; no identity, no policy, no order, no memory of what it wrote. It has the watches that
-//! we have, so that both API servers tell both sides as much: of what they are told beyond the slices it makes nothing.
+//! A bare relay, the least work that a copy between two clusters can be. It follows the source's slices and puts a copy
+//! of each changed one over whatever is there; it has no identity, policy or order, and does not remember what it
+//! wrote. It opens the same watches as Gimbal, so that both API servers send the same events to both sides, and it
+//! ignores everything but the slices.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -32,10 +32,10 @@ const JSON: &str = "results.json";
 const MARKDOWN: &str = "results.md";
 
 impl Results {
-    /// What is in `out` already.
+    /// Reads the results that are already in `out`.
     ///
     /// # Errors
-    /// A file that is there and is none of ours.
+    /// The file exists and was not written by this program.
     pub fn read(out: &Path) -> anyhow::Result<Self> {
         let path = out.join(JSON);
         match std::fs::read(&path) {

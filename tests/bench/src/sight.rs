@@ -60,10 +60,10 @@ impl Sight {
         }
     }
 
-    /// Waits for so many different objects.
+    /// Waits until `objects` different objects have been seen.
     ///
     /// # Errors
-    /// A pause of more than `patience`.
+    /// No event arrives for longer than `patience`.
     #[allow(clippy::cast_precision_loss)]
     pub async fn span(&mut self, objects: usize, patience: Duration) -> anyhow::Result<Span> {
         let mut seen: HashMap<_, Instant> = HashMap::new();

@@ -1,4 +1,4 @@
-//! A source that is made up: what a discoverer offers is told by this process.
+//! A simulated source: this process decides what its discoverer offers.
 
 use std::time::{Duration, Instant};
 

@@ -15,12 +15,12 @@ pub const NAMESPACE: &str = "verbs";
 const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/verbs/endpointslices";
 /// The endpoint that is changed.
 const CHANGED: usize = 3;
-/// What a hand puts there.
+/// The value that a manual edit writes.
 const LABEL: &str = "by-hand";
 
-/// See the module.
+/// One slice that is changed again and again by one verb.
 pub struct Subject {
-    /// How it is changed.
+    /// How the subject is changed.
     pub verb: Verb,
     /// The API server's last answer.
     pub answer: Value,
@@ -29,17 +29,17 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Makes one with so many endpoints.
+    /// Creates a subject with `endpoints` endpoints.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn create(api: &Api, verb: Verb, endpoints: u32, number: usize) -> anyhow::Result<Self> {
         let name = format!("{}-{endpoints}-{number}", verb.name().to_lowercase().replace(' ', "-"));
         let mut wanted = slice_of(NAMESPACE, &name, "0", 1, endpoints);
         wanted["metadata"]["labels"][keys::SLICE_MANAGED_BY] = json!(keys::MANAGER);
         let endpoints = wanted["endpoints"].as_array_mut().into_iter().flatten();
         for fields in endpoints.filter_map(Value::as_object_mut) {
-            // As we write them.
+            // The fields that Gimbal writes, too.
             fields.retain(|key, _| !matches!(&**key, "nodeName" | "targetRef"));
         }
         let mut subject = Self { verb, answer: Value::Null, wanted, next: 0 };

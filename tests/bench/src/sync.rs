@@ -38,10 +38,10 @@ pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
     namespaces(&scene.gimbal).await
 }
 
-/// Starts a writer and a discoverer of the scene's source, and waits for so many objects.
+/// Starts a writer and a discoverer of the scene's source, and waits until `objects` objects have arrived.
 ///
 /// # Errors
-/// A process does not start, or nothing arrives for a time.
+/// A process does not start, or no object arrives for too long.
 pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);

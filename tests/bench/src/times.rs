@@ -14,13 +14,13 @@ impl Times {
         Self(times)
     }
 
-    /// How many.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In milliseconds, the smallest one that `percent` of all do not pass; 0 where there are none.
+    /// Returns the `percent` percentile in milliseconds (nearest rank); 0 without samples.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     pub fn percentile(&self, percent: f64) -> f64 {

@@ -79,15 +79,15 @@ impl Verb {
         }
     }
 
-    /// Whether it leaves what a PUT leaves, and differs in how it is told.
+    /// Whether the verb leaves the same object as a PUT and differs only in how the request is made.
     #[must_use]
     pub fn is_put_otherwise(self) -> bool {
         use Verb::{ProtobufPut, PutForMetadata, UncheckedPut, UncheckedPutForMetadata};
         matches!(self, UncheckedPut | PutForMetadata | UncheckedPutForMetadata | ProtobufPut)
     }
 
-    /// Makes a slice of the one that stands there; `slice` is the whole of what is wanted, with UID and version as they
-    /// must still be, and differs from what was written last in the endpoint at `changed` alone.
+    /// Returns the request that changes the stored slice. `slice` is the whole desired object, with the UID and version
+    /// that it must still have; it differs from the last written one only in the endpoint at `changed`.
     #[must_use]
     pub fn request(self, slice: &Value, changed: usize) -> Request {
         let (uid, version) = (&slice["metadata"]["uid"], &slice["metadata"]["resourceVersion"]);

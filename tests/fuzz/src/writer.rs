@@ -1,6 +1,6 @@
-//! What a compromised agent can make the writer do: any bytes through the wire and the whole of the writer's decisions, with
-//! an API server that answers. Whatever it says, every write is on its own objects, in namespaces that its policy lets it
-//! into, under its own name and marks, and leads nowhere that is refused (docs/design.md#rules).
+//! What a compromised agent can make the writer do: any bytes through the wire and the whole of the writer's decisions,
+//! with an API server that answers. Whatever it says, every write is on its own objects, in namespaces that its policy
+//! lets it into, under its own name and marks, and leads nowhere that is refused (docs/design.md#rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,8 +64,8 @@ struct World {
 }
 
 impl World {
-    /// An honest backend has published, somebody's Service has a name that the attacker could ask for, and nobody has said
-    /// anything yet in the attacker's name.
+    /// Starts from this state: an honest backend has published, a foreign Service has a name that the attacker could
+    /// ask for, and the attacker's agent has not sent anything yet.
     fn new(luck: u8) -> Self {
         let now = Instant::now();
         let policy = |allow: &[&str], deny: &[&str]| {
@@ -290,7 +290,8 @@ fn replace<E>(namespace: &str, name: &str, hosts: u8) -> Result<PieceChange, E> 
     Ok(PieceChange::Replace(Piece { key, header: Some(service.header.clone()), parts: endpoints, more: false }))
 }
 
-/// What a good agent says, and what a bad one would begin with: others' names and namespaces, views of what is not its own.
+/// What a good agent says, and what a bad one would begin with: others' names and namespaces, views of what is not its
+/// own.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let bytes = |message: &AgentMessage| pb::SyncRequest::from(message.clone()).encode_to_vec();
     let with_luck = |luck: u8, messages: &[AgentMessage]| [vec![luck], join(messages.iter().map(bytes))].concat();

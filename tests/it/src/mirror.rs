@@ -84,10 +84,10 @@ impl Mirror {
         .await
     }
 
-    /// Waits until the Service is there with so many endpoints.
+    /// Waits until the Service exists with `count` endpoints.
     ///
     /// # Errors
-    /// It does not come to be so.
+    /// It does not in time.
     pub async fn expect_count(
         cluster: &TestCluster,
         namespace: &str,

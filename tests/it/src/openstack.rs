@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Discoverer;
 
-/// Starts a discoverer of an OpenStack cloud that offers to nobody, with its log in `dir`. It is not awaited.
+/// Starts a discoverer of an OpenStack cloud without a writer, with its log in `dir`. Does not wait until it is ready.
 ///
 /// # Errors
 /// It cannot be started.

@@ -1,4 +1,5 @@
-//! A writer that takes everything, keeps what it was told, and can say what it likes: the other end of an agent under test.
+//! A writer that accepts everything, records what it received, and can send anything: the other end of an agent under
+//! test.
 #![allow(clippy::unwrap_used)] // As in a test: a panic is the report.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::eventually;
 
-/// How long anything may take that is awaited.
+/// How long a test waits for anything.
 const SOON: Duration = Duration::from_secs(30);
 
 /// What a discoverer said, in short: enough to compare an order of events.
@@ -64,10 +65,10 @@ pub struct ScriptedWriter {
 }
 
 impl ScriptedWriter {
-    /// On a port of its own.
+    /// Starts a writer on a free port.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub async fn start() -> Self {
         Self::serve(true).await
     }
@@ -87,7 +88,7 @@ impl ScriptedWriter {
     pub fn lead(&self, leads: bool) {
         self.state.lock().unwrap().leads = leads;
         if !leads {
-            // Nobody may be here.
+            // No agent may be connected.
             self.says.send(not_leader()).ok();
         }
     }

@@ -9,13 +9,14 @@ struct Tolerance {
     allocations: f64,
 }
 
-/// Of one compiler and one C library. Two runs differ by the random seeds of hash maps alone (docs/benchmarks/counts.md).
+/// Of one compiler and one C library. Two runs differ by the random seeds of hash maps alone
+/// (docs/benchmarks/counts.md).
 const SAME: Tolerance = Tolerance { instructions: 0.05, allocations: 0.01 };
 /// Another compiler makes other instructions of the same source, and its library may allocate otherwise.
 const OTHER: Tolerance = Tolerance { instructions: 0.3, allocations: 0.1 };
 
-/// What must not grow with what is beside it: a case, the smaller and the larger surroundings, and how much more the larger
-/// may cost. A tree that is ten times larger is a level or two higher, which is what the rest is for.
+/// What must not grow with what is beside it: a case, the smaller and the larger surroundings, and how much more the
+/// larger may cost. A tree that is ten times larger is a level or two higher, which is what the rest is for.
 const FLAT: [(&str, &str, &str, f64); 3] = [
     ("reconcile::change_through", "beside_1000", "beside_10000", 1.15),
     ("reconcile::comparison_step", "beside_1000", "beside_10000", 1.15),
@@ -50,7 +51,7 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// `all`: every case was counted, so that one which is only kept is one that nobody counts any more.
+/// `all`: every case was counted, so a case that is only in `kept` does not exist any more.
 pub fn compare(kept: &Kept, now: &Kept, all: bool) -> Comparison {
     let mut notes = Vec::new();
     let tolerance = tolerance(&kept.with, &now.with, &mut notes);

@@ -1,4 +1,5 @@
-//! `cargo xtask demo --openstack`: a real Keystone and Octavia, and how what happens there arrives in the Gimbal cluster.
+//! `cargo xtask demo --openstack`: a real Keystone and Octavia, and how what happens there arrives in the Gimbal
+//! cluster.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -129,7 +130,7 @@ async fn unchanged(stage: &Stage, before: &BTreeSet<String>) -> anyhow::Result<(
     Ok(())
 }
 
-/// Whether a load balancer's Service is there with so many endpoints, so many of them ready.
+/// Whether a load balancer's Service exists with `endpoints` endpoints, `ready` of them ready.
 fn is(view: &View, balancer: &Value, endpoints: usize, ready: usize) -> bool {
     of(view, balancer).any(|seen| (seen.endpoints, seen.ready) == (endpoints, ready))
 }

@@ -1,5 +1,5 @@
-//! One backend floods, another changes one endpoint now and then: how long the other's changes take, against the same while a
-//! bare loop floods the API server in our place. In turns, so that a busy machine is as busy for both.
+//! One backend floods, another changes one endpoint now and then: how long the other's changes take, against the same
+//! while a bare loop floods the API server in our place. In turns, so that a busy machine is as busy for both.
 
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ impl Stage {
         let before = writes(self.admin_port).await?;
         let (over, ends) = tokio::sync::oneshot::channel::<()>();
         let ends = async move {
-            // The other end is dropped only after it was told.
+            // The other end is dropped only after it was notified.
             ends.await.ok();
         };
         let changing = async move {

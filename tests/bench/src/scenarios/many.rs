@@ -1,5 +1,5 @@
-//! Many backends on one writer: 255 of them with 250,000 endpoints and 325 changes a second, as in Cilium's published scale
-//! test; the same changes with 10 backends of the same size beside it. Then all of them come back at once, twice.
+//! Many backends on one writer: 255 of them with 250,000 endpoints and 325 changes a second, as in Cilium's published
+//! scale test; the same changes with 10 backends of the same size beside it. Then all of them come back at once, twice.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -243,7 +243,7 @@ fn returns(count: usize, restart: &Return, cut: &Return) -> Vec<Figure> {
         vec![
             figure("until all are complete", back.took.as_secs_f64(), "s"),
             figure("writes", back.writes as f64, "").aim(Aim::AtMost(0.0)),
-            // A back-off may try once or twice while nobody listens.
+            // A back-off may try once or twice while no writer listens.
             figure("connections of each backend", each(back.dials as f64), "").aim(Aim::AtMost(10.0)),
             figure("bytes of each backend", each(back.passed.sum() as f64), "B"),
             figure("CPU time of the writer for each backend", each(back.cpu) * 1e3, "ms"),

@@ -34,7 +34,8 @@ struct World {
 }
 
 impl World {
-    /// So many Services, divided over so many backends, are in the Gimbal cluster as their agents want them.
+    /// Creates `services` Services, divided over `backends` backends, that are in the Gimbal cluster as their agents
+    /// want them.
     fn at_rest(backends: u32, services: u32) -> Self {
         let now = Instant::now();
         let settings = Settings { api: EndpointsApi::EndpointSlices, limits: LIMITS, comparison_interval: COMPARISON };

@@ -40,7 +40,7 @@ fn header() -> Header {
     }
 }
 
-/// A Service with so many ready endpoints.
+/// Returns a Service with `endpoints` ready endpoints.
 pub fn service(endpoints: u32) -> Service {
     let ports = ports();
     let ready = (0..endpoints).map(|host| (ports.clone(), Endpoint::ready(address(host))));

@@ -117,7 +117,7 @@ async fn a_service_deleted_while_the_writer_is_down_is_deleted_when_it_is_back()
 
     writer.process.kill().unwrap();
     scene.remove("team1", "gone").await.unwrap();
-    // Deleted and there again as it was: nobody needs to know.
+    // Deleted and created again with the same content: no change is sent.
     scene.remove("team1", "reborn").await.unwrap();
     offer(&scene, "reborn").await;
     writer = scene.writer_at(writer.port, &config, &OFTEN).await.unwrap();

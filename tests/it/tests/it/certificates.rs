@@ -50,7 +50,7 @@ fn pair_at(scene: &Scene, name: &str) -> Pair {
     Pair { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
 }
 
-/// Waits until both programs have taken so many changes of their files.
+/// Waits until both programs have loaded these numbers of changes of their files.
 async fn reloads(writer: &Writer, discoverer: &Discoverer, at_writer: u32, at_discoverer: u32) {
     expect_metric(writer.admin_port, "gimbal_writer_tls_reloads_total", "", at_writer.into()).await.unwrap();
     let name = "gimbal_discoverer_tls_reloads_total";
@@ -100,7 +100,7 @@ async fn everything_is_renewed_while_changes_flow() {
         reloads(&writer, &discoverer, 2, 2).await;
         copy(&second.backend("node02").unwrap(), &pair_at(&scene, "node02"));
         reloads(&writer, &discoverer, 2, 3).await;
-        // Nobody had to dial for any of it.
+        // No stream had to be opened anew for any of it.
         assert_eq!(streams(&discoverer).await, before, "{}", discoverer.process.log_tail());
 
         // The old authority goes, and the stream that was opened under it: it comes back under the new one.
@@ -170,7 +170,7 @@ async fn a_certificate_on_the_deny_list_is_out_within_seconds() {
     let lines = tail.lines().filter(|line| line.contains("refused a connection") && line.contains("Denied")).count();
     assert_eq!(lines, 1, "once a minute for each host:\n{tail}");
 
-    // A name that leaves the file stands for no backend any more, however good the certificate is.
+    // A name that is removed from the file no longer stands for a backend, however good the certificate is.
     let mirror = Mirror::expect(&scene.gimbal, "team1", "other-web", &["10.1.0.2:8080"]).await.unwrap();
     scene.config(&["node02"], "").unwrap();
     expect_log(&other.process, &["no stream to the writer", "UnknownBackend"]).await.unwrap();
@@ -196,14 +196,14 @@ async fn a_stream_ends_with_its_certificate_and_comes_back_with_the_next() {
     let discoverer = scene.discoverer_as(&pair, "node02", &scene.source, writer.port, &[]).unwrap();
     let mirror = arrives(&scene, "10.1.0.1").await;
 
-    // Nobody renews it.
+    // The certificate is not renewed.
     expect_log(&discoverer.process, &["no stream to the writer", "Certificate", "has expired"]).await.unwrap();
     expect_log(&writer.process, &["refused a connection", "Expired", &identity]).await.unwrap();
     expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
     offer(&scene, "10.1.0.2").await;
     mirror.expect_unchanged(&scene.gimbal, Duration::from_secs(1)).await.unwrap();
 
-    // Somebody does, and from now on in time: one stream takes over from the other, and nothing is lost.
+    // It is renewed, and from now on in time: one stream takes over from the other, and nothing is lost.
     issue(12);
     Mirror::expect(&scene.gimbal, "team1", WEB, &["10.1.0.2:8080"]).await.unwrap();
     let before = streams(&discoverer).await;
@@ -251,7 +251,7 @@ async fn the_writer_says_what_was_wrong_at_its_door_and_how_it_stands_with_its_f
     expect_log(&writer.process, &parts).await.unwrap();
     assert_eq!(writer.process.log().matches("refused a connection").count(), 1, "{}", writer.process.log_tail());
 
-    // Half of a new pair: told once, and the old one is served.
+    // Half of a new pair: logged once, and the old pair is still served.
     let not_after = read("tls_certificate_not_after_seconds", "").await;
     let good =
         async |wanted| expect_metric(writer.admin_port, "gimbal_writer_tls_files_good", "", wanted).await.unwrap();

@@ -65,7 +65,7 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
     let agent = format!("--backend-name a --kubeconfig {kubeconfig}");
     let none = "--admin-listen 127.0.0.1:0";
     let table: Vec<(&str, String, Vec<&str>)> = vec![
-        // What the writer is told.
+        // The writer's arguments.
         (WRITER, String::new(), vec!["--config", "required"]),
         (WRITER, "--nonsense".into(), vec!["--nonsense"]),
         (WRITER, format!("--config /no/such/file {tls}"), vec!["/no/such/file", "No such file"]),
@@ -109,7 +109,7 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         (WRITER, format!("{good} --leader-election maybe"), vec!["--leader-election", "maybe"]),
         (WRITER, format!("{good} --listen nowhere"), vec!["--listen", "nowhere"]),
         (WRITER, format!("{good} --comparison-interval 30"), vec!["--comparison-interval", "unit"]),
-        // What the discoverer is told.
+        // The discoverer's arguments.
         (DISCOVERER, String::new(), vec!["--backend-name"]),
         (DISCOVERER, "--backend-name Node_02".into(), vec!["--backend-name", "Node_02"]),
         (DISCOVERER, "--backend-name 2node".into(), vec!["--backend-name", "2node"]),
@@ -150,7 +150,7 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         }
     }
 
-    // A taken port is nobody's wrong input, but as clear.
+    // A port that is taken is not wrong input, but the error is as clear.
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (name, line) in [(WRITER, format!("{good} {none}")), (DISCOVERER, format!("{agent} {none}"))] {

@@ -26,7 +26,8 @@ impl Way {
         Self { backend, writer, discoverer }
     }
 
-    /// Waits until the discoverer offers so many Services, leaves so many mirrors out, and the writer has nothing to do.
+    /// Waits until the discoverer offers `offered` Services and skips `mirrors` mirrors, and the writer has nothing to
+    /// do.
     async fn expect(&self, offered: u32, mirrors: u32) {
         let port = self.discoverer.admin_port;
         let left_out = "reason=\"Mirror\"";

@@ -1,5 +1,6 @@
-//! The writer's own dependencies fail: its API server is away or in trouble, its credentials come late or are replaced, nobody
-//! reads its log. A lease that was late and is still its own changes nothing: no stream is lost, nothing is sent again.
+//! The writer's own dependencies fail: its API server is down or in trouble, its credentials come late or are replaced,
+//! its log is not read. A lease that is renewed late but still held changes nothing: no stream is lost, nothing is sent
+//! again.
 //!
 //! Short by default; `cargo xtask prove endurance` runs it at whole size (`GIMBAL_PROVE`).
 
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 /// How much of it.
 struct Size {
     agents: usize,
-    /// How long the API server stands still, each time.
+    /// How long the API server is paused, each time.
     pauses: Vec<Duration>,
     /// How long each trouble lasts.
     trouble: Duration,

@@ -29,7 +29,7 @@ async fn described(scene: &Scene, namespace: &str, name: &str) -> Vec<Value> {
         fields.iter().map(|(field, value)| format!("involvedObject.{field}%3D{value}")).collect();
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={}", selector.join("%2C"));
     let mut events = api.get(&path).await.unwrap()["items"].as_array().cloned().unwrap();
-    // The API server tells of cluster addresses that it repairs, for one.
+    // The API server itself writes Events, for example about cluster addresses that it repairs.
     events.retain(|event| event["reportingComponent"] == "gimbal-kubernetes-discoverer");
     events
 }
@@ -211,9 +211,9 @@ async fn what_happens_again_is_counted_in_the_same_event_even_after_a_restart() 
     agent = scene.discoverer("node02", &scene.source, writer.port, EVENTS).unwrap();
     expect_events(&scene, ("team1", "taken"), &events(4)).await;
 
-    // Its successor of the same name starts with nothing told.
+    // A successor of the same name starts with no Event.
     scene.remove("team1", "taken").await.unwrap();
-    // One that comes back at once is the same to both ends: what was told stands.
+    // An object that comes back at once is the same to both ends: its reported state stays.
     for ask in [agent.ask(), scene.ask(&writer).unwrap()] {
         eventually("it is forgotten", SOON, async || match ask.status("node02", "team1", "taken") {
             Ok(status) if status.is_null() => Ok(()),
@@ -261,7 +261,7 @@ async fn a_right_that_is_missing_is_told_once_and_holds_nothing_up() {
     assert_eq!(told(&agent), 1);
     assert_eq!(metric(agent.admin_port, "gimbal_discoverer_event_writes_total", "written").await.unwrap(), 0.0);
 
-    // The right comes: what is rejected from then on is told.
+    // The right is granted: rejections from then on are reported.
     let_write_events(&scene.source).await;
     put(&scene.gimbal, &foreign("team1", "node02-late")).await.unwrap();
     offer(&scene, "team1", "late").await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const HELD: &str = "the mass-change guard holds a removal";
 
-/// Services `web0`, `web1`... with so many endpoints each.
+/// Offers Services `web0`, `web1`... with `endpoints` endpoints each.
 async fn fill(scene: &Scene, services: u32, endpoints: u32) {
     for number in 0..services {
         let name = format!("web{number}");
@@ -32,7 +32,7 @@ async fn still_as_they_were(scene: &Scene, mirrors: &[Mirror]) {
     }
 }
 
-/// The one held change of the backend, whose removals have all been told by now.
+/// Returns the backend's one held change, once all of its removals have been reported.
 async fn held(client: &Grpcurl, endpoints: u64) -> Value {
     let wanted = endpoints.to_string();
     let what = format!("holds the removal of {endpoints} endpoints");

@@ -40,7 +40,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
         ),
         // Another's name.
         (scene.discoverer_as(&own, "node02", &scene.source, writer.port, &[]).unwrap(), ["UnknownBackend", "node01"]),
-        // Another's as well as its own, and nobody's: a host's address is no identity.
+        // Two backends' identities, and no identity: a host's address does not identify a backend.
         (
             scene.discoverer_as(&both, "node01", &scene.source, writer.port, &[]).unwrap(),
             ["UnknownBackend", "the identities of two backends, node01 and node02"],
@@ -102,7 +102,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
     expect_log(&wary.process, &["no stream to the writer", "--tls-ca"]).await.unwrap();
     drop(wary);
 
-    // The rightful one is let in, and nobody else's was ever written.
+    // The rightful one is let in, and no other backend's Service was ever written.
     let discoverer = scene.discoverer("node01", &scene.source, writer.port, &[]).unwrap();
     Mirror::expect(&scene.gimbal, "team1", "node01-web", &["10.1.0.1:8080"]).await.unwrap();
     discoverer.ready().await.unwrap();
@@ -183,7 +183,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     assert!(error.contains("PermissionDenied"), "{error}");
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(1)).await.unwrap();
 
-    // A slip of the pen shuts nobody out.
+    // A mistyped incarnation locks no backend out.
     let slip = json!({"backend": "node02", "source_incarnation": "11111111-2222-3333-4444-555555555555"});
     let error = client.call("AdminService/ConfirmIncarnation", &slip).unwrap_err().to_string();
     assert!(error.contains("FailedPrecondition") && error.contains(&*new), "{error}");

@@ -280,7 +280,7 @@ async fn a_discoverer_without_a_writer_is_a_dry_run_that_shows_what_it_would_sen
     scene.put(&svc("team1", "web", &[("http", 80)])).await.unwrap();
     scene.put(&slice_of("team1", "web", "a", 1, 3)).await.unwrap();
     let discoverer = scene.dry_run("node02", &scene.source, &[]).unwrap();
-    // There is nobody to wait for.
+    // A dry run has no writer to wait for.
     discoverer.ready().await.unwrap();
     let client = Grpcurl::plaintext(discoverer.port);
     introduces_itself(&client, false);

@@ -51,13 +51,13 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
     // A follower observes, so it is ready to take over.
     assert_eq!(metric(second.admin_port, "gimbal_writer_leading", "").await.unwrap(), 0.0);
 
-    // Who decides something is told whom to ask.
+    // A client that wants a decision gets the leader's address.
     let request = serde_json::json!({"backend": "node02", "sourceIncarnation": "another"});
     let asked = scene.ask(&second).unwrap().call("AdminService/ConfirmIncarnation", &request);
     let refused = asked.unwrap_err().to_string();
     assert!(refused.contains("Unavailable") && refused.contains(&format!("127.0.0.1:{}", first.port)), "{refused}");
 
-    // An agent that knows only the follower is told so, and tries on.
+    // An agent that knows only the follower is refused, and keeps trying.
     let hopeful = scene.discoverer("node02", &scene.source, second.port, &[]).unwrap();
     expect_log(&hopeful.process, &["no stream to the writer", "NotLeader"]).await.unwrap();
     let refused = metric(second.admin_port, "gimbal_writer_refused_streams_total", "NotLeader").await.unwrap();
@@ -179,13 +179,13 @@ async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
     assert!(ended.elapsed() < Duration::from_millis(2700), "led after {:?}", ended.elapsed());
     assert_ne!(lease(&scene).await["holderIdentity"], holder);
 
-    // The last one leaves nobody's name behind.
+    // The last one leaves the Lease without a holder.
     second.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(lease(&scene).await["holderIdentity"].as_str().unwrap_or_default(), "");
 }
 
-/// A leader that is cut off from its API server alone knows of no other, and its agents hear it as ever: it sends them on
-/// before the other counts them as lost.
+/// A leader that is cut off from its API server alone does not know of another leader, and its agents still reach it:
+/// it sends them away before the other counts them as lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agents_of_a_leader_that_is_cut_off_find_the_other_one() {
     let (scene, _) = scene().await;
@@ -213,7 +213,7 @@ async fn the_agents_of_a_leader_that_is_cut_off_find_the_other_one() {
     let mirrored = eventually("the other one hears of it", Duration::from_secs(150), async || {
         let mirror = Mirror::get(&scene.gimbal, "team1", "node02-web").await.unwrap().unwrap();
         let (ready, all) = (ready(&mirror), mirror.addresses().len());
-        // Ready throughout: nobody was lost.
+        // Ready throughout: no backend was lost.
         assert_eq!(ready, all);
         if all == 4 { Ok(()) } else { Err(format!("{all} endpoints")) }
     });

@@ -44,8 +44,9 @@ async fn stage(client: &Grpcurl, stage: &str) -> Value {
     client.expect_backend("node02", &wanted, |backend| backend["loss"]["stage"] == *wanted).await.unwrap()
 }
 
-/// A backend goes for good: not ready, then without endpoints, its Services there all the time, and the writer is killed
-/// in each stage. No guard stands in the way of the operator's decision, and nothing flaps. Then it comes back.
+/// A backend goes for good: its endpoints become not ready, then are removed, while its Services stay, and the writer
+/// is killed in each stage. The guard does not delay the operator's decision, and nothing flaps. Then the backend comes
+/// back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back() {
     let scene = Scene::start().await.unwrap();
@@ -120,7 +121,7 @@ async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back()
 async fn a_source_that_is_down_counts_although_its_agent_is_connected() {
     let scene = Scene::start().await.unwrap();
     filled(&scene).await;
-    // A source in which nothing happens tells of its life about once a minute.
+    // A source without changes reports that it is alive about once a minute.
     let loss = "onLoss: {notReadyAfter: 1s, sourceStaleAfter: 100s}";
     let writer = scene.writer(&scene.config(&["node02"], loss).unwrap(), &[]).await.unwrap();
     let client = scene.ask(&writer).unwrap();

@@ -204,7 +204,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     edited.edit("a deleted Service", &service_path, None).await;
     edited.edit("a deleted slice", &slice_path, None).await;
 
-    // The same while nobody looks.
+    // The same while no writer runs.
     let api = edited.scene.gimbal.admin().clone();
     let edits = service_edits().into_iter().map(|edit| (&service_path, edit));
     for (path, (what, patch)) in edits.chain(slice_edits().into_iter().map(|edit| (&slice_path, edit))) {

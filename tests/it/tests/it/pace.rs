@@ -1,4 +1,4 @@
-//! How fast the writer writes: as the API server takes it, and never faster than it was told.
+//! How fast the writer writes: as fast as the API server accepts, and never faster than configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +44,8 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
     assert_eq!(writes.len(), 1 + 2 * SERVICES as usize, "each object is written once: {writes:?}");
     assert!(writes.iter().all(|write| write.ends_with(" 201")), "{writes:?}");
 
-    // Twenty writes of one Service, which would go one after another. An overloaded server that says when to come back is
-    // another form of the same; and what changes meanwhile is written as it is in the end.
+    // Twenty writes of one Service, which would go one after another. An overloaded server that says when to come back
+    // is another form of the same; and what changes meanwhile is written as it is in the end.
     agent.process.kill().unwrap();
     for part in 0..SLICES {
         put(&scene.source, &slice_of("team1", "big", &format!("part-{part}"), 1000 + part * 100, 100)).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
 #[tokio::test(flavor = "multi_thread")]
 async fn no_second_sees_more_writes_than_the_budgets_allow() {
     for (services, args, reason, most) in [
-        // 50 a second, and a quarter of a second's worth that was saved up; the rest is for a machine that stands still.
+        // 50 a second, and a burst of a quarter of a second; the rest allows for a machine that stalls.
         (300, ["--write-qps", "50", "--watchers", "1"], "write_qps", 100),
         // An object has some 500 bytes: with 1,000 that watch, about four a second, and one saved up.
         (15, ["--write-fanout", "2000000", "--watchers", "1000"], "write_fanout", 15),

@@ -120,7 +120,7 @@ async fn what_a_change_of_namespaces_excludes_is_removed_through_the_guard() {
     let verbs: Vec<&str> = writes.iter().filter_map(|write| write.split(' ').next()).collect();
     assert_eq!(verbs, ["create", "create", "delete", "delete"], "{writes:?}");
 
-    // Changed while the writer is down and the agent away: nobody has to say anything.
+    // Changed while the writer is down and the agent away: no agent has to send anything.
     drop(agent);
     drop(writer);
     let guardless = "namespaces: {allow: [team1]}\nguard: {maxDropPercent: 100}";
@@ -194,7 +194,7 @@ async fn addresses_that_are_not_a_backends_are_left_out_and_a_change_is_applied_
     .unwrap();
 }
 
-/// The loser of a name does not learn whose it is.
+/// The loser of a name does not learn the name's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_is_taken_is_all_that_the_loser_hears() {
     let scene = Scene::start().await.unwrap();

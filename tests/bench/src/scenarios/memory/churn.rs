@@ -35,7 +35,7 @@ struct Sample {
     writer: f64,
 }
 
-/// Changes the source for so many minutes.
+/// Changes the source for `minutes`.
 pub async fn run(stand: &Stand, size: &Size, minutes: f64) -> anyhow::Result<Churned> {
     let begun = Instant::now();
     let length = Duration::from_secs_f64(minutes * 60.0);
@@ -43,7 +43,7 @@ pub async fn run(stand: &Stand, size: &Size, minutes: f64) -> anyhow::Result<Chu
     let mut workers: Vec<Worker> = (0..WORKERS).map(|number| Worker::new(stand, &places, number)).collect();
     let changing = try_join_all(workers.iter_mut().map(|worker| worker.work(begun + length)));
     let (done, samples) = tokio::try_join!(changing, sample(stand, begun, length))?;
-    // Nobody is left out: what was deleted comes back, so that the source ends as large as it began.
+    // Deleted objects are put back, so that the source ends as large as it began.
     try_join_all(workers.iter_mut().map(Worker::put_back)).await?;
     Ok(Churned { changes: done.iter().sum(), samples })
 }

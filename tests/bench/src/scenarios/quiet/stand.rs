@@ -10,7 +10,7 @@ use crate::change::{Eyes, Load};
 use crate::inspection::{Generations, Inspection};
 use crate::proc::{Usage, forget_peak};
 
-/// See the module.
+/// A discoverer and a writer with a proxy between them.
 pub struct Stand {
     pub scene: Scene,
     pub writer: Writer,
@@ -141,8 +141,8 @@ impl Stand {
         self.change().await
     }
 
-    /// The writer is killed and started anew, and a change is made meanwhile. Returns how long after the writer was ready
-    /// it stood there, and how much was written.
+    /// The writer is killed and started anew, and a change is made meanwhile. Returns how long after the writer was
+    /// ready it stood there, and how much was written.
     pub async fn change_during_restart(&mut self) -> anyhow::Result<(Duration, usize)> {
         let mark = self.scene.gimbal.audit_mark().await?;
         self.writer.process.kill()?;

@@ -99,7 +99,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     all.expect("hostile-beside", &["10.1.0.9"]).await;
     all.expect_metric("backend_rejected", "AddressRefused", 1.0).await;
     all.flow_on(&mut agent).await;
-    // Alone, each is refused as well, and the Service stands without endpoints.
+    // Alone, each is refused as well, and the Service is published without endpoints.
     for (number, address) in bad.iter().enumerate() {
         let alone = key("team1", &format!("alone{number}"));
         agent.delta(vec![replace(&alone, &[address])]).await;
@@ -174,7 +174,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     all.expect(&gimbal_model::service_name(&"hostile".parse().unwrap(), &long.name), &["10.1.0.1"]).await;
     all.flow_on(&mut agent).await;
 
-    // Each reject is told again by inspection.
+    // Inspection reports each reject as well.
     let client = all.scene.ask(&all.writer).unwrap();
     let trouble = client.call("InspectionService/ListServices", &json!({"backend": "hostile", "onlyTrouble": true}));
     let trouble = trouble.unwrap();

@@ -44,7 +44,7 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     Mirror::expect(&siege.scene.gimbal, "team1", "hostile-fine", &["10.1.0.1:8080"]).await.unwrap();
     siege.unharmed().await;
 
-    // Where it goes: another's namespace, the cluster's, one that is denied, one that is none.
+    // Where it goes: another backend's namespace, the cluster's, a denied one, an invalid name.
     let mut forbidden = 0.0;
     for namespace in ["theirs", "kube-system", "kube-public", "default", "own-secret", "THEIRS", "..", "own-1."] {
         let key = key(namespace, "intruder");
@@ -59,7 +59,7 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     agent.rejected(&missing, RejectReason::NamespaceMissing).await;
     siege.unharmed().await;
 
-    // What it is called: names that join to another's, and to one that nobody of ours wrote.
+    // What it is called: names that join to another backend's name, and to a foreign Service's.
     let answers = [
         ("b-web", "the name team1/hostile-b-web is taken"),
         ("taken", "Service team1/hostile-taken exists and is not ours; it is never touched"),
@@ -126,7 +126,8 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     assert_eq!(worn(labels, "endpointslice.kubernetes.io/skip-mirror"), "nothing");
     siege.unharmed().await;
 
-    // Where traffic would go. Even what its own list allows is refused where nobody may lead.
+    // Where traffic would go. Even addresses that the backend's own list allows are refused if no backend may lead
+    // there.
     let lead = key("team1", "lead");
     let bad = [
         "127.0.0.1",

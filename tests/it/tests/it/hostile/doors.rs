@@ -139,7 +139,7 @@ async fn it_sees_and_decides_nothing_of_others() {
     line.await.unwrap();
     assert!(siege.attackers().await.contains(&"hostile-own".to_owned()), "what is held stays");
     siege.unharmed().await;
-    // An admin's guess is none either.
+    // An administrator's guess is refused as well.
     let admin = siege.scene.ask(&siege.writer).unwrap();
     let error = admin.call("AdminService/Approve", &json!({"backend": "hostile-b", "id": id})).unwrap_err();
     assert!(error.to_string().contains("NotFound"), "{error}");

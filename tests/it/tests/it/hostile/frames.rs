@@ -85,7 +85,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
     siege.unharmed().await;
 
-    // Views that are none: an end without a beginning, a count that no view has, entries of another scope.
+    // Invalid snapshots: an end without a beginning, a count that no snapshot has, entries of another scope.
     let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
     agent.frame(Frame::SnapshotEnd { summary: Summary::default() }).await;
     agent.snapshot(&[], Summary { count: u64::MAX, ..Summary::default() }).await;

@@ -1,4 +1,5 @@
-//! An attacker with backend `hostile`'s certificate beside the honest backend `hostile-b`, and all that must not be touched.
+//! An attacker with backend `hostile`'s certificate beside the honest backend `hostile-b`, and all that must not be
+//! touched.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,8 @@ impl Siege {
             scene.put(&svc(namespace, name, &[("http", 80)])).await.unwrap();
             scene.put(&slice_of(namespace, name, "a", 1, 3)).await.unwrap();
         }
-        // Nobody's of ours: one whose name the attacker can claim, one that its words can name, one of the cluster's own.
+        // Foreign Services: one whose name the attacker can claim, one that its frames can name, one of the cluster's
+        // own.
         for (namespace, name) in [("team1", "hostile-taken"), ("theirs", "plain"), ("kube-system", "dns")] {
             put(&scene.gimbal, &svc(namespace, name, &[("http", 80)])).await.unwrap();
             put(&scene.gimbal, &slice_of(namespace, name, "hand", 9, 1)).await.unwrap();
@@ -88,7 +90,8 @@ impl Siege {
         found
     }
 
-    /// What the attacker has done to others: nothing. And a change of the honest backend arrives, by the stream that it had.
+    /// What the attacker has done to others: nothing. And a change of the honest backend arrives, by the stream that it
+    /// had.
     pub async fn unharmed(&mut self) {
         let now = self.not_the_attackers().await;
         assert_eq!(now, self.others);
@@ -145,8 +148,8 @@ impl Drop for Siege {
     }
 }
 
-/// An object that bears our mark and the attacker's name, where its policy lets it be and as that must be. One that is not
-/// so is somebody else's, and must not have come.
+/// An object that bears our mark and the attacker's name, where its policy lets it be and as that must be. One that is
+/// not so is somebody else's, and must not have come.
 fn is_the_attackers(object: &Value) -> bool {
     let (meta, labels) = (&object["metadata"], &object["metadata"]["labels"]);
     let is_slice = object["addressType"].is_string();

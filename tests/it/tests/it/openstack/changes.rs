@@ -116,7 +116,7 @@ pub async fn pools_of_l7_policies_are_services_of_their_own(stage: &Stage) {
     Mirror::expect(&stage.scene.gimbal, "beta", &own, &["10.5.0.1:8080"]).await.unwrap();
     let of_pool = service_name(&backend, &format!("{id}-{}", text(&redirected["id"])));
     Mirror::expect(&stage.scene.gimbal, "beta", &of_pool, &["10.5.0.2:8080"]).await.unwrap();
-    // The others were not told to, and this one has no other project.
+    // The other discoverers are not configured to, and this one sees no other project.
     stage.expect("beta", &balancer, &["10.5.0.1:8080"]).await;
     let services = third.ask().call("InspectionService/ListServices", &json!({})).unwrap();
     let namespaces: Vec<&Value> =

@@ -27,7 +27,7 @@ async fn rename(stage: &Stage, project: &str, name: &str) {
     stage.cloud.revoke(project, User::Nobody).await.unwrap();
 }
 
-/// Its load balancers stay in Octavia, as in any cloud; nobody's they are.
+/// Its load balancers stay in Octavia, as in any cloud, without a project.
 pub async fn a_deleted_project_takes_its_services_along(stage: &Stage) {
     let doomed = stage.cloud.create_load_balancer("gamma", &web("doomed", &["10.8.0.1"])).await.unwrap();
     let stays = stage.cloud.create_load_balancer("alpha", &web("stays", &["10.8.0.2"])).await.unwrap();

@@ -21,7 +21,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// A discoverer with these credentials, which offers to nobody.
+    /// Starts a discoverer with these credentials and without a writer.
     fn discover(&self, name: &str, keys: &[(&str, &str)], args: &[&str]) -> Discoverer {
         let folder = self.dir.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -79,8 +79,8 @@ async fn what_a_user_may_see() {
 const ADMIN: [(&str, &str); 4] =
     [("username", "admin"), ("password", "admin-secret"), ("userDomain", "Default"), ("projectName", "admin")];
 
-/// Before it was read page by page, projects beyond the first page were taken for gone. And the two processes of Octavia
-/// are read by turns.
+/// Before it was read page by page, projects beyond the first page were taken for gone. And the two processes of
+/// Octavia are read by turns.
 async fn every_project_of_a_keystone_that_cuts_its_list(roles: &Roles, balancers: &[Value]) {
     let discoverer = roles.discover("cut", &ADMIN, &[]);
     expect_log(&discoverer.process, &["mode: bulk"]).await.unwrap();
@@ -128,7 +128,8 @@ async fn a_global_observer_with_and_without_the_policy(roles: &Roles) {
     roles.offers(&reader, &["alpha", "beta", "delta", "epsilon", "gamma", "zeta"]).await;
 }
 
-/// The role goes while the token stays good for what a member may do: each list shrinks to one project, without an error.
+/// The role goes while the token stays good for what a member may do: each list shrinks to one project, without an
+/// error.
 async fn a_role_that_is_lost_is_no_deletion(roles: &Roles) {
     let alpha = roles.cloud.project("alpha").await.unwrap();
     roles.cloud.grant(&alpha, User::Observer).await.unwrap();

@@ -1,4 +1,4 @@
-//! The same without a writer: a discoverer that offers to nobody, looked at through its own ports.
+//! The same without a writer: a discoverer in a dry run, inspected through its own ports.
 
 use std::time::Duration;
 
@@ -159,7 +159,7 @@ async fn a_password_that_is_refused_is_not_shown_again() {
     dry.complete(true).await;
 }
 
-/// A policy that shows everyone's load balancers and nobody's pools.
+/// A policy that shows the load balancers of all projects and the pools of none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_for_one_kind_takes_no_endpoints_away() {
     let dry = Dry::start(|_| {}, &[], &[]).await;
@@ -223,7 +223,7 @@ async fn a_project_that_leaves_the_list_is_held() {
     dry.complete(true).await;
 }
 
-/// A typo is told at once, and not asked about for ever.
+/// A mistyped region is reported at once and not retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_region_that_is_not_there_ends_the_start() {
     let keys = [("username", "fake"), ("password", "fake-secret"), ("region", "elsewhere")];

@@ -1,5 +1,5 @@
-//! What polls of a large cloud cost, counted and timed beside a bare loop over the same lists, and how long a change takes.
-//! Counts are checked, times only printed (`--nocapture`).
+//! What polls of a large cloud cost, counted and timed beside a bare loop over the same lists, and how long a change
+//! takes. Counts are checked, times only printed (`--nocapture`).
 
 mod bare;
 
@@ -120,7 +120,7 @@ async fn polls(discoverer: &Discoverer) -> f64 {
     metric(discoverer.admin_port, "gimbal_discoverer_polls_total", "").await.unwrap_or_default()
 }
 
-/// Calls and seconds of the last poll, once so many have ended. All of them have to be complete.
+/// Returns calls and seconds of the last poll, once `count` polls have ended. All of them must be complete.
 async fn after_polls(discoverer: &Discoverer, count: f64) -> (f64, f64) {
     eventually("polls end", LONG, async || {
         anyhow::ensure!(polls(discoverer).await >= count, "{}", discoverer.process.log_tail());
