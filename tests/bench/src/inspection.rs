@@ -32,7 +32,7 @@ impl Inspection {
         Ok(Self { client: InspectionServiceClient::new(channel) })
     }
 
-    /// Every backend as it is now.
+    /// Returns the current state of every backend.
     ///
     /// # Errors
     /// The writer does not answer.
@@ -41,7 +41,7 @@ impl Inspection {
         Ok(answer.into_inner().backends)
     }
 
-    /// The streams that are open now.
+    /// Returns the generations of the open streams.
     ///
     /// # Errors
     /// The writer does not answer.

@@ -1,4 +1,4 @@
-//! Many durations.
+//! Statistics of durations.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Of these.
+    /// Sorts the durations.
     #[must_use]
     pub fn new(mut times: Vec<Duration>) -> Self {
         times.sort();
@@ -29,14 +29,14 @@ impl Times {
         at.as_secs_f64() * 1e3
     }
 
-    /// For a plot: milliseconds at each percentile from 0 to 100.
+    /// Returns the points of a plot: milliseconds at each percentile from 0 to 100.
     #[must_use]
     pub fn curve(&self) -> Vec<(f64, f64)> {
         (0..=100).map(f64::from).map(|percent| (percent, self.percentile(percent))).collect()
     }
 }
 
-/// The middle one; of an even number the lower of the two.
+/// Returns the median; of an even number of values the lower of the middle two.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Many small Services, for what depends on their number.
+//! Many small Services, for tests of what depends on their number.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use gimbal_testkit::eventually;
 
 use crate::{SOON, Scene, in_parallel, put, slice_of, svc};
 
-/// Makes Services `web-<n>` in the source's `team1`, with a slice `v4` of three endpoints each, counted on from Service
-/// to Service.
+/// Creates Services `web-<n>` in the source's `team1`, with a slice `v4` of three endpoints each. Addresses are counted
+/// on from Service to Service.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn offer_many(scene: &Arc<Scene>, services: u32) -> anyhow::Result<()> {
     let offers = (0..services).map(|n| {
         let scene = scene.clone();

@@ -137,7 +137,7 @@ impl ListWatch {
         }
     }
 
-    /// Called when the server does what is asked of it.
+    /// Called when a call succeeded.
     pub(crate) fn succeeded(&mut self) {
         self.away = 0;
         self.failures = 0;
