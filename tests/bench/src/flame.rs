@@ -84,7 +84,7 @@ impl Flame {
             .with_context(|| format!("cannot draw {}", path.display()))
     }
 
-    /// Returns the share of samples in which each of these was on the stack, by the first name that a frame contains.
+    /// Returns the share of samples whose stack contains each of `parts`, compared as substrings.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn shares(&self, parts: &[&'static str]) -> BTreeMap<&'static str, f64> {

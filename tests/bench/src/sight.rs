@@ -116,7 +116,7 @@ async fn tell<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, send
     }
 }
 
-/// Waits until watches can be opened: objects written before do not count as arrivals.
+/// Waits until the API server accepts such a watch. Objects written before do not count as arrivals.
 ///
 /// # Errors
 /// A watch does not open.

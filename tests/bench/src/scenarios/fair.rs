@@ -36,7 +36,7 @@ enum By {
     Us,
 }
 
-/// Of one kind of flood.
+/// Results with one kind of flood.
 #[derive(Default)]
 struct Found {
     delays: Delays,

@@ -1,4 +1,4 @@
-//! Certificates and authorities that change, end, or are denied, while everything runs.
+//! Certificates and authorities that are replaced, expire, or are refused, while everything runs.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ async fn arrives(scene: &Scene, address: &str) -> Mirror {
     Mirror::expect(&scene.gimbal, "team1", WEB, &[&format!("{address}:8080")]).await.unwrap()
 }
 
-/// One change after the other, each awaited in the Gimbal cluster, until `stop`. The Service is the same one all along.
+/// Makes one change after the other to the same Service, each awaited in the Gimbal cluster, until `stop`.
 async fn changes_flow(scene: &Scene, stop: &AtomicBool) -> u32 {
     let first = arrives(scene, "10.1.0.1").await;
     let mut count = 1;
@@ -83,7 +83,7 @@ async fn everything_is_renewed_while_changes_flow() {
     let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     discoverer.ready().await.unwrap();
     arrives(&scene, "10.1.0.1").await;
-    // It may have dialled before the source was read, or before the writer led.
+    // It may have connected before the source was read, or before the writer led.
     let before = streams(&discoverer).await;
     let old = copy_of(&scene, "node02", "old");
 
@@ -95,7 +95,7 @@ async fn everything_is_renewed_while_changes_flow() {
         // The authority, with an overlap.
         bundle(&scene, &[&first_ca, second.ca()]);
         reloads(&writer, &discoverer, 1, 2).await;
-        // The writer's certificate, and the agent's, by the new one.
+        // The writer's certificate, and the agent's, by the new authority.
         copy(&second.server("writer").unwrap(), &pair_at(&scene, "writer"));
         reloads(&writer, &discoverer, 2, 2).await;
         copy(&second.backend("node02").unwrap(), &pair_at(&scene, "node02"));
@@ -103,7 +103,8 @@ async fn everything_is_renewed_while_changes_flow() {
         // No stream had to be opened anew for any of it.
         assert_eq!(streams(&discoverer).await, before, "{}", discoverer.process.log_tail());
 
-        // The old authority goes, and the stream that was opened under it: it comes back under the new one.
+        // The old authority is removed, and the stream that was opened under it ends: it is opened again under the new
+        // one.
         bundle(&scene, &[second.ca()]);
         reloads(&writer, &discoverer, 3, 4).await;
         expect_streams(&discoverer, before + 1.0).await;
@@ -124,7 +125,7 @@ async fn everything_is_renewed_while_changes_flow() {
     arrives(&scene, "10.2.0.1").await;
 }
 
-/// A pair as it is now, kept aside.
+/// Copies the current pair to another name.
 fn copy_of(scene: &Scene, name: &str, kept: &str) -> Pair {
     let (from, to) = (pair_at(scene, name), pair_at(scene, kept));
     copy(&from, &to);
@@ -155,13 +156,13 @@ async fn a_certificate_on_the_deny_list_is_out_within_seconds() {
     expect_log(&writer.process, &["ends a connection", "Denied", &fingerprint]).await.unwrap();
     expect_log(&writer.process, &["refused a connection", "Denied", &fingerprint]).await.unwrap();
 
-    // What it had published stays, and it changes nothing any more. Others do not notice.
+    // What it had published stays, and it cannot change it any more. Other backends are not affected.
     offer(&scene, "10.1.0.2").await;
     mirror.expect_unchanged(&scene.gimbal, Duration::from_secs(1)).await.unwrap();
     Mirror::expect(&scene.gimbal, "team1", "other-web", &["10.1.0.2:8080"]).await.unwrap();
     assert_eq!(streams(&other).await, others);
 
-    // The rightful owner has a new one made, and the thief is where it was.
+    // The rightful owner gets a new certificate, and the thief is refused as before.
     scene.pki.backend("node02").unwrap();
     Mirror::expect(&scene.gimbal, "team1", WEB, &["10.1.0.2:8080"]).await.unwrap();
     let thief = Grpcurl::tls(&scene.pki, &stolen, writer.port);
@@ -226,7 +227,7 @@ async fn the_writer_says_what_was_wrong_at_its_door_and_how_it_stands_with_its_f
         metric(writer.admin_port, &format!("gimbal_writer_{name}"), labels).await.unwrap()
     };
 
-    // A health check is no attack.
+    // A health check is not counted as an attack.
     for _ in 0..3 {
         drop(TcpStream::connect(("127.0.0.1", writer.port)).await.unwrap());
     }

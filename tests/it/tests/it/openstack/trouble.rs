@@ -1,4 +1,4 @@
-//! A cloud in trouble: nothing is lost, nothing is deleted, and it is said.
+//! A cloud in trouble: nothing is lost, nothing is deleted, and the trouble is reported.
 
 use std::process::Command;
 
