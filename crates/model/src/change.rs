@@ -11,9 +11,9 @@ use crate::{Digest, Endpoint, Endpoints, Header, PortSet, Service, SourceKey};
 /// A change of one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndpointChange {
-    /// Is there, with these properties.
+    /// The endpoint exists with these properties.
     Set(PortSet, Endpoint),
-    /// Is there no more.
+    /// The endpoint does not exist any more.
     Gone(PortSet, IpAddr),
 }
 

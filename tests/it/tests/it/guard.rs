@@ -157,7 +157,7 @@ async fn everyday_removals_never_meet_the_guard() {
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-web0").await.unwrap();
     scene.put(&slice_of("team1", "web1", "a", 0, 0)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web1", 0).await.unwrap();
-    // A larger removal: less than half of what remains, but together with the earlier ones more.
+    // A larger removal, though less than half of what exists even together with the earlier ones.
     for (name, first, count) in [("large", 3 << 8, 40), ("larger", 4 << 8, 99)] {
         scene.put(&svc("team1", name, &[("http", 80)])).await.unwrap();
         scene.put(&slice_of("team1", name, "a", first, count)).await.unwrap();
@@ -207,8 +207,8 @@ async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
         let back = |backend: &Value| backend["connected"] == true && backend["complete"] == true;
         client.expect_backend("node02", "is back", back).await.unwrap();
     }
-    // 50 of 141 are gone. The rest is less than half of what remains, and hardly more than is always allowed; but not
-    // after the earlier removals.
+    // 50 of 141 have been removed. The next removal is less than half of the rest, and hardly above what is always
+    // allowed, but it is held because of the earlier ones.
     scene.remove("team1", "large").await.unwrap();
     let change = held(&client, 21).await;
     assert_eq!(change["endpointsBefore"], "141", "{change}");

@@ -8,7 +8,7 @@ use gimbal_testkit::eventually;
 use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, slice_of, svc};
 use serde_json::{Value, json};
 
-/// A Watch whose events are read as they come.
+/// A Watch call whose events are read as they arrive.
 struct Watching {
     child: Child,
     events: Receiver<Value>,

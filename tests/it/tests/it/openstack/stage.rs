@@ -83,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// Waits until every discoverer knows its source completely, or none does.
+    /// Waits until every discoverer reports its source as complete, or as incomplete.
     pub async fn expect_complete(&self, complete: bool) {
         for discoverer in &self.discoverers {
             let wanted = f64::from(u8::from(complete));
