@@ -31,7 +31,7 @@ pub struct Ours {
 /// Replaces the Gimbal cluster by an empty one.
 ///
 /// # Errors
-/// What a server says.
+/// A server's error.
 pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
     scene.gimbal = TestCluster::start().await?;
     scene.gimbal.bind(&scene.gimbal.user("writer")?, &writer_rights()?).await?;
@@ -67,7 +67,7 @@ pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
 /// Creates the targets, with the same watches open as a writer has. Also returns the CPU seconds of the API server.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> anyhow::Result<(Span, f64)> {
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);

@@ -98,7 +98,7 @@ impl Scene {
     /// Creates or replaces an object in the source.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn put(&self, object: &Value) -> anyhow::Result<()> {
         put(&self.source, object).await
     }
@@ -106,7 +106,7 @@ impl Scene {
     /// Deletes a Service and its slices in the source, slices first, as the source's controllers would.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn remove(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
         let api = self.source.admin();
         for slice in api.items(&format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")).await? {
@@ -134,7 +134,7 @@ impl Scene {
 /// Creates or replaces an object, whether or not it exists.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn put(cluster: &TestCluster, object: &Value) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));

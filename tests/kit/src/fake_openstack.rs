@@ -91,7 +91,7 @@ impl FakeOpenStack {
     /// Writes the Secret's keys into a folder, for `--credentials`.
     ///
     /// # Errors
-    /// Files that cannot be written.
+    /// The files cannot be written.
     pub fn write_credentials(&self, dir: &Path) -> anyhow::Result<()> {
         for (name, text) in [("keystoneUrl", self.url().as_str()), ("username", "fake"), ("password", "fake-secret")] {
             std::fs::write(dir.join(name), text).with_context(|| format!("cannot write {name}"))?;

@@ -18,7 +18,7 @@ const PURE: &[&str] = &[
     "gimbal-schedule",
 ];
 
-/// What makes an edge.
+/// Crates that do I/O.
 const EDGES: [&str; 7] = ["tokio", "kube", "tonic", "hyper", "axum", "reqwest", "rustls"];
 
 pub fn check() -> anyhow::Result<()> {

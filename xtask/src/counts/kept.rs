@@ -29,9 +29,9 @@ pub struct Heap {
 /// Versions that determine how many instructions the same source takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct With {
-    /// As `rustc --version` says.
+    /// The output of `rustc --version`.
     pub rustc: String,
-    /// The target that was compiled for.
+    /// The compilation target.
     pub target: String,
     /// The output of `valgrind --version`; it determines which of several implementations of a library function runs.
     pub valgrind: String,
