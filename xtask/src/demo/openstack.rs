@@ -15,9 +15,9 @@ use super::report::Report;
 use super::view::{self, View};
 use stage::Stage;
 
-/// How long anything may take. It is there to end a demo that does not work, not to judge one that does.
+/// How long a step may take. The limit ends a demo that does not work; it is not a measure of speed.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Some polls.
+/// Several polls.
 const A_WHILE: Duration = Duration::from_secs(4);
 
 pub async fn play(report: &mut Report, once: bool) -> anyhow::Result<()> {
@@ -104,7 +104,7 @@ async fn trouble(stage: &mut Stage, report: &mut Report, web: &Value) -> anyhow:
     Ok(())
 }
 
-/// Waits until the Gimbal cluster is as it should be, and reports how long that took since `begin`.
+/// Waits until the Gimbal cluster is as expected, and reports how long that took since `begin`.
 async fn landed(
     stage: &mut Stage,
     report: &mut Report,
