@@ -1,5 +1,5 @@
-//! What is in the Gimbal cluster, as a watch tells it: a list would answer up to 100 ms late, because the API server
-//! first makes sure that its cache is as new as etcd.
+//! The content of the Gimbal cluster, as a watch reports it: a list would answer up to 100 ms late, because the API
+//! server first makes sure that its cache is as new as etcd.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -266,7 +266,7 @@ pub(crate) fn pool(config: &Config) -> kube::Result<Pool> {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(Duration::from_secs(5)));
-    // Lets the kernel notice a dead peer, in addition to our own time-outs.
+    // Lets the kernel notice a dead peer, in addition to the time-outs of calls.
     tcp.set_keepalive(Some(Duration::from_secs(15)));
     tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
     tcp.set_keepalive_retries(Some(3));
