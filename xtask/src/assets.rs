@@ -13,7 +13,7 @@ const OPENSTACK: &str = "2026.1";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// kube-controller-manager too; no test of ours needs it.
+    /// kube-controller-manager too; no test needs it.
     #[arg(long)]
     controller_manager: bool,
     /// Keystone, Octavia and Neutron too, and the data that a testbed starts from.
