@@ -13,7 +13,7 @@ use crate::{Discoverer, Grpcurl, SOON, Scene, Writer, metric};
 /// Runs many requests, with limited concurrency.
 ///
 /// # Errors
-/// The first request's error.
+/// The error of the first request that fails.
 pub async fn in_parallel<F>(requests: impl IntoIterator<Item = F>) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,

@@ -17,7 +17,7 @@ const WORKERS: usize = 8;
 /// Pause between two changes of a client.
 const PAUSE: Duration = Duration::from_millis(80);
 const SAMPLE: Duration = Duration::from_secs(1);
-/// Largest ratio of the last tenth of the time to the sixth that counts as constant, given that lists differ by a page.
+/// Largest ratio of the mean memory in the last tenth of the time to the sixth tenth that counts as constant.
 const FLAT: f64 = 1.03;
 
 /// Number of changes, and memory over time.
