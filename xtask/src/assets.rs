@@ -8,12 +8,12 @@ use gimbal_testkit::assets::{Asset, cache, once};
 use crate::shell;
 
 const CARGO_DENY: &str = "0.20.2";
-/// The release that `tests/openstack/requirements.lock` is of.
+/// The OpenStack release of `tests/openstack/requirements.lock`.
 const OPENSTACK: &str = "2026.1";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// kube-controller-manager too; no test of ours needs it.
+    /// kube-controller-manager too; no test needs it.
     #[arg(long)]
     controller_manager: bool,
     /// Keystone, Octavia and Neutron too, and the data that a testbed starts from.
@@ -40,12 +40,12 @@ fn show(name: &str, version: &str, path: &std::path::Path) {
     println!("{name:<24} {version:<8} {}", path.display());
 }
 
-/// The path of cargo-deny, which is built first if it has to be.
+/// Returns the path of cargo-deny, and builds it first if it is missing.
 pub fn cargo_deny() -> anyhow::Result<PathBuf> {
     cargo_tool("cargo-deny", CARGO_DENY)
 }
 
-/// The path of a program that a crate of the same name is, built first if it has to be.
+/// Returns the path of a crate's program of the same name, and builds it first if it is missing.
 pub fn cargo_tool(name: &str, version: &str) -> anyhow::Result<PathBuf> {
     let path = cache()?.join(format!("{name}-{version}")).join(name);
     if path.is_file() {
@@ -61,7 +61,7 @@ pub fn cargo_tool(name: &str, version: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The path of the data that a testbed starts from; all that it needs is installed and set up first if it has to be.
+/// Returns the path of the initial data of a testbed, and installs and prepares everything for it if needed.
 pub fn openstack() -> anyhow::Result<PathBuf> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
     runtime.block_on(gimbal_testkit::openstack::OpenStack::prepare())

@@ -1,4 +1,4 @@
-//! Our binaries, for the demo and for tests.
+//! Builds Gimbal's binaries, for the demo and for tests.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use gimbal_testkit::assets::Asset;
 
 use crate::shell;
 
-/// The services, each a package with a binary of its name.
+/// The services: packages with a binary of the same name.
 const SERVICES: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbal-openstack-discoverer"];
 
-/// Quick to build, close to a release.
+/// A profile that builds quickly and is close to a release.
 const PROFILE: &str = "quick";
 
-/// Builds these programs, each a package of its name, beside the servers that are not there yet, and returns the programs'
-/// folder: `GIMBAL_BIN_DIR`, if that is set. Says what is left whenever something is ready.
+/// Builds these programs and, concurrently, the servers that are missing. Returns the programs' folder:
+/// `GIMBAL_BIN_DIR`, if that is set. Reports the remaining builds whenever one is ready.
 pub fn all(programs: &[&str], servers: &[Asset]) -> anyhow::Result<PathBuf> {
     let given = std::env::var_os("GIMBAL_BIN_DIR").map(PathBuf::from);
     if let Some(dir) = &given {
@@ -40,7 +40,7 @@ pub fn all(programs: &[&str], servers: &[Asset]) -> anyhow::Result<PathBuf> {
         }
     };
     std::thread::scope(|scope| {
-        // Two Go builds share most of what they compile: one after the other, beside cargo.
+        // Two Go builds share most of their packages, so they run one after the other, beside cargo.
         let servers = scope.spawn(|| missing.iter().try_for_each(|server| server.path().map(|_| done(server.name()))));
         let ours = ours.as_deref().map_or(Ok(()), |ours| build(programs).map(|()| done(ours)));
         let servers = servers.join().unwrap_or_else(|_| Err(anyhow::anyhow!("building a server panicked")));

@@ -40,7 +40,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     judge(&comparison)
 }
 
-/// The step of `cargo xtask test`. Where valgrind is missing and cannot be installed, that is told; on CI it is an error.
+/// The step of `cargo xtask test`. Without valgrind, and where it cannot be installed, the step is skipped with a
+/// message; on CI that is an error.
 pub fn step() -> anyhow::Result<()> {
     match measure::valgrind() {
         Ok(_) => run(&Args { accept: false, only: None }),
@@ -67,7 +68,7 @@ fn judge(comparison: &Comparison) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cases that were not counted now stay as they are kept, unless all were counted.
+/// Keeps the accepted counts of cases that were not counted now, unless all were counted.
 fn accept(before: Kept, now: Kept, all: bool, file: &Path) -> anyhow::Result<()> {
     let mut counts = if all { Default::default() } else { before.counts };
     anyhow::ensure!(
@@ -82,7 +83,7 @@ fn accept(before: Kept, now: Kept, all: bool, file: &Path) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The path of gungraun's runner, of the version that the library has.
+/// Returns the path of gungraun's runner, of the same version as the library.
 fn runner() -> anyhow::Result<PathBuf> {
     let lock = shell::root().join("Cargo.lock");
     let lock = std::fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
@@ -90,7 +91,7 @@ fn runner() -> anyhow::Result<PathBuf> {
     crate::assets::cargo_tool("gungraun-runner", version)
 }
 
-/// The version of a package in a lock file.
+/// Returns the version of a package in a lock file.
 fn locked<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     let (_, after) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
     after.split('"').next()

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: two clusters, one discoverer, one writer, and how fast what happens in one arrives in the other.
+//! `cargo xtask demo`: two clusters, one discoverer and one writer, and how fast changes in one cluster arrive in the
+//! other.
 
 use std::path::PathBuf;
 
@@ -28,8 +29,8 @@ pub struct Args {
     /// A real OpenStack cloud as the source, started for the demo.
     #[arg(long, conflicts_with_all = ["source_kubeconfig", "gimbal_kubeconfig"])]
     openstack: bool,
-    /// A cluster of yours as the source. Only namespaces that the demo makes (gimbal-demo-*) are touched, and removed at the
-    /// end.
+    /// A cluster of yours as the source. Only namespaces that the demo makes (gimbal-demo-*) are touched, and removed
+    /// at the end.
     #[arg(long, value_name = "FILE")]
     source_kubeconfig: Option<PathBuf>,
     /// A cluster of yours as the Gimbal cluster; as above.
@@ -56,7 +57,7 @@ async fn demo(args: &Args) -> anyhow::Result<()> {
     let mut stage = Stage::build(args.source_kubeconfig.as_deref(), args.gimbal_kubeconfig.as_deref()).await?;
     report.title("source", &stage.source.describe());
     report.title("gimbal cluster", &stage.gimbal.describe());
-    // Whatever happens from here on, a cluster that is not ours is left as it was.
+    // From here on, a cluster of the user is restored in any case.
     let result = tokio::select! {
         result = play(args, &mut stage, &mut report) => result,
         signal = asked_to_end() => signal.and_then(|()| {
@@ -69,7 +70,7 @@ async fn demo(args: &Args) -> anyhow::Result<()> {
     result.and(cleaned)
 }
 
-/// Ctrl-C, or a polite kill.
+/// Waits for Ctrl-C or SIGTERM.
 async fn asked_to_end() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
     tokio::select! {

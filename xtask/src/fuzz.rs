@@ -6,7 +6,8 @@ use anyhow::Context as _;
 
 use crate::shell;
 
-/// What libFuzzer needs of the compiler. The sanitizers want a nightly one, and without `unsafe` they would find little.
+/// The compiler flags that libFuzzer needs. Sanitizers require a nightly compiler, and would find little without
+/// `unsafe`.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions --cfg fuzzing";
@@ -40,11 +41,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         "--bin",
         "fuzz",
     ]);
-    // Named, so that build scripts and macros are built without the flags.
+    // With an explicit target, build scripts and macros are built without the flags.
     cargo.args(["--target", host]).arg("--target-dir").arg(&build).env("RUSTFLAGS", FLAGS);
     shell::run(cargo)?;
     let binary = build.join(host).join("quick/fuzz");
-    // libFuzzer reads and writes folders; the repository has one packed file for each target.
+    // libFuzzer reads and writes folders; the repository has one packed file per target.
     let kept = build.join("kept").join(&args.target);
     if kept.exists() {
         std::fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
@@ -70,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ];
     fuzz(&flags, &[&found, &kept])?;
     if args.minimize {
-        // One input for each place that is reached; how often it is reached would keep thousands.
+        // One input per reached place; distinguishing how often it is reached would keep thousands.
         let merge = ["-set_cover_merge=1", "-use_counters=0", "-max_len=4096"].map(String::from);
         fuzz(&merge, &[&kept, &found])?;
         corpus("pack", &args.target, &kept)?;

@@ -1,11 +1,11 @@
-//! `cargo xtask prove`: tests at their whole size, which takes longer than a change can wait for. `cargo xtask test` runs a short
-//! form of each.
+//! `cargo xtask prove`: tests at their whole size, which takes longer than a change can wait for. `cargo xtask test`
+//! runs a short form of each.
 
 use anyhow::Context as _;
 
 use crate::{build, shell};
 
-/// A test that is larger where `GIMBAL_PROVE` is set.
+/// A test that runs at a larger size if `GIMBAL_PROVE` is set.
 struct Proof {
     name: &'static str,
     what: &'static str,
@@ -14,9 +14,9 @@ struct Proof {
     file: &'static str,
     /// Only the tests whose name contains this.
     test: &'static str,
-    /// What `GIMBAL_PROVE` is set to: how large, where the test can be of any size.
+    /// The value of `GIMBAL_PROVE`: the size, if the test can have any.
     size: &'static str,
-    /// Whether it starts our programs.
+    /// Whether it starts Gimbal's programs.
     programs: bool,
 }
 
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut command = shell::cargo(&["test", "--package", proof.package, "--test", proof.file]);
     if !proof.programs {
-        // It computes for as long as it runs.
+        // It is bound by CPU time.
         command.args(["--profile", "quick"]);
     }
     command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);

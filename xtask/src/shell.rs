@@ -1,21 +1,21 @@
-//! Running other programs in the repository's root.
+//! Runs other programs in the repository's root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// A command that runs in the root, without standard input.
+/// Returns a command that runs in the root, without standard input.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
-    // What `cargo run` sets for us describes xtask; build scripts that look at it would run again for nothing.
+    // Variables that `cargo run` sets describe xtask; build scripts that depend on them would run again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -25,14 +25,14 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// The cargo that runs us.
+/// Returns a command of the cargo that runs xtask.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args);
     command
 }
 
-/// Runs it; its output is the caller's.
+/// Runs a command; its output goes to the caller's.
 pub fn run(mut command: Command) -> anyhow::Result<()> {
     let line = line_of(&command);
     let status = command.status().with_context(|| format!("cannot run `{line}`"))?;
@@ -40,7 +40,7 @@ pub fn run(mut command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs it; returns what it printed.
+/// Runs a command and returns its output.
 pub fn output(mut command: Command) -> anyhow::Result<String> {
     let line = line_of(&command);
     let output = command.output().with_context(|| format!("cannot run `{line}`"))?;

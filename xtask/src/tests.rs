@@ -1,4 +1,4 @@
-//! Building every test once, and running the test programs side by side.
+//! Builds every test once, and runs the test programs in parallel.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -38,12 +38,13 @@ const SMOKE: &str = "mirror::a_service_arrives_changes_and_goes";
 /// Packages whose tests need servers or minutes.
 const SLOW: [&str; 3] = ["gimbal-exhaustive", "gimbal-simulation", "gimbal-fuzz"];
 
-/// Builds every target once. All features are those of the whole workspace, so that no later step builds a dependency again.
+/// Builds every target once. All features are those of the whole workspace, so that no later step builds a dependency
+/// again.
 pub fn build() -> anyhow::Result<()> {
     shell::run(shell::cargo(&["build", "--workspace", "--all-targets"]))
 }
 
-/// Runs the tests. Integration tests go beside the others; what a program prints is shown when it ends.
+/// Runs the tests. Integration tests run in parallel to the others; a program's output is printed when it ends.
 pub fn run(which: Which) -> anyhow::Result<()> {
     let programs = programs()?;
     let bin_dir = bin_dir()?;
@@ -99,7 +100,7 @@ fn passes(program: &Program, mut command: Command) -> bool {
     let said = String::from_utf8_lossy(&output.stdout);
     let summary = said.lines().find(|line| line.starts_with("test result")).unwrap_or_default();
     eprintln!("{:>8}  {}: {summary}", seconds(start.elapsed()), program.name);
-    // A test that proves nothing on this machine says so.
+    // A skipped test reports itself.
     let errors = String::from_utf8_lossy(&output.stderr);
     errors.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| eprintln!("{line}"));
     if !passed {
@@ -129,7 +130,7 @@ fn program(message: &Value) -> Option<Program> {
     Some(Program { name: message["target"]["name"].as_str()?.to_owned(), path: path.into(), dir })
 }
 
-/// Where the services are, so that no test process runs cargo.
+/// Returns the folder of the services, so that no test process runs cargo.
 fn bin_dir() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program's own path")?;
     let target = own.parent().and_then(|profile| profile.parent()).context("this program is in no target folder")?;

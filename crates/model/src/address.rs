@@ -1,5 +1,5 @@
-//! Which addresses a backend may publish. Everything that would lead traffic back into the Gimbal cluster's own nodes
-//! is refused, whoever asks (CVE-2026-66788 is what happens otherwise).
+//! Decides which addresses a backend may publish. Every address that would lead traffic back into the Gimbal cluster's
+//! own nodes is refused to all backends (see CVE-2026-66788).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,16 +14,17 @@ pub enum AddressRefusal {
     /// `127.0.0.0/8` or `::1`.
     #[error("is a loopback address")]
     Loopback,
-    /// `169.254.0.0/16` (cloud metadata lives there) or `fe80::/10`.
+    /// `169.254.0.0/16` (which has clouds' metadata services) or `fe80::/10`.
     #[error("is link-local")]
     LinkLocal,
-    /// Where a cloud tells whoever asks what it is and who it may be, and is not link-local: of AWS, Alibaba Cloud and Oracle.
+    /// Metadata service of AWS, Alibaba Cloud or Oracle at an address that is not link-local. It hands out an
+    /// instance's configuration and credentials.
     #[error("is a cloud's metadata address")]
     Metadata,
     /// Multicast, or the IPv4 broadcast address.
     #[error("is multicast or broadcast")]
     Multicast,
-    /// An IPv4 address in an IPv6 form, whichever it is: two spellings of one address would pass two different rules.
+    /// An IPv4 address in any IPv6 form: with two spellings, one address could pass under the rules for the other.
     #[error("is an IPv4 address written as IPv6")]
     Mapped,
     /// In one of the writer's `refusedAddresses`.
@@ -39,15 +40,15 @@ pub enum AddressRefusal {
 pub struct AddressRules {
     /// Ranges refused to every backend.
     pub refused: Vec<IpNet>,
-    /// Ranges allowed to this one; `None` allows all that is not refused.
+    /// Ranges allowed to this backend; `None` allows everything that is not refused.
     pub allowed: Option<Vec<IpNet>>,
 }
 
 impl AddressRules {
-    /// Whether `address` may be published.
+    /// Checks that `address` may be published.
     ///
     /// # Errors
-    /// The first reason against it.
+    /// The first reason for which it is refused.
     pub fn check(&self, address: IpAddr) -> Result<(), AddressRefusal> {
         always_refused(address)?;
         if self.refused.iter().any(|net| net.contains(&address)) {
@@ -83,7 +84,7 @@ fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
     match address {
         IpAddr::V4(v4) if v4.is_link_local() => Err(AddressRefusal::LinkLocal),
         IpAddr::V4(v4) if v4.is_broadcast() => Err(AddressRefusal::Multicast),
-        // "This network" is as little an endpoint as 0.0.0.0 itself.
+        // "This network" (0.0.0.0/8) is as invalid for an endpoint as 0.0.0.0 itself.
         IpAddr::V4(v4) if v4.octets()[0] == 0 => Err(AddressRefusal::Unspecified),
         IpAddr::V4(_) => Ok(()),
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Err(AddressRefusal::LinkLocal),
@@ -92,8 +93,8 @@ fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
     }
 }
 
-/// Every form in which an IPv6 address leads to an IPv4 one. What it leads to is not looked at: who means an IPv4 address
-/// writes it as one, and then every rule for it holds.
+/// Whether an IPv6 address leads to an IPv4 one. The embedded address is not checked: an IPv4 endpoint must be written
+/// as IPv4, so that every rule for it applies.
 fn embeds_v4(address: Ipv6Addr) -> bool {
     match address.segments() {
         // Compatible (RFC 4291 2.5.5.1; `::` and `::1` are judged before), mapped (2.5.5.2), translated (RFC 2765).
@@ -155,7 +156,7 @@ mod tests {
             ("fd00::5efe:10.1.2.3", Err(Mapped)),
             ("fd00::200:5efe:7f00:1", Err(Mapped)),
             ("fe80::5efe:10.1.2.3", Err(LinkLocal)),
-            // Only what looks like these.
+            // Similar to the refused forms, but none of them.
             ("64:ff9b:2::1", Err(NotAllowed)),
             ("2001:1::1", Err(NotAllowed)),
             ("2003::1", Err(NotAllowed)),

@@ -8,21 +8,21 @@ use std::sync::Arc;
 use crate::digest::{endpoint_digest, header_digest};
 use crate::{Digest, Endpoint, Endpoints, Header, PortSet, Service, SourceKey};
 
-/// What becomes of one endpoint.
+/// A change of one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndpointChange {
-    /// Is there, with these properties.
+    /// The endpoint exists with these properties.
     Set(PortSet, Endpoint),
-    /// Is there no more.
+    /// The endpoint does not exist any more.
     Gone(PortSet, IpAddr),
 }
 
-/// What becomes of one Service.
+/// A change of one Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The whole Service; whatever was held before is replaced.
+    /// The whole Service, which replaces the previous state.
     Replace(Service),
-    /// A difference to what is held.
+    /// A difference to the previous state.
     Update {
         /// The new header, if it changed.
         header: Option<Arc<Header>>,
@@ -34,7 +34,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The change that leads from `old` to `new`; `None` where they are equal.
+    /// Returns the change that leads from `old` to `new`; `None` if they are equal.
     #[must_use]
     pub fn between(old: Option<&Service>, new: Option<&Service>) -> Option<Self> {
         match (old, new) {
@@ -50,7 +50,7 @@ impl Change {
     }
 }
 
-/// Group by group, so that ports are compared once for each, and a group that is the same is not looked into.
+/// Compares group by group, so that ports are compared once for each group, and equal groups are skipped.
 fn endpoint_changes(old: &Service, new: &Service) -> Vec<EndpointChange> {
     let none = Endpoints::default();
     let mut changes = Vec::new();
@@ -78,7 +78,7 @@ fn group_changes(ports: &PortSet, old: &Endpoints, new: &Endpoints, changes: &mu
     }
 }
 
-/// The lesser of the next two of sorted sequences; both where they are equal.
+/// Returns the lesser of the next items of two sorted sequences; both if they are equal.
 fn next_of_both<T, I: Iterator<Item = T>>(
     old: &mut Peekable<I>,
     new: &mut Peekable<I>,

@@ -1,8 +1,8 @@
 //! Digests that both ends of a stream keep up to date as entries change, to find out in O(1) bytes that they agree.
 //!
-//! A digest is the sum, modulo 2^128, of the hashes of its parts, so a part is added or taken away without the others.
-//! It tells an honest agent and its writer apart after a loss; it is no protection against an agent that lies to its
-//! own disadvantage.
+//! A digest is the sum, modulo 2^128, of the hashes of its parts, so a part is added or subtracted without the others.
+//! It reveals a difference between an honest agent and its writer after a loss; it does not protect against an agent
+//! that lies to its own disadvantage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use crate::canonical::Canonical;
 use crate::{Endpoint, Header, PortSet, Service, SourceKey};
 
-/// The sum of the hashes of a set of parts. `Digest::default()` is the empty set's.
+/// The sum of the hashes of a set of parts. `Digest::default()` is that of the empty set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Digest(u128);
 
 impl Digest {
-    /// As it travels: 16 bytes, big endian.
+    /// Returns the form used in messages: 16 bytes, big endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
@@ -56,14 +56,14 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The digest of a Service's header.
+/// Returns the digest of a Service's header.
 pub(crate) fn header_digest(key: &SourceKey, header: &Header) -> Digest {
     let mut form = Canonical::new(1, key);
     form.header(header);
     Digest(form.finish())
 }
 
-/// The digest of one endpoint of a Service.
+/// Returns the digest of one endpoint of a Service.
 pub(crate) fn endpoint_digest(key: &SourceKey, ports: &PortSet, endpoint: &Endpoint) -> Digest {
     let mut form = Canonical::new(2, key);
     form.ports(ports);
@@ -71,7 +71,7 @@ pub(crate) fn endpoint_digest(key: &SourceKey, ports: &PortSet, endpoint: &Endpo
     Digest(form.finish())
 }
 
-/// Digest and number of entries for each namespace and in all. Namespaces without entries are not held.
+/// Digests and numbers of entries, per namespace and in total. Namespaces without entries are not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DigestTree {
     root: Digest,
@@ -80,30 +80,30 @@ pub struct DigestTree {
 }
 
 impl DigestTree {
-    /// The digest of everything.
+    /// Returns the digest of all entries.
     #[must_use]
     pub fn root(&self) -> Digest {
         self.root
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Number of entries and digest of each namespace, in order.
+    /// Returns number of entries and digest of each namespace, in order.
     pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, u64, Digest)> {
         self.namespaces.iter().map(|(namespace, (count, digest))| (namespace, *count, *digest))
     }
 
-    /// Number of entries and digest of a namespace; zero and the empty set's if it holds none.
+    /// Returns number of entries and digest of a namespace; zero and the empty set's digest if it has none.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> (u64, Digest) {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
 
-    /// Adds an entry of this namespace that was not held.
+    /// Adds an entry of this namespace, which must not have been added yet.
     pub fn add(&mut self, namespace: &Arc<str>, digest: Digest) {
         self.root = self.root + digest;
         self.count += 1;
@@ -112,7 +112,7 @@ impl DigestTree {
         *sum = *sum + digest;
     }
 
-    /// Takes away an entry of this namespace that was added with this digest.
+    /// Subtracts an entry of this namespace that was added with this digest.
     pub fn subtract(&mut self, namespace: &Arc<str>, digest: Digest) {
         self.root = self.root - digest;
         self.count = self.count.saturating_sub(1);
@@ -125,7 +125,7 @@ impl DigestTree {
         }
     }
 
-    /// The tree of a set of Services, from nothing.
+    /// Returns the tree of a set of Services.
     pub fn of<'a>(services: impl IntoIterator<Item = (&'a SourceKey, &'a Service)>) -> Self {
         let mut tree = Self::default();
         for (key, service) in services {

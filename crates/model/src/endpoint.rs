@@ -49,13 +49,13 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of an address.
+    /// Returns the family of an address.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    /// `EndpointSlice.addressType`.
+    /// Returns the value of `EndpointSlice.addressType`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -91,15 +91,15 @@ impl PortSet {
         Self(ports.into())
     }
 
-    /// The ports in order.
+    /// Returns the ports in order.
     #[must_use]
     pub fn ports(&self) -> &[EndpointPort] {
         &self.0
     }
 }
 
-/// Conditions of an endpoint. Kubernetes' defaults are already applied: unset `ready` means ready, unset `serving` has the
-/// value of `ready`, and unset `terminating` means not terminating.
+/// Conditions of an endpoint. Kubernetes' defaults are already applied: unset `ready` means ready, unset `serving` has
+/// the value of `ready`, and unset `terminating` means not terminating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conditions {
     /// Whether new traffic may be sent.
@@ -117,8 +117,8 @@ impl Conditions {
     pub const NOT_READY: Self = Self { ready: false, serving: false, terminating: false };
 }
 
-/// Properties that few endpoints have, in an allocation of their own so that the other endpoints stay small. Equal details
-/// are shared.
+/// Properties that few endpoints have, in an allocation of their own so that the other endpoints stay small. Equal
+/// details are shared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Detail {
     /// Host name, a DNS label.
@@ -129,8 +129,8 @@ pub struct Detail {
     pub for_zones: Vec<Arc<str>>,
 }
 
-/// One address of a Service. Within the Service it is identified by family, address and port set; the port set is that of
-/// its group.
+/// One address of a Service. Within the Service it is identified by family, address and port set; the port set is that
+/// of its group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// Address.

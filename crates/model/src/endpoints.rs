@@ -1,4 +1,4 @@
-//! Many endpoints in little room: a backend has half a million of them, and each is held more than once.
+//! Stores many endpoints compactly: a backend may have half a million of them, each held more than once.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{Conditions, Detail, Endpoint};
 
-/// Endpoints sorted by address (all `IPv4` before all `IPv6`), one for each address. Held in columns: without detail an
-/// `IPv4` endpoint takes five bytes, where an [`Endpoint`] by itself takes 32. Clones share them until one is changed.
+/// Endpoints sorted by address (all `IPv4` before all `IPv6`), one per address. Stored in columns: an `IPv4` endpoint
+/// without detail takes five bytes, an [`Endpoint`] 32. Clones share the columns until one of them changes.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Endpoints(Arc<Columns>);
 
@@ -15,14 +15,14 @@ pub struct Endpoints(Arc<Columns>);
 struct Columns {
     v4: Vec<Ipv4Addr>,
     v6: Vec<Ipv6Addr>,
-    /// Of each address in order, a bit for each condition.
+    /// For each address in order, a bit for each condition.
     conditions: Vec<u8>,
-    /// Of each address in order; empty where none has any.
+    /// For each address in order; empty if no endpoint has details.
     details: Vec<Option<Arc<Detail>>>,
 }
 
 impl Endpoints {
-    /// How many.
+    /// Returns the number of endpoints in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.conditions.len()
@@ -34,33 +34,33 @@ impl Endpoints {
         self.0.conditions.is_empty()
     }
 
-    /// In order.
+    /// Returns the endpoints in order.
     pub fn iter(&self) -> impl Iterator<Item = Endpoint> {
         (0..self.len()).map(|at| self.0.at(at))
     }
 
-    /// In order.
+    /// Returns the addresses in order.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.0.v4.iter().copied().map(IpAddr::V4).chain(self.0.v6.iter().copied().map(IpAddr::V6))
     }
 
-    /// In the order of the addresses.
+    /// Returns the conditions in the order of the addresses.
     pub fn conditions(&self) -> impl Iterator<Item = Conditions> {
         self.0.conditions.iter().copied().map(unpack)
     }
 
-    /// The endpoint of this address.
+    /// Returns the endpoint of this address.
     #[must_use]
     pub fn get(&self, address: IpAddr) -> Option<Endpoint> {
         self.0.find(address).ok().map(|at| self.0.at(at))
     }
 
-    /// Adds an endpoint, or replaces the one of its address, which is returned.
+    /// Adds an endpoint. Returns the endpoint of the same address that it replaces.
     pub fn insert(&mut self, endpoint: Endpoint) -> Option<Endpoint> {
         Arc::make_mut(&mut self.0).insert(endpoint)
     }
 
-    /// Takes the endpoint of this address away.
+    /// Removes and returns the endpoint of this address.
     pub fn remove(&mut self, address: IpAddr) -> Option<Endpoint> {
         let at = self.0.find(address).ok()?;
         Some(Arc::make_mut(&mut self.0).remove(at))
@@ -125,7 +125,7 @@ impl Columns {
         }
     }
 
-    /// Whether there is a column of details; it is made where one is `needed`.
+    /// Whether there is a column of details; creates it if it is `needed`.
     fn has_details(&mut self, needed: bool) -> bool {
         if needed && self.details.is_empty() {
             self.details = vec![None; self.conditions.len()];
@@ -133,7 +133,7 @@ impl Columns {
         needed || !self.details.is_empty()
     }
 
-    /// Equal endpoints are to be equal columns.
+    /// Drops a column without any detail, so that equal sets have equal columns.
     fn forget_details(&mut self) {
         if self.details.iter().all(Option::is_none) {
             self.details = Vec::new();
@@ -141,12 +141,12 @@ impl Columns {
     }
 }
 
-/// From any order. Of two for one address the last one counts.
+/// Accepts any order. The last endpoint of an address replaces earlier ones.
 impl FromIterator<Endpoint> for Endpoints {
     fn from_iter<I: IntoIterator<Item = Endpoint>>(from: I) -> Self {
         let mut all: Vec<Endpoint> = from.into_iter().collect();
         if !all.is_sorted_by(|a, b| a.address < b.address) {
-            // Stable, so that the last one of an address comes first, and stays.
+            // The sort is stable, so the last one of each address comes first and is kept.
             all.reverse();
             all.sort_by_key(|endpoint| endpoint.address);
             all.dedup_by_key(|endpoint| endpoint.address);
@@ -165,7 +165,7 @@ impl FromIterator<Endpoint> for Endpoints {
             }
         }
         if all.iter().any(|endpoint| endpoint.detail.is_some()) {
-            // Not in place of what they came from: that allocation would stay, four times as large.
+            // Not collected in place: that would keep the source's allocation, which is four times as large.
             columns.details.reserve_exact(all.len());
             columns.details.extend(all.into_iter().map(|endpoint| endpoint.detail));
         }
@@ -187,7 +187,7 @@ fn unpack(bits: u8) -> Conditions {
     Conditions { ready: bits & 1 != 0, serving: bits & 2 != 0, terminating: bits & 4 != 0 }
 }
 
-/// A column grows by an eighth: doubling would leave half of a large one empty.
+/// Grows a column by an eighth: doubling would leave up to half of a large one unused.
 fn put<T>(column: &mut Vec<T>, at: usize, value: T) {
     if column.len() == column.capacity() {
         column.reserve_exact(1 + column.len() / 8);
@@ -240,7 +240,7 @@ mod tests {
                 prop_assert!(held.addresses().eq(map.keys().copied()));
                 prop_assert!(held.conditions().eq(map.values().map(|e| e.conditions)));
                 prop_assert_eq!((held.len(), held.is_empty()), (map.len(), map.is_empty()));
-                // However it came to be so.
+                // Equal however it was built.
                 prop_assert_eq!(&held, &map.values().cloned().collect::<Endpoints>());
             }
         }

@@ -39,7 +39,7 @@ impl BackendName {
     }
 }
 
-/// What a label says can be looked up among backends as it is.
+/// Allows lookups of label values among backends without parsing them.
 impl Borrow<str> for BackendName {
     fn borrow(&self) -> &str {
         &self.0
@@ -77,7 +77,7 @@ macro_rules! namespaced_key {
         }
 
         impl $name {
-            /// A key from its two parts. The parts are not validated here: a key from outside may hold anything.
+            /// Returns a key of these parts, which are not validated: a key from outside may contain anything.
             pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
                 Self { namespace: namespace.into(), name: name.into() }
             }
@@ -114,7 +114,7 @@ impl SourceKey {
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
 
-    /// The keys of one namespace (empty: of every one) in a map, in order, after one of them.
+    /// Returns the entries of one namespace (empty: of all) in a map, in order, after one of the keys.
     pub fn within<'a, V>(
         map: &'a BTreeMap<Self, V>,
         namespace: &str,

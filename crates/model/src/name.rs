@@ -1,7 +1,7 @@
-//! Names in the Gimbal cluster, bit for bit as the original Gimbal made them, so that its users' routes stay valid.
+//! Names in the Gimbal cluster.
 //!
-//! The algorithm is that of the original Gimbal (<https://github.com/projectcontour/gimbal>), bit for bit: routes of its
-//! users name these Services. The table in the tests below was made with the original.
+//! The algorithm is that of the original Gimbal (<https://github.com/projectcontour/gimbal>), bit for bit, so that the
+//! routes of its users stay valid. The table in the tests below was made with the original.
 
 use sha2::{Digest as _, Sha256};
 
@@ -12,20 +12,21 @@ const LIMIT: usize = 63;
 /// Hexadecimal digits of the hash that replaces a component's tail.
 const HASH: usize = 6;
 
-/// The name of the mirrored Service: `<backend>-<service>`, shortened when it has 63 characters or more.
+/// Returns the name of the mirrored Service: `<backend>-<service>`, shortened if it has 63 characters or more.
 #[must_use]
 pub fn service_name(backend: &BackendName, service: &str) -> String {
     shorten(LIMIT, &[backend.as_str(), service])
 }
 
-/// A value for a label: itself up to 63 characters, else its head and a hash.
+/// Returns a label value: `value` itself up to 63 characters, else its head and a hash.
 #[must_use]
 pub fn label_value(value: &str) -> String {
     shorten(LIMIT, &[value])
 }
 
 /// Joins `components` with `-`. While the result has `limit` bytes or more, components are shortened from the last to
-/// the first: one longer than `limit / components` keeps its head, followed by the first six hexadecimal digits of the SHA-256 of the whole.
+/// the first: one longer than `limit / components` keeps its head, followed by the first six hexadecimal digits of the
+/// SHA-256 of the whole.
 ///
 /// The original cuts bytes; a cut within a character moves back to the character's start.
 #[must_use]

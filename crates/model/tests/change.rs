@@ -1,4 +1,4 @@
-//! A change applied to the old state gives the new state, and the running digest is the digest from nothing.
+//! A change applied to the old state gives the new state, and the updated digest equals one that is computed anew.
 
 use std::net::IpAddr;
 use std::sync::Arc;

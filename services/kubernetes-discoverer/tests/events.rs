@@ -1,4 +1,4 @@
-//! Events on the source's Services, and who gets none.
+//! Events on the source's Services, and the cases without one.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod common;

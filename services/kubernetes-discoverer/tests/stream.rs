@@ -1,4 +1,4 @@
-//! What the writer hears, whatever happens to the source.
+//! The messages that the writer receives in all conditions of the source.
 
 mod common;
 

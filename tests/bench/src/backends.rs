@@ -1,4 +1,4 @@
-//! Many backends in this process: the real frame of a discoverer, each with a source that is made up.
+//! Many backends in this process: the real discoverer framework, each with a simulated source.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::content::Content;
 use crate::simulated::Simulated;
 use crate::{change, fill};
 
-/// How large each backend is.
+/// The size of each backend.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Services of each.
+    /// Services of each backend.
     pub services: usize,
     /// Endpoints of each Service.
     pub endpoints: u32,
@@ -29,7 +29,7 @@ pub struct Size {
 /// Backends `b001`, `b002` ... that are connected, or try to be.
 pub struct Backends {
     size: Size,
-    /// The way to each one's source.
+    /// Sends changes to each backend's source.
     sources: Vec<mpsc::UnboundedSender<Changed>>,
     /// The newest change of each Service of each backend, by its number.
     newest: Vec<Vec<Option<u32>>>,
@@ -37,17 +37,17 @@ pub struct Backends {
     tasks: JoinSet<Result<(), Exit>>,
 }
 
-/// The name of a backend by its number.
+/// Returns the name of a backend by its number.
 #[must_use]
 pub fn name(backend: usize) -> String {
     format!("b{:03}", backend + 1)
 }
 
 impl Backends {
-    /// Starts so many, that dial the writer at this port.
+    /// Starts `count` simulated backends that connect to the writer at `writer_port`.
     ///
     /// # Errors
-    /// No certificate, or no port for one's own listeners.
+    /// A certificate cannot be issued, or a backend's own listeners find no free port.
     pub async fn start(scene: &Scene, count: usize, size: Size, writer_port: u16) -> anyhow::Result<Self> {
         let (shutdown, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let mut sources = Vec::new();
@@ -65,16 +65,16 @@ impl Backends {
         Ok(Self { size, sources, newest, shutdown, tasks })
     }
 
-    /// How many Services, each with one slice, all backends have.
+    /// Returns the number of Services of all backends, each with one slice.
     #[must_use]
     pub fn services(&self) -> usize {
         self.sources.len() * self.size.services
     }
 
-    /// Replaces one endpoint of one Service of each backend in turn. Change `number` shows as its address.
+    /// Replaces one endpoint of one Service of each backend in turn. Change `number` appears as the endpoint's address.
     ///
     /// # Errors
-    /// A backend that has ended.
+    /// The backend has ended.
     pub fn change(&mut self, number: u32) -> anyhow::Result<change::Change> {
         let at = number as usize % self.services();
         let (backend, service_number) = (at % self.sources.len(), at / self.sources.len());
@@ -85,7 +85,7 @@ impl Backends {
         Ok(change::Change { key: at, begun, taken: begun })
     }
 
-    /// What should be published.
+    /// Returns what should be published.
     #[must_use]
     pub fn wanted(&self) -> Content {
         let mut wanted = Content::new();
@@ -100,10 +100,10 @@ impl Backends {
         wanted
     }
 
-    /// Ends all of them.
+    /// Ends all backends.
     ///
     /// # Errors
-    /// One that had failed.
+    /// A backend had failed.
     pub async fn end(mut self) -> anyhow::Result<()> {
         self.shutdown.cancel();
         while let Some(ended) = self.tasks.join_next().await {
@@ -145,7 +145,7 @@ fn key(number: usize) -> SourceKey {
     SourceKey::new(fill::namespace(number), format!("web-{number:03}"))
 }
 
-/// A Service of a backend. A change replaces its first endpoint.
+/// Returns a Service of a backend. A change replaces its first endpoint.
 fn service(size: Size, backend: usize, number: usize, change: Option<u32>) -> Arc<Service> {
     let (name, protocol): (Arc<str>, _) = ("http".into(), Protocol::Tcp);
     let header = Header {
@@ -158,7 +158,7 @@ fn service(size: Size, backend: usize, number: usize, change: Option<u32>) -> Ar
     Arc::new(Service::new(Arc::new(header), endpoints))
 }
 
-/// In 10.0.0.0/9: those of changes are above.
+/// Returns addresses in 10.0.0.0/9; those of changes are above.
 #[allow(clippy::cast_possible_truncation)]
 fn addresses(size: Size, backend: usize, number: usize, change: Option<u32>) -> impl Iterator<Item = IpAddr> {
     let first = 0x0a00_0001 + (backend * size.services + number) as u32 * size.endpoints;

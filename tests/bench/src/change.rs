@@ -1,5 +1,5 @@
-//! Changes that can be told apart: each puts an address of its own into a slice, and a watch tells when that address, or
-//! a newer one of the same slice, stands in the Gimbal cluster.
+//! Changes that can be distinguished: each puts its own address into a slice, and a watch reports when that address, or
+//! a newer one of the same slice, is in the Gimbal cluster.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -14,58 +14,58 @@ use tokio::task::JoinSet;
 
 use crate::times::Times;
 
-/// Above every address that [`crate::fill`] gives: 10.128.0.0.
+/// Above every address that [`crate::fill`] uses: 10.128.0.0.
 const FIRST: u32 = 0x0a80_0000;
 
-/// The mark of slices that are written without us, in the place of ours.
+/// The manager of slices that are written without Gimbal, in the label of Gimbal's slices.
 pub const OTHER: &str = "gimbal-bench";
 
-/// The address of a change by its number.
+/// Returns the address of a change by its number.
 #[must_use]
 pub fn address(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(FIRST + number)
 }
 
-/// The change that put this address there, if one did.
+/// Returns the number of the change with this address, if it is one's.
 fn number(address: &str) -> Option<u32> {
     let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
     address.checked_sub(FIRST).filter(|number| *number < 1 << 23)
 }
 
-/// The newest change that a slice shows.
+/// Returns the newest change that a slice shows.
 #[must_use]
 pub fn newest(slice: &EndpointSlice) -> Option<u32> {
     slice.endpoints.iter().flat_map(|endpoint| &endpoint.addresses).filter_map(|address| number(address)).max()
 }
 
-/// A change in a source. Its number is its place among all of a run.
+/// A change in a source. Changes are numbered in the order of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Change {
-    /// Which slice.
+    /// Index of the changed slice.
     pub key: usize,
-    /// Just before the source was told.
+    /// Just before the change was sent to the source.
     pub begun: Instant,
-    /// When the source had taken it.
+    /// When the source had accepted it.
     pub taken: Instant,
 }
 
-/// A change that stands in the Gimbal cluster.
+/// A change that has reached the Gimbal cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
-    /// Which.
+    /// The number of the change.
     pub number: u32,
     /// When the event was read.
     pub at: Instant,
 }
 
-/// A watch on the changes in a cluster: on ours and on those that are written without us alike.
+/// A watch on the changes in a cluster, whether written by Gimbal or by something else.
 pub struct Eyes {
     seen: mpsc::UnboundedReceiver<Seen>,
     _task: JoinSet<()>,
 }
 
 impl Eyes {
-    /// Returns once the watch is open.
+    /// Opens the watch, and returns once it is open.
     ///
     /// # Errors
     /// It does not open.
@@ -97,10 +97,10 @@ impl Eyes {
         Ok(Self { seen, _task: task })
     }
 
-    /// What has arrived, once the last change of every key is among it.
+    /// Returns the changes seen, once the last change of every key is among them.
     ///
     /// # Errors
-    /// Nothing arrives for `patience`, and some changes are missing.
+    /// No change arrives for `patience`, and some are missing.
     pub async fn all(&mut self, changes: &BTreeMap<u32, Change>, patience: Duration) -> anyhow::Result<Vec<Seen>> {
         let mut last: HashMap<usize, u32> = changes.iter().map(|(number, change)| (change.key, *number)).collect();
         let mut seen = Vec::new();
@@ -120,17 +120,17 @@ impl Eyes {
     }
 }
 
-/// How long changes took until they, or newer ones of the same key, stood there.
+/// How long changes took until they, or newer ones of the same key, were in the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Delays {
-    /// From just before the source was told.
+    /// From just before the change was sent to the source.
     pub whole: Vec<Duration>,
-    /// From the source's answer. Its watch may be quicker than its answer: that is no time at all.
+    /// From the source's answer. A change that was seen before the answer counts as zero.
     pub after: Vec<Duration>,
 }
 
 impl Delays {
-    /// Of these changes, all of which were seen.
+    /// Returns the delays of these changes, all of which were seen.
     #[must_use]
     pub fn of(changes: &BTreeMap<u32, Change>, seen: &[Seen]) -> Self {
         let mut waiting: HashMap<usize, BTreeMap<u32, Change>> = HashMap::new();
@@ -149,49 +149,50 @@ impl Delays {
         delays
     }
 
-    /// Takes those of another window in.
+    /// Adds the delays of another window.
     pub fn extend(&mut self, other: Self) {
         self.whole.extend(other.whole);
         self.after.extend(other.after);
     }
 
-    /// From the source's answer, sorted.
+    /// Returns the times from the source's answer, sorted.
     #[must_use]
     pub fn times(&self) -> Times {
         Times::new(self.after.clone())
     }
 }
 
-/// Slices of a source that are changed one after the other.
+/// Slices of a source that are changed in turn.
 pub struct Load {
     source: Cluster,
     slices: Vec<EndpointSlice>,
-    /// Held while a slice is put: of two that are under way, the older could win.
+    /// Held while a slice is put: of two concurrent puts, the older could win.
     turns: Vec<Arc<Mutex<()>>>,
     next: usize,
 }
 
 impl Load {
-    /// On all slices of a namespace.
+    /// Returns a load on all slices of a namespace.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn on(source: &Cluster, namespace: &str) -> anyhow::Result<Self> {
         let scope = WatchScope { namespace: Some(namespace.to_owned()), ..WatchScope::default() };
         let mut slices = source.list::<EndpointSlice>(&scope).await?;
         anyhow::ensure!(!slices.is_empty(), "no slices in {namespace}");
         for slice in &mut slices {
-            // The load is the only one who writes them.
+            // The load is the only client that writes them, so versions need no comparison.
             slice.metadata.resource_version = "".into();
         }
         let turns = slices.iter().map(|_| Arc::default()).collect();
         Ok(Self { source: source.clone(), slices, turns, next: 0 })
     }
 
-    /// Makes one change each `period`, numbered from `first` on, whether or not the source has taken the one before.
+    /// Makes one change each `period`, numbered from `first` on, whether or not the source has accepted the previous
+    /// one.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn run(&mut self, first: u32, count: u32, period: Duration) -> anyhow::Result<BTreeMap<u32, Change>> {
         let mut ticks = tokio::time::interval(period);
         let mut puts = JoinSet::new();

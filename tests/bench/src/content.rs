@@ -1,4 +1,4 @@
-//! What was mirrored against what there was to mirror: a figure of a scenario that lost something is worth nothing.
+//! Compares the published content with the source's: the figures of a scenario that lost content are worthless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use gimbal_kubernetes_objects::{EndpointSlice, keys};
 /// The addresses of each Service that has any, by namespace and name in the Gimbal cluster.
 pub type Content = BTreeMap<(String, String), BTreeSet<Arc<str>>>;
 
-/// What the writer published.
+/// Returns the content that the writer published.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn published(gimbal: &Cluster) -> anyhow::Result<Content> {
     let label_selector = Some(format!("{}={}", keys::SLICE_MANAGED_BY, keys::MANAGER));
     let slices = gimbal.list::<EndpointSlice>(&WatchScope { label_selector, ..WatchScope::default() }).await?;
     Ok(content(&slices, ""))
 }
 
-/// What a source offers, as it should be published for this backend.
+/// Returns the content of a source, as it should be published for this backend.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn offered(source: &Cluster, backend: &str) -> anyhow::Result<Content> {
     let slices = source.list::<EndpointSlice>(&WatchScope::default()).await?;
     Ok(content(&slices, &format!("{backend}-")))
@@ -39,10 +39,10 @@ fn content(slices: &[EndpointSlice], prefix: &str) -> Content {
     content
 }
 
-/// Fails on the first difference.
+/// Compares both contents, and fails on the first difference.
 ///
 /// # Errors
-/// What differs.
+/// The difference.
 pub fn same(published: &Content, wanted: &Content) -> anyhow::Result<()> {
     for (name, addresses) in wanted {
         let is = published.get(name);

@@ -1,4 +1,4 @@
-//! What is measured.
+//! Measured figures and their targets.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,80 +8,80 @@ use crate::plot::Plot;
 /// One figure of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What, in words.
+    /// Description.
     pub what: String,
-    /// Ours.
+    /// The measured value.
     pub value: f64,
-    /// What both values are in.
+    /// Unit of both values.
     pub unit: String,
-    /// What it is compared with, in the same run.
+    /// The value that it is compared with, from the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
-    /// What we want.
+    /// The target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aim: Option<Aim>,
 }
 
-/// The same thing done without us, or as it is at best.
+/// The value of the same work done without Gimbal, or of the best possible result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
-    /// What, in words: "raw creates".
+    /// Description, for instance "raw creates".
     pub what: String,
     /// Its value.
     pub value: f64,
 }
 
-/// What a figure should be. A figure with a floor is judged by its ratio to the floor, another by its value.
+/// The target of a figure. A figure with a floor is judged by its ratio to the floor, any other by its value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Aim {
-    /// This or less.
+    /// At most this value.
     AtMost(f64),
-    /// This or more.
+    /// At least this value.
     AtLeast(f64),
 }
 
-/// What a scenario found.
+/// The result of a scenario.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// In the order of the table.
+    /// Figures, in the order of the table.
     pub figures: Vec<Figure>,
-    /// Pictures of it.
+    /// Plots of the figures.
     pub plots: Vec<Plot>,
-    /// Where the time went.
+    /// Flame graphs.
     pub flames: Vec<Flame>,
-    /// What the reader has to know: sizes, what was left out.
+    /// Remarks for the reader: sizes, omissions.
     pub notes: Vec<String>,
 }
 
 impl Figure {
-    /// A figure by itself.
+    /// Returns a figure without floor and target.
     #[must_use]
     pub fn new(what: impl Into<String>, value: f64, unit: &str) -> Self {
         Self { what: what.into(), value, unit: unit.to_owned(), floor: None, aim: None }
     }
 
-    /// Compared with this.
+    /// Sets the floor.
     #[must_use]
     pub fn floor(mut self, what: &str, value: f64) -> Self {
         self.floor = Some(Floor { what: what.to_owned(), value });
         self
     }
 
-    /// Wanted to be this.
+    /// Sets the target.
     #[must_use]
     pub fn aim(mut self, aim: Aim) -> Self {
         self.aim = Some(aim);
         self
     }
 
-    /// To its floor.
+    /// Returns the ratio to the floor.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         self.floor.as_ref().map(|floor| self.value / floor.value)
     }
 
-    /// Whether it is as wanted; `None` where nothing is wanted.
+    /// Whether the target is met; `None` without a target.
     #[must_use]
     pub fn is_met(&self) -> Option<bool> {
         let judged = self.ratio().unwrap_or(self.value);

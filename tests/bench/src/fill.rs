@@ -1,45 +1,45 @@
-//! What there is in a source.
+//! Fills sources with Services and slices.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_testkit::TestCluster;
 use gimbal_tests::{slice_of, svc};
 use serde_json::Value;
 
-/// Requests side by side.
+/// Number of concurrent requests.
 const WORKERS: usize = 64;
-/// An EndpointSlice holds this many, as Kubernetes' own controller fills them.
+/// Number of endpoints in a full EndpointSlice, as Kubernetes' own controller fills them.
 pub const SLICE: u32 = 100;
 
 /// Services of one size.
 #[derive(Debug, Clone, Copy)]
 pub struct Lot {
-    /// Begins their names.
+    /// Prefix of the Services' names.
     pub prefix: &'static str,
-    /// How many.
+    /// How many Services to create.
     pub services: usize,
-    /// Endpoints of each.
+    /// Endpoints of each Service.
     pub endpoints: u32,
 }
 
-/// Namespaces are few beside Services, as in a real cluster.
+/// Number of namespaces; few compared with Services, as in a real cluster.
 pub const NAMESPACES: usize = 20;
 
-/// The namespace of a Service by its number.
+/// Returns the namespace of a Service by its number.
 #[must_use]
 pub fn namespace(number: usize) -> String {
     format!("team-{:02}", number % NAMESPACES)
 }
 
-/// The name of a Service by its number.
+/// Returns the name of a Service by its number.
 #[must_use]
 pub fn name(lot: Lot, number: usize) -> String {
     format!("{}-{number:05}", lot.prefix)
 }
 
-/// Makes the namespaces that Services are put into, in a source and in the Gimbal cluster alike.
+/// Creates the namespaces of the Services, in a source or in the Gimbal cluster.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn namespaces(cluster: &TestCluster) -> anyhow::Result<()> {
     for number in 0..NAMESPACES {
         cluster.namespace(&namespace(number)).await?;
@@ -47,11 +47,11 @@ pub async fn namespaces(cluster: &TestCluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Objects and where they are posted, in the order in which they are made.
+/// Objects and the collections they are posted to, in the order of creation.
 pub type Objects = Vec<(String, Value)>;
 
-/// A Service without an address of its own: to find a free one takes an API server the longer the more are taken. With 20,000
-/// Services it made 14 a second.
+/// Returns a headless Service: allocating a cluster IP gets slower the more of them are taken. With 20,000 Services an
+/// API server allocated 14 a second.
 #[must_use]
 pub fn headless(namespace: &str, name: &str) -> Value {
     let mut service = svc(namespace, name, &[("http", 80)]);
@@ -59,7 +59,7 @@ pub fn headless(namespace: &str, name: &str) -> Value {
     service
 }
 
-/// Service and slices.
+/// Returns a Service and its slices.
 #[must_use]
 pub fn objects(lot: Lot, number: usize) -> Objects {
     objects_in(&namespace(number), lot, number)
@@ -73,7 +73,7 @@ fn objects_in(namespace: &str, lot: Lot, number: usize) -> Objects {
     let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices");
     for first in (0..lot.endpoints).step_by(SLICE as usize) {
         let count = SLICE.min(lot.endpoints - first);
-        // Addresses need not differ between Services: they are Pods' of one network, and the sums stay in 10.0.0.0/8.
+        // Services may share addresses: they are addresses of Pods in one network, and the sums stay in 10.0.0.0/8.
         let address = (number as u32 * 251 + first) % (1 << 23);
         let slice = slice_of(namespace, &name, &format!("{:05}", first / SLICE), address + 1, count);
         objects.push((path.clone(), slice));
@@ -81,10 +81,10 @@ fn objects_in(namespace: &str, lot: Lot, number: usize) -> Objects {
     objects
 }
 
-/// Makes all Services of these lots.
+/// Creates all Services of these lots.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn fill(cluster: &TestCluster, lots: &[Lot]) -> anyhow::Result<()> {
     namespaces(cluster).await?;
     for lot in lots {
@@ -93,19 +93,19 @@ pub async fn fill(cluster: &TestCluster, lots: &[Lot]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes all Services of a lot in a namespace of their own.
+/// Creates all Services of a lot in a namespace of their own.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn fill_namespace(cluster: &TestCluster, namespace: &str, lot: Lot) -> anyhow::Result<()> {
     cluster.namespace(namespace).await?;
     create(cluster, (0..lot.services).map(|number| objects_in(namespace, lot, number))).await
 }
 
-/// Makes these, those of one Service one after the other.
+/// Creates these Services; the objects of one Service one after the other.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn create(cluster: &TestCluster, services: impl Iterator<Item = Objects>) -> anyhow::Result<()> {
     let creates = services.map(|objects| async move {
         for (path, object) in objects {

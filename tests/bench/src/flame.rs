@@ -1,4 +1,4 @@
-//! Where a process spends its time, as `perf` samples it and a flame graph shows it.
+//! Flame graphs of where a process spends its time, sampled by `perf`.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -12,32 +12,32 @@ use inferno::collapse::Collapse as _;
 use inferno::collapse::perf::{Folder, Options};
 use inferno::flamegraph;
 
-/// Samples a second.
+/// Samples per second.
 const RATE: &str = "499";
-/// Bytes of stack for each sample: frame pointers are not kept in what we build, so stacks are unwound afterwards.
+/// Bytes of stack in each sample: builds have no frame pointers, so stacks are unwound afterwards.
 const STACK: &str = "dwarf,16384";
 
-/// A sampling that runs.
+/// A running `perf record`.
 pub struct Sampling {
     perf: Process,
     data: PathBuf,
 }
 
-/// What was sampled: stacks, and how often each was seen.
+/// Sampled stacks, and how often each was seen.
 #[derive(Debug, Clone)]
 pub struct Flame {
     /// Part of the file's name.
     pub name: &'static str,
-    /// Above it.
+    /// Title of the graph.
     pub title: String,
     folded: String,
 }
 
 impl Sampling {
-    /// Begins to sample processes.
+    /// Starts sampling processes.
     ///
     /// # Errors
-    /// There is no `perf`, or it may not.
+    /// `perf` is missing, or lacks the rights.
     pub fn start(processes: &[u32], dir: &Path) -> anyhow::Result<Self> {
         let data = dir.join("perf.data");
         let perf = find("perf")?;
@@ -48,10 +48,10 @@ impl Sampling {
         Ok(Self { perf: Process::start("perf", &perf, &args, &dir.join("perf.log"))?, data })
     }
 
-    /// Ends it, and reads what was seen.
+    /// Ends the sampling, and reads its result.
     ///
     /// # Errors
-    /// `perf` failed, with what it said.
+    /// `perf` failed; the message has its output.
     pub async fn end(mut self, name: &'static str, title: String) -> anyhow::Result<Flame> {
         self.perf.signal("INT")?;
         self.perf.wait_exit(Duration::from_secs(60)).await?;
@@ -69,7 +69,7 @@ impl Sampling {
 }
 
 impl Flame {
-    /// Writes it as SVG.
+    /// Writes the graph as SVG.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -78,13 +78,13 @@ impl Flame {
         let mut options = flamegraph::Options::default();
         options.title = self.title.clone();
         options.count_name = "samples".into();
-        // Narrower ones cannot be seen, and are most of the file.
+        // Narrower frames are invisible, and are most of the file.
         options.min_width = 0.2;
         flamegraph::from_lines(&mut options, self.folded.lines(), file)
             .with_context(|| format!("cannot draw {}", path.display()))
     }
 
-    /// The share of samples in which each of these was on the stack, by the first part of a name that a frame contains.
+    /// Returns the share of samples whose stack contains each of `parts`, compared as substrings.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
     pub fn shares(&self, parts: &[&'static str]) -> BTreeMap<&'static str, f64> {

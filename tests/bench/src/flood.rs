@@ -1,4 +1,4 @@
-//! More changes than the API server takes.
+//! Floods: more changes than the API server accepts.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,14 +12,14 @@ use crate::backends::Backends;
 use crate::change::{Change, OTHER, address};
 use crate::raw;
 
-/// Changes a second: several times what an API server takes on a machine of a few cores.
+/// Changes per second: several times what an API server accepts on a machine of a few cores.
 pub const RATE: u32 = 5_000;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Makes changes through backends, numbered from `first` on, until `end`.
 ///
 /// # Errors
-/// A backend that has ended.
+/// A backend has ended.
 pub async fn through(
     backends: &mut Backends,
     first: u32,
@@ -27,7 +27,7 @@ pub async fn through(
 ) -> anyhow::Result<BTreeMap<u32, Change>> {
     let mut changes = BTreeMap::new();
     let mut numbers = first..;
-    // One that was late makes up for it: the rate is what is meant.
+    // Late ticks are made up for, so that the rate holds.
     let mut ticks = tokio::time::interval(TICK);
     let each = RATE / 1000 * u32::try_from(TICK.as_millis())?;
     tokio::pin!(end);
@@ -41,7 +41,7 @@ pub async fn through(
     }
 }
 
-/// The same kind of writes without us: slices that are put again and again.
+/// The same kind of writes without Gimbal: slices that are replaced again and again.
 pub struct Bare {
     hands: Cluster,
     slices: Vec<EndpointSlice>,
@@ -49,10 +49,10 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Copies what the writer has made of some backends, under another name and another mark.
+    /// Copies the objects that the writer published for a backend, under another name and another manager.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn copy(hands: Cluster, backend: &str) -> anyhow::Result<Self> {
         let label_selector = Some(format!("{}={backend},{}={}", keys::BACKEND, keys::SLICE_MANAGED_BY, keys::MANAGER));
         let mut slices = hands.list::<EndpointSlice>(&WatchScope { label_selector, ..WatchScope::default() }).await?;
@@ -67,10 +67,11 @@ impl Bare {
         Ok(Self { hands, slices, next: 0 })
     }
 
-    /// Puts one after the other by so many workers until `end`; returns how many it put.
+    /// Replaces one slice after the other with `workers` concurrent requests until `end`; returns the number of
+    /// replacements.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn flood(&mut self, workers: usize, end: impl Future<Output = ()>) -> anyhow::Result<usize> {
         let (hands, slices, next) = (&self.hands, &mut self.slices, &mut self.next);
         let mut put = 0;
@@ -78,7 +79,7 @@ impl Bare {
             *next += 1;
             let slice = &mut slices[at];
             if let Some(first) = slice.endpoints.first_mut().and_then(|endpoint| endpoint.addresses.first_mut()) {
-                // An address of no change: nobody waits for it.
+                // The address of no measured change: no observer waits for it.
                 *first = address(*next).to_string().replacen("10.", "11.", 1).into();
             }
             let slice = slice.clone();

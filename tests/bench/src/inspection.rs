@@ -1,5 +1,5 @@
-//! What a writer says of its backends, asked in this process: a metric is brought up to date once a second, which is too
-//! coarse for a time to be told by.
+//! What a writer reports about its backends, asked over its inspection service: its metrics are refreshed once a
+//! second, which is too coarse to measure times with.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl Inspection {
         Ok(Self { client: InspectionServiceClient::new(channel) })
     }
 
-    /// Every backend as it is now.
+    /// Returns the current state of every backend.
     ///
     /// # Errors
     /// The writer does not answer.
@@ -41,7 +41,7 @@ impl Inspection {
         Ok(answer.into_inner().backends)
     }
 
-    /// The streams that are open now.
+    /// Returns the generations of the open streams.
     ///
     /// # Errors
     /// The writer does not answer.
@@ -50,10 +50,11 @@ impl Inspection {
         Ok(backends.map(|backend| (backend.name, backend.generation)).collect())
     }
 
-    /// Waits until so many backends are known completely over streams other than those `before`. Returns when that was so.
+    /// Waits until `count` backends are completely known over streams other than those in `before`. Returns the time at
+    /// which that was observed.
     ///
     /// # Errors
-    /// Not within `patience`, or the writer does not answer.
+    /// It takes longer than `patience`, or the writer does not answer.
     pub async fn complete(&self, count: usize, before: &Generations, patience: Duration) -> anyhow::Result<Instant> {
         self.wait(&format!("{count} backends are complete"), count, patience, |backend| {
             backend.connected && backend.complete && before.get(&backend.name) != Some(&backend.generation)
@@ -61,7 +62,7 @@ impl Inspection {
         .await
     }
 
-    /// Waits until so many backends are known completely, and nothing of any waits to be written.
+    /// Waits until `count` backends are completely known and none of them has a pending write.
     ///
     /// # Errors
     /// As [`Inspection::complete`].

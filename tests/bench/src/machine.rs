@@ -1,22 +1,22 @@
-//! What it was measured on.
+//! The machine that a scenario was measured on.
 
 use serde::{Deserialize, Serialize};
 
 /// A machine, and how busy it was when a scenario began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// As the kernel names it.
+    /// The processor's name, as the kernel reports it.
     pub processor: String,
-    /// Cores that we may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Load over the last minute before the scenario.
+    /// Load average of the last minute before the scenario.
     pub load_before: String,
     /// The kernel's version.
     pub kernel: String,
 }
 
 impl Machine {
-    /// This one, now. What cannot be read is left empty.
+    /// Describes this machine. What cannot be read is left empty.
     #[must_use]
     pub fn read() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

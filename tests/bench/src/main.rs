@@ -1,5 +1,6 @@
-//! The project's instrument: every figure a ratio to what the API server does without us, in the same run, on real servers.
-//! `cargo xtask bench` builds this and runs it; `docs/benchmarks.md` tells what the figures mean and what they do not show.
+//! The project's benchmarks: every figure is a ratio to what the API server does without Gimbal, in the same run, on
+//! real servers. `cargo xtask bench` builds and runs this program; `docs/benchmarks.md` explains what the figures mean
+//! and what they do not show.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,13 +32,13 @@ mod table;
 mod times;
 mod verb;
 
-/// What all scenarios are told.
+/// Arguments that all scenarios share.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Context {
     /// Of the sizes that the figures are meant for: 0.1 takes a tenth of the objects
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// How often a scenario that can be repeated is repeated; medians are told
+    /// How often a scenario that can be repeated is repeated; medians are reported
     #[arg(long, default_value_t = 1)]
     runs: usize,
     /// How long a scenario that lasts may last, in minutes
@@ -46,7 +47,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// `whole` at the scale that was asked for, at least 1.
+    /// Returns `whole` at the requested scale, at least 1.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     pub fn scaled(&self, whole: usize) -> usize {
@@ -80,7 +81,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let mut results = results::Results::read(&args.out)?;
     for name in scenarios::Name::chosen(&args.scenarios) {
         eprintln!("\n=== {name}");
-        // A runtime for each: nothing of one scenario is left when the next one begins.
+        // Each scenario has a runtime of its own, so that no task is left when the next one begins.
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
         let before = machine::Machine::read();
         let outcome = runtime.block_on(name.run(&args.context)).with_context(|| format!("scenario {name}"))?;

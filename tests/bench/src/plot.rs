@@ -1,4 +1,4 @@
-//! Pictures of curves.
+//! Plots of curves.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use plotters::prelude::*;
 pub struct Plot {
     /// Part of the file's name.
     pub name: &'static str,
-    /// Above it.
+    /// Title.
     pub title: String,
-    /// Under it.
+    /// Label of the horizontal axis.
     pub x: &'static str,
-    /// Beside it.
+    /// Label of the vertical axis.
     pub y: &'static str,
     /// Name and points of each line.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
@@ -22,7 +22,7 @@ pub struct Plot {
 const SIZE: (u32, u32) = (800, 450);
 
 impl Plot {
-    /// Writes it as SVG.
+    /// Writes the plot as SVG.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -32,7 +32,7 @@ impl Plot {
 
     fn try_draw(&self, path: &Path) -> Result<(), Box<dyn std::error::Error + '_>> {
         let points = || self.lines.iter().flat_map(|(_, points)| points.iter());
-        // From zero: a ratio should look like one.
+        // Axes begin at zero, so that ratios are visible.
         let x_end = points().map(|point| point.0).fold(f64::EPSILON, f64::max);
         let y_end = points().map(|point| point.1).fold(f64::EPSILON, f64::max) * 1.05;
         let root = SVGBackend::new(path, SIZE).into_drawing_area();

@@ -1,34 +1,34 @@
-//! What the kernel knows of a process.
+//! Resource usage of a process, read from `/proc`.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// USER_HZ is 100 on every Linux that we run on; the kernel tells times in it.
+/// USER_HZ, the kernel's unit of CPU times, is 100 on every supported Linux.
 const TICKS: u64 = 100;
 
-/// Used so far, and held now.
+/// CPU time used so far, and memory held now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
-    /// User and system time of all its threads.
+    /// User and system time of all threads.
     pub cpu: Duration,
     /// Resident, in MB (10^6 bytes).
     pub resident: f64,
-    /// The most that was ever resident, in MB, since [`forget_peak`].
+    /// Peak of the resident memory, in MB, since [`forget_peak`].
     pub peak: f64,
 }
 
 impl Usage {
-    /// Of the process with this ID.
+    /// Returns the usage of the process with this ID.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn of(id: u32) -> anyhow::Result<Self> {
         let read = |file: &str| {
             std::fs::read_to_string(format!("/proc/{id}/{file}")).with_context(|| format!("process {id} has ended"))
         };
         let stat = read("stat")?;
-        // The name may hold anything, spaces and brackets too.
+        // The name may contain anything, including spaces and brackets.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
         let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
@@ -43,10 +43,10 @@ impl Usage {
     }
 }
 
-/// Begins the peak anew from what is resident now.
+/// Resets the peak to the memory that is resident now.
 ///
 /// # Errors
-/// The process has ended, or is not ours.
+/// The process has ended, or belongs to another user.
 pub fn forget_peak(id: u32) -> anyhow::Result<()> {
     std::fs::write(format!("/proc/{id}/clear_refs"), "5").with_context(|| format!("process {id}: no new peak"))
 }

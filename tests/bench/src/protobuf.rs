@@ -1,14 +1,14 @@
-//! EndpointSlices as the API server's protobuf, as far as we write them: to see what that saves beside JSON.
-//! Field numbers are those of `generated.proto` of k8s.io/api and k8s.io/apimachinery.
+//! EndpointSlices in the API server's protobuf form, with the fields that Gimbal writes: to measure what that saves
+//! compared with JSON. Field numbers are those of `generated.proto` of k8s.io/api and k8s.io/apimachinery.
 
 use std::collections::BTreeMap;
 
 use prost::Message;
 use serde_json::{Value, json};
 
-/// As the API server calls it.
+/// The API server's content type for it.
 pub const KIND: &str = "application/vnd.kubernetes.protobuf";
-/// What every message begins with.
+/// The first bytes of every message.
 const MAGIC: &[u8] = b"k8s\0";
 
 #[derive(Clone, PartialEq, Message)]
@@ -81,13 +81,13 @@ struct Port {
     port: Option<i32>,
 }
 
-/// Whether an answer is of this kind.
+/// Whether an answer is in this form.
 #[must_use]
 pub fn is(answer: &[u8]) -> bool {
     answer.starts_with(MAGIC)
 }
 
-/// A slice as it is sent.
+/// Encodes a slice.
 #[must_use]
 pub fn encode(slice: &Value) -> Vec<u8> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -129,10 +129,10 @@ pub fn encode(slice: &Value) -> Vec<u8> {
     message
 }
 
-/// What of an answer the next write needs.
+/// Decodes the fields of an answer that the next write needs.
 ///
 /// # Errors
-/// It is no such message.
+/// It is not such a message.
 pub fn decode(answer: &[u8]) -> Result<Value, prost::DecodeError> {
     let envelope = Unknown::decode(answer.strip_prefix(MAGIC).unwrap_or_default())?;
     let meta = Slice::decode(&*envelope.raw)?.metadata.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The same objects written without us: the floor.
+//! The floor of the figures: the same objects written without Gimbal.
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_kubernetes_client::{Access, Cluster, WatchScope};
@@ -7,24 +7,24 @@ use gimbal_testkit::TestCluster;
 use gimbal_testkit::cluster::USER_AGENT;
 use gimbal_tests::writer_rights;
 
-/// A Service and its slices as they are to be created.
+/// A Service and its slices, to be created.
 pub type Target = (Service, Vec<EndpointSlice>);
 
-/// A client with a writer's rights and another name. An admin would be exempt from the API server's priority and fairness,
-/// and the writer is not.
+/// Returns a client with a writer's rights under another name. An administrator would be exempt from the API server's
+/// priority and fairness, and the writer is not.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn hands(cluster: &TestCluster) -> anyhow::Result<Cluster> {
     let user = cluster.user("user-1")?;
     cluster.bind(&user, &writer_rights()?).await?;
     Ok(Cluster::connect(&Access::Kubeconfig(user.kubeconfig().to_owned()), USER_AGENT)?)
 }
 
-/// What the writer made of a source, as it would be created anew.
+/// Returns the objects that the writer published, without UIDs and versions, so that they can be created anew.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn copy(cluster: &Cluster) -> anyhow::Result<Vec<Target>> {
     let scope =
         |mark: &str| WatchScope { label_selector: Some(format!("{mark}={}", keys::MANAGER)), ..WatchScope::default() };
@@ -47,16 +47,16 @@ pub async fn copy(cluster: &Cluster) -> anyhow::Result<Vec<Target>> {
     Ok(targets.into_values().collect())
 }
 
-/// As it would be created anew.
+/// Removes what an object to be created must not have.
 pub fn anew(meta: &mut Meta) {
     meta.uid = "".into();
     meta.resource_version = "".into();
 }
 
-/// Creates them with so many workers, each Service before its slices.
+/// Creates the targets with `workers` concurrent requests, each Service before its slices.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn create(cluster: &Cluster, targets: &[Target], workers: usize) -> anyhow::Result<()> {
     let creates = targets.iter().map(|(service, slices)| async move {
         cluster.create(service).await?;

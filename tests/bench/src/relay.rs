@@ -1,6 +1,7 @@
-//! A bare relay: the least that can stand between two clusters. It follows the source's slices and puts the copy of each one
-//! that changed, whatever stands there; no identity, no policy, no order, no memory of what it wrote. It has the watches that
-//! we have, so that both API servers tell both sides as much: of what they are told beyond the slices it makes nothing.
+//! A bare relay, the least work that a copy between two clusters can be. It follows the source's slices and puts a copy
+//! of each changed one over whatever is there; it has no identity, policy or order, and does not remember what it
+//! wrote. It opens the same watches as Gimbal, so that both API servers send the same events to both sides, and it
+//! ignores everything but the slices.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use tokio::sync::Mutex;
 
 use crate::change::OTHER;
 
-/// Writes side by side.
+/// Number of concurrent writes.
 const WORKERS: usize = 64;
 
-/// The copies that a relay puts, by the name of the source's slice: what the writer made of the same Services in
-/// another namespace, to be put into this one. The same bytes but for names and the mark.
+/// Returns the copies that a relay puts, by the name of the source's slice: what the writer published for the same
+/// Services in another namespace, moved to this one. They differ only in names and manager.
 #[must_use]
 pub fn copies(
     written: &[EndpointSlice],
@@ -46,17 +47,17 @@ pub fn copies(
     written.iter().filter_map(copy).collect()
 }
 
-/// Relays the changes of a namespace until it is dropped. The copies are to be there.
+/// Relays the changes of a namespace until it is dropped. The copies must exist.
 ///
 /// # Errors
-/// What the API server of the Gimbal cluster says, or that the source's watch broke.
+/// The error of the Gimbal cluster's API server, or the source's watch failed.
 pub async fn run(
     source: &Cluster,
     namespace: &str,
     gimbal: &Cluster,
     copies: &HashMap<Arc<str>, EndpointSlice>,
 ) -> anyhow::Result<()> {
-    // As our discoverer's: of all namespaces, whatever is left out of them.
+    // As Gimbal's discoverer watches: all namespaces, even those that are not relayed.
     let events = watch::<EndpointSlice>(source.clone(), WatchScope::default()).filter_map(|event| {
         std::future::ready(match event {
             WatchEvent::Applied(slice) if &*slice.metadata.namespace == namespace => Some(Ok(slice)),
@@ -64,13 +65,13 @@ pub async fn run(
             _ => None,
         })
     });
-    // As our writer's: of what bears the mark, which is the relay's own here.
+    // As Gimbal's writer watches: objects of one manager, here the relay's.
     let own =
         WatchScope { label_selector: Some(format!("{}={OTHER}", keys::SLICE_MANAGED_BY)), ..WatchScope::default() };
     let services = watch::<Service>(source.clone(), WatchScope::default()).map(drop);
     let echo = watch::<EndpointSlice>(gimbal.clone(), own).map(drop);
     let heard = stream::select(services, echo).for_each(|()| std::future::ready(()));
-    // Of two puts of one slice the older could win.
+    // Of two concurrent puts of one slice, the older could win.
     let turns: HashMap<_, _> = copies.keys().map(|name| (name, Mutex::new(()))).collect();
     let turns = &turns;
     let put = |slice: EndpointSlice| async move {

@@ -1,4 +1,4 @@
-//! What is kept of a run: JSON to compare with, Markdown to read, SVG to look at.
+//! The results of a run: JSON to compare with, Markdown and SVG to read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::scenarios::Name;
 use crate::{Context, table};
 
-/// By scenario. Each one tells by itself when and on what it was measured: not all are measured at once.
+/// Results by scenario. Each has its own time and machine, since not all are measured at once.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results(BTreeMap<String, Measured>);
 
@@ -32,10 +32,10 @@ const JSON: &str = "results.json";
 const MARKDOWN: &str = "results.md";
 
 impl Results {
-    /// What is in `out` already.
+    /// Reads the results that are already in `out`.
     ///
     /// # Errors
-    /// A file that is there and is none of ours.
+    /// The file exists and was not written by this program.
     pub fn read(out: &Path) -> anyhow::Result<Self> {
         let path = out.join(JSON);
         match std::fs::read(&path) {
@@ -47,7 +47,7 @@ impl Results {
         }
     }
 
-    /// Takes what a scenario found, in the place of what it found before, and draws its plots.
+    /// Replaces the results of a scenario, and draws its plots.
     ///
     /// # Errors
     /// A plot cannot be written.
@@ -85,7 +85,7 @@ impl Results {
         Ok(())
     }
 
-    /// Writes everything.
+    /// Writes all files.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -117,7 +117,7 @@ impl Results {
     }
 }
 
-/// What was measured: a version of the source, marked where it was changed since.
+/// Returns the measured version of the source, marked if it was changed since.
 fn commit() -> String {
     let describe = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
     let said = describe.ok().filter(|output| output.status.success()).map(|output| output.stdout);

@@ -1,4 +1,4 @@
-//! What can be measured, each in a module of its own that starts its own servers.
+//! The scenarios, each in a module that starts its own servers.
 
 use crate::Context;
 use crate::figure::Outcome;
@@ -49,7 +49,7 @@ impl std::fmt::Display for Name {
 }
 
 impl Name {
-    /// Those that were asked for; all, if none was.
+    /// Returns the requested scenarios; all, if none was requested.
     pub fn chosen(asked: &[Self]) -> Vec<Self> {
         if !asked.is_empty() {
             return asked.to_vec();
@@ -59,10 +59,10 @@ impl Name {
         all.copied().filter(|name| *name != Self::Profile).collect()
     }
 
-    /// Runs it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// A server or a process that does not do what it should.
+    /// A server or a process does not do what it should.
     pub async fn run(self, context: &Context) -> anyhow::Result<Outcome> {
         match self {
             Self::Bulk => bulk::run(context).await,

@@ -1,4 +1,5 @@
-//! What arrives in the Gimbal cluster and when, by a watch: the same eyes for ours and for what it is compared with.
+//! Measures when objects arrive in the Gimbal cluster, by a watch: the same for Gimbal and for what it is compared
+//! with.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub struct Arrival {
     pub at: Instant,
 }
 
-/// A watch on what is ours in a cluster.
+/// A watch on the objects that Gimbal owns in a cluster.
 pub struct Sight {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     _tasks: JoinSet<()>,
@@ -37,7 +38,7 @@ pub struct Span {
 }
 
 impl Sight {
-    /// Opens the watches; what is there already is no arrival.
+    /// Opens the watches; objects that exist already are not arrivals.
     pub fn open(cluster: &Cluster) -> Self {
         let (sender, arrivals) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
@@ -48,10 +49,10 @@ impl Sight {
         Self { arrivals, _tasks: tasks }
     }
 
-    /// The next one.
+    /// Returns the next arrival.
     ///
     /// # Errors
-    /// None within `patience`.
+    /// None comes within `patience`.
     pub async fn next(&mut self, patience: Duration) -> anyhow::Result<Arrival> {
         match tokio::time::timeout(patience, self.arrivals.recv()).await {
             Ok(Some(arrival)) => Ok(arrival),
@@ -60,10 +61,10 @@ impl Sight {
         }
     }
 
-    /// Waits for so many different objects.
+    /// Waits until `objects` different objects have been seen.
     ///
     /// # Errors
-    /// A pause of more than `patience`.
+    /// No event arrives for longer than `patience`.
     #[allow(clippy::cast_precision_loss)]
     pub async fn span(&mut self, objects: usize, patience: Duration) -> anyhow::Result<Span> {
         let mut seen: HashMap<_, Instant> = HashMap::new();
@@ -77,14 +78,14 @@ impl Sight {
         for at in seen.values() {
             tenths[(at.duration_since(first).as_millis() / 100) as usize] += 1;
         }
-        // By the second, over a window of one: tenths alone are noise.
+        // Per second, over a window of one second: tenths alone vary too much.
         let curve = tenths.windows(10.min(tenths.len())).enumerate();
         let curve = curve.map(|(tenth, window)| (tenth as f64 / 10.0, f64::from(window.iter().sum::<u32>())));
         Ok(Span { length, curve: curve.collect() })
     }
 }
 
-/// The same watches as a writer holds, for a run without one.
+/// Opens the same watches as a writer, for a run without one.
 #[must_use]
 pub fn companions(cluster: &Cluster) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -115,7 +116,7 @@ async fn tell<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, send
     }
 }
 
-/// Waits until the watches are open: what is written before is no arrival.
+/// Waits until the API server accepts such a watch. Objects written before do not count as arrivals.
 ///
 /// # Errors
 /// A watch does not open.

@@ -1,4 +1,4 @@
-//! A source that is made up: what a discoverer offers is told by this process.
+//! A simulated source: this process decides what its discoverer offers.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ pub struct Simulated {
     changed: Changed,
 }
 
-/// What is known of it.
+/// The known state of a simulated source.
 pub struct Simulation {
     incarnation: String,
     told: bool,
 }
 
 impl Simulated {
-    /// The first message is everything that there is, each later one what changed.
+    /// The first message has the whole content, each later one the changes.
     #[must_use]
     pub fn new(incarnation: String, changes: mpsc::UnboundedReceiver<Changed>) -> Self {
         Self { known: Simulation { incarnation, told: false }, changes, changed: Vec::new() }

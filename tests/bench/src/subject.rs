@@ -10,17 +10,17 @@ use crate::change::address;
 use crate::protobuf;
 use crate::verb::{Request, Verb};
 
-/// Where they all are.
+/// The namespace of all subjects.
 pub const NAMESPACE: &str = "verbs";
 const PATH: &str = "/apis/discovery.k8s.io/v1/namespaces/verbs/endpointslices";
 /// The endpoint that is changed.
 const CHANGED: usize = 3;
-/// What a hand puts there.
+/// The label that a manual edit adds.
 const LABEL: &str = "by-hand";
 
-/// See the module.
+/// One slice that is changed again and again by one verb.
 pub struct Subject {
-    /// How it is changed.
+    /// How the subject is changed.
     pub verb: Verb,
     /// The API server's last answer.
     pub answer: Value,
@@ -29,17 +29,17 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Makes one with so many endpoints.
+    /// Creates a subject with `endpoints` endpoints.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn create(api: &Api, verb: Verb, endpoints: u32, number: usize) -> anyhow::Result<Self> {
         let name = format!("{}-{endpoints}-{number}", verb.name().to_lowercase().replace(' ', "-"));
         let mut wanted = slice_of(NAMESPACE, &name, "0", 1, endpoints);
         wanted["metadata"]["labels"][keys::SLICE_MANAGED_BY] = json!(keys::MANAGER);
         let endpoints = wanted["endpoints"].as_array_mut().into_iter().flatten();
         for fields in endpoints.filter_map(Value::as_object_mut) {
-            // As we write them.
+            // Gimbal writes neither of these fields.
             fields.retain(|key, _| !matches!(&**key, "nodeName" | "targetRef"));
         }
         let mut subject = Self { verb, answer: Value::Null, wanted, next: 0 };
@@ -49,10 +49,10 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Replaces an endpoint by a new one. Returns the bytes sent and received.
+    /// Replaces an endpoint by a new one. Returns the numbers of bytes sent and received.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn change(&mut self, api: &Api) -> Result<(usize, usize), Refused> {
         self.next += 1;
         self.wanted["endpoints"][CHANGED]["addresses"][0] = json!(address(self.next).to_string());
@@ -60,10 +60,10 @@ impl Subject {
         self.send(api, &self.path(), request).await
     }
 
-    /// What a change leaves of a label that was added and of an endpoint that was changed by hand, in words.
+    /// Returns in words what a change leaves of a manual edit, which adds a label and changes an endpoint.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn after_an_edit(&mut self, api: &Api) -> anyhow::Result<String> {
         let mut edit = self.answer.clone();
         edit["metadata"]["labels"][LABEL] = json!("x");
@@ -96,7 +96,7 @@ impl Subject {
         Ok((sent, answer.len()))
     }
 
-    /// What must stand there when the next change comes.
+    /// Records the stored object from the answer, for the next change.
     fn learn(&mut self, answer: &[u8]) -> Result<(), Refused> {
         let unreadable = |message: String| Refused { code: 200, message };
         self.answer = if protobuf::is(answer) {

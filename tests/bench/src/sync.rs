@@ -1,4 +1,4 @@
-//! Everything from empty into a Gimbal cluster: by us, and by raw creates of the same objects.
+//! A sync from empty into a Gimbal cluster: by Gimbal, and by raw creates of the same objects.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use crate::proc::Usage;
 use crate::raw;
 use crate::sight::{self, Sight, Span};
 
-/// Writes side by side, of both.
+/// Number of concurrent writes of both.
 pub const WORKERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What it took us.
+/// The cost of a sync by Gimbal.
 pub struct Ours {
     /// From the first to the last arrival.
     pub span: Span,
-    /// CPU seconds of discoverer and writer from their start on.
+    /// CPU seconds of discoverer and writer since their start.
     pub own: f64,
     /// CPU seconds of the API server in the same time.
     pub server: f64,
     /// Peak memory of the discoverer and the writer, in MB.
     pub peaks: (f64, f64),
-    /// What the API server holds more than before, in MB: its watch cache, and what its collector has not freed yet.
+    /// Growth of the API server's memory, in MB: its watch cache, and garbage that is not yet collected.
     pub grown: f64,
 }
 
-/// An empty Gimbal cluster in the place of the one before.
+/// Replaces the Gimbal cluster by an empty one.
 ///
 /// # Errors
-/// What a server says.
+/// A server's error.
 pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
     scene.gimbal = TestCluster::start().await?;
     scene.gimbal.bind(&scene.gimbal.user("writer")?, &writer_rights()?).await?;
     namespaces(&scene.gimbal).await
 }
 
-/// Starts a writer and a discoverer of the scene's source, and waits for so many objects.
+/// Starts a writer and a discoverer of the scene's source, and waits until `objects` objects have arrived.
 ///
 /// # Errors
-/// A process does not start, or nothing arrives for a time.
+/// A process does not start, or no object arrives for too long.
 pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);
@@ -64,10 +64,10 @@ pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
     })
 }
 
-/// Creates these, with the same watches open as a writer holds. Also gives the CPU seconds of the API server.
+/// Creates the targets, with the same watches open as a writer has. Also returns the CPU seconds of the API server.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> anyhow::Result<(Span, f64)> {
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);

@@ -1,4 +1,4 @@
-//! Figures for people.
+//! Tables of figures.
 
 use crate::figure::{Aim, Figure};
 
@@ -25,7 +25,7 @@ fn rows(figures: &[Figure]) -> Vec<[String; 6]> {
     figures.iter().map(row).collect()
 }
 
-/// Three digits that count; whole where it is large.
+/// Formats a number with three significant digits; as an integer if it is large.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size == 0.0 || size >= 100.0 => format!("{value:.0}"),
@@ -36,7 +36,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// In columns.
+/// Formats the figures in columns.
 #[must_use]
 pub fn text(figures: &[Figure]) -> String {
     let rows: Vec<_> = std::iter::once(HEAD.map(str::to_owned)).chain(rows(figures)).collect();
@@ -49,7 +49,7 @@ pub fn text(figures: &[Figure]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// As Markdown.
+/// Formats the figures as Markdown.
 #[must_use]
 pub fn markdown(figures: &[Figure]) -> String {
     let line = |cells: &[String; 6]| format!("| {} |\n", cells.join(" | "));

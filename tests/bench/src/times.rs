@@ -1,4 +1,4 @@
-//! Many durations.
+//! Statistics of durations.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use std::time::Duration;
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Of these.
+    /// Sorts the durations.
     #[must_use]
     pub fn new(mut times: Vec<Duration>) -> Self {
         times.sort();
         Self(times)
     }
 
-    /// How many.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// In milliseconds, the smallest one that `percent` of all do not pass; 0 where there are none.
+    /// Returns the `percent` percentile in milliseconds (nearest rank); 0 without samples.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     pub fn percentile(&self, percent: f64) -> f64 {
@@ -29,14 +29,14 @@ impl Times {
         at.as_secs_f64() * 1e3
     }
 
-    /// For a plot: milliseconds at each percentile from 0 to 100.
+    /// Returns the points of a plot: milliseconds at each percentile from 0 to 100.
     #[must_use]
     pub fn curve(&self) -> Vec<(f64, f64)> {
         (0..=100).map(f64::from).map(|percent| (percent, self.percentile(percent))).collect()
     }
 }
 
-/// The middle one; of an even number the lower of the two.
+/// Returns the median; of an even number of values the lower of the middle two.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

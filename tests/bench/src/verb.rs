@@ -1,4 +1,4 @@
-//! The ways in which the API server lets an object be changed, as requests of plain JSON.
+//! The ways to change an object that the API server offers, as requests of plain JSON.
 
 use gimbal_testkit::cluster::Method;
 use serde_json::{Value, json};
@@ -14,43 +14,43 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 pub enum Verb {
     /// The whole object.
     Put,
-    /// The same, without a look at fields that the server does not know.
+    /// The whole object, without the server's search for unknown fields.
     UncheckedPut,
-    /// The same, of which the answer has the metadata alone.
+    /// The whole object; the answer has only the metadata.
     PutForMetadata,
-    /// Both.
+    /// Both of these.
     UncheckedPutForMetadata,
     /// The whole object, sent and answered as protobuf.
     ProtobufPut,
-    /// What is to be otherwise; a list is whole.
+    /// The fields that change; a list is replaced as a whole.
     MergePatch,
-    /// Operations on places.
+    /// Operations on paths.
     JsonPatch,
-    /// The whole object as its manager wants it.
+    /// Server-side apply of the whole object.
     Apply,
-    /// The same, whoever else wants it otherwise.
+    /// Server-side apply that also takes over other managers' fields.
     ForcedApply,
 }
 
-/// Whom fields belong to that are applied.
+/// The field manager of applied fields.
 const MANAGER: &str = "fieldManager=gimbal-writer";
 
 /// A request that changes an object.
 pub struct Request {
     /// Method.
     pub method: Method,
-    /// What follows the object's path.
+    /// Query, which follows the object's path.
     pub query: String,
     /// Content type.
     pub kind: &'static str,
-    /// Of the answer.
+    /// Accepted content type of the answer.
     pub accepted: &'static str,
     /// Body.
     pub body: Vec<u8>,
 }
 
 impl Verb {
-    /// All of them.
+    /// All verbs.
     pub const ALL: [Self; 9] = [
         Self::Put,
         Self::UncheckedPut,
@@ -63,7 +63,7 @@ impl Verb {
         Self::ForcedApply,
     ];
 
-    /// As tables name it.
+    /// Returns the name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,15 +79,15 @@ impl Verb {
         }
     }
 
-    /// Whether it leaves what a PUT leaves, and differs in how it is told.
+    /// Whether the verb leaves the same object as a PUT and differs only in how the request is made.
     #[must_use]
     pub fn is_put_otherwise(self) -> bool {
         use Verb::{ProtobufPut, PutForMetadata, UncheckedPut, UncheckedPutForMetadata};
         matches!(self, UncheckedPut | PutForMetadata | UncheckedPutForMetadata | ProtobufPut)
     }
 
-    /// Makes a slice of the one that stands there; `slice` is the whole of what is wanted, with UID and version as they
-    /// must still be, and differs from what was written last in the endpoint at `changed` alone.
+    /// Returns the request that changes the stored slice. `slice` is the whole desired object, with the UID and version
+    /// that it must still have; it differs from the last written one only in the endpoint at `changed`.
     #[must_use]
     pub fn request(self, slice: &Value, changed: usize) -> Request {
         let (uid, version) = (&slice["metadata"]["uid"], &slice["metadata"]["resourceVersion"]);
@@ -133,7 +133,7 @@ impl Verb {
         }
     }
 
-    /// Creates a slice in the way in which this verb expects to find it.
+    /// Returns the request that creates a slice in the way that this verb expects.
     #[must_use]
     pub fn create(self, slice: &Value) -> Request {
         match self {

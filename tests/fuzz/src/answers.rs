@@ -1,4 +1,4 @@
-//! What a compromised writer may send: answers to the agent's end of the stream.
+//! Messages of a compromised writer, sent to the agent's end of the stream.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use prost::Message as _;
 use crate::cut::{cut, join};
 use crate::frames::{service, welcome};
 
-/// More than an agent with three Services has to say to one answer.
+/// More messages than an agent with three Services sends in response to one answer.
 const MOST: usize = 1000;
 
 pub(crate) fn run(data: &[u8]) {

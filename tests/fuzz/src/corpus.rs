@@ -1,4 +1,5 @@
-//! The kept inputs of a target, packed into one file: for each input its length as four bytes (big-endian), then its bytes.
+//! The kept inputs of a target, packed into one file: for each input its length as four bytes (big-endian), then its
+//! bytes.
 //!
 //! libFuzzer reads and writes folders with a file per input, so [`unpack`] and [`pack`] convert between the two.
 
@@ -7,7 +8,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-/// The file with the inputs of a target.
+/// Returns the file with the inputs of a target.
 #[must_use]
 pub fn file(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(format!("{target}.corpus"))

@@ -1,6 +1,6 @@
-//! Several messages in one input: each has its length before it, in two bytes, as gRPC has in four.
+//! Several messages in one input: each is preceded by its length in two bytes, where gRPC has four.
 
-/// The messages of an input. The last one may be shorter than it says.
+/// Returns the messages of an input. The last one may be shorter than its length says.
 pub(crate) fn cut(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = data.split_first_chunk::<2>()?;
@@ -10,7 +10,7 @@ pub(crate) fn cut(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The input that is cut into these messages.
+/// Returns the input that is cut into these messages.
 pub(crate) fn join(messages: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut data = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! What a compromised agent may send: frames to the writer's end of the stream.
+//! Frames of a compromised agent, sent to the writer's end of the stream.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn run(data: &[u8]) {
     let start = Instant::now();
     let credit = Credit { changes: 64, bytes: 1 << 22 };
     let mut end = WriterEnd::new(WriterLimits { credit, heartbeat_timeout: Duration::from_secs(15) });
-    // Half of the inputs begin with a good Hello, so that not only its parser is seen.
+    // Half of the inputs begin with a valid Hello, so that more than its parser is reached.
     let mut generation = u64::from(data.first().is_some_and(|byte| byte % 2 == 0));
     if generation == 1 {
         end.open(&hello(), BACKEND, generation, start);
@@ -46,7 +46,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// As if the API server took everything.
+/// Reports every write as made by the API server.
 fn settle(end: &mut WriterEnd, outputs: Vec<WriterOutput>) {
     for output in outputs {
         if let WriterOutput::Changed(key) | WriterOutput::Removed(key) = output {
@@ -58,7 +58,7 @@ fn settle(end: &mut WriterEnd, outputs: Vec<WriterOutput>) {
     }
 }
 
-/// What was read whole reads the same when it is sent on.
+/// Checks that a message that was completely decoded is the same after encoding and decoding.
 fn survives_the_wire(message: &AgentMessage) {
     let whole = match message {
         AgentMessage::Unreadable { .. } => false,
@@ -89,7 +89,7 @@ pub(crate) fn hello() -> Hello {
     }
 }
 
-/// What a good agent says, in two streams: a snapshot, changes, and all the small messages.
+/// Returns the messages of an honest agent in two streams: a snapshot, changes, and all the small messages.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let messages: Vec<Vec<u8>> =
         conversation().into_iter().map(|message| pb::SyncRequest::from(message).encode_to_vec()).collect();

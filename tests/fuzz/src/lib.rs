@@ -1,7 +1,8 @@
-//! What parses bytes from outside, each as a function of any bytes. A target must not panic, and what it says must hold.
+//! The parsers of input from outside, each as a function of arbitrary bytes. A target must not panic, and its checks
+//! must hold.
 //!
-//! `cargo test` runs every target over its kept corpus and some thousand mutations of it; `cargo xtask fuzz` runs one target
-//! guided by coverage, for as long as asked, and with `--minimize` adds what it finds to `corpus/`.
+//! `cargo test` runs every target over its kept corpus and some thousand mutations of it; `cargo xtask fuzz` runs one
+//! target guided by coverage, for as long as asked, and with `--minimize` adds what it finds to `corpus/`.
 
 mod answers;
 pub mod corpus;
@@ -14,14 +15,14 @@ mod writer;
 
 pub use mutate::Mutations;
 
-/// Something that takes any bytes.
+/// A function that accepts arbitrary bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name, and its file in `corpus/`.
     pub name: &'static str,
-    /// Takes the bytes; panics when a rule is broken.
+    /// Runs the target; panics if a check fails.
     pub run: fn(&[u8]),
-    /// Good inputs to begin with.
+    /// Valid inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -34,7 +35,7 @@ pub const TARGETS: [Target; 5] = [
     Target { name: "writer", run: writer::run, seeds: writer::seeds },
 ];
 
-/// The target of a name.
+/// Returns the target of this name.
 #[must_use]
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)

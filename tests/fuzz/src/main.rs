@@ -13,7 +13,7 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
     target(&name).unwrap_or_else(|| panic!("GIMBAL_FUZZ_TARGET={name:?} is no target"))
 });
 
-/// Good inputs, where libFuzzer looks for what to begin with.
+/// Writes the seeds into `GIMBAL_FUZZ_SEEDS`, from which libFuzzer starts.
 fn write_seeds() {
     let Ok(folder) = env::var("GIMBAL_FUZZ_SEEDS") else { return };
     for (number, seed) in (TARGET.seeds)().iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Inputs that are almost good, without a fuzzer: the same ones at each run.
+//! Deterministic mutations of valid inputs, without a fuzzer.
 
-/// Mutations of inputs, for ever.
+/// An endless sequence of mutations.
 #[derive(Debug)]
 pub struct Mutations {
     from: Vec<Vec<u8>>,
@@ -8,7 +8,7 @@ pub struct Mutations {
 }
 
 impl Mutations {
-    /// Mutations of `from`, which is not empty.
+    /// Returns mutations of `from`, which must not be empty.
     #[must_use]
     pub fn new(from: Vec<Vec<u8>>) -> Self {
         assert!(!from.is_empty(), "nothing to mutate");

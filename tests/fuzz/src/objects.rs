@@ -1,4 +1,4 @@
-//! What a source's API server may send: objects as JSON, one in each message, applied to the index.
+//! Objects of a source's API server: JSON, one object in each message, applied to the index.
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Service};
 use gimbal_kubernetes_source::{Flavour, KubernetesIndex, Selection};

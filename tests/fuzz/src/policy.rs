@@ -1,4 +1,5 @@
-//! The writer's configuration file: any text is a configuration, or one line that says where and what is wrong.
+//! The writer's configuration file: every text is either a configuration or gives an error of one line with place and
+//! reason.
 
 use std::path::Path;
 

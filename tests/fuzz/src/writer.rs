@@ -1,6 +1,6 @@
-//! What a compromised agent can make the writer do: any bytes through the wire and the whole of the writer's decisions, with
-//! an API server that answers. Whatever it says, every write is on its own objects, in namespaces that its policy lets it
-//! into, under its own name and marks, and leads nowhere that is refused (docs/design.md#rules).
+//! A compromised agent against the whole writer: arbitrary bytes through decoding and all of the writer's decisions,
+//! with an API server that answers. Every write must be on the backend's own objects, in namespaces that its policy
+//! allows, under its own name and marks, and must not lead to a refused address (docs/design.md#rules).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use prost::Message as _;
 use crate::cut::{cut, join};
 use crate::frames::{BACKEND, conversation, hello, service};
 
-/// Its names and the attacker's can join to the same.
+/// Joined with a Service's name it can equal one of the attacker's.
 const HONEST: &str = "node02-b";
 const NAMESPACES: [&str; 5] = ["team-a", "team-b", "team-secret", "theirs", "kube-system"];
-/// More writes than what fits in an input can ask for, with every failure that is played.
+/// More writes than one input can cause, with every simulated failure.
 const MOST: usize = 100_000;
 
 pub(crate) fn run(data: &[u8]) {
     let mut world = World::new(data.first().copied().unwrap_or_default());
     let theirs = world.objects.clone();
-    // Half of the inputs begin with a good Hello, as those of `frames` do.
+    // Half of the inputs begin with a valid Hello, as those of `frames` do.
     if data.first().is_some_and(|byte| byte & 2 == 0) {
         world.hear(AgentMessage::Hello(hello()));
     }
@@ -37,7 +37,7 @@ pub(crate) fn run(data: &[u8]) {
         world.hear(agent_message(pb::SyncRequest::decode(message).unwrap_or_default()));
         world.pass(Duration::from_millis(10));
     }
-    // Whatever waits, for the guard's quiet time or after a failure, gets its turn.
+    // Pending work, delayed by the guard's quiet time or after a failure, becomes due.
     for _ in 0..3 {
         world.pass(Duration::from_secs(70));
     }
@@ -55,17 +55,17 @@ struct World {
     generation: u64,
     objects: BTreeMap<Id, Body>,
     version: u64,
-    /// Each bit is how a write goes.
+    /// Each bit decides the outcome of a write.
     luck: u8,
     writes: usize,
     now: Instant,
-    /// What the attacker spoke of.
+    /// The keys that the attacker has named.
     named: BTreeSet<SourceKey>,
 }
 
 impl World {
-    /// An honest backend has published, somebody's Service has a name that the attacker could ask for, and nobody has said
-    /// anything yet in the attacker's name.
+    /// Starts from this state: an honest backend has published, a foreign Service has a name that the attacker could
+    /// ask for, and the attacker's agent has not sent anything yet.
     fn new(luck: u8) -> Self {
         let now = Instant::now();
         let policy = |allow: &[&str], deny: &[&str]| {
@@ -109,7 +109,7 @@ impl World {
         let policy = policies[&honest].clone();
         let mut world =
             Self { writer, policy, backend: honest, generation: 0, objects, version, luck: 0, writes: 0, now, named };
-        // The honest one goes through the same checks.
+        // The honest backend passes the same checks.
         world.hear(AgentMessage::Hello(Hello { backend: HONEST.into(), ..hello() }));
         let changes = [("team-a", "nginx"), ("theirs", "api")].map(|(namespace, name)| replace(namespace, name, 2));
         world.hear(data(1, Frame::Delta { changes: changes.into(), oldest_age: Duration::ZERO }));
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Time passes, and the writer does what there is to do.
+    /// Advances the time, and lets the writer do its pending work.
     fn pass(&mut self, time: Duration) {
         self.now += time;
         self.writer.tick(self.now, SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30));
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// What must hold of every write for the backend that speaks.
+    /// Checks what must hold for every write of the job's backend.
     fn check(&mut self, job: &Job) {
         self.writes += 1;
         assert!(self.writes < MOST, "it writes without end");
@@ -290,7 +290,8 @@ fn replace<E>(namespace: &str, name: &str, hosts: u8) -> Result<PieceChange, E> 
     Ok(PieceChange::Replace(Piece { key, header: Some(service.header.clone()), parts: endpoints, more: false }))
 }
 
-/// What a good agent says, and what a bad one would begin with: others' names and namespaces, views of what is not its own.
+/// Returns the messages of an honest agent, and typical ones of an attacker: others' names and namespaces, snapshots of
+/// foreign scopes.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let bytes = |message: &AgentMessage| pb::SyncRequest::from(message.clone()).encode_to_vec();
     let with_luck = |luck: u8, messages: &[AgentMessage]| [vec![luck], join(messages.iter().map(bytes))].concat();

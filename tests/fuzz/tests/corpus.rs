@@ -1,4 +1,4 @@
-//! Every target, over what was kept and over mutations of it: bounded, and the same at each run.
+//! Runs every target over its corpus and over mutations of it: bounded and deterministic.
 
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
@@ -6,9 +6,9 @@ use std::fs;
 
 use gimbal_fuzz::{Mutations, TARGETS, corpus, target};
 
-/// Mutations of each target. By hand there are more: `cargo xtask fuzz`.
+/// Mutations for each target. `cargo xtask fuzz` runs more.
 const ROUNDS: usize = 40000;
-/// Of the writer as a whole, where each has a world of its own.
+/// Mutations for the whole writer, whose every run sets up a world.
 const WHOLE_ROUNDS: usize = 5000;
 
 fn run(name: &str) {
@@ -58,7 +58,7 @@ fn every_target_is_run_here() {
     }
 }
 
-/// A seed that its own parser refuses would leave everything behind that parser unseen.
+/// A seed that is refused by the first parser would leave all later code unreached.
 #[test]
 fn seeds_are_good() {
     for target in TARGETS {

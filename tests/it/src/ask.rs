@@ -1,4 +1,4 @@
-//! Questions that a test asks our processes.
+//! Queries that tests send to Gimbal's processes.
 
 use anyhow::Context as _;
 use gimbal_testkit::{Pair, Process, San, eventually};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{Grpcurl, SOON, Scene, Writer};
 
-/// GET from an admin port: status and text.
+/// Sends GET to an admin port. Returns status and body.
 ///
 /// # Errors
-/// No answer.
+/// There is no answer.
 pub async fn get(admin_port: u16, path: &str) -> anyhow::Result<(u16, String)> {
     let url = format!("http://127.0.0.1:{admin_port}{path}");
     let client = reqwest::Client::builder().no_proxy().build()?;
@@ -17,10 +17,10 @@ pub async fn get(admin_port: u16, path: &str) -> anyhow::Result<(u16, String)> {
     Ok((answer.status().as_u16(), answer.text().await?))
 }
 
-/// The sum of all samples of a metric whose labels contain `labels` (as `reason="Held"`; empty: any).
+/// Returns the sum of all samples of a metric whose labels contain `labels` (as `reason="Held"`; empty: any).
 ///
 /// # Errors
-/// No answer.
+/// There is no answer.
 pub async fn metric(admin_port: u16, name: &str, labels: &str) -> anyhow::Result<f64> {
     let (_, text) = get(admin_port, "/metrics").await?;
     let samples = text.lines().filter_map(|line| {
@@ -31,10 +31,10 @@ pub async fn metric(admin_port: u16, name: &str, labels: &str) -> anyhow::Result
     Ok(samples.sum())
 }
 
-/// Waits until a metric, as [`metric`] sums it, has this value.
+/// Waits until a metric, summed as [`metric`] does, has this value.
 ///
 /// # Errors
-/// It never has.
+/// It does not in time.
 pub async fn expect_metric(admin_port: u16, name: &str, labels: &str, wanted: f64) -> anyhow::Result<()> {
     eventually(&format!("{name}{{{labels}}} is {wanted}"), SOON, async || {
         let value = metric(admin_port, name, labels).await?;
@@ -47,7 +47,7 @@ pub async fn expect_metric(admin_port: u16, name: &str, labels: &str, wanted: f6
 /// Waits until a process's log has a line with all these parts.
 ///
 /// # Errors
-/// It never says so.
+/// It does not in time.
 pub async fn expect_log(process: &Process, parts: &[&str]) -> anyhow::Result<String> {
     eventually(&format!("a log line with {parts:?}"), SOON, async || {
         let log = process.log();
@@ -58,7 +58,7 @@ pub async fn expect_log(process: &Process, parts: &[&str]) -> anyhow::Result<Str
 }
 
 impl Scene {
-    /// An admin's certificate; see [`Scene::config`].
+    /// Issues an admin's certificate; see [`Scene::config`].
     ///
     /// # Errors
     /// It cannot be written.
@@ -66,7 +66,7 @@ impl Scene {
         self.pki.issue("admin", &[San::Uri("spiffe://gimbal.example/admin")])
     }
 
-    /// Asks a writer as an admin.
+    /// Returns a client that calls a writer as an admin.
     ///
     /// # Errors
     /// As [`Scene::admin`].
@@ -76,20 +76,20 @@ impl Scene {
 }
 
 impl Grpcurl {
-    /// What ListBackends says of one backend.
+    /// Returns one backend of the answer to ListBackends.
     ///
     /// # Errors
-    /// What grpcurl prints, or that the backend is not in the answer.
+    /// The error that grpcurl prints, or the backend is not in the answer.
     pub fn backend(&self, name: &str) -> anyhow::Result<Value> {
         let answer = self.call("InspectionService/ListBackends", &json!({}))?;
         let found = answer["backends"].as_array().into_iter().flatten().find(|backend| backend["name"] == name);
         found.cloned().with_context(|| format!("backend {name} is not in {answer}"))
     }
 
-    /// Waits until ListBackends says something of a backend.
+    /// Waits until ListBackends reports a backend as expected.
     ///
     /// # Errors
-    /// It never does, with what it says instead.
+    /// It does not in time; the message has the last answer.
     pub async fn expect_backend(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The reference client.
+//! grpcurl, a client that is independent of Gimbal's code.
 
 use std::process::{Command, Stdio};
 
@@ -7,14 +7,14 @@ use gimbal_testkit::assets::Asset;
 use gimbal_testkit::{Pair, Pki};
 use serde_json::Value;
 
-/// Calls one server.
+/// Calls the services of one server.
 pub struct Grpcurl {
     address: String,
     options: Vec<String>,
 }
 
 impl Grpcurl {
-    /// Over mTLS.
+    /// Connects over mTLS.
     #[must_use]
     pub fn tls(pki: &Pki, pair: &Pair, port: u16) -> Self {
         let text = |path: &std::path::Path| path.display().to_string();
@@ -29,25 +29,25 @@ impl Grpcurl {
         Self { address: format!("localhost:{port}"), options }
     }
 
-    /// Without TLS.
+    /// Connects without TLS.
     #[must_use]
     pub fn plaintext(port: u16) -> Self {
         Self { address: format!("127.0.0.1:{port}"), options: vec!["-plaintext".to_owned()] }
     }
 
-    /// Calls a method, `Service/Method` of our package, and reads its one answer.
+    /// Calls a method, `Service/Method` of Gimbal's package, and returns its one answer.
     ///
     /// # Errors
-    /// What grpcurl prints.
+    /// The error that grpcurl prints.
     pub fn call(&self, method: &str, request: &Value) -> anyhow::Result<Value> {
         let text = self.run(&["-d", &request.to_string()], &[&format!("gimbal.discovery.v1.{method}")])?;
         serde_json::from_str(&text).with_context(|| format!("grpcurl printed no JSON: {text}"))
     }
 
-    /// Any call: options before the address, words after it.
+    /// Runs any call: options before the address, words after it.
     ///
     /// # Errors
-    /// What grpcurl prints.
+    /// The error that grpcurl prints.
     pub fn run(&self, options: &[&str], words: &[&str]) -> anyhow::Result<String> {
         let out = self.command(options, words)?.output().context("cannot run grpcurl")?;
         let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -55,7 +55,7 @@ impl Grpcurl {
         Ok(stdout.into_owned())
     }
 
-    /// The command itself, for calls that stream.
+    /// Returns the command itself, for calls that stream.
     ///
     /// # Errors
     /// grpcurl is missing and cannot be built.

@@ -1,5 +1,5 @@
-//! A scene for tests across processes: a source cluster, the Gimbal cluster, and our real binaries between them, over
-//! mTLS and with the rights of `deploy/rbac`.
+//! A scene for tests across processes: a source cluster, the Gimbal cluster, and Gimbal's real binaries between them,
+//! over mTLS and with the rights of `deploy/rbac`.
 
 mod ask;
 mod grpcurl;

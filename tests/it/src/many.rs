@@ -1,4 +1,4 @@
-//! Many small Services, for what depends on their number.
+//! Many small Services, for tests of what depends on their number.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use gimbal_testkit::eventually;
 
 use crate::{SOON, Scene, in_parallel, put, slice_of, svc};
 
-/// Makes Services `web-<n>` in the source's `team1`, with a slice `v4` of three endpoints each, counted on from Service to
-/// Service.
+/// Creates Services `web-<n>` in the source's `team1`, with a slice `v4` of three endpoints each. Addresses are counted
+/// on from Service to Service.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn offer_many(scene: &Arc<Scene>, services: u32) -> anyhow::Result<()> {
     let offers = (0..services).map(|n| {
         let scene = scene.clone();
@@ -23,10 +23,10 @@ pub async fn offer_many(scene: &Arc<Scene>, services: u32) -> anyhow::Result<()>
     in_parallel(offers).await
 }
 
-/// Waits until the Gimbal cluster has exactly so many slices.
+/// Waits until the Gimbal cluster has exactly `count` slices.
 ///
 /// # Errors
-/// It does not come to be so.
+/// It does not have them in time.
 pub async fn expect_slices(scene: &Scene, count: u32) -> anyhow::Result<()> {
     eventually(&format!("{count} slices have arrived"), 4 * SOON, async || {
         let there = scene.gimbal.admin().items("/apis/discovery.k8s.io/v1/endpointslices").await?.len();

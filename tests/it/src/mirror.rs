@@ -1,4 +1,4 @@
-//! What the Gimbal cluster holds for a source Service.
+//! The objects in the Gimbal cluster that stand for a source Service.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::SOON;
 
-/// A Service of the Gimbal cluster with what belongs to it.
+/// A Service of the Gimbal cluster with the objects that belong to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mirror {
     /// The Service.
@@ -19,7 +19,8 @@ pub struct Mirror {
     pub endpoints: Option<Value>,
 }
 
-/// `address:port` of every endpoint, `!` before one that is not ready, `~` before one that is terminating.
+/// Returns `address:port` of every endpoint, with `!` before one that is not ready, and `~` before one that is
+/// terminating.
 #[must_use]
 pub fn addresses(slices: &[Value]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -41,10 +42,10 @@ pub fn addresses(slices: &[Value]) -> BTreeSet<String> {
 }
 
 impl Mirror {
-    /// What is there now; `None` if there is no such Service.
+    /// Returns the current objects; `None` if the Service does not exist.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn get(cluster: &TestCluster, namespace: &str, name: &str) -> anyhow::Result<Option<Self>> {
         let api = cluster.admin();
         let services = api.items(&format!("/api/v1/namespaces/{namespace}/services")).await?;
@@ -59,16 +60,16 @@ impl Mirror {
         Ok(Some(Self { service, slices, endpoints }))
     }
 
-    /// `address:port` of every endpoint in the slices; see [`addresses`].
+    /// Returns `address:port` of every endpoint in the slices; see [`addresses`].
     #[must_use]
     pub fn addresses(&self) -> BTreeSet<String> {
         addresses(&self.slices)
     }
 
-    /// Waits until the Service is there with exactly these endpoints.
+    /// Waits until the Service exists with exactly these endpoints.
     ///
     /// # Errors
-    /// It does not come to be so, with what is there instead.
+    /// It does not in time; the message has what exists instead.
     pub async fn expect(
         cluster: &TestCluster,
         namespace: &str,
@@ -84,10 +85,10 @@ impl Mirror {
         .await
     }
 
-    /// Waits until the Service is there with so many endpoints.
+    /// Waits until the Service exists with `count` endpoints.
     ///
     /// # Errors
-    /// It does not come to be so.
+    /// It does not in time.
     pub async fn expect_count(
         cluster: &TestCluster,
         namespace: &str,
@@ -102,10 +103,10 @@ impl Mirror {
         .await
     }
 
-    /// Waits until the Service is there and `holds`.
+    /// Waits until the Service exists and `holds` accepts it.
     ///
     /// # Errors
-    /// It does not come to be so, with the last reason.
+    /// It does not in time; the message has the last reason.
     pub async fn expect_that(
         cluster: &TestCluster,
         namespace: &str,
@@ -121,10 +122,10 @@ impl Mirror {
         .await
     }
 
-    /// Waits until neither the Service nor a slice of it is there.
+    /// Waits until neither the Service nor a slice of it exists.
     ///
     /// # Errors
-    /// They stay.
+    /// They do not disappear in time.
     pub async fn expect_gone(cluster: &TestCluster, namespace: &str, name: &str) -> anyhow::Result<()> {
         eventually(&format!("Service {namespace}/{name} is gone"), SOON, async || {
             anyhow::ensure!(Self::get(cluster, namespace, name).await?.is_none(), "it is still there");
@@ -137,11 +138,10 @@ impl Mirror {
         .await
     }
 
-    /// Checks for a while that the Service stays exactly as it is: for things that must not happen there is no event to
-    /// wait for.
+    /// Checks for a while that the Service does not change: there is no event to wait for if something must not happen.
     ///
     /// # Errors
-    /// It changed, with both states.
+    /// It changed; the message has both states.
     pub async fn expect_unchanged(&self, cluster: &TestCluster, for_so_long: Duration) -> anyhow::Result<()> {
         let text = |field: &str| self.service["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));

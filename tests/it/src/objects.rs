@@ -1,8 +1,8 @@
-//! Source objects in a line each.
+//! Short constructors of source objects.
 
 use serde_json::{Value, json};
 
-/// A Service with TCP ports `(name, port)`, and label `app: <name>`.
+/// Returns a Service with TCP ports `(name, port)`, and label `app: <name>`.
 #[must_use]
 pub fn svc(namespace: &str, name: &str, ports: &[(&str, u16)]) -> Value {
     let ports: Vec<Value> =
@@ -21,11 +21,11 @@ pub enum Ep<'a> {
     Ready(&'a str),
     /// Not ready.
     NotReady(&'a str),
-    /// Being shut down, and still serving.
+    /// Terminating, and still serving.
     Terminating(&'a str),
 }
 
-/// A slice `<service>-<suffix>` of a Service; its family is the first endpoint's.
+/// Returns a slice `<service>-<suffix>` of a Service; its address family is the first endpoint's.
 #[must_use]
 pub fn slice(namespace: &str, service: &str, suffix: &str, ports: &[(&str, u16)], endpoints: &[Ep<'_>]) -> Value {
     let endpoints: Vec<Value> = endpoints
@@ -61,7 +61,7 @@ pub fn slice(namespace: &str, service: &str, suffix: &str, ports: &[(&str, u16)]
     })
 }
 
-/// A slice with one port and ready endpoints `10.<a>.<b>.<c>`, counted from `first`.
+/// Returns a slice with one port and ready endpoints `10.<a>.<b>.<c>`, counted from `first`.
 #[must_use]
 pub fn slice_of(namespace: &str, service: &str, suffix: &str, first: u32, count: u32) -> Value {
     let addresses: Vec<String> =

@@ -1,4 +1,4 @@
-//! A discoverer of an OpenStack cloud without a writer, and load balancers in a line each.
+//! A discoverer of an OpenStack cloud without a writer, and short constructors of load balancers.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Discoverer;
 
-/// Starts a discoverer of an OpenStack cloud that offers to nobody, with its log in `dir`. It is not awaited.
+/// Starts a discoverer of an OpenStack cloud without a writer, with its log in `dir`. Does not wait until it is ready.
 ///
 /// # Errors
 /// It cannot be started.
@@ -26,19 +26,19 @@ pub fn dry_openstack_discoverer(dir: &Path, credentials: &Path, args: &[&str]) -
     Ok(Discoverer { process, port, admin_port })
 }
 
-/// A member of a pool, as Octavia takes it.
+/// Returns a member of a pool, in Octavia's request form.
 #[must_use]
 pub fn member(address: &str, port: u16) -> Value {
     json!({"address": address, "protocol_port": port})
 }
 
-/// A pool, as Octavia takes it in a tree.
+/// Returns a pool, in the form of a part of Octavia's tree request.
 #[must_use]
 pub fn pool(protocol: &str, members: &[Value]) -> Value {
     json!({"name": protocol, "protocol": protocol, "lb_algorithm": "ROUND_ROBIN", "members": members})
 }
 
-/// A load balancer with one HTTP listener on port 80, whose pool has these addresses on port 8080.
+/// Returns a load balancer with one HTTP listener on port 80, whose pool has these addresses on port 8080.
 #[must_use]
 pub fn web(name: &str, addresses: &[&str]) -> Value {
     let members: Vec<Value> = addresses.iter().map(|address| member(address, 8080)).collect();

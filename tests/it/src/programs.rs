@@ -1,4 +1,4 @@
-//! Our programs with certificates and files of their own: all of a scene but the clusters.
+//! Gimbal's programs with their certificates and files: a scene without the clusters.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,18 @@ use gimbal_testkit::{Pair, Pki, Process};
 
 use crate::{Discoverer, SOON, Writer};
 
-/// Starts our programs over mTLS. Certificates, configuration and logs are in a folder that is removed with this value.
+/// Starts Gimbal's programs over mTLS. Certificates, configuration and logs are in a folder that is removed with this
+/// value.
 pub struct Programs {
-    /// Issues every certificate.
+    /// The authority that issues every certificate.
     pub pki: Pki,
-    /// Where the programs are; `None` to build them.
+    /// The folder of the programs; `None` to build them.
     bin_dir: Option<PathBuf>,
     dir: tempfile::TempDir,
 }
 
 impl Programs {
-    /// Makes the folder and the authority. Programs are taken from `bin_dir`, or found as [`binary`] does.
+    /// Creates the folder and the authority. Programs are taken from `bin_dir`, or found as [`binary`] does.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -28,16 +29,17 @@ impl Programs {
         Ok(Self { pki, bin_dir, dir })
     }
 
-    /// Returns the path of a file in the folder that goes with this value.
+    /// Returns the path of a file in the folder, which is removed with this value.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes a configuration file for the writer, with these backends under the identities that [`Pki::backend`] gives,
-    /// and `spiffe://gimbal.example/admin` as admin. `extra` is put into each backend.
+    /// Writes a configuration file for the writer, with these backends under the identities of [`Pki::backend`], and
+    /// `spiffe://gimbal.example/admin` as admin. `extra` is inserted into each backend.
     ///
     /// # Errors
+    /// The file cannot be written.
     /// The file cannot be written.
     pub fn config(&self, backends: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
         let mut text = "admins: [\"spiffe://gimbal.example/admin\"]\nbackends:\n".to_owned();
@@ -56,7 +58,7 @@ impl Programs {
     /// Starts a writer over mTLS, and waits until it is ready.
     ///
     /// # Errors
-    /// It does not get ready, with the end of its log.
+    /// It does not get ready; the message has the end of its log.
     pub async fn start_writer(
         &self,
         kubeconfig: &Path,
@@ -73,7 +75,7 @@ impl Programs {
         Ok(writer)
     }
 
-    /// The command line of a writer.
+    /// Returns the command line of a writer.
     ///
     /// # Errors
     /// Its certificate cannot be written.
@@ -101,7 +103,8 @@ impl Programs {
         Ok(all)
     }
 
-    /// Starts `gimbal-kubernetes-discoverer` for a backend. It is not awaited: a source may be down.
+    /// Starts `gimbal-kubernetes-discoverer` for a backend. Does not wait until it is ready, because its source may be
+    /// down.
     ///
     /// # Errors
     /// It cannot be started.
@@ -110,8 +113,9 @@ impl Programs {
         self.start_any_discoverer("gimbal-kubernetes-discoverer", backend, &[&source[..], args].concat())
     }
 
-    /// Starts a discoverer of an OpenStack cloud for a backend, over mTLS with that backend's certificate. `credentials` is
-    /// a folder with a file for each key. It is not awaited: the cloud may be down.
+    /// Starts a discoverer of an OpenStack cloud for a backend, over mTLS with that backend's certificate.
+    /// `credentials` is a folder with a file for each key. Does not wait until it is ready, because the cloud may be
+    /// down.
     ///
     /// # Errors
     /// It cannot be started.
@@ -140,9 +144,9 @@ impl Programs {
         Ok(Discoverer { process, port, admin_port })
     }
 
-    /// The flags of a discoverer that has a writer.
+    /// Returns the flags of a discoverer that has a writer.
     ///
-    /// The writer's certificate names `localhost`.
+    /// The writer is addressed as `localhost`, the name in its certificate.
     #[must_use]
     pub fn to_writer(&self, pair: &Pair, port: u16) -> Vec<String> {
         let mut args = vec![format!("--writer=https://localhost:{port}")];
@@ -150,7 +154,7 @@ impl Programs {
         args
     }
 
-    /// A backend's certificate, issued once: a process that was started a moment ago may be reading it.
+    /// Returns a backend's certificate, which is issued only once: a process that was just started may be reading it.
     ///
     /// # Errors
     /// It cannot be written.
@@ -160,7 +164,7 @@ impl Programs {
         if pair.cert.exists() { Ok(pair) } else { self.pki.backend(backend) }
     }
 
-    /// The flags for a backend's certificate.
+    /// Returns the flags for a backend's certificate.
     ///
     /// # Errors
     /// As [`Scene::pair`].

@@ -1,4 +1,4 @@
-//! A TCP proxy between an agent and its writer, for what networks do.
+//! A TCP proxy between an agent and its writer that simulates network failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tokio_util::io::InspectReader;
 
 /// Listens on a port of its own and passes each new connection to the next of its targets, in turn.
 pub struct Proxy {
-    /// Where to dial.
+    /// The port to connect to.
     pub port: u16,
     frozen: watch::Sender<bool>,
     cut: watch::Sender<()>,
@@ -20,23 +20,23 @@ pub struct Proxy {
     task: JoinHandle<()>,
 }
 
-/// Bytes that went through, as TCP carries them.
+/// TCP payload passed on, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
-    /// From those who dialled.
+    /// From clients to targets.
     pub to: u64,
-    /// Back to them.
+    /// From targets to clients.
     pub from: u64,
 }
 
 impl Passed {
-    /// In both directions.
+    /// Returns the sum of both directions.
     #[must_use]
     pub fn sum(self) -> u64 {
         self.to + self.from
     }
 
-    /// What was passed after `before`.
+    /// Returns the bytes passed on after `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self { to: self.to - before.to, from: self.from - before.from }
@@ -44,7 +44,7 @@ impl Passed {
 }
 
 impl Proxy {
-    /// Starts a proxy to these ports of 127.0.0.1. A target that refuses is passed over.
+    /// Starts a proxy to these ports of 127.0.0.1. A target that refuses the connection is skipped.
     ///
     /// # Errors
     /// No port is left.
@@ -72,24 +72,24 @@ impl Proxy {
         Ok(Self { port, frozen, cut, accepted, passed, task })
     }
 
-    /// From now on nothing is passed on, and nothing is closed: a cable is cut.
+    /// Passes on nothing from now on, and closes nothing, as when a cable is cut.
     pub fn freeze(&self) {
         self.frozen.send_replace(true);
     }
 
-    /// Closes every connection that there is.
+    /// Closes all connections.
     pub fn cut(&self) {
         self.cut.send_replace(());
     }
 
-    /// Bytes so far.
+    /// Returns the numbers of bytes so far.
     #[must_use]
     pub fn passed(&self) -> Passed {
         let [to, from] = &*self.passed;
         Passed { to: to.load(Ordering::Relaxed), from: from.load(Ordering::Relaxed) }
     }
 
-    /// Connections taken so far.
+    /// Returns the number of connections accepted so far.
     #[must_use]
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
@@ -119,16 +119,16 @@ async fn pass(
     for offset in 0..targets.len() {
         let port = targets[(first + offset) % targets.len()];
         let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
-        // What is small is passed on at once, too; where that cannot be had, it is merely slower.
+        // Small messages are passed on without delay; without this option they are only slower.
         client.get_ref().set_nodelay(true).ok();
         server.set_nodelay(true).ok();
         let mut server = counted(server, 1);
-        // False: the proxy is gone, and its connections with it.
+        // False if the proxy was dropped, which ends its connections.
         let stopped = async { frozen.wait_for(|frozen| *frozen).await.is_ok() };
         let stopped = tokio::select! {
             biased;
             stopped = stopped => stopped,
-            // How it ended is the business of the two ends.
+            // The result matters only to the two ends.
             _ = tokio::io::copy_bidirectional(&mut client, &mut server) => false,
         };
         // Both sockets stay open.

@@ -1,4 +1,4 @@
-//! Our binaries in a scene.
+//! Gimbal's binaries in a scene.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ impl Scene {
     /// Starts the writer over mTLS with this configuration file, and waits until it is ready.
     ///
     /// # Errors
-    /// It does not get ready, with the end of its log.
+    /// It does not get ready; the message has the end of its log.
     pub async fn writer(&self, config: &Path, args: &[&str]) -> anyhow::Result<Writer> {
         self.writer_at(free_port()?, config, args).await
     }
@@ -49,7 +49,7 @@ impl Scene {
         self.writer_as("writer", port, config, args).await
     }
 
-    /// As [`Scene::writer_at`], as another user of the Gimbal cluster, whose rights are the test's business.
+    /// As [`Scene::writer_at`], as another user of the Gimbal cluster, whose rights the test grants.
     ///
     /// # Errors
     /// As [`Scene::writer`].
@@ -57,7 +57,7 @@ impl Scene {
         self.start_writer(self.gimbal.user(user)?.kubeconfig(), port, config, args).await
     }
 
-    /// As [`Scene::writer`], with a proxy before the Gimbal cluster's API server.
+    /// As [`Scene::writer`], with a proxy in front of the Gimbal cluster's API server.
     ///
     /// # Errors
     /// As [`Scene::writer`].
@@ -65,7 +65,7 @@ impl Scene {
         self.start_writer(proxy.kubeconfig(), free_port()?, config, args).await
     }
 
-    /// As [`Scene::writer`], with a kubeconfig of the test's own.
+    /// As [`Scene::writer`], with a kubeconfig file of the test.
     ///
     /// # Errors
     /// As [`Scene::writer`].
@@ -73,8 +73,8 @@ impl Scene {
         self.start_writer(kubeconfig, free_port()?, config, args).await
     }
 
-    /// Starts a discoverer of `cluster` for a backend, over mTLS with that backend's certificate. It is not awaited: a
-    /// source may be down.
+    /// Starts a discoverer of `cluster` for a backend, over mTLS with that backend's certificate. Does not wait until
+    /// it is ready, because the source may be down.
     ///
     /// # Errors
     /// It cannot be started.
@@ -106,7 +106,7 @@ impl Scene {
         self.start_discoverer(backend, cluster.user("discoverer")?.kubeconfig(), &all)
     }
 
-    /// Starts a discoverer that has no writer.
+    /// Starts a discoverer without a writer.
     ///
     /// # Errors
     /// As [`Scene::discoverer`].
@@ -116,18 +116,18 @@ impl Scene {
 }
 
 impl Discoverer {
-    /// Waits until its source is read.
+    /// Waits until its source has been read.
     ///
     /// # Errors
-    /// It does not get ready, with the end of its log.
+    /// It does not get ready; the message has the end of its log.
     pub async fn ready(&self) -> anyhow::Result<()> {
         ready(&self.process, self.admin_port).await
     }
 
-    /// Waits until it serves, whether its source answers or not.
+    /// Waits until it serves, whether or not its source answers.
     ///
     /// # Errors
-    /// It ends, or does not serve, with the end of its log.
+    /// It ends, or does not serve in time; the message has the end of its log.
     pub async fn alive(&mut self) -> anyhow::Result<()> {
         let url = format!("http://127.0.0.1:{}/healthz", self.admin_port);
         self.process.answers(&url, SOON).await.map(drop)

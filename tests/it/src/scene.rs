@@ -1,4 +1,4 @@
-//! Two clusters, and programs between them.
+//! Two clusters, and the programs between them.
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
@@ -9,24 +9,24 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use crate::Programs;
 
-/// See the crate. Everything ends with it.
+/// The clusters, certificates and files of one test; see the crate. Everything ends when it is dropped.
 pub struct Scene {
-    /// Where Services come from.
+    /// The cluster that Services are read from.
     pub source: TestCluster,
-    /// Where they go.
+    /// The cluster that they are published in.
     pub gimbal: TestCluster,
     programs: Programs,
-    // Dropped last: others start when the servers are gone.
+    // Dropped last: another scene starts only after the servers have ended.
     _turn: Turn,
 }
 
-/// Beside others, or alone.
+/// How a scene runs: beside others, or alone.
 enum Turn {
     Shared { _guard: OwnedRwLockReadGuard<()> },
     Alone { _guard: OwnedRwLockWriteGuard<()> },
 }
 
-/// Shared by every scene, held alone by one that measures times.
+/// Shared by all scenes, held exclusively by one that measures times.
 static TURNS: LazyLock<Arc<RwLock<()>>> = LazyLock::new(Arc::default);
 
 impl Deref for Scene {
@@ -40,7 +40,7 @@ impl Deref for Scene {
 /// Where the writer keeps its Lease and ConfigMaps by default.
 const WRITER_NAMESPACE: &str = "kube-system";
 
-/// What `deploy/rbac` lets a discoverer do.
+/// Returns the rights of a discoverer in `deploy/rbac`.
 ///
 /// # Errors
 /// The files cannot be read.
@@ -48,7 +48,7 @@ pub fn discoverer_rights() -> anyhow::Result<Rights> {
     Rights::deployed(&["gimbal-kubernetes-discoverer"])
 }
 
-/// What `deploy/rbac` lets a writer do that runs in its default namespace.
+/// Returns the rights in `deploy/rbac` of a writer that runs in its default namespace.
 ///
 /// # Errors
 /// The files cannot be read.
@@ -59,15 +59,16 @@ pub fn writer_rights() -> anyhow::Result<Rights> {
 impl Scene {
     /// Starts both clusters, with namespace `team1` in each, and grants the rights.
     ///
-    /// A test holds one scene at a time: a second one would wait for ever behind a test that waits to be alone.
+    /// A test may hold only one scene at a time: a second one would deadlock with a test that waits to run alone.
     ///
     /// # Errors
-    /// What a server says.
+    /// A server's error.
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_in_turn(Turn::Shared { _guard: TURNS.clone().read_owned().await }).await
     }
 
-    /// As [`Scene::start`], with no other scene beside it: for tests whose result depends on how fast servers answer.
+    /// As [`Scene::start`], without other scenes at the same time: for tests whose result depends on how fast servers
+    /// answer.
     ///
     /// # Errors
     /// As [`Scene::start`].
@@ -87,7 +88,8 @@ impl Scene {
         for cluster in [&scene.source, &scene.gimbal] {
             cluster.namespace("team1").await?;
         }
-        // The Lease as a writer leaves it at a clean stop. Without one, the first writer would wait for a lease duration.
+        // The Lease as a writer leaves it at a clean stop. Without it, the first writer would wait for a lease
+        // duration.
         let lease = json!({"metadata": {"name": "gimbal-writer"}, "spec": {}});
         scene.gimbal.admin().post("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", &lease).await?;
         Ok(scene)
@@ -96,7 +98,7 @@ impl Scene {
     /// Creates or replaces an object in the source.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn put(&self, object: &Value) -> anyhow::Result<()> {
         put(&self.source, object).await
     }
@@ -104,7 +106,7 @@ impl Scene {
     /// Deletes a Service and its slices in the source, slices first, as the source's controllers would.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn remove(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
         let api = self.source.admin();
         for slice in api.items(&format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices")).await? {
@@ -117,8 +119,8 @@ impl Scene {
         Ok(())
     }
 
-    /// The number of writes to Services, slices and Endpoints that the writer has made since `mark`
-    /// (see `TestCluster::audit_mark`), conflicts and refusals included.
+    /// Returns the writes to Services, slices and Endpoints that the writer has made since `mark` (see
+    /// `TestCluster::audit_mark`), including conflicts and refusals.
     ///
     /// # Errors
     /// The audit log cannot be read.
@@ -129,10 +131,10 @@ impl Scene {
     }
 }
 
-/// Creates or replaces an object, without regard to what is there.
+/// Creates or replaces an object, whether or not it exists.
 ///
 /// # Errors
-/// What the API server says.
+/// The API server's error.
 pub async fn put(cluster: &TestCluster, object: &Value) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));

@@ -1,4 +1,4 @@
-//! What our processes say of themselves, and what they leave in the Gimbal cluster.
+//! The state of Gimbal's processes and of the Gimbal cluster, as a test observes it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 
 use crate::{Discoverer, Grpcurl, SOON, Scene, Writer, metric};
 
-/// Runs many requests, some at a time.
+/// Runs many requests, with limited concurrency.
 ///
 /// # Errors
-/// The first one.
+/// The error of the first request that fails.
 pub async fn in_parallel<F>(requests: impl IntoIterator<Item = F>) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -32,11 +32,11 @@ where
 }
 
 impl Writer {
-    /// Waits until `backends` backends are known completely, nothing waits to be written, and a whole comparison has
-    /// passed after that. It must have found nothing. Needs `--comparison-interval 1s`.
+    /// Waits until `backends` backends are completely known, no write is pending, and a whole comparison has been made
+    /// after that, which must have found no difference. Needs `--comparison-interval 1s`.
     ///
     /// # Errors
-    /// It does not come to be so, or the comparison found something.
+    /// That does not happen in time, or the comparison found a difference.
     pub async fn settled(&self, backends: usize) -> anyhow::Result<()> {
         let read = async |name: &str| metric(self.admin_port, &format!("gimbal_writer_{name}"), "").await;
         eventually("the writer is at rest", SOON, async || {
@@ -50,7 +50,7 @@ impl Writer {
         let before = read("comparisons").await?;
         eventually("everything is compared", SOON, async || {
             let now = read("comparisons").await?;
-            // The first one that ends may have begun before.
+            // The first comparison that ends may have begun before.
             anyhow::ensure!(now >= before + 2.0, "{now} comparisons after {before}");
             Ok::<_, anyhow::Error>(())
         })
@@ -62,10 +62,10 @@ impl Writer {
 }
 
 impl Scene {
-    /// Every Service, slice and Endpoints object of the Gimbal cluster, with its version.
+    /// Returns every Service, slice and Endpoints object of the Gimbal cluster, with its version.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn published(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for path in ["/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/api/v1/endpoints"] {
@@ -80,7 +80,7 @@ impl Scene {
 }
 
 impl Discoverer {
-    /// Asks this discoverer.
+    /// Returns a client of this discoverer.
     #[must_use]
     pub fn ask(&self) -> Grpcurl {
         Grpcurl::plaintext(self.port)
@@ -88,10 +88,10 @@ impl Discoverer {
 }
 
 impl Grpcurl {
-    /// What `ListServices` says of a source Service; null where it is not listed.
+    /// Returns the entry of a source Service in `ListServices`; null if it is not listed.
     ///
     /// # Errors
-    /// What grpcurl prints.
+    /// The error that grpcurl prints.
     pub fn status(&self, backend: &str, namespace: &str, name: &str) -> anyhow::Result<Value> {
         let request = json!({"backend": backend, "namespace": namespace});
         let answer = self.call("InspectionService/ListServices", &request)?;
@@ -102,7 +102,7 @@ impl Grpcurl {
     /// Waits until a source Service is rejected for a reason, for instance `NAME_CONFLICT`. Returns the message.
     ///
     /// # Errors
-    /// It does not come to be so.
+    /// It is not in time.
     pub async fn expect_rejected(
         &self,
         backend: &str,
@@ -120,10 +120,10 @@ impl Grpcurl {
         .await
     }
 
-    /// Waits until a source Service is in the Gimbal cluster as it should be.
+    /// Waits until a source Service is published as desired.
     ///
     /// # Errors
-    /// It does not come to be so.
+    /// It is not in time.
     pub async fn expect_synced(&self, backend: &str, namespace: &str, name: &str) -> anyhow::Result<()> {
         eventually(&format!("{namespace}/{name} of {backend} is synced"), SOON, async || {
             let status = self.status(backend, namespace, name)?;

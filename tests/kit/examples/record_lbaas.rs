@@ -40,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
     record.keep_refusal("without-a-token", "/lbaas/loadbalancers").await
 }
 
-/// What stands for the server's address in what is recorded; the port is another each time.
+/// Replaces the server's address in the recordings, as its port differs with every run.
 const ADDRESS: &str = "http://openstack001:9696";
 
 struct Recorder<'a> {

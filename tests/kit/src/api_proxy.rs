@@ -1,4 +1,4 @@
-//! A proxy before the API server of a cluster, for what API servers do when they are in pain.
+//! A proxy in front of a cluster's API server that simulates an overloaded or failing one.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,8 +20,8 @@ mod trouble;
 
 pub use trouble::{Calls, Trouble};
 
-/// Passes everything on, as plain HTTP on a port of its own. Writes of Services, EndpointSlices and Endpoints meet what the
-/// test says, a lease's do not; in [`ApiProxy::trouble`] every call may.
+/// Passes on every call, as plain HTTP on a port of its own. Writes of Services, EndpointSlices and Endpoints are
+/// refused or slowed down as the test asks, writes of Leases are not; [`ApiProxy::trouble`] can affect every call.
 pub struct ApiProxy {
     kubeconfig: PathBuf,
     shared: Arc<Shared>,
@@ -38,17 +38,17 @@ struct Shared {
     most_waiting: AtomicUsize,
 }
 
-/// What writes meet.
+/// How the proxy treats writes.
 #[derive(Clone)]
 enum Mood {
     Well,
-    /// They are refused with this status, until the time comes that the first one of them was told.
+    /// Writes are refused with this status until the Retry-After of the first refusal has passed.
     Refusing {
         code: StatusCode,
         retry_after: Duration,
         until: Option<Instant>,
     },
-    /// They are passed on by so many at a time, each so long after its turn came.
+    /// At most `workers` writes are passed on at a time, each `service` after its turn came.
     Slow {
         workers: Arc<Semaphore>,
         service: Duration,
@@ -59,7 +59,7 @@ impl ApiProxy {
     /// Starts a proxy to the cluster's API server for a user of the cluster.
     ///
     /// # Errors
-    /// No port is left, or the user's kubeconfig cannot be written anew.
+    /// No port is left, or the proxy's kubeconfig cannot be written.
     pub async fn start(cluster: &TestCluster, user: &UserAccess) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("the proxy cannot listen")?;
         let config = std::fs::read_to_string(user.kubeconfig()).context("the user's kubeconfig cannot be read")?;
@@ -84,44 +84,44 @@ impl ApiProxy {
         Ok(Self { kubeconfig, shared, task })
     }
 
-    /// A kubeconfig file of the user that leads here.
+    /// Returns a kubeconfig file of the user that points to this proxy.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// From the next write on, and for as long as that one is told in Retry-After, each is refused with this status.
+    /// Refuses writes with this status, from the next one on and for as long as that one's Retry-After says.
     ///
     /// # Errors
-    /// There is no such status.
+    /// `code` is not a valid HTTP status.
     pub fn refuse(&self, code: u16, retry_after: Duration) -> anyhow::Result<()> {
         self.be(Mood::Refusing { code: StatusCode::from_u16(code)?, retry_after, until: None });
         Ok(())
     }
 
-    /// From now on writes are passed on by so many at a time, each so long after its turn came.
+    /// From now on passes on writes by at most `workers` at a time, each `service` after its turn came.
     pub fn slow_down(&self, workers: usize, service: Duration) {
         self.be(Mood::Slow { workers: Arc::new(Semaphore::new(workers)), service });
     }
 
-    /// From now on calls of these kinds meet this.
+    /// From now on applies `trouble` to calls of these kinds.
     pub fn trouble(&self, calls: &[Calls], trouble: Trouble) {
         self.shared.troubles.begin(calls, trouble);
     }
 
-    /// From now on all is well.
+    /// Ends every refusal, delay and trouble.
     pub fn recover(&self) {
         self.shared.troubles.end();
         self.be(Mood::Well);
     }
 
-    /// Writes refused so far.
+    /// Returns the number of writes refused so far.
     #[must_use]
     pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::SeqCst)
     }
 
-    /// The most writes that waited here at one time, since this was asked last.
+    /// Returns the largest number of writes that waited here at one time since the last call of this method.
     #[must_use]
     pub fn most_waiting(&self) -> usize {
         self.shared.most_waiting.swap(0, Ordering::SeqCst)
@@ -139,7 +139,7 @@ impl Drop for ApiProxy {
 }
 
 impl Shared {
-    /// What the next write meets.
+    /// Returns the treatment of the next write.
     fn mood(&self) -> Mood {
         let mut mood = self.mood.lock().unwrap_or_else(PoisonError::into_inner);
         if let Mood::Refusing { until, retry_after, .. } = &mut *mood {
@@ -167,7 +167,7 @@ impl Shared {
     }
 }
 
-/// Headers that are not about one connection.
+/// Returns the headers that are not about one connection.
 fn kept(headers: &HeaderMap) -> HeaderMap {
     let mut kept = headers.clone();
     for name in [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH] {

@@ -1,4 +1,4 @@
-//! The servers and tools that tests need, pinned: found where someone put them, or built once into a cache.
+//! The servers and tools that tests need, at pinned versions: found in a given folder, or built once into a cache.
 //!
 //! `KUBEBUILDER_ASSETS` may name a folder with kube-apiserver and etcd. The cache is `GIMBAL_CACHE_DIR`, else
 //! `$XDG_CACHE_HOME/gimbal`, else `~/.cache/gimbal`; it is outside of `target/`, for it takes minutes to fill.
@@ -19,7 +19,7 @@ const ETCD: &str = "3.6.8";
 const GRPCURL: &str = "1.9.3";
 const BUF: &str = "1.66.0";
 
-/// A program that is not ours.
+/// A third-party program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asset {
     /// etcd.
@@ -35,7 +35,7 @@ pub enum Asset {
 }
 
 impl Asset {
-    /// The program's name.
+    /// Returns the program's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Asset {
         }
     }
 
-    /// Its version.
+    /// Returns the program's version.
     #[must_use]
     pub fn version(self) -> &'static str {
         match self {
@@ -58,10 +58,10 @@ impl Asset {
         }
     }
 
-    /// The path of the program, which is built first if it has to be. Blocks, perhaps for minutes.
+    /// Returns the path of the program, and builds it first if it is missing. Blocks, perhaps for minutes.
     ///
     /// # Errors
-    /// It is not there and cannot be built, for instance because there is no `go`.
+    /// It is missing and cannot be built, for instance because `go` is not installed.
     pub fn path(self) -> anyhow::Result<PathBuf> {
         if let Some(given) = self.given() {
             return Ok(given);
@@ -73,15 +73,15 @@ impl Asset {
         Ok(path)
     }
 
-    /// Whether [`Asset::path`] answers at once.
+    /// Whether [`Asset::path`] returns without a build.
     #[must_use]
     pub fn is_there(self) -> bool {
         let cached = || cache().is_ok_and(|cache| cache.join(self.folder()).join(self.name()).is_file());
         self.given().is_some() || cached()
     }
 
-    /// From `KUBEBUILDER_ASSETS`. A folder without an API server and etcd is not taken for the others either: one that mixes
-    /// versions of the two is nobody's intention.
+    /// Returns the asset's path from `KUBEBUILDER_ASSETS`. A folder without both API server and etcd is not used for
+    /// the other assets either, because it would mix versions of the two.
     fn given(self) -> Option<PathBuf> {
         let dir = PathBuf::from(std::env::var_os("KUBEBUILDER_ASSETS")?);
         let complete = [Self::ApiServer, Self::Etcd].iter().all(|asset| dir.join(asset.name()).is_file());
@@ -89,7 +89,7 @@ impl Asset {
         (complete && path.is_file()).then_some(path)
     }
 
-    /// Names every version, so that a new one never meets an old binary.
+    /// Returns a folder name that contains every version, so that a new version never uses an old binary.
     fn folder(self) -> String {
         match self {
             Self::Etcd | Self::ApiServer | Self::ControllerManager => format!("k8s-{KUBERNETES}-etcd-{ETCD}"),
@@ -103,7 +103,7 @@ impl Asset {
             Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
             Self::ApiServer | Self::ControllerManager => Recipe::Module {
                 package: format!("k8s.io/kubernetes/cmd/{}", self.name()),
-                // Unset, the server calls itself v0.0.0 and clients that look at its version refuse it.
+                // Without it the server reports v0.0.0, and clients that check the version refuse it.
                 stamp: format!(
                     "-X k8s.io/component-base/version.gitVersion=v{version} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
                 ),
@@ -114,7 +114,7 @@ impl Asset {
     }
 }
 
-/// The folder that tools are kept in.
+/// Returns the folder that tools are cached in.
 ///
 /// # Errors
 /// Neither `GIMBAL_CACHE_DIR`, `XDG_CACHE_HOME` nor `HOME` is set.
@@ -126,19 +126,19 @@ pub fn cache() -> anyhow::Result<PathBuf> {
         .context("no folder for built tools: set GIMBAL_CACHE_DIR")
 }
 
-/// Makes `path` by running `make` with a folder beside it to work in, unless it is there. Only one process does so at a
-/// time, the others wait; a run that is cut off leaves nothing that looks done.
+/// Creates `path` by running `make` with a work folder beside it, unless it exists. Only one process does so at a time,
+/// the others wait; an interrupted run leaves nothing that looks complete.
 ///
 /// # Errors
-/// What `make` says, or files that cannot be written.
+/// The error of `make`, or files that cannot be written.
 pub fn once(path: &Path, make: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     lock::once(path, make)
 }
 
-/// Installs packages of the system by apt-get. Blocks, perhaps for minutes.
+/// Installs system packages by apt-get. Blocks, perhaps for minutes.
 ///
 /// # Errors
-/// There is no apt-get, we are not root, or there are no such packages.
+/// apt-get is missing, the user is not root, or a package does not exist.
 pub fn debian(packages: &[&str]) -> anyhow::Result<()> {
     debian::install(packages)
 }

@@ -1,4 +1,4 @@
-//! A Kubernetes API server and its etcd, without nodes and without controllers: what is in it, a test put there.
+//! A Kubernetes API server and its etcd, without nodes and controllers: it contains only what a test creates.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub use etcd::Backup;
 pub use rights::Rights;
 pub use users::{Rule, UserAccess};
 
-/// A cluster of one test. Everything of it goes when it is dropped.
+/// A cluster of one test. Its servers and data are removed when it is dropped.
 pub struct TestCluster {
     servers: Mutex<Servers>,
     layout: start::Layout,
@@ -40,10 +40,10 @@ impl TestCluster {
     /// Starts a cluster and waits until it is ready.
     ///
     /// # Errors
-    /// A server that is missing and cannot be built, or that does not get ready; with the end of its log.
+    /// A server is missing and cannot be built, or does not get ready; the message has the end of its log.
     pub async fn start() -> anyhow::Result<Self> {
         let tools = tokio::task::spawn_blocking(start::Tools::find).await??;
-        // A port that was free may be taken by the time that a server binds it.
+        // Another process may take a free port before the server binds it.
         let mut last = None;
         for _ in 0..3 {
             match Self::try_start(&tools).await {
@@ -67,35 +67,35 @@ impl TestCluster {
         Ok(cluster)
     }
 
-    /// The API server's address.
+    /// Returns the API server's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.layout.url
     }
 
-    /// A folder for whatever a test wants to keep with the cluster.
+    /// Returns a folder for files that a test keeps with the cluster.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A kubeconfig file for `system:masters`.
+    /// Returns a kubeconfig file for `system:masters`.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig_path("admin")
     }
 
-    /// The API as `system:masters`, in plain JSON: for filling a cluster, and for looking into it with other eyes than the
-    /// code that is tested.
+    /// Returns the API as `system:masters`, in plain JSON: to fill a cluster, and to check it independently of the code
+    /// under test.
     #[must_use]
     pub fn admin(&self) -> &Api {
         &self.admin
     }
 
-    /// The API as `system:masters`, with our own edge to it.
+    /// Returns a [`gimbal_kubernetes_client::Cluster`] for `system:masters`.
     ///
     /// # Errors
-    /// The kubeconfig file is gone.
+    /// The kubeconfig file is missing.
     pub fn client(&self) -> anyhow::Result<gimbal_kubernetes_client::Cluster> {
         Ok(gimbal_kubernetes_client::Cluster::connect(
             &gimbal_kubernetes_client::Access::Kubeconfig(self.kubeconfig()),
@@ -103,7 +103,7 @@ impl TestCluster {
         )?)
     }
 
-    /// The end of the API server's log.
+    /// Returns the end of the API server's log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         self.servers().apiserver.as_ref().map(Process::log_tail).unwrap_or_default()
@@ -117,10 +117,10 @@ impl TestCluster {
         self.servers().apiserver.take().context("the API server does not run")?.kill()
     }
 
-    /// Starts the API server again, on its port, over the same data, and waits until it is ready.
+    /// Starts the API server again, on the same port with the same data, and waits until it is ready.
     ///
     /// # Errors
-    /// It runs, or does not get ready.
+    /// It is running already, or does not get ready.
     pub async fn start_apiserver(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.servers().apiserver.is_none(), "the API server runs already");
         let mut apiserver = self.layout.start_apiserver()?;
@@ -129,7 +129,7 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Process ID of the API server.
+    /// Returns the process ID of the API server.
     ///
     /// # Errors
     /// It does not run.
@@ -137,7 +137,7 @@ impl TestCluster {
         self.servers().apiserver.as_ref().map(Process::id).context("the API server does not run")
     }
 
-    /// Freezes the API server (SIGSTOP): connections stay open, nothing is answered.
+    /// Stops the API server's process (SIGSTOP): connections stay open, and no call is answered.
     ///
     /// # Errors
     /// It does not run.
@@ -153,30 +153,32 @@ impl TestCluster {
         self.servers().apiserver.as_ref().context("the API server does not run")?.signal("CONT")
     }
 
-    /// The authority of the API server's certificate, and of clients': the common name is the user's.
+    /// Returns the authority of the API server's certificate and of clients' certificates, whose common name is the
+    /// user's name.
     #[must_use]
     pub fn authority(&self) -> &Pki {
         &self.layout.authority
     }
 
-    /// The authority that comes after; clients' certificates of it are accepted already.
+    /// Returns the authority that replaces the first one in a rotation; its client certificates are accepted from the
+    /// start.
     #[must_use]
     pub fn next_authority(&self) -> &Pki {
         &self.layout.next_authority
     }
 
-    /// Has the API server show a certificate of the next authority, within a minute.
+    /// Has the API server present a certificate of the next authority, within a minute.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The certificate cannot be written.
     pub fn serve_by_next_authority(&self) -> anyhow::Result<()> {
         self.layout.serve_by_next_authority()
     }
 
-    /// Makes a namespace, unless it is there.
+    /// Creates a namespace, unless it exists.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn namespace(&self, name: &str) -> anyhow::Result<()> {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         match self.admin.post("/api/v1/namespaces", &body).await {
@@ -203,7 +205,7 @@ impl TestCluster {
             "users": [{"name": user, "user": {"token": token}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
         });
-        // JSON is YAML. Replaced as a whole: a process that was given the file before may be reading it.
+        // JSON is YAML. Replaced atomically: a process that was given the file before may be reading it.
         let new = tempfile::NamedTempFile::new_in(self.dir.path())?;
         std::fs::write(new.path(), serde_json::to_vec_pretty(&config)?)
             .and_then(|()| new.persist(&path).map(drop).map_err(|error| error.error))

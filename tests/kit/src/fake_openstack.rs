@@ -1,7 +1,7 @@
-//! A scripted Keystone and load balancing API, only for what the real ones cannot be made to do: throttling, pages that
-//! are late, repeated or cut off, markers that vanish, a role that is lost between two calls. All else is tested against
-//! the real services, and what they refuse it refuses: a token of an application credential has no other scope, and
-//! Keystone's list of all projects is cut without a word.
+//! A scripted Keystone and load balancing API, for behaviour that the real ones cannot be made to show: throttling,
+//! pages that are late, repeated or cut off, markers that vanish, a role that is lost between two calls. Everything
+//! else is tested against the real services, and the fake refuses what they refuse: a token of an application
+//! credential has no other scope, and Keystone's list of all projects is truncated without notice.
 //!
 //! ```no_run
 //! # use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
@@ -42,7 +42,7 @@ pub use fault::Fault;
 use answer::{Answer, Asked};
 use fault::Deed;
 
-/// A cloud of one test, on a port of its own. It goes when it is dropped.
+/// A cloud of one test, on a port of its own. It ends when it is dropped.
 pub struct FakeOpenStack {
     shared: Arc<Shared>,
     url: String,
@@ -63,7 +63,7 @@ impl FakeOpenStack {
     /// Starts a cloud with Octavia, no project, and the user `fake` with the password `fake-secret`.
     ///
     /// # Errors
-    /// No free port.
+    /// No port is free.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -82,7 +82,7 @@ impl FakeOpenStack {
         Ok(Self { shared, url, server })
     }
 
-    /// Keystone's address, with `/v3`.
+    /// Returns Keystone's URL, with `/v3`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}/v3", self.url)
@@ -91,7 +91,7 @@ impl FakeOpenStack {
     /// Writes the Secret's keys into a folder, for `--credentials`.
     ///
     /// # Errors
-    /// Files that cannot be written.
+    /// The files cannot be written.
     pub fn write_credentials(&self, dir: &Path) -> anyhow::Result<()> {
         for (name, text) in [("keystoneUrl", self.url().as_str()), ("username", "fake"), ("password", "fake-secret")] {
             std::fs::write(dir.join(name), text).with_context(|| format!("cannot write {name}"))?;
@@ -99,34 +99,35 @@ impl FakeOpenStack {
         Ok(())
     }
 
-    /// Looks at what is in the cloud, or changes it, between two requests.
+    /// Reads or changes the cloud's content between two requests.
     pub fn set<T>(&self, change: impl FnOnce(&mut FakeCloud) -> T) -> T {
         change(&mut lock(&self.shared.cloud))
     }
 
-    /// From now on, requests that a fault fits suffer it; the one that was added last goes first.
+    /// From now on, requests that match `fault` suffer it; the fault that was added last is tried first.
     pub fn fail(&self, fault: Fault) {
         lock(&self.shared.faults).insert(0, fault);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn heal(&self) {
         lock(&self.shared.faults).clear();
     }
 
-    /// All requests since the start or [`FakeOpenStack::forget_calls`], for instance `GET /v2/lbaas/pools?limit=1000`.
+    /// Returns all requests since the start or [`FakeOpenStack::forget_calls`], for instance `GET
+    /// /v2/lbaas/pools?limit=1000`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         lock(&self.shared.calls).clone()
     }
 
-    /// How many requests there were of this method and exact path.
+    /// Returns the number of requests with this method and exact path.
     #[must_use]
     pub fn count(&self, call: &str) -> usize {
         self.calls().iter().filter(|line| line.split('?').next() == Some(call)).count()
     }
 
-    /// Begins to count anew.
+    /// Clears the recorded requests.
     pub fn forget_calls(&self) {
         lock(&self.shared.calls).clear();
     }
@@ -149,7 +150,7 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
         Some(Deed::Answer(answer)) => return answer.into_response(),
         Some(Deed::Hang) => std::future::pending().await,
         Some(Deed::Hold(gate)) => {
-            // A gate that is closed for good lets nobody through either.
+            // A closed gate lets no request through either.
             let Ok(_open) = gate.acquire().await else { return Answer::status(503).into_response() };
         }
         Some(Deed::Cut) => return cut(),
@@ -159,12 +160,12 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
         let mut cloud = lock(&shared.cloud);
         (cloud.answer(&asked), cloud.dated)
     };
-    // The server adds the header only where there is none, so that one that says nothing stands for none.
+    // The server adds the header only if it is missing, so an empty one stands for none.
     let answer = if dated { answer } else { answer.with_header("date", "") };
     answer.into_response()
 }
 
-/// The beginning of an answer, after which the connection breaks.
+/// Returns the beginning of an answer, after which the connection breaks.
 fn cut() -> Response<Body> {
     let broken = std::io::Error::other("cut off, as the test wants");
     let pieces = futures::stream::iter([Ok(Bytes::from_static(b"{\"")), Err(broken)]);

@@ -1,4 +1,4 @@
-//! Real servers for tests and the demo: clusters, certificates, our own binaries, and waiting for what they do.
+//! Real servers for tests and the demo: clusters, certificates, Gimbal's binaries, and helpers that wait for results.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -10,7 +10,7 @@
 //! # }
 //! ```
 //!
-//! Everything lives in a temporary folder and dies with the value that started it, or with the test process.
+//! Everything is kept in a temporary folder and ends with the value that started it, or with the test process.
 
 pub mod api_proxy;
 pub mod assets;

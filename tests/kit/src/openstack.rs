@@ -1,7 +1,7 @@
-//! An OpenStack cloud without hardware: Keystone, Octavia and, where wanted, Neutron and neutron-lbaas, the real ones.
+//! An OpenStack cloud without hardware: the real Keystone and Octavia, and optionally Neutron and neutron-lbaas.
 //!
-//! `tests/openstack/README.md` says what they are made of. Load balancers become ACTIVE by a provider driver of our own,
-//! which tests steer with tags (`lab:stall`, `lab:prov=ERROR`, `lab:op=ERROR`).
+//! `tests/openstack/README.md` describes how they are installed. A provider driver of this repository makes load
+//! balancers ACTIVE; tests control it with tags (`lab:stall`, `lab:prov=ERROR`, `lab:op=ERROR`).
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! A stack takes some 400 MB and four seconds: a test binary shares one where it can.
+//! A stack takes some 400 MB and four seconds, so a test binary shares one if it can.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -76,11 +76,11 @@ pub enum Service {
     NeutronLbaas,
 }
 
-/// Says that a test proves nothing on this machine. Not by `eprintln!`, which the test harness keeps to itself when a test
-/// passes.
+/// Reports that a test is skipped on this machine. Does not use `eprintln!`, whose output the test harness hides when a
+/// test passes.
 pub fn skipped(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Where nobody listens there is nobody to tell.
+    // Without a reader of stderr the message is lost.
     drop(writeln!(std::io::stderr().lock(), "SKIPPED {test}: {why}"));
 }
 
@@ -97,28 +97,28 @@ impl Service {
     }
 }
 
-/// How a stack is to be.
+/// Configuration of a stack.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Whether the services speak HTTPS, with certificates of an authority of their own.
     pub tls: bool,
     /// How long a token lives; whole seconds.
     pub token_ttl: Duration,
-    /// How long Octavia believes in a token that it has checked; `None` for not at all, so that what is revoked is known at
-    /// once, and a Keystone that is down shows at once. OpenStack's default is 300 s.
+    /// How long Octavia caches a validated token; `None` for no cache, so that a revoked token and a Keystone that is
+    /// down show at once. OpenStack's default is 300 s.
     pub token_cache: Option<Duration>,
-    /// The most rows of a page of Octavia's lists.
+    /// Maximum of rows in a page of Octavia's lists.
     pub page_max: u32,
-    /// The most rows that Keystone reads of a list (`max_db_limit`).
+    /// Maximum of rows that Keystone reads of a list (`max_db_limit`).
     pub keystone_max: u32,
-    /// How many processes of Octavia's API there are behind its address.
+    /// Number of processes of Octavia's API behind its address.
     pub octavia_workers: u32,
     /// How long each change of a load balancer stays PENDING.
     pub settle_delay: Duration,
-    /// Whether Neutron runs, and Octavia makes VIPs in it: real subnets and ports, but 2 load balancers a second instead of 29.
-    /// Without it any subnet ID is as good as another.
+    /// Whether Neutron runs, and Octavia creates VIPs in it: real subnets and ports, but 2 load balancers a second
+    /// instead of 29. Without Neutron every subnet ID is accepted.
     pub neutron: bool,
-    /// Load balancers that are there from the start, in projects of their own.
+    /// Load balancers that exist from the start, in projects of their own.
     pub scale: Option<Scale>,
 }
 
@@ -138,13 +138,13 @@ impl Default for Options {
     }
 }
 
-/// A cloud of one test. Everything of it goes when it is dropped.
+/// A cloud of one test. Its services and data are removed when it is dropped.
 pub struct OpenStack {
     services: Mutex<BTreeMap<Service, Process>>,
     layout: Layout,
     identity: Api,
     octavia: Api,
-    // The services end before what they use.
+    // The services end before the database that they use.
     database: Database,
     _dir: tempfile::TempDir,
 }
@@ -153,12 +153,13 @@ impl OpenStack {
     /// Starts Keystone and Octavia and waits until they answer.
     ///
     /// # Errors
-    /// Programs that are missing and cannot be had, or a service that does not get ready; with the end of its log.
+    /// A program is missing and cannot be installed, or a service does not get ready; the message has the end of its
+    /// log.
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_with(Options::default()).await
     }
 
-    /// Starts as `options` says.
+    /// Starts a cloud with these options.
     ///
     /// # Errors
     /// As [`OpenStack::start`].
@@ -167,7 +168,7 @@ impl OpenStack {
         Self::start_in(&environment, &options).await
     }
 
-    /// Starts with neutron-lbaas too; `None` where there is no Python 3.7 to run it with.
+    /// Starts a cloud with neutron-lbaas too; `None` without a Python 3.7 to run it with.
     ///
     /// # Errors
     /// As [`OpenStack::start`].
@@ -178,8 +179,8 @@ impl OpenStack {
         }
     }
 
-    /// Installs and sets up what a start needs, with neutron-lbaas where that can run, so that tests need not wait for it.
-    /// Returns where the data are.
+    /// Installs and prepares what a start needs, with neutron-lbaas if it can run, so that tests need not wait for it.
+    /// Returns the folder of the data.
     ///
     /// # Errors
     /// As [`OpenStack::start`].
@@ -193,7 +194,7 @@ impl OpenStack {
 
     async fn start_in(environment: &Environment, options: &Options) -> anyhow::Result<Self> {
         let snapshot = snapshot::find(environment).await?;
-        // A port that was free may be taken by the time that a server binds it.
+        // Another process may take a free port before the server binds it.
         let mut last = None;
         for _ in 0..3 {
             match Self::try_start(environment, &snapshot, options).await {
@@ -237,7 +238,7 @@ impl OpenStack {
             if let Some(status) = process.exited()? {
                 return Ok(Err(anyhow::anyhow!("{} ended with {status}", service.name())));
             }
-            // What it answers does not matter: Keystone says 300 here.
+            // The status does not matter: Keystone answers 300 here.
             client.get(&url).send().await?;
             anyhow::Ok(Ok(()))
         });
@@ -245,44 +246,44 @@ impl OpenStack {
         result.map_err(|error| anyhow::anyhow!("{error:#}; the end of its log:\n{}", process.log_tail()))
     }
 
-    /// Keystone's URL, with `/v3`.
+    /// Returns Keystone's URL, with `/v3`.
     #[must_use]
     pub fn keystone_url(&self) -> String {
         self.layout.identity()
     }
 
-    /// The URL of a service, without a path.
+    /// Returns the URL of a service, without a path.
     #[must_use]
     pub fn url(&self, service: Service) -> String {
         self.layout.url(service)
     }
 
-    /// Keystone's API, below `/v3`, as the administrator.
+    /// Returns Keystone's API, below `/v3`, as the administrator.
     #[must_use]
     pub fn identity(&self) -> &Api {
         &self.identity
     }
 
-    /// Octavia's API, below `/v2/lbaas`, as the administrator, who sees all projects.
+    /// Returns Octavia's API, below `/v2/lbaas`, as the administrator, who sees all projects.
     #[must_use]
     pub fn octavia(&self) -> &Api {
         &self.octavia
     }
 
-    /// The API of Neutron or neutron-lbaas, below `/v2.0`, as the administrator.
+    /// Returns the API of Neutron or neutron-lbaas, below `/v2.0`, as the administrator.
     ///
     /// # Errors
-    /// Another service, or the authority's certificate cannot be read.
+    /// It is another service, or the authority's certificate cannot be read.
     pub fn neutron(&self, service: Service) -> anyhow::Result<Api> {
         anyhow::ensure!(matches!(service, Service::Neutron | Service::NeutronLbaas), "{service:?} is no Neutron");
         Api::neutron(&self.layout, service)
     }
 
-    /// Runs SQL as root, in the databases `keystone`, `octavia` and `neutron`: for states that no API makes. Returns the
-    /// rows, columns apart by tabs.
+    /// Runs SQL as root, in the databases `keystone`, `octavia` and `neutron`: for states that no API creates. Returns
+    /// the rows, with columns separated by tabs.
     ///
     /// # Errors
-    /// What the database says.
+    /// The database's error.
     pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
         self.database.sql().run(statements).await
     }
@@ -294,7 +295,7 @@ impl OpenStack {
     pub async fn stop(&self, service: Service) -> anyhow::Result<()> {
         let process = self.services().remove(&service);
         process.with_context(|| format!("{} does not run", service.name()))?.kill()?;
-        // The process that serves dies with the one that was killed, a moment later.
+        // The process that serves is a child of the killed one and ends a moment later.
         let client = api::client(self.layout.ca.as_deref())?;
         let what = format!("{} answers no more", service.name());
         crate::eventually(&what, READY_WITHIN, async || match client.get(self.url(service)).send().await {
@@ -304,10 +305,10 @@ impl OpenStack {
         .await
     }
 
-    /// Starts a service again, on its port, over the same data, and waits until it answers.
+    /// Starts a service again, on the same port with the same data, and waits until it answers.
     ///
     /// # Errors
-    /// It runs, or does not get ready.
+    /// It is running already, or does not get ready.
     pub async fn resume(&self, service: Service) -> anyhow::Result<()> {
         anyhow::ensure!(!self.services().contains_key(&service), "{} runs already", service.name());
         let mut process = self.layout.start(service)?;
@@ -316,7 +317,7 @@ impl OpenStack {
         Ok(())
     }
 
-    /// The end of a service's log.
+    /// Returns the end of a service's log.
     #[must_use]
     pub fn log_tail(&self, service: Service) -> String {
         self.services().get(&service).map(Process::log_tail).unwrap_or_default()

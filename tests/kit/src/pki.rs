@@ -1,4 +1,4 @@
-//! Certificates made on the spot, for one run: a date in a checked-in one is a bomb.
+//! Certificates issued for one test run, because checked-in ones would expire.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -29,7 +29,7 @@ pub struct Pair {
     pub key: PathBuf,
 }
 
-/// An authority of its own.
+/// A certificate authority.
 pub struct Pki {
     dir: PathBuf,
     ca: PathBuf,
@@ -37,10 +37,10 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Makes an authority whose files are kept in `dir`.
+    /// Creates an authority whose files are kept in `dir`.
     ///
     /// # Errors
-    /// Files that cannot be written.
+    /// The files cannot be written.
     pub fn create(dir: impl Into<PathBuf>) -> anyhow::Result<Self> {
         let dir = dir.into();
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -54,22 +54,22 @@ impl Pki {
         Ok(Self { dir, ca, issuer: Issuer::new(params, key) })
     }
 
-    /// The authority's certificate.
+    /// Returns the authority's certificate.
     #[must_use]
     pub fn ca(&self) -> &Path {
         &self.ca
     }
 
-    /// Issues a certificate that is good for both ends of a connection. An earlier one of this name is replaced, so that a
-    /// rotation can be played.
+    /// Issues a certificate that is valid for clients and servers. Replaces an earlier one of this name, as a rotation
+    /// does.
     ///
     /// # Errors
-    /// A name that no certificate can carry, or files that cannot be written.
+    /// The name is not valid in a certificate, or the files cannot be written.
     pub fn issue(&self, name: &str, sans: &[San<'_>]) -> anyhow::Result<Pair> {
         self.write_pair(name, sans, named(name))
     }
 
-    /// As [`Pki::issue`], but it ended in the year 2000.
+    /// As [`Pki::issue`], but the certificate expired in the year 2000.
     ///
     /// # Errors
     /// As [`Pki::issue`].
@@ -79,7 +79,7 @@ impl Pki {
         self.write_pair(name, sans, params)
     }
 
-    /// As [`Pki::issue`], but it ends after `lifetime`, give or take a second.
+    /// As [`Pki::issue`], but the certificate expires after `lifetime`, to within a second.
     ///
     /// # Errors
     /// As [`Pki::issue`].
@@ -90,7 +90,7 @@ impl Pki {
         self.write_pair(name, sans, params)
     }
 
-    /// A certificate for a server on this machine.
+    /// Issues a certificate for a server on this machine.
     ///
     /// # Errors
     /// As [`Pki::issue`].
@@ -98,8 +98,8 @@ impl Pki {
         self.issue(name, &[San::Dns("localhost"), San::Ip("127.0.0.1"), San::Ip("::1")])
     }
 
-    /// A backend's certificate: its identity, and this machine's names, since a discoverer serves with the pair that it
-    /// dials with.
+    /// Issues a backend's certificate, with its identity and this machine's names, since a discoverer serves with the
+    /// same pair that it connects with.
     ///
     /// # Errors
     /// As [`Pki::issue`].
@@ -121,7 +121,7 @@ impl Pki {
     }
 }
 
-/// The identity that [`Pki::backend`] puts in a certificate.
+/// Returns the identity that [`Pki::backend`] puts into a certificate.
 #[must_use]
 pub fn backend_identity(name: &str) -> String {
     format!("spiffe://gimbal.example/backend/{name}")

@@ -1,4 +1,4 @@
-//! Child processes: their logs, their ends, and that none of them outlives us.
+//! Child processes: their logs, their ends, and that none of them outlives the test process.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,12 +13,12 @@ mod spawn;
 pub use binary::binary;
 pub use port::free_port;
 
-/// How long a program may take to stand still.
+/// How long a process may take to stop.
 const FREEZE: Duration = Duration::from_secs(5);
-/// How many lines of a log are shown when a test fails.
+/// Number of a log's lines that are shown when a test fails.
 const SHOWN: usize = 60;
 
-/// A running program. Killed when dropped; when that is by a panic, the end of its log is shown.
+/// A running program. Killed when dropped; if a panic drops it, the end of its log is printed.
 pub struct Process {
     name: String,
     log: PathBuf,
@@ -28,9 +28,9 @@ pub struct Process {
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    /// Exit code; `None` where a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Time since it was asked to end, or was awaited.
+    /// Time since the process was asked to end, or since the wait for it began.
     pub after: Duration,
 }
 
@@ -38,12 +38,12 @@ impl Process {
     /// Starts `program` with its output appended to `log`.
     ///
     /// # Errors
-    /// A program that cannot be started, or a log that cannot be written.
+    /// The program cannot be started, or the log cannot be written.
     pub fn start(name: &str, program: &Path, args: &[String], log: &Path) -> anyhow::Result<Self> {
         Self::start_with(name, program, args, &[], log)
     }
 
-    /// As [`Process::start`], with environment variables of its own beside ours.
+    /// As [`Process::start`], with further environment variables.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -57,7 +57,7 @@ impl Process {
         let out = std::fs::OpenOptions::new().create(true).append(true).open(log);
         let out = out.with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = spawn::command(program);
-        // A log is a file.
+        // The log is a file, so it gets no colours.
         command.env("NO_COLOR", "1");
         command.args(args).envs(env.iter().copied()).stdin(Stdio::null());
         command.stdout(out.try_clone()?).stderr(out);
@@ -65,19 +65,19 @@ impl Process {
         Ok(Self { name: name.to_owned(), log: log.to_owned(), child })
     }
 
-    /// Process ID.
+    /// Returns the process ID.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything that it said.
+    /// Returns the whole log.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The last lines of what it said.
+    /// Returns the last lines of the log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         let log = self.log();
@@ -85,18 +85,18 @@ impl Process {
         lines[lines.len().saturating_sub(SHOWN)..].join("\n")
     }
 
-    /// Whether it has ended, and how.
+    /// Returns how the process ended, or `None` while it runs.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn exited(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot ask after {}", self.name))
     }
 
-    /// Waits until `url`, which it serves, answers 200, and returns the body.
+    /// Waits until `url`, which the process serves, answers 200, and returns the body.
     ///
     /// # Errors
-    /// Not within `timeout`, or it ends before; with the end of its log.
+    /// It does not within `timeout`, or the process ends before; the message has the end of its log.
     pub async fn answers(&mut self, url: &str, timeout: Duration) -> anyhow::Result<String> {
         let client = reqwest::Client::builder().no_proxy().build()?;
         let what = format!("{} answers at {url}", self.name);
@@ -113,18 +113,18 @@ impl Process {
     /// Sends a signal by name, for instance `STOP`.
     ///
     /// # Errors
-    /// A process that has ended.
+    /// The process has ended.
     pub fn signal(&self, name: &str) -> anyhow::Result<()> {
         let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).stderr(Stdio::null()).status();
         anyhow::ensure!(status.context("cannot run kill")?.success(), "cannot send {name} to {}", self.name);
         Ok(())
     }
 
-    /// Stops it where it is (SIGSTOP), and returns when every thread of it stands still: an answer on its way would
-    /// still leave otherwise.
+    /// Stops the process (SIGSTOP) and returns when all of its threads have stopped; otherwise an answer on its way
+    /// would still leave.
     ///
     /// # Errors
-    /// It runs no more, or does not stop.
+    /// It does not run any more, or does not stop in time.
     pub fn freeze(&self) -> anyhow::Result<()> {
         self.signal("STOP")?;
         let deadline = Instant::now() + FREEZE;
@@ -138,7 +138,7 @@ impl Process {
     fn stands_still(&self) -> anyhow::Result<bool> {
         let tasks = format!("/proc/{}/task", self.child.id());
         for task in std::fs::read_dir(&tasks).with_context(|| format!("{} runs no more", self.name))? {
-            // A thread may end while it is looked at.
+            // A thread may end while its state is read.
             let Ok(stat) = std::fs::read_to_string(task?.path().join("stat")) else { continue };
             let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
             if state != Some('T') {
@@ -148,10 +148,10 @@ impl Process {
         Ok(true)
     }
 
-    /// Asks it to end (SIGTERM), and waits.
+    /// Sends SIGTERM and waits for the end.
     ///
     /// # Errors
-    /// It does not end within `timeout`.
+    /// The process does not end within `timeout`.
     pub async fn terminate(&mut self, timeout: Duration) -> anyhow::Result<Exit> {
         if self.exited()?.is_none() {
             self.signal("TERM")?;
@@ -159,20 +159,20 @@ impl Process {
         self.wait_exit(timeout).await
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills the process (SIGKILL).
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
         self.child.wait().with_context(|| format!("cannot wait for {}", self.name))?;
         Ok(())
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until the process ends by itself.
     ///
     /// # Errors
-    /// It does not end within `timeout`.
+    /// It does not within `timeout`.
     pub async fn wait_exit(&mut self, timeout: Duration) -> anyhow::Result<Exit> {
         let start = Instant::now();
         loop {
@@ -190,7 +190,7 @@ impl Drop for Process {
         if std::thread::panicking() {
             eprintln!("--- end of {}'s log ({}):\n{}\n---", self.name, self.log.display(), self.log_tail());
         }
-        // Both fail only where it has ended already, and then there is nothing left to do.
+        // Both fail only if the process has ended already; then there is nothing left to do.
         self.kill().ok();
     }
 }
@@ -198,7 +198,7 @@ impl Drop for Process {
 /// Waits until `url` answers 200, and returns the body.
 ///
 /// # Errors
-/// Not within `timeout`.
+/// It does not within `timeout`.
 pub async fn wait_url(url: &str, timeout: Duration) -> anyhow::Result<String> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     crate::eventually(url, timeout, async || {

@@ -1,4 +1,5 @@
-//! A writer that takes everything, keeps what it was told, and can say what it likes: the other end of an agent under test.
+//! A writer that accepts everything, records what it received, and can send anything: the other end of an agent under
+//! test.
 #![allow(clippy::unwrap_used)] // As in a test: a panic is the report.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,27 +20,27 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::eventually;
 
-/// How long anything may take that is awaited.
+/// How long a test waits for anything.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What a discoverer said, in short: enough to compare an order of events.
+/// A message of a discoverer, in short: enough to compare an order of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// With how many Services it holds, if it tells.
+    /// The number of Services that it holds, if it says so.
     Hello(Option<u64>),
     /// A snapshot begins.
     Begin,
-    /// Some of it: `namespace/name` of each piece.
+    /// A part of the snapshot: `namespace/name` of each piece.
     Chunk(Vec<String>),
-    /// It is whole.
+    /// The snapshot is complete.
     End,
-    /// A Service came, or is another.
+    /// A Service was created or changed.
     Set(String),
-    /// A Service is gone.
+    /// A Service was deleted.
     Removed(String),
-    /// The source, or a part of it, cannot be seen, for this reason.
+    /// The source, or a part of it, is unknown, for this reason.
     Unknown(String),
-    /// It means to end.
+    /// The discoverer is about to end.
     Goodbye,
     /// The stream has ended.
     Closed,
@@ -54,9 +55,9 @@ struct State {
     streams: u64,
 }
 
-/// Serves plaintext on loopback, and ends when it is dropped.
+/// Serves plaintext on loopback, until it is dropped.
 pub struct ScriptedWriter {
-    /// For `--writer`.
+    /// The URL, for `--writer`.
     pub url: String,
     state: Arc<Mutex<State>>,
     says: broadcast::Sender<WriterMessage>,
@@ -64,15 +65,15 @@ pub struct ScriptedWriter {
 }
 
 impl ScriptedWriter {
-    /// On a port of its own.
+    /// Starts a writer on a free port.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     pub async fn start() -> Self {
         Self::serve(true).await
     }
 
-    /// One that says that another leads, until [`Self::lead`].
+    /// Starts a writer that reports another one as leader, until [`Self::lead`].
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -80,14 +81,14 @@ impl ScriptedWriter {
         Self::serve(false).await
     }
 
-    /// Takes agents in from now on, or no more: then those that are here are sent away.
+    /// Accepts agents from now on, or refuses them and sends the connected ones away.
     ///
     /// # Panics
     /// As [`Self::said`].
     pub fn lead(&self, leads: bool) {
         self.state.lock().unwrap().leads = leads;
         if !leads {
-            // Nobody may be here.
+            // No agent may be connected.
             self.says.send(not_leader()).ok();
         }
     }
@@ -104,24 +105,24 @@ impl ScriptedWriter {
         Self { url, state, says, _stop: stop.drop_guard() }
     }
 
-    /// To every agent that is connected.
+    /// Sends a message to every connected agent.
     ///
     /// # Panics
-    /// When none is.
+    /// If none is connected.
     pub fn say(&self, message: WriterMessage) {
         self.says.send(message).unwrap();
     }
 
-    /// What agents said, on all streams so far.
+    /// Returns the messages of agents, on all streams so far.
     ///
     /// # Panics
-    /// When an agent said what cannot be read.
+    /// If a message could not be decoded.
     #[must_use]
     pub fn said(&self) -> Vec<Said> {
         self.state.lock().unwrap().said.clone()
     }
 
-    /// The incarnations that agents named; empty for one that does not know its own.
+    /// Returns the incarnations that agents named; empty for one that does not know its own.
     ///
     /// # Panics
     /// As [`Self::said`].
@@ -130,7 +131,7 @@ impl ScriptedWriter {
         self.state.lock().unwrap().incarnations.clone()
     }
 
-    /// `namespace/name addresses` of all that is held.
+    /// Returns `namespace/name addresses` of every Service held.
     ///
     /// # Panics
     /// As [`Self::said`].
@@ -143,10 +144,10 @@ impl ScriptedWriter {
         state.held.iter().map(|(key, service)| format!("{key}{}", addresses(service))).collect()
     }
 
-    /// Waits until exactly this is held, as [`Self::held`] tells it.
+    /// Waits until exactly these Services are held, in the form of [`Self::held`].
     ///
     /// # Panics
-    /// When it never is.
+    /// If they never are.
     pub async fn until_held(&self, expected: &[&str]) {
         eventually("the writer holds it", SOON, async || {
             let held = self.held();
@@ -156,10 +157,10 @@ impl ScriptedWriter {
         .unwrap();
     }
 
-    /// Waits until something was said.
+    /// Waits until an agent has sent a message that `is` accepts.
     ///
     /// # Panics
-    /// When it never is.
+    /// If none ever has.
     pub async fn until_said(&self, what: &str, is: impl Fn(&Said) -> bool) {
         eventually(what, SOON, async || {
             let said = self.said();
@@ -170,7 +171,7 @@ impl ScriptedWriter {
     }
 }
 
-/// A snapshot on its way.
+/// A snapshot that is being received.
 #[derive(Default)]
 struct Snapshot {
     scope: Option<Scope>,

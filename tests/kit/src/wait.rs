@@ -1,4 +1,4 @@
-//! Waiting for a condition, level-triggered: what counts is what is there now, not an event that could be missed.
+//! Waits for a condition, level-triggered: what counts is the current state, not an event that could be missed.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Polls `condition` until it is `Ok`.
 ///
 /// # Errors
-/// After `timeout`, with `what` was awaited and the last reason why it was not so.
+/// After `timeout`; the message has `what` was awaited and the condition's last error.
 pub async fn eventually<T, E: Display>(
     what: &str,
     timeout: Duration,
@@ -18,7 +18,7 @@ pub async fn eventually<T, E: Display>(
     let mut last = None;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A condition that hangs is one that is not met.
+        // A condition that hangs counts as not met.
         match tokio::time::timeout(left.max(PAUSE), condition()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(reason)) => last = Some(format!("{reason:#}")),

@@ -1,4 +1,4 @@
-//! The testkit against the servers that it starts. One cluster for all: it is what this binary is about.
+//! Tests of the test kit against the servers that it starts. All share one cluster.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::time::{Duration, Instant};

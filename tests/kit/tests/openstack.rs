@@ -1,4 +1,4 @@
-//! The testbed against the services that it starts. One stack for most of it: that is what this binary is about.
+//! Tests of the testbed against the services that it starts. Most share one stack.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ async fn tags_steer_what_a_change_ends_in(cloud: &OpenStack) {
         "vip_subnet_id": "50b00000-0000-4000-8000-000000000000",
     }});
     let stalled = cloud.octavia().post("/loadbalancers", &body).await.unwrap()["loadbalancer"].clone();
-    // The one that comes later settles, so the driver has looked at both.
+    // The driver has handled both by the time that the later one has settled.
     let later = cloud.create_load_balancer("beta", &json!({"name": "later"})).await.unwrap();
     let found = cloud.octavia().get(&format!("/loadbalancers/{}", text(&stalled["id"]))).await.unwrap();
     assert_eq!(text(&found["loadbalancer"]["provisioning_status"]), "PENDING_CREATE");
@@ -246,12 +246,12 @@ fn client(ca: Option<&std::path::Path>) -> reqwest::Client {
     builder.build().unwrap()
 }
 
-/// The status; 0 where there is no answer.
+/// Returns the status; 0 without an answer.
 async fn get(url: &str, token: &str, ca: Option<&std::path::Path>) -> u16 {
     client(ca).get(url).header("X-Auth-Token", token).send().await.map_or(0, |answer| answer.status().as_u16())
 }
 
-/// A token, or the status; 0 where there is no answer.
+/// Returns a token, or the status; 0 without an answer.
 async fn log_in(credentials: &Credentials, project: Option<&str>) -> Result<String, u16> {
     let domain = json!({"name": credentials.user_domain});
     let user = json!({"name": credentials.username, "domain": domain, "password": credentials.password});
@@ -267,7 +267,7 @@ async fn log_in(credentials: &Credentials, project: Option<&str>) -> Result<Stri
     Ok(token.to_str().unwrap().to_owned())
 }
 
-/// The names of the projects that a token may choose from.
+/// Returns the names of the projects that a token can be scoped to.
 async fn projects(cloud: &OpenStack, token: &str) -> Vec<String> {
     let url = format!("{}/auth/projects", cloud.keystone_url());
     let client = client(cloud.credentials(User::Nobody).ca.as_deref());

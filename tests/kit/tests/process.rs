@@ -76,7 +76,7 @@ async fn certificates_make_mutual_tls() {
     assert!(!handshake(&ours, &server, &expired).await);
 }
 
-/// Whether a server that trusts `pki` accepts `client`, and says so.
+/// Whether a server that trusts `pki` accepts `client` and answers it.
 async fn handshake(pki: &Pki, server: &gimbal_testkit::Pair, client: &gimbal_testkit::Pair) -> bool {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let chain = |path: &Path| vec![CertificateDer::from_pem_file(path).unwrap()];

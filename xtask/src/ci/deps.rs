@@ -1,8 +1,8 @@
-//! What may depend on what.
+//! Allowed dependencies between crates.
 
 use crate::{assets, shell};
 
-/// These hold the logic. Without a runtime, a client or a server in reach they cannot grow an edge unnoticed.
+/// Crates with pure logic. They must not depend on a runtime, client or server, so that they cannot do I/O.
 const PURE: &[&str] = &[
     "gimbal-error-text",
     "gimbal-model",
@@ -18,7 +18,7 @@ const PURE: &[&str] = &[
     "gimbal-schedule",
 ];
 
-/// What makes an edge.
+/// Crates that do I/O.
 const EDGES: [&str; 7] = ["tokio", "kube", "tonic", "hyper", "axum", "reqwest", "rustls"];
 
 pub fn check() -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub fn check() -> anyhow::Result<()> {
         let found = forbidden(&tree);
         anyhow::ensure!(found.is_empty(), "{package} is to be pure and depends on {}", found.join(", "));
     }
-    // Two providers in one process, and which one serves depends on who asks first.
+    // With two crypto providers in one process, the one in use would depend on the order of calls.
     let tree = shell::output(shell::cargo(&["tree", "--workspace", "--edges", "normal", "--prefix", "none"]))?;
     let ring = tree.lines().any(|line| name_of(line) == "ring");
     anyhow::ensure!(!ring, "ring is a normal dependency beside aws-lc-rs: `cargo tree -i ring -e normal` tells whose");

@@ -1,4 +1,4 @@
-//! Rust files: none too long to read, none forgotten.
+//! Checks that Rust files are not too long, and that each belongs to a target.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub fn collect(dir: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The root file of every library, binary, test, benchmark and build script.
+/// Returns the root file of every library, binary, test, benchmark and build script.
 fn targets() -> anyhow::Result<Vec<PathBuf>> {
     let text = shell::output(shell::cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&text).context("cargo metadata")?;
@@ -60,7 +60,7 @@ fn targets() -> anyhow::Result<Vec<PathBuf>> {
     Ok(targets.filter_map(|target| target["src_path"].as_str().map(PathBuf::from)).collect())
 }
 
-/// Adds `file` and all modules below it. `flat`: its modules lie beside it, as those of a crate's root and of `mod.rs` do.
+/// Adds `file` and all modules below it. `flat`: its modules are beside it, as for a crate's root and for `mod.rs`.
 fn reach(file: &Path, flat: bool, reached: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
     if !reached.insert(file.to_owned()) {
         return Ok(());
@@ -89,7 +89,7 @@ enum Module {
     Path(String),
 }
 
-/// The modules that a file declares without a body.
+/// Returns the modules that a file declares without a body.
 fn modules(text: &str) -> Vec<Module> {
     let mut found = Vec::new();
     let mut path = None;

@@ -1,4 +1,4 @@
-//! Markdown: links that lead somewhere, lines that can be compared.
+//! Checks Markdown: the targets of links, and the length of lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use super::text::{self, File};
 use crate::shell;
 
-/// Columns of a line of prose.
+/// Limit of columns in a line of prose.
 const COLUMNS: usize = 140;
 
 pub fn check() -> anyhow::Result<()> {
@@ -27,7 +27,7 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The links of a file that lead nowhere: in Markdown all relative ones, elsewhere those to `docs/`.
+/// Returns the dead links of a file: in Markdown all relative ones, elsewhere those to `docs/`.
 fn dead(file: &File, anchors: &BTreeMap<&str, BTreeSet<String>>, there: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut faults = Vec::new();
     for (line, prose) in file.prose() {
@@ -50,14 +50,14 @@ fn dead(file: &File, anchors: &BTreeMap<&str, BTreeSet<String>>, there: &dyn Fn(
     faults
 }
 
-/// Targets of Markdown links that are not URLs, outside of inline code.
+/// Returns the targets of Markdown links that are not URLs, outside of inline code.
 fn relative(prose: &str) -> Vec<String> {
     let text: String = prose.split('`').step_by(2).collect();
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains(':') && !target.is_empty()).map(str::to_owned).collect()
 }
 
-/// Pages of `docs/` that a comment names.
+/// Returns the pages of `docs/` that a comment cites.
 fn cited(prose: &str) -> Vec<String> {
     let end = |c: char| c.is_whitespace() || matches!(c, ')' | '`' | ',' | ';' | ']' | '\'');
     let named = prose
@@ -68,7 +68,7 @@ fn cited(prose: &str) -> Vec<String> {
     pages.map(str::to_owned).collect()
 }
 
-/// What can be linked to in a page: its headings as GitHub names them, and anchors of its own.
+/// Returns the anchors of a page: its headings as GitHub names them, and explicit ones.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for line in text::outside_fences(text) {
@@ -98,7 +98,7 @@ fn join(base: &Path, path: &str) -> String {
     joined.to_string_lossy().into_owned()
 }
 
-/// Lines of prose that are too long to compare two versions of them. Tables cannot be broken, nor can links.
+/// Returns lines of prose that are too long for a readable diff. Tables and links cannot be broken.
 fn long(file: &File) -> Vec<String> {
     let too_long = |(_, prose): &(usize, String)| {
         let breakable = prose.trim_start().split(' ').count() > 2 && !prose.trim_start().starts_with('|');

@@ -7,7 +7,7 @@ use gimbal_testkit::assets::Asset;
 
 use crate::shell;
 
-/// Where the last accepted version is. A clone may have a local branch only, or a remote one only.
+/// Branches with the last accepted version. A clone may have only a local or only a remote one.
 const BASES: [&str; 2] = ["refs/heads/main", "refs/remotes/origin/main"];
 
 pub fn check() -> anyhow::Result<()> {
@@ -40,7 +40,8 @@ pub fn check() -> anyhow::Result<()> {
     shell::run(command).context("proto/ breaks agents or writers that are in use")
 }
 
-/// The last release; before the first one, main; and on main itself, what it was a commit ago.
+/// Returns the base of the comparison: the last release; before the first one, main; and on main itself, its previous
+/// commit.
 fn base() -> Option<String> {
     let git = |args: &[&str]| {
         let mut command = shell::command("git");
@@ -55,14 +56,14 @@ fn base() -> Option<String> {
     main.map(str::to_owned).or_else(|| exists("HEAD~1").then(|| "HEAD~1".to_owned()))
 }
 
-/// Whether git knows this object.
+/// Whether git has this object.
 fn exists(object: &str) -> bool {
     let mut command = shell::command("git");
     command.args(["rev-parse", "--quiet", "--verify", object]);
     shell::output(command).is_ok()
 }
 
-/// By `git archive`, since a shallow clone or a linked work tree is nothing that buf could clone.
+/// Uses `git archive`, because buf cannot clone a shallow clone or a linked work tree.
 fn extract(base: &str, dir: &Path) -> anyhow::Result<()> {
     let archive = dir.join("proto.tar");
     let mut git = shell::command("git");

@@ -1,4 +1,4 @@
-//! The prose of tracked files: comments, string literals, Markdown.
+//! Extracts the prose of tracked files: comments, string literals, Markdown.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub struct File {
     pub text: String,
 }
 
-/// Not written by hand, not ours, or compared byte by byte. Those of xtask name what they look for.
+/// Files that are generated, third-party, or compared byte by byte. Those of xtask contain the words they look for.
 const LEFT_OUT: [&str; 9] = [
     "LICENSE",
     "Cargo.lock",
@@ -26,7 +26,7 @@ const LEFT_OUT: [&str; 9] = [
     "xtask/src/ci/words.txt",
 ];
 
-/// Every file that git knows or would add and that is written by hand.
+/// Returns every tracked or new file that is written by hand.
 pub fn files() -> anyhow::Result<Vec<File>> {
     let mut git = shell::command("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -69,7 +69,7 @@ impl File {
         Syntax::of(&self.path) == Some(Syntax::Markdown)
     }
 
-    /// The prose of each line that has some, with the line's number.
+    /// Returns the prose of each line that has some, with the line's number.
     pub fn prose(&self) -> Vec<(usize, String)> {
         let lines = match Syntax::of(&self.path) {
             Some(Syntax::Slashes) => slashes(&self.text),
@@ -82,7 +82,7 @@ impl File {
     }
 }
 
-/// Lines of Markdown, those of fenced code emptied.
+/// Returns the lines of Markdown; those of fenced code are empty.
 pub fn outside_fences(text: &str) -> Vec<String> {
     let mut fenced = false;
     let prose = |line: &str| {
@@ -97,7 +97,7 @@ fn hash(line: &str) -> String {
     line.split_once('#').map_or_else(String::new, |(_, comment)| comment.to_owned())
 }
 
-/// Comments and what is between double quotes, also over several lines. Raw strings end at their first quote.
+/// Returns comments and text between double quotes, also over several lines. Raw strings end at their first quote.
 fn slashes(text: &str) -> Vec<String> {
     let mut quoted = false;
     let prose = |line: &str| {
@@ -111,7 +111,7 @@ fn slashes(text: &str) -> Vec<String> {
                     found.push(' ');
                 }
                 _ if quoted => found.push(c),
-                // A quote as a character.
+                // A quote as a character literal.
                 '\'' if rest.peek() == Some(&'"') => {
                     rest.next();
                 }

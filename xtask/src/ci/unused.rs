@@ -1,4 +1,4 @@
-//! Dependencies that a crate names and does not use.
+//! Finds dependencies that a crate declares and does not use.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::files;
 use crate::shell;
 
-/// Used without being named: package, dependency, why.
+/// Dependencies that are used without being named: package, dependency, reason.
 const UNNAMED: [(&str, &str, &str); 1] =
     [("gimbal-kubernetes-client", "k8s-openapi", "chooses the version of Kubernetes that kube is built for")];
 
@@ -48,7 +48,7 @@ fn unused(package: &Value) -> anyhow::Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Whether a file is compiled with dependencies of a kind.
+/// Whether a file is compiled with dependencies of this kind.
 fn may_use(kind: Option<&str>, path: &Path) -> bool {
     match kind {
         Some("build") => path == Path::new("build.rs"),
@@ -57,7 +57,7 @@ fn may_use(kind: Option<&str>, path: &Path) -> bool {
     }
 }
 
-/// Whether a crate's name begins a path, or is brought in by `use` or `extern crate`, outside of line comments.
+/// Whether a crate's name begins a path, or is imported by `use` or `extern crate`, outside of line comments.
 fn names(text: &str, called: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let is_named = |line: &str| {

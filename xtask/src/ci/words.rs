@@ -1,7 +1,7 @@
 //! Words that say little, and references to texts that are not in the repository.
 //!
-//! `words.txt` lists the files that still have such words and how many. Their sum may fall and never rise, so a file may
-//! be moved; `cargo xtask docs` writes the counts that fell.
+//! `words.txt` lists the files that still have such words and how many. Their sum may fall and never rise, so a file
+//! may be moved; `cargo xtask docs` writes the counts that fell.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use super::text::{self, File};
 use crate::shell;
 
-/// With what to write instead. Compared as whole words, in lower case.
+/// Words, and what to write instead. Compared as whole words, in lower case.
 const WORDS: [(&str, &str); 8] = [
     ("told", "logged, sent, reported, notified"),
     ("tells of", "reports"),
@@ -23,7 +23,7 @@ const WORDS: [(&str, &str); 8] = [
     ("are none", "do not exist"),
 ];
 
-/// A comment that is no more than this says nothing.
+/// Comments that say nothing, compared as a whole.
 const EMPTY: [&str; 12] = [
     "Whose.",
     "What.",
@@ -62,7 +62,7 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lowers what is allowed to the present counts. `raise`: raises it, too, for files that were moved.
+/// Lowers the allowed counts to the present ones. `raise` also raises them, for files that were moved.
 pub fn write(raise: bool) -> anyhow::Result<()> {
     let allowed = allowed()?;
     let mut text = String::from("# Words that are left in each file, see words.rs. Written by `cargo xtask docs`.\n");
@@ -86,7 +86,7 @@ fn allowed() -> anyhow::Result<BTreeMap<String, usize>> {
     Ok(allowed)
 }
 
-/// Each fault with its line.
+/// Returns each fault with its line.
 fn find(file: &File) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (line, prose) in file.prose() {
@@ -106,7 +106,8 @@ fn find(file: &File) -> Vec<(usize, String)> {
     found
 }
 
-/// How often `word` occurs as a whole word in `text`, apart from usual phrases. `text` begins and ends with a space.
+/// Returns how often `word` occurs as a whole word in `text`, apart from usual phrases. `text` begins and ends with a
+/// space.
 fn times(text: &str, word: &str) -> usize {
     let own = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
     text.match_indices(word)
@@ -122,7 +123,7 @@ fn times(text: &str, word: &str) -> usize {
         .count()
 }
 
-/// References to texts that are not in the repository.
+/// Returns references to texts that are not in the repository.
 fn into_nothing(prose: &str) -> impl Iterator<Item = String> {
     let words: Vec<&str> = prose.split_whitespace().map(|word| word.trim_start_matches(['(', '`', '"'])).collect();
     let number = |word: Option<&&str>| word.is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()));

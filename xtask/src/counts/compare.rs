@@ -1,21 +1,22 @@
-//! What is counted now against what is kept. Pure.
+//! Compares the present counts with the accepted ones. Pure.
 
 use super::kept::{Counts, Heap, Kept, With};
 
-/// How far apart two counts may be and still count as equal, as a share of what is kept.
+/// The largest difference between counts that still count as equal, as a share of the accepted one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Tolerance {
     instructions: f64,
     allocations: f64,
 }
 
-/// Of one compiler and one C library. Two runs differ by the random seeds of hash maps alone (docs/benchmarks/counts.md).
+/// With the same compiler and C library. Two runs differ only by the random seeds of hash maps
+/// (docs/benchmarks/counts.md).
 const SAME: Tolerance = Tolerance { instructions: 0.05, allocations: 0.01 };
-/// Another compiler makes other instructions of the same source, and its library may allocate otherwise.
+/// Another compiler generates other instructions, and its library may allocate differently.
 const OTHER: Tolerance = Tolerance { instructions: 0.3, allocations: 0.1 };
 
-/// What must not grow with what is beside it: a case, the smaller and the larger surroundings, and how much more the larger
-/// may cost. A tree that is ten times larger is a level or two higher, which is what the rest is for.
+/// Cases whose cost must not grow with unrelated state: the case, the smaller and the larger state, and the largest
+/// ratio. A tree that is ten times larger is a level or two higher, for which the ratio allows.
 const FLAT: [(&str, &str, &str, f64); 3] = [
     ("reconcile::change_through", "beside_1000", "beside_10000", 1.15),
     ("reconcile::comparison_step", "beside_1000", "beside_10000", 1.15),
@@ -40,17 +41,17 @@ enum Verdict {
     Gone,
 }
 
-/// All cases, and what is to be said of them.
+/// All cases, with faults and notes.
 #[derive(Debug)]
 pub struct Comparison {
     rows: Vec<Row>,
-    /// What must not stay as it is.
+    /// Differences that fail the check.
     pub faults: Vec<String>,
-    /// What a reader should know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
-/// `all`: every case was counted, so that one which is only kept is one that nobody counts any more.
+/// `all`: every case was counted, so a case that is only in `kept` does not exist any more.
 pub fn compare(kept: &Kept, now: &Kept, all: bool) -> Comparison {
     let mut notes = Vec::new();
     let tolerance = tolerance(&kept.with, &now.with, &mut notes);
@@ -75,7 +76,7 @@ pub fn compare(kept: &Kept, now: &Kept, all: bool) -> Comparison {
     Comparison { rows, faults, notes }
 }
 
-/// `None`: nothing can be compared.
+/// Returns the tolerance; `None` if the counts cannot be compared.
 fn tolerance(kept: &With, now: &With, notes: &mut Vec<String>) -> Option<Tolerance> {
     if kept == now {
         return Some(SAME);
@@ -113,7 +114,7 @@ fn judge(before: Counts, now: Counts, tolerance: Tolerance) -> Verdict {
     }
 }
 
-/// Work that grows with what it has nothing to do with. This holds for any compiler.
+/// Returns the cases whose cost grows with unrelated state. This holds for every compiler.
 fn grown(now: &Kept) -> Vec<String> {
     let of = |case: &str, id: &str| now.counts.get(&format!("{case} {id}")).copied();
     let grown = FLAT.iter().filter_map(|(case, small, large, most)| {
@@ -140,7 +141,7 @@ impl Row {
         }
     }
 
-    /// What is different, in words.
+    /// Describes the difference in words.
     fn change(&self) -> String {
         let differs = |figure: &Figure| figure.before.zip(figure.now).filter(|(before, now)| before != now);
         let words = |figure: Figure| {
@@ -182,12 +183,12 @@ fn ratio(before: u64, now: u64) -> String {
 }
 
 impl Comparison {
-    /// Whether a case costs less, beyond the tolerance, than what is kept.
+    /// Whether a case costs less than the accepted count, beyond the tolerance.
     pub fn is_better(&self) -> bool {
         self.rows.iter().any(|row| row.verdict == Verdict::Better)
     }
 
-    /// Every case in a line: what it costs now, and against what is kept.
+    /// Returns a line for each case: its cost now, and compared with the accepted one.
     pub fn table(&self) -> String {
         let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or_default();
         let mut table = format!("{:width$}", "case");
@@ -241,7 +242,7 @@ mod tests {
             (951, 99, false, false),
             (949, 100, false, true),
             (1000, 98, false, true),
-            // What one costs less does not pay for the other.
+            // A saving in one count does not make up for a growth of the other.
             (500, 102, true, false),
         ] {
             let now = kept(&one, &[("a", instructions, allocations)]);

@@ -1,4 +1,4 @@
-//! The file with the counts that are kept.
+//! The file of the accepted counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,39 +7,39 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// What one case costs.
+/// The cost of one case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Instructions executed.
     pub instructions: u64,
-    /// Where those are counted too.
+    /// Allocations, if they are counted.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub heap: Option<Heap>,
 }
 
-/// What one case allocates.
+/// The allocations of one case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heap {
-    /// Blocks, those that grew included.
+    /// Number of blocks, including those that were resized.
     pub allocations: u64,
     /// Bytes.
     pub bytes: u64,
 }
 
-/// What decides how many instructions the same source becomes.
+/// Versions that determine how many instructions the same source takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct With {
-    /// As `rustc --version` says.
+    /// The output of `rustc --version`.
     pub rustc: String,
-    /// The target that was compiled for.
+    /// The compilation target.
     pub target: String,
-    /// As `valgrind --version` says; it decides which of several implementations of a library function runs.
+    /// The output of `valgrind --version`; it determines which of several implementations of a library function runs.
     pub valgrind: String,
     /// The C library, whose allocator and `memcpy` count too.
     pub libc: String,
 }
 
-/// Counts by case, and with what they were counted.
+/// Counts by case, and the versions they were counted with.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Kept {
     pub with: With,
@@ -53,7 +53,7 @@ impl fmt::Display for With {
 }
 
 impl Kept {
-    /// Where there is no file, nothing is kept yet.
+    /// Reads the file. Without a file there are no accepted counts.
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         match std::fs::read(file) {
             Ok(text) => {
@@ -68,7 +68,7 @@ impl Kept {
         std::fs::write(file, self.text()?).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// A line a case, so that a difference shows what became of which.
+    /// Returns one line per case, so that a diff shows which cases changed.
     fn text(&self) -> anyhow::Result<String> {
         let lines = self.counts.iter().map(|(case, counts)| {
             let (case, counts) = (serde_json::to_string(case)?, serde_json::to_string(counts)?);

@@ -1,4 +1,4 @@
-//! Running the cases under valgrind.
+//! Runs the cases under valgrind.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::kept::{Counts, Heap, Kept, With};
 use crate::shell;
 
-/// What `valgrind --version` says, after it was installed if need be and may be.
+/// Returns the output of `valgrind --version`, after installing it if necessary and possible.
 pub fn valgrind() -> anyhow::Result<String> {
     let version = || {
         let mut command = shell::command("valgrind");
@@ -33,7 +33,7 @@ pub fn measure(valgrind: &str, only: Option<&str>) -> anyhow::Result<Kept> {
     let bench = |more: &[&str]| {
         let mut command = shell::cargo(&["bench", "--profile", "counts", "--package", "gimbal-counts"]);
         command.args(["--bench", "counts"]).args(more).env("PATH", &path);
-        // What a person set for a look of their own would count as well, and a runner's path would be compiled in.
+        // Variables that a user has set would change the counts, and a runner's path would be compiled in.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GUNGRAUN_")) {
             command.env_remove(name);
         }
@@ -49,7 +49,7 @@ pub fn measure(valgrind: &str, only: Option<&str>) -> anyhow::Result<Kept> {
     Ok(Kept { with: with(valgrind)?, counts })
 }
 
-/// The cases look for the runner where programs are.
+/// Returns PATH with the runner's folder, because the cases look for it there.
 fn path_with(runner: &Path) -> anyhow::Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = runner.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
@@ -71,7 +71,7 @@ fn with(valgrind: &str) -> anyhow::Result<With> {
     })
 }
 
-/// One line of gungraun's, which is all that it tells about one case.
+/// Reads one line of gungraun, which has the whole result of one case.
 fn read(line: &str) -> anyhow::Result<(String, Counts)> {
     let summary: Value = serde_json::from_str(line).context("gungraun says something that is no JSON")?;
     let text = |field: &str| summary[field].as_str().unwrap_or_default();
@@ -85,7 +85,7 @@ fn read(line: &str) -> anyhow::Result<(String, Counts)> {
     Ok((case, counts))
 }
 
-/// A sum over all threads; the one of an earlier run may lie beside it.
+/// Returns the sum over all threads; the sum of an earlier run may be beside it.
 fn find(summary: &Value, tool: &str, metric: &str) -> Option<u64> {
     let profile = summary["profiles"].as_array()?.iter().find(|profile| profile["tool"] == tool)?;
     profile["data"]["total"]["metrics"][metric]["values"]["new"].as_u64()

@@ -1,4 +1,4 @@
-//! What the source offers, and the changes that happen to it.
+//! The content of the source, and its changes.
 
 use anyhow::Context as _;
 use gimbal_kubernetes_client::{ApiError, Cluster};
@@ -8,12 +8,12 @@ use super::objects::{Offer, in_zone, named, not_ready, ready, terminating};
 
 pub const SHOP: &str = "gimbal-demo-shop";
 pub const MEDIA: &str = "gimbal-demo-media";
-/// Is in the source from the start, and in the Gimbal cluster only later.
+/// A namespace that exists in the source from the start, and in the Gimbal cluster only later.
 pub const LATE: &str = "gimbal-demo-late";
 
 const LONG: &str = "a-service-whose-name-is-as-long-as-kubernetes-lets-it-be-63-chr";
 
-/// A dozen Services of every shape.
+/// Returns a dozen Services of various forms.
 pub fn offers() -> Vec<Offer> {
     let http = ("http", 80, 8080, "TCP");
     let web = vec![
@@ -50,7 +50,7 @@ pub fn offers() -> Vec<Offer> {
     ]
 }
 
-/// Is not to arrive: it has no endpoints of its own.
+/// Returns a Service that must not be published: it has no endpoints of its own.
 pub fn elsewhere() -> Offer {
     let mut offer = Offer::new(SHOP, "elsewhere", &[]);
     offer.service.spec.type_ = Some("ExternalName".into());

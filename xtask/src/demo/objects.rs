@@ -1,14 +1,14 @@
-//! Objects of a source, in few words.
+//! Short constructors of source objects.
 
 use gimbal_kubernetes_objects::{
     Endpoint, EndpointConditions, EndpointPort, EndpointSlice, IntOrString, Meta, Namespace, Service, ServicePort,
     ServiceSpec, keys,
 };
 
-/// Name, number on the Service, number on the endpoints, protocol.
+/// Name, Service port, endpoint port, protocol.
 pub type Port = (&'static str, u16, u16, &'static str);
 
-/// A Service and what is behind it.
+/// A Service and its slices.
 #[derive(Debug, Clone)]
 pub struct Offer {
     pub service: Service,
@@ -30,7 +30,7 @@ impl Offer {
         Self { service: Service { metadata, spec }, slices: Vec::new() }
     }
 
-    /// Without an address of its own.
+    /// Makes the Service headless.
     pub fn headless(mut self) -> Self {
         self.service.spec.cluster_ip = Some("None".into());
         self
@@ -85,7 +85,7 @@ pub fn not_ready(address: &str) -> Endpoint {
     with(address, false, false, false)
 }
 
-/// Finishes what it has, and takes nothing new.
+/// Returns a terminating endpoint, which still serves but gets no new connections.
 pub fn terminating(address: &str) -> Endpoint {
     with(address, false, true, true)
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask demo --openstack`: a real Keystone and Octavia, and how what happens there arrives in the Gimbal cluster.
+//! `cargo xtask demo --openstack`: a real Keystone and Octavia, and how what happens there arrives in the Gimbal
+//! cluster.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,9 +15,9 @@ use super::report::Report;
 use super::view::{self, View};
 use stage::Stage;
 
-/// How long anything may take. It is there to end a demo that does not work, not to judge one that does.
+/// How long a step may take. The limit ends a demo that does not work; it is not a measure of speed.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Some polls.
+/// Several polls.
 const A_WHILE: Duration = Duration::from_secs(4);
 
 pub async fn play(report: &mut Report, once: bool) -> anyhow::Result<()> {
@@ -103,7 +104,7 @@ async fn trouble(stage: &mut Stage, report: &mut Report, web: &Value) -> anyhow:
     Ok(())
 }
 
-/// Waits until the Gimbal cluster is as it should be, and reports how long that took since `begin`.
+/// Waits until the Gimbal cluster is as expected, and reports how long that took since `begin`.
 async fn landed(
     stage: &mut Stage,
     report: &mut Report,
@@ -129,7 +130,7 @@ async fn unchanged(stage: &Stage, before: &BTreeSet<String>) -> anyhow::Result<(
     Ok(())
 }
 
-/// Whether a load balancer's Service is there with so many endpoints, so many of them ready.
+/// Whether a load balancer's Service exists with `endpoints` endpoints, `ready` of them ready.
 fn is(view: &View, balancer: &Value, endpoints: usize, ready: usize) -> bool {
     of(view, balancer).any(|seen| (seen.endpoints, seen.ready) == (endpoints, ready))
 }

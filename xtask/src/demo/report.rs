@@ -1,10 +1,10 @@
-//! What a person reads: short aligned lines.
+//! Human-readable output: short aligned lines.
 
 use std::time::Duration;
 
 use super::view::View;
 
-/// Says what happens as it happens, and sums up at the end.
+/// Reports each step as it happens, and a summary at the end.
 #[derive(Default)]
 pub struct Report {
     times: Vec<(String, Duration)>,
@@ -15,18 +15,18 @@ impl Report {
         println!("{what:<16} {text}");
     }
 
-    /// A step that begins.
+    /// Reports the beginning of a step.
     pub fn note(&self, text: &str) {
         println!("\n{text}");
     }
 
-    /// Something that landed.
+    /// Reports a change that has arrived, and its time.
     pub fn took(&mut self, what: &str, time: Duration) {
         println!("{:>9}  {what}", milliseconds(time));
         self.times.push((what.to_owned(), time));
     }
 
-    /// Something that holds, whatever the time.
+    /// Reports a condition that holds.
     pub fn holds(&self, what: &str) {
         println!("{:>9}  {what}", "ok");
     }
@@ -49,7 +49,7 @@ impl Report {
         }
     }
 
-    /// The slowest change, and the middle one.
+    /// Reports the slowest change, and the median.
     pub fn times(&self) {
         let mut times = self.times.clone();
         times.sort_by_key(|(_, time)| *time);

@@ -1,5 +1,5 @@
-//! What is in the Gimbal cluster, as a watch tells it: a list would answer up to 100 ms late, because the API server first
-//! makes sure that its cache is as new as etcd.
+//! The content of the Gimbal cluster, as a watch reports it: a list would answer up to 100 ms late, because the API
+//! server first makes sure that its cache is as new as etcd.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,13 +12,13 @@ use tokio::task::JoinHandle;
 
 use super::view::{self, View};
 
-/// A watch that goes on until this is dropped.
+/// A watch that runs until this is dropped.
 pub struct Sight {
     pictures: Receiver<Picture>,
     task: JoinHandle<()>,
 }
 
-/// What there is, and since when.
+/// The content, and when it last changed.
 #[derive(Clone)]
 struct Picture {
     services: Objects<Service>,
@@ -26,7 +26,7 @@ struct Picture {
     at: Instant,
 }
 
-/// By namespace and name.
+/// Objects by namespace and name.
 #[derive(Clone)]
 struct Objects<T>(BTreeMap<String, T>);
 
@@ -58,7 +58,7 @@ impl Sight {
         Self { pictures, task }
     }
 
-    /// Waits until `right` finds nothing wrong with what there is, and tells since when it is so.
+    /// Waits until `right` accepts the content. Returns since when it does.
     pub async fn until(&mut self, right: impl Fn(&View) -> bool) -> anyhow::Result<Instant> {
         let seen = |picture: &Picture| right(&view::written(picture.services.0.values(), picture.slices.0.values()));
         Ok(self.pictures.wait_for(seen).await?.at)
@@ -78,8 +78,8 @@ fn events(cluster: &Cluster) -> impl Stream<Item = Event> + use<> {
 }
 
 impl<T: Object> Objects<T> {
-    /// Whether anything is different now. A list that begins anew replaces what was known bit by bit: the comparison that
-    /// waits for it is of the whole, and comes out right at its end only.
+    /// Whether anything is different now. A list that begins anew replaces what was known bit by bit: the comparison
+    /// that waits for it is of the whole, and comes out right at its end only.
     fn apply(&mut self, event: WatchEvent<T>) -> bool {
         let key = |object: &T| format!("{}/{}", object.meta().namespace, object.meta().name);
         match event {

@@ -15,28 +15,28 @@ use super::view::{self, View};
 use super::{BACKEND, fill, objects};
 use crate::build;
 
-/// The writer's own: its lease, and what it keeps.
+/// The writer's own namespace, for its Lease and its saved state.
 const SYSTEM: &str = "gimbal-demo-system";
 
 const ADMIN: &str = "spiffe://gimbal.example/admin";
 
 const INSPECTION: &str = "gimbal.discovery.v1.InspectionService";
 
-/// What the backend may publish.
+/// The backend's policy.
 const POLICY: &str = "namespaces: {allow: [\"gimbal-demo-*\"]}\naddresses: {allow: [\"10.0.0.0/8\", \"fd00::/8\"]}";
 
-/// One end.
+/// One of the two clusters.
 pub struct Side {
     pub cluster: Cluster,
-    /// With all rights.
+    /// Kubeconfig with all rights.
     kubeconfig: PathBuf,
-    /// What the process gets: as few rights as it needs where the cluster is ours.
+    /// Kubeconfig of the process: with the fewest rights it needs, if the demo started the cluster.
     process_kubeconfig: PathBuf,
     made: Vec<String>,
     own: Option<TestCluster>,
 }
 
-/// Everything that the demo plays with.
+/// The clusters and processes of the demo.
 pub struct Stage {
     pub source: Side,
     pub gimbal: Side,
@@ -82,7 +82,7 @@ impl Stage {
         })
     }
 
-    /// Makes the namespaces, all but the one that comes later.
+    /// Creates the namespaces, except for the one that comes later.
     pub async fn make_namespaces(&mut self) -> anyhow::Result<()> {
         for name in [fill::SHOP, fill::MEDIA, fill::LATE] {
             self.source.make_namespace(name).await?;
@@ -92,7 +92,7 @@ impl Stage {
             if self.one_cluster() && self.source.made.iter().any(|made| made == name) {
                 continue;
             }
-            // In a cluster of ours it came with the writer's Role.
+            // In a cluster of the demo it was created with the writer's Role.
             if name == SYSTEM && self.gimbal.own.is_some() {
                 continue;
             }
@@ -101,7 +101,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether both ends are one cluster, where every namespace of the source is there already.
+    /// Whether both ends are one cluster, in which all namespaces of the source exist already.
     pub fn one_cluster(&self) -> bool {
         self.source.cluster.url() == self.gimbal.cluster.url()
     }
@@ -130,17 +130,17 @@ impl Stage {
         Ok(&mut self.discoverer.as_mut().context("the discoverer does not run")?.process)
     }
 
-    /// What the source offers.
+    /// Returns the content that the source offers.
     pub async fn offered(&self) -> anyhow::Result<View> {
         view::source(&self.source.cluster, &self.source.made).await
     }
 
-    /// What came to the Gimbal cluster.
+    /// Returns the content that was published in the Gimbal cluster.
     pub async fn target(&self) -> anyhow::Result<View> {
         view::target(&self.gimbal.cluster).await
     }
 
-    /// The ends of the logs, for whoever has to find out what went wrong.
+    /// Returns the ends of the logs, to find the cause of a failure.
     pub fn logs(&self) -> String {
         let writer = self.writer.as_ref().map(|writer| &writer.process);
         let discoverer = self.discoverer.as_ref().map(|discoverer| &discoverer.process);
@@ -150,7 +150,7 @@ impl Stage {
         format!("{}---\nthe demo failed", tails.collect::<String>())
     }
 
-    /// Ends the processes, and removes the namespaces from clusters that stay.
+    /// Ends the processes, and removes the namespaces from clusters of the user.
     pub async fn clean(&mut self) -> anyhow::Result<()> {
         self.discoverer = None;
         self.writer = None;
@@ -159,7 +159,7 @@ impl Stage {
         source.and(gimbal)
     }
 
-    /// Lines to look further with.
+    /// Returns commands for further exploration.
     pub fn hints(&self) -> [(&'static str, String); 4] {
         [
             (
@@ -182,7 +182,7 @@ impl Stage {
         ]
     }
 
-    /// A command line that asks the writer about its backends, as an admin.
+    /// Returns a command line that asks the writer about its backends, as an admin.
     pub fn ask_writer(&self) -> Vec<String> {
         let files = [("-cacert", self.programs.pki.ca()), ("-cert", &self.admin.cert), ("-key", &self.admin.key)];
         let mut line = vec![self.grpcurl.display().to_string()];
@@ -191,7 +191,7 @@ impl Stage {
         line
     }
 
-    /// A command line that asks the discoverer about its Services.
+    /// Returns a command line that asks the discoverer about its Services.
     pub fn ask_discoverer(&self) -> Vec<String> {
         let grpcurl = self.grpcurl.display().to_string();
         let port = self.discoverer.as_ref().map(|discoverer| discoverer.port).unwrap_or_default();
@@ -200,7 +200,7 @@ impl Stage {
 }
 
 impl Side {
-    /// A cluster of the user's, or one of our own with a user for the process.
+    /// Opens a cluster of the user, or starts one with a user for the process.
     async fn open(kubeconfig: Option<&Path>, user: &str, rights: &Rights) -> anyhow::Result<Self> {
         let (own, kubeconfig, process_kubeconfig) = match kubeconfig {
             Some(given) => {
@@ -234,7 +234,7 @@ impl Side {
         Ok(())
     }
 
-    /// Removes an object by hand.
+    /// Deletes an object, as a manual edit would.
     pub async fn delete_by_hand(&self, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<()> {
         Ok(self.cluster.delete(kind, namespace, name, "", "").await?)
     }

@@ -1,4 +1,4 @@
-//! What is played, in order.
+//! The steps of the demo, in order.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::view::{View, differences};
 use crate::shell;
 
-/// How long anything may take. It is there to end a demo that does not work, not to judge one that does.
+/// How long a step may take. The limit ends a demo that does not work; it is not a measure of speed.
 const WITHIN: Duration = Duration::from_secs(60);
 
 pub async fn all(stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
@@ -189,7 +189,7 @@ async fn landed(stage: &mut Stage, report: &mut Report, begin: Instant, what: &s
     anyhow::bail!("{what}: not within {WITHIN:?}\n{}", differences(&expected, &stage.target().await?).join("\n"))
 }
 
-/// Checks by versions that nothing was written but `changed`.
+/// Checks by versions that only `changed` was written.
 fn untouched(report: &Report, before: &View, after: &View, changed: &str) -> anyhow::Result<()> {
     let others = |view: &View| -> Vec<String> {
         let kept = view.iter().filter(|(source, _)| !source.ends_with(&format!("/{changed}")));

@@ -1,4 +1,4 @@
-//! What there is in a cluster, in lines that can be compared: the source's and the Gimbal cluster's are to be the same.
+//! The content of a cluster, in lines that can be compared: the source's and the Gimbal cluster's must be equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use gimbal_kubernetes_objects::{Endpoint, EndpointPort, EndpointSlice, IntOrStri
 
 use super::BACKEND;
 
-/// By source namespace and name.
+/// Services by source namespace and name.
 pub type View = BTreeMap<String, Seen>;
 
 /// One Service.
@@ -17,17 +17,17 @@ pub struct Seen {
     pub name: String,
     /// Ports, and endpoints by address.
     pub lines: BTreeSet<String>,
-    /// Which objects it is made of, and their versions.
+    /// The objects that it consists of, with their versions.
     pub versions: BTreeSet<String>,
-    /// For people: `http 80/TCP, ...`.
+    /// Human-readable ports: `http 80/TCP, ...`.
     pub ports: String,
     /// Number of endpoints.
     pub endpoints: usize,
-    /// Those that are ready.
+    /// Number of ready endpoints.
     pub ready: usize,
 }
 
-/// What the source offers in `namespaces`.
+/// Returns the content that the source offers in `namespaces`.
 pub async fn source(cluster: &Cluster, namespaces: &[String]) -> anyhow::Result<View> {
     let (mut services, mut slices) = (Vec::new(), Vec::new());
     for namespace in namespaces {
@@ -35,7 +35,8 @@ pub async fn source(cluster: &Cluster, namespaces: &[String]) -> anyhow::Result<
         services.extend(cluster.list::<Service>(&scope).await?);
         slices.extend(cluster.list::<EndpointSlice>(&scope).await?);
     }
-    // One cluster may be both ends; what came back to it is not offered again. And an alias offers no endpoints.
+    // One cluster may be both ends, and mirrors are not offered again. ExternalName Services have no endpoints to
+    // offer.
     let offered = |service: &Service| {
         !service.metadata.labels.contains_key(keys::BACKEND) && service.spec.type_.as_deref() != Some("ExternalName")
     };
@@ -43,20 +44,20 @@ pub async fn source(cluster: &Cluster, namespaces: &[String]) -> anyhow::Result<
     Ok(join(&services, &slices, |meta| Some(path(meta))))
 }
 
-/// What came to the Gimbal cluster.
+/// Returns the published content of the Gimbal cluster.
 pub async fn target(cluster: &Cluster) -> anyhow::Result<View> {
     let services = cluster.list::<Service>(&scope(keys::MANAGED_BY)).await?;
     let slices = cluster.list::<EndpointSlice>(&scope(keys::SLICE_MANAGED_BY)).await?;
     Ok(written(&services, &slices))
 }
 
-/// Which objects of the Gimbal cluster the writer owns, by this mark of ownership.
+/// Selects the objects of the Gimbal cluster that the writer owns, by this mark of ownership.
 pub fn scope(mark: &str) -> WatchScope {
     let selector = format!("{mark}={},{}={BACKEND}", keys::MANAGER, keys::BACKEND);
     WatchScope { label_selector: Some(selector), ..WatchScope::default() }
 }
 
-/// As [`target`], of objects that were read already.
+/// As [`target`], from objects that were read already.
 pub fn written<'a>(
     services: impl IntoIterator<Item = &'a Service>,
     slices: impl IntoIterator<Item = &'a EndpointSlice>,
@@ -149,7 +150,7 @@ fn path(meta: &Meta) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
-/// What is expected and not there, and what is there and not expected; empty where all is well.
+/// Returns missing and unexpected lines; empty if both views are equal.
 pub fn differences(expected: &View, found: &View) -> Vec<String> {
     let empty = Seen::default();
     let mut lines = Vec::new();

@@ -106,7 +106,7 @@ impl AccessFiles {
         self.login.value() == other.login.value()
     }
 
-    /// Whether connections made with the one can be used with the other.
+    /// Whether connections made with one configuration can be used with the other.
     pub(crate) fn has_same_transport(&self, other: &Self) -> bool {
         let of = |config: &Config| {
             let Config { cluster_url, root_cert, accept_invalid_certs, auth_info, tls_server_name, .. } = config;
@@ -239,8 +239,8 @@ fn tidy(error: &(dyn std::error::Error + 'static)) -> String {
     one_line(error).replace("'\"", "\"").replace("\"'", "\"")
 }
 
-/// Sends requests over one pool of connections. kube's own client is not used: it passes each request through a task of its
-/// own, which would cost every write two more wake-ups.
+/// Sends requests over one pool of connections. kube's own client is not used: it passes each request through a task of
+/// its own, which would cost every write two more wake-ups.
 pub(crate) type Pool = BoxCloneSyncService<Request<Full<Bytes>>, Response<ResponseBody>, BoxError>;
 
 /// The body of an answer.
@@ -259,14 +259,14 @@ pub(crate) fn check(config: &Config, place: &str) -> Result<(), ConnectError> {
     })
 }
 
-/// Builds a connection pool. Unlike kube's default client it never retries a request, ignores proxies of the environment,
-/// and sends small requests without delay.
+/// Builds a connection pool. Unlike kube's default client it never retries a request, ignores proxies of the
+/// environment, and sends small requests without delay.
 pub(crate) fn pool(config: &Config) -> kube::Result<Pool> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(Duration::from_secs(5)));
-    // Lets the kernel notice a dead peer, in addition to our own time-outs.
+    // Lets the kernel notice a dead peer, in addition to the time-outs of calls.
     tcp.set_keepalive(Some(Duration::from_secs(15)));
     tcp.set_keepalive_interval(Some(Duration::from_secs(5)));
     tcp.set_keepalive_retries(Some(3));

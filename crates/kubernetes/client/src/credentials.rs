@@ -1,5 +1,5 @@
-//! Credentials that are reloaded while the process runs: files are read again, plug-ins are run again, and each call uses
-//! what is active at that moment. No call waits for a reload.
+//! Credentials that are reloaded while the process runs: files are read again, plug-ins are run again, and each call
+//! uses what is active at that moment. No call waits for a reload.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ use crate::plugin::{self, Issued, PluginError};
 const LOOK: Duration = Duration::from_secs(5);
 /// A change counts when a second read after this time finds the same, since files are replaced one by one.
 const SECOND_LOOK: Duration = Duration::from_millis(250);
-/// How long before they expire tokens and certificates of plug-ins are replaced, but after half of their lifetime at the
-/// earliest.
+/// How long before they expire tokens and certificates of plug-ins are replaced, but after half of their lifetime at
+/// the earliest.
 const EARLY: Duration = Duration::from_secs(60);
 /// The pause before a plug-in that failed, or whose token was refused, runs again.
 const PLUGIN_AGAIN: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) struct ActiveCredentials {
 pub(crate) struct Credentials {
     shown: watch::Receiver<Arc<ActiveCredentials>>,
     refused: Arc<Notify>,
-    /// When the first of the calls failed that have been failing ever since.
+    /// When the first of the current series of failed calls failed; `None` after an answer.
     failing: Mutex<Option<Instant>>,
 }
 

@@ -1,7 +1,7 @@
 //! Exec plug-ins: programs, named in a kubeconfig, that print credentials.
 //!
-//! kube runs them within a call, whose time-out may be shorter than theirs, and its errors contain their environment and their
-//! output. Here they run in the background, and an error names only the program and how it ended.
+//! kube runs them within a call, whose time-out may be shorter than theirs, and its errors contain their environment
+//! and their output. Here they run in the background, and an error names only the program and how it ended.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn command(program: &str, exec: &ExecConfig) -> Result<Command, serde_json::Erro
     Ok(command)
 }
 
-/// What a command prints, if it ends well and in time.
+/// Returns what a command prints, if it succeeds in time.
 fn output(command: Command) -> Result<Vec<u8>, String> {
     // A runtime of its own: the wait has an end, and a command that is given up is killed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -69,8 +69,8 @@ pub(crate) fn patch<T: Object>(object: &T) -> Result<Call, ApiError> {
     as_merge_patch(object_path(T::KIND, object.meta(), Subresource::Main)?, body(object)?)
 }
 
-/// A merge patch of the fields in `change`, which must be a JSON object, on the condition that the object still has the UID
-/// and the version in `meta`.
+/// A merge patch of the fields in `change`, which must be a JSON object, on the condition that the object still has the
+/// UID and the version in `meta`.
 pub(crate) fn merge_patch(
     kind: Kind,
     meta: &Meta,
@@ -95,7 +95,7 @@ pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version
     build(Method::DELETE, path(kind, namespace, Some(name))?, json(&options)?)
 }
 
-/// One page of at most `limit` objects.
+/// Returns the request for one page of at most `limit` objects.
 pub(crate) fn list(kind: Kind, scope: &WatchScope, limit: u32, continue_token: Option<&str>) -> Result<Call, ApiError> {
     let mut uri = format!("{}?limit={limit}", path(kind, scope.namespace.as_deref().unwrap_or_default(), None)?);
     selectors(&mut uri, scope);
@@ -150,7 +150,7 @@ fn object_path(kind: Kind, meta: &Meta, part: Subresource) -> Result<String, Api
     })
 }
 
-/// The path of one object, or of a collection if there is no name. An empty namespace stands for the whole cluster.
+/// Returns the path of one object, or of the collection if `name` is `None`. An empty namespace means all namespaces.
 fn path(kind: Kind, namespace: &str, name: Option<&str>) -> Result<String, ApiError> {
     let mut path = kind.root();
     if !namespace.is_empty() {

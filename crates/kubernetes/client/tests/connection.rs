@@ -1,4 +1,4 @@
-//! What leaves over a connection, by which credentials, and what is known of a server that does not answer.
+//! Requests on the wire: their connections and credentials, and the record of a server that does not answer.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! On a real API server: what it says to each call, and that a watch loses nothing whatever happens to it.
+//! On a real API server: its answer to each call, and that a watch loses no event when it is interrupted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

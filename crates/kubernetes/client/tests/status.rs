@@ -88,7 +88,7 @@ async fn the_status_is_written_apart_from_the_rest() -> anyhow::Result<()> {
     assert_eq!(created.status, ServiceStatus::default());
     assert!(created.metadata.creation_timestamp.is_some());
 
-    // Only the status is taken from what is sent.
+    // The server applies only the status of the object that is sent.
     let mut wanted = Service { status: status("192.0.2.1"), ..created.clone() };
     wanted.spec.ports[0].port = 81;
     let replaced = cluster.replace_status(&wanted).await?;

@@ -19,7 +19,7 @@ pub struct Service {
 }
 object!(Service, "Service", "v1", "services");
 
-/// `ServiceSpec`: what we set, and what a hand could have set in its place.
+/// `ServiceSpec`: the fields that Gimbal sets, and those that a manual edit could have set instead.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
@@ -134,7 +134,7 @@ pub struct SubsetPort {
     pub app_protocol: Option<Arc<str>>,
 }
 
-/// `Namespace`; its metadata is all that matters.
+/// `Namespace`. Only its metadata is read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Namespace {

@@ -1,8 +1,8 @@
-//! Kubernetes objects as lean structs: only the fields that we read or write.
+//! Kubernetes objects as lean structs: only the fields that Gimbal reads or writes.
 //!
-//! They parse two to three times faster than the types of `k8s-openapi` and take a fifth of their memory. Every field has a
-//! default, so that one unusual object does not fail a whole list. Unset fields are not serialised, so that the server's
-//! defaults are neither set nor compared.
+//! They parse two to three times faster than the types of `k8s-openapi` and take a fifth of their memory. Every field
+//! has a default, so that one unusual object does not fail a whole list. Unset fields are not serialised, so that the
+//! server's defaults are neither set nor compared.
 
 mod coordination;
 mod core;
@@ -22,7 +22,7 @@ pub use event::{Event, EventSource, ObjectReference};
 pub use lifecycle::{LifecycleMeta, OwnerReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
 
-/// Labels and annotations that we read or write.
+/// Labels and annotations that Gimbal reads or writes.
 pub mod keys {
     /// Label: the backend that an object comes from. Its value is the backend's name.
     pub const BACKEND: &str = "gimbal.projectcontour.io/backend";

@@ -15,7 +15,7 @@ pub enum Skip {
     ApiServer,
     /// A Service of type `ExternalName`: it has no endpoints.
     ExternalName,
-    /// A Service with our backend label. Offering it back to the cluster that it comes from would create a loop.
+    /// A Service with Gimbal's backend label. Offering it back to the cluster that it comes from would create a loop.
     Mirror,
     /// A Service whose labels the selector does not match.
     LabelsNotSelected,
@@ -23,7 +23,7 @@ pub enum Skip {
     OptedOut,
     /// A Service without the annotation that [`Export::OptIn`](crate::Export::OptIn) asks for.
     NotOptedIn,
-    /// A slice or an Endpoints object with our backend label.
+    /// A slice or an Endpoints object with Gimbal's backend label.
     MirrorSlice,
     /// A slice of host names, which address policies cannot be applied to.
     Fqdn,

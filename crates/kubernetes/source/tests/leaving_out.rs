@@ -1,4 +1,4 @@
-//! What is not offered, how it is counted, and what is said about it.
+//! Services that are not offered: how they are counted and explained.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod common;

@@ -9,7 +9,7 @@ use gimbal_kubernetes_objects::{Meta, ServiceSpec};
 
 use super::*;
 
-/// A state, and what it offers by all that it has said.
+/// A state, and the Services that its changes so far add up to.
 struct TestSource {
     state: SourceState,
     offered: BTreeSet<SourceKey>,
@@ -177,7 +177,7 @@ fn a_cluster_without_slices_is_told_from_one_that_does_not_answer() {
     assert!(!later.lacks_slices(now));
 }
 
-/// A credential plug-in's error tells its environment and all that it printed.
+/// A credential plug-in's error contains its environment and its output.
 #[test]
 fn what_a_server_or_a_plug_in_says_is_not_told_to_the_writer() {
     let said = "auth exec command 'T=\"hunter2\" plugin' failed".to_owned();

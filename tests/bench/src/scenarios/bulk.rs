@@ -1,5 +1,5 @@
-//! 10,000 Services of 20 endpoints from empty, against raw creates of the same objects by 64 workers, with the same watches
-//! open and the source idle beside it; from the first to the last arrival at a watch of ours.
+//! 10,000 Services of 20 endpoints from empty, against raw creates of the same objects by 64 workers, with the same
+//! watches open and the source idle beside it; from the first to the last arrival at a watch of the benchmark.
 
 use gimbal_tests::Scene;
 

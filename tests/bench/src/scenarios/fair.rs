@@ -1,5 +1,5 @@
-//! One backend floods, another changes one endpoint now and then: how long the other's changes take, against the same while a
-//! bare loop floods the API server in our place. In turns, so that a busy machine is as busy for both.
+//! One backend floods, another changes one endpoint now and then: how long the other's changes take, against the same
+//! while a bare loop floods the API server in our place. In turns, so that a busy machine is as busy for both.
 
 use std::time::{Duration, Instant};
 
@@ -17,18 +17,18 @@ use crate::{content, raw};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const WORKERS: usize = 32;
-/// Where the Services are that change now and then.
+/// The namespace of the calm backend's Services.
 const CALM: &str = "calm";
 const CALM_SERVICES: usize = 100;
 const PERIOD: Duration = Duration::from_millis(50);
 /// Changes of the calm backend in one turn.
 const TURN: u32 = 120;
-/// A flood has come to its height by then.
+/// By then a flood has reached its full rate.
 const RISE: Duration = Duration::from_secs(1);
 /// Numbers of the flood's changes, far from those of the calm backend.
 const FLOOD: u32 = 1 << 20;
 
-/// What floods.
+/// The origin of a flood.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Nobody,
@@ -36,7 +36,7 @@ enum By {
     Us,
 }
 
-/// Of one kind of flood.
+/// Results with one kind of flood.
 #[derive(Default)]
 struct Found {
     delays: Delays,
@@ -101,7 +101,7 @@ impl Stage {
         let before = writes(self.admin_port).await?;
         let (over, ends) = tokio::sync::oneshot::channel::<()>();
         let ends = async move {
-            // The other end is dropped only after it was told.
+            // The other end is dropped only after it was notified.
             ends.await.ok();
         };
         let changing = async move {
@@ -124,7 +124,7 @@ impl Stage {
         let seen = self.eyes.all(&changes, PATIENCE).await?;
         #[allow(clippy::cast_precision_loss)]
         let writes = put as f64 + writes(self.admin_port).await? - before;
-        // What one turn leaves is not the next one's.
+        // Writes of one turn must not reach into the next one.
         for waiting in ["gimbal_writer_pending", "gimbal_writer_in_flight"] {
             expect_metric(self.admin_port, waiting, "", 0.0).await?;
         }

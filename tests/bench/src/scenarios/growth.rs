@@ -1,5 +1,5 @@
-//! Whether an object costs the same however many there are: everything from empty at three sizes, on fresh clusters, against
-//! raw creates of the same objects at the same size.
+//! Whether an object costs the same however many there are: everything from empty at three sizes, on fresh clusters,
+//! against raw creates of the same objects at the same size.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ const SIZES: [usize; 3] = [1_000, 5_000, 20_000];
 const ENDPOINTS: u32 = 20;
 const PREFIXES: [&str; 3] = ["few", "some", "many"];
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Flat, give or take what a run differs from the next one.
+/// The largest ratio that counts as constant, given the differences between runs.
 const FLAT: f64 = 1.25;
 
-/// What it takes where there is nothing.
+/// The usage without any Service.
 struct Empty {
     /// CPU seconds of discoverer and writer.
     cpu: f64,
@@ -30,20 +30,20 @@ struct Empty {
     memory: (f64, f64),
 }
 
-/// One size.
+/// Results at one size.
 struct Size {
     objects: f64,
-    /// CPU of discoverer and writer for an object, in microseconds.
+    /// CPU time of discoverer and writer per object, in microseconds.
     cpu: f64,
-    /// From the first to the last arrival, for an object, in microseconds.
+    /// Time from the first to the last arrival, per object, in microseconds.
     wall: f64,
     /// The same with raw creates.
     raw: f64,
-    /// Peak memory of the discoverer for an object, in bytes.
+    /// Peak memory of the discoverer per object, in bytes.
     discoverer: f64,
-    /// The same of the writer.
+    /// Peak memory of the writer per object, in bytes.
     writer: f64,
-    /// What the API server of the Gimbal cluster holds more for an object, in bytes.
+    /// Growth of the memory of the Gimbal cluster's API server per object, in bytes.
     server: f64,
 }
 

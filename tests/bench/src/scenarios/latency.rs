@@ -1,5 +1,6 @@
-//! How long a change takes through us, against a bare relay between the same two clusters, in turns of seconds, so that a
-//! busy machine is as busy for both. Each has as many Services of its own, of which the other writes nothing.
+//! How long a change takes through Gimbal, against a bare relay between the same two clusters. They alternate every few
+//! seconds, so that other load on the machine affects both alike. Each has its own Services, equal in number, that the
+//! other does not write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::{content, raw, relay};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const ENDPOINTS: u32 = 20;
-/// Where the Services are that we mirror, and those that are relayed.
+/// The namespaces of the mirrored Services, and of the relayed ones.
 const OURS: &str = "ours";
 const RELAYED: &str = "relayed";
 
@@ -38,7 +39,7 @@ struct Pace {
     turns: usize,
 }
 
-/// Both sides as they are loaded and seen.
+/// Both sides, with their loads and watches.
 struct Sides {
     ours: Load,
     relayed: Load,
@@ -48,11 +49,11 @@ struct Sides {
     work: Work,
 }
 
-/// Who works while changes travel.
+/// The processes that work while changes travel.
 struct Work {
-    /// Ours.
+    /// Process IDs of discoverer and writer.
     programs: Vec<u32>,
-    /// The API servers of both clusters.
+    /// Process IDs of both clusters' API servers.
     servers: Vec<u32>,
 }
 
@@ -61,7 +62,7 @@ struct Work {
 struct Cpu {
     programs: Duration,
     servers: Duration,
-    /// The load, the eyes and the relay, which are this program's.
+    /// The load, the watches and the relay, all in this process.
     here: Duration,
 }
 
@@ -80,7 +81,7 @@ impl Cpu {
     }
 }
 
-/// What one side's changes took.
+/// The cost of one side's changes.
 #[derive(Default)]
 struct Taken {
     delays: Delays,
@@ -92,7 +93,7 @@ impl Taken {
         self.delays.times()
     }
 
-    /// Microseconds of CPU time a change.
+    /// Returns microseconds of CPU time per change.
     fn a_change(&self, cpu: Duration) -> f64 {
         #[allow(clippy::cast_precision_loss)]
         let changes = self.times().len().max(1) as f64;
@@ -167,11 +168,11 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Of ours, and of the relay.
+/// Results of Gimbal, and of the relay.
 type Measured = (Taken, Taken);
 
 async fn measure(sides: &mut Sides, paces: &[Pace]) -> anyhow::Result<Vec<Measured>> {
-    // Connections are open and caches are warm when it counts.
+    // Measures only once connections are open and caches are warm.
     let warm = Pace { name: "warm", plot: "warm", period: Duration::from_millis(5), turn: 200, turns: 1 };
     sides.turns(&warm).await?;
     let mut measured = Vec::new();
@@ -199,7 +200,7 @@ impl Sides {
     }
 }
 
-/// Makes the copies that the relay keeps up to date.
+/// Returns the copies that the relay keeps up to date.
 async fn copies(scene: &Scene) -> anyhow::Result<HashMap<Arc<str>, EndpointSlice>> {
     let of = |namespace: &str| WatchScope { namespace: Some(namespace.to_owned()), ..WatchScope::default() };
     let gimbal = scene.gimbal.client()?;
@@ -213,7 +214,7 @@ async fn copies(scene: &Scene) -> anyhow::Result<HashMap<Arc<str>, EndpointSlice
 }
 
 fn figures(pace: &str, ours: &Taken, relayed: &Taken) -> Vec<Figure> {
-    // The load and the eyes are as busy on both sides; what this program used more on the relay's is the relay.
+    // Load and watches cost the same on both sides; what this process used more on the relay's side is the relay's.
     let relay = relayed.cpu.here.saturating_sub(ours.cpu.here) + relayed.cpu.programs;
     let cpu = |what: &str, of_ours: Duration, of_relay: Duration| {
         let what = format!("CPU of a change, {what}, {pace}");

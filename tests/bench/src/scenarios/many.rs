@@ -1,5 +1,6 @@
-//! Many backends on one writer: 255 of them with 250,000 endpoints and 325 changes a second, as in Cilium's published scale
-//! test; the same changes with 10 backends of the same size beside it. Then all of them come back at once, twice.
+//! Many backends on one writer: 255 of them with 250,000 endpoints and 325 changes a second, as in Cilium's published
+//! scale test; for comparison the same changes with 10 backends of the same size. Then all of them reconnect at once,
+//! twice.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,12 +20,12 @@ use crate::times::Times;
 
 const SIZE: Size = Size { services: 20, endpoints: 49 };
 const RATE: u32 = 325;
-/// How long nothing changes, to see what the mere presence of backends costs.
+/// How long nothing changes, to measure what idle backends cost.
 const IDLE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(120);
 /// In MB.
 const GIB: f64 = 1073.74;
-/// Pods come and go faster here than in a cluster of this size: the guard would hold what is meant to be everyday life.
+/// Pods are replaced faster here than in a real cluster of this size, and the guard would hold these changes.
 const CONFIG: &str = "guard: {maxDropPercent: 100}";
 
 /// Backends that are connected to a writer through a proxy, with everything written.
@@ -36,27 +37,27 @@ struct Standing {
     count: usize,
 }
 
-/// What changes cost.
+/// The cost of changes.
 struct Load {
     changes: usize,
-    /// Fewer than changes where the API server was so slow that a newer one took the place of an older one.
+    /// Fewer than changes if the API server was so slow that newer changes replaced older ones.
     writes: usize,
     times: Times,
-    /// CPU of the writer for one write, in microseconds, without what it takes when nothing changes.
+    /// CPU time of the writer per write, in microseconds, without its idle load.
     cpu: f64,
-    /// CPU of the writer when nothing changes, in milliseconds a second.
+    /// CPU time of the idle writer, in milliseconds per second.
     idle: f64,
     /// Peak memory of the writer from its start on, in MB.
     peak: f64,
 }
 
-/// Everybody comes back at once.
+/// The cost of all backends reconnecting at once.
 struct Return {
     took: Duration,
     passed: Passed,
     dials: usize,
     writes: usize,
-    /// CPU of the writer, in seconds.
+    /// CPU time of the writer, in seconds.
     cpu: f64,
     peak: f64,
 }
@@ -98,7 +99,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-/// What the writer holds for a backend that has nothing: TCP, TLS, HTTP/2, the stream and its state.
+/// Returns the writer's memory for a backend without Services: TCP, TLS, HTTP/2, the stream and its state.
 #[allow(clippy::cast_precision_loss)]
 async fn connection(count: usize) -> anyhow::Result<Figure> {
     let size = Size { services: 0, endpoints: 0 };
@@ -167,7 +168,7 @@ impl Standing {
         })
     }
 
-    /// The writer is killed and started anew; all find it again, and send everything.
+    /// Kills the writer and starts it again; all backends find it and send everything.
     async fn restart(&mut self) -> anyhow::Result<Return> {
         let mark = self.scene.gimbal.audit_mark().await?;
         let (passed, dials) = (self.proxy.passed(), self.proxy.accepted());
@@ -181,7 +182,7 @@ impl Standing {
         self.returned(mark, passed, dials, Duration::ZERO, complete - begun).await
     }
 
-    /// Every connection breaks, at once.
+    /// Breaks every connection at once.
     async fn cut(&mut self) -> anyhow::Result<Return> {
         let mark = self.scene.gimbal.audit_mark().await?;
         let inspection = Inspection::of(&self.scene, &self.writer).await?;
@@ -243,7 +244,7 @@ fn returns(count: usize, restart: &Return, cut: &Return) -> Vec<Figure> {
         vec![
             figure("until all are complete", back.took.as_secs_f64(), "s"),
             figure("writes", back.writes as f64, "").aim(Aim::AtMost(0.0)),
-            // A back-off may try once or twice while nobody listens.
+            // A back-off may try once or twice while no writer listens.
             figure("connections of each backend", each(back.dials as f64), "").aim(Aim::AtMost(10.0)),
             figure("bytes of each backend", each(back.passed.sum() as f64), "B"),
             figure("CPU time of the writer for each backend", each(back.cpu) * 1e3, "ms"),

@@ -1,5 +1,5 @@
-//! What discoverer and writer hold of one large source: 10,450 Services with 502,000 addresses. The original's discoverer took
-//! 226 MB for them. Peaks of each phase by themselves, and whether both stay as they are under changes.
+//! Memory of discoverer and writer for one large source: 10,450 Services with 502,000 addresses, for which the original
+//! Gimbal's discoverer took 226 MB. Measures the peak of each phase, and whether both stay constant under changes.
 
 use std::time::{Duration, Instant};
 
@@ -19,16 +19,16 @@ mod source;
 use source::Size;
 
 const BACKEND: &str = "bench";
-/// In MB, relists and restarts included.
+/// Limits in MB, including relists and restarts.
 const DISCOVERER: f64 = 60.0;
 const WRITER: f64 = 150.0;
 const PATIENCE: Duration = Duration::from_secs(600);
-/// An outage after which a watch lists anew.
+/// An outage after which a watch lists again.
 const OUTAGE: Duration = Duration::from_secs(12);
-/// A list is over when no further page was asked for meanwhile.
+/// A list is over when no further page was requested for this long.
 const NO_PAGE: Duration = Duration::from_secs(3);
 
-/// Both processes.
+/// A discoverer and a writer.
 struct Stand {
     scene: Scene,
     writer: Writer,
@@ -36,7 +36,7 @@ struct Stand {
     peaks: Vec<Peak>,
 }
 
-/// One phase.
+/// The peaks of one phase.
 struct Peak {
     phase: &'static str,
     discoverer: Usage,
@@ -88,7 +88,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Takes the peaks of the phase that ends here, and begins them anew.
+    /// Records the peaks of the phase that ends now, and resets them.
     fn note(&mut self, phase: &'static str) -> anyhow::Result<()> {
         let (discoverer, writer) = (Usage::of(self.discoverer.process.id())?, Usage::of(self.writer.process.id())?);
         eprintln!("{phase}: discoverer {:.1} MB, writer {:.1} MB", discoverer.peak, writer.peak);
@@ -122,7 +122,7 @@ impl Stand {
     }
 }
 
-/// The API server is away for so long that whoever watches it lists anew, and has done so when this returns.
+/// Takes the API server down for so long that its watchers list again. Returns once they have.
 async fn outage(cluster: &TestCluster, user: &str) -> anyhow::Result<()> {
     let mark = cluster.audit_mark().await?;
     cluster.stop_apiserver()?;

@@ -1,5 +1,5 @@
-//! More changes than the API server takes: nothing grows, the newest value of each slice is the one that is written, and
-//! what is written is no older than one round over all slices takes.
+//! More changes than the API server accepts: memory does not grow, the newest value of each slice is written, and no
+//! write is older than one round over all slices takes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WORKERS: usize = 64;
 const FLOOD: Duration = Duration::from_secs(30);
 
-/// What the writer held.
+/// State of the writer at one time.
 struct Sample {
     second: f64,
     pending: f64,
@@ -76,7 +76,7 @@ impl Found {
         let round = self.keys as f64 / rate * 1e3;
         let written = during().filter_map(|seen| Some(seen.at - self.changes.get(&seen.number)?.begun));
         let written = Times::new(written.collect());
-        // What is left then is written in one round, and grows old meanwhile: there is nothing newer.
+        // The rest is written in one round and ages meanwhile, because there is nothing newer.
         let rest = self.seen.last().map_or(Duration::ZERO, |last| last.at.saturating_duration_since(end));
         let waited = Delays::of(&self.changes, &self.seen).times();
         let pending = self.samples.iter().map(|sample| sample.pending).fold(0.0, f64::max);
@@ -122,7 +122,7 @@ impl Found {
     }
 }
 
-/// Asks a few times a second, for so long.
+/// Samples the writer a few times a second, for `length`.
 async fn sample(writer: &Writer, length: Duration) -> anyhow::Result<Vec<Sample>> {
     let (start, mut samples) = (Instant::now(), Vec::new());
     while start.elapsed() < length {

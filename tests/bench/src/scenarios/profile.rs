@@ -1,4 +1,5 @@
-//! Flame graphs of discoverer and writer: a bulk sync from empty, then churn. Not a measurement: sampling slows both down.
+//! Flame graphs of discoverer and writer: a bulk sync from empty, then churn. This is not a measurement, because
+//! sampling slows both down.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use crate::sight::{self, Sight};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CHURN: Duration = Duration::from_secs(20);
-/// Changes side by side.
+/// Number of concurrent changes.
 const HANDS: usize = 8;
 
-/// What a sample is looked through for.
+/// Names that samples are searched for.
 const PARTS: [&str; 12] = [
     "serde_json",
     "rustls",
@@ -68,7 +69,8 @@ fn shares(phase: &str, flame: &Flame) -> Vec<Figure> {
     shares.into_iter().map(|(part, share)| Figure::new(format!("{phase}: {part}"), share * 100.0, "%")).collect()
 }
 
-/// One endpoint of one Service after the other, as fast as some hands change them. Returns how many changes were made.
+/// Changes one endpoint of one Service after the other, as fast as the concurrent clients can. Returns the number of
+/// changes.
 async fn churn(scene: &Scene, lot: Lot) -> anyhow::Result<usize> {
     let end = Instant::now() + CHURN;
     let hand = |first: usize| async move {

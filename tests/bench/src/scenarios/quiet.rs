@@ -1,5 +1,5 @@
-//! Restarts and reconnects with 50,000 slices unchanged: nothing is written, the discoverer's way back costs the same however
-//! much there is, and a change that is made meanwhile does not wait for the rest.
+//! Restarts and reconnects with 50,000 unchanged slices: nothing is written, the discoverer's reconnect costs the same
+//! however many Services there are, and a change that is made meanwhile does not wait for the rest.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -18,19 +18,19 @@ mod stand;
 use stand::{Back, Stand};
 
 const BACKEND: &str = "bench";
-/// Each has two slices, one of each family.
+/// Each Service has two slices, one of each address family.
 const SERVICES: usize = 25_000;
-/// Where the changes are made.
+/// The namespace of the changes.
 const FRESH: &str = "fresh";
 const LOT: Lot = Lot { prefix: "fresh", services: 20, endpoints: 20 };
-/// How often what is quick is repeated.
+/// How often short measurements are repeated.
 const OFTEN: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Of addresses of the second family: fd00::/16.
+/// Prefix of the addresses of the second family: fd00::/16.
 const PREFIX: u128 = 0xfd00 << 112;
-/// Seconds until ready, after a restart.
+/// Limit in seconds until ready, after a restart.
 const READY: f64 = 10.0;
-/// What the way back may cost with all Services against a few: the same, and a heartbeat or so.
+/// Largest ratio of bytes for a reconnect with all Services to one with a few: equal, apart from some heartbeats.
 const FLAT: f64 = 1.5;
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
@@ -88,7 +88,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Puts Services of these numbers into the source, and waits until they are written.
+/// Creates Services of these numbers in the source, and waits until they are written.
 async fn put(stand: &Stand, first: usize, end: usize) -> anyhow::Result<()> {
     let eyes = stand.scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);

@@ -1,5 +1,5 @@
-//! One changed endpoint by each verb of the API server, on one server, in turns: what it costs the server, how fast it goes,
-//! how many bytes it takes, and what it leaves of an edit by hand.
+//! One changed endpoint by each verb of the API server, on one server, in turns: what it costs the server, how fast it
+//! is, how many bytes it takes, and what it leaves of a manual edit.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const WORKERS: usize = 64;
 const WRITES: usize = 8;
 const TURNS: usize = 6;
 
-/// What one verb took.
+/// The cost of one verb.
 #[derive(Default)]
 struct Cost {
     writes: usize,

@@ -1,5 +1,5 @@
-//! Bytes on the wire for a change: one endpoint of a Service is replaced, in a small and in a large Service. Counted at a
-//! TCP proxy between discoverer and writer, with the framing of gRPC, HTTP/2 and TLS; each change alone.
+//! Bytes on the wire for a change that replaces one endpoint of a Service, in a small and in a large Service. Counted
+//! at a TCP proxy between discoverer and writer, with the framing of gRPC, HTTP/2 and TLS; each change alone.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::inspection::Inspection;
 use crate::times::median;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a change that are asked for.
+/// Limit of the bytes for a change.
 const MOST: f64 = 300.0;
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
@@ -66,7 +66,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Makes one change, and gives what passed until it was acknowledged.
+/// Makes one change, and returns what was passed until it was acknowledged.
 async fn change(load: &mut Load, number: u32, eyes: &mut Eyes, proxy: &Proxy) -> anyhow::Result<Passed> {
     let before = proxy.passed();
     let changes = load.run(number, 1, Duration::from_millis(1)).await?;

@@ -10,14 +10,14 @@ use serde_json::json;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// What the cloud's lists say.
+/// The content of the cloud's lists.
 struct Rows {
     load_balancers: Vec<LoadBalancer>,
     listeners: Vec<Listener>,
     pools: Vec<Pool>,
 }
 
-/// Each with one listener, one pool and twenty members.
+/// Returns `count` load balancers, each with one listener, one pool and twenty members.
 fn rows(count: u32) -> Rows {
     let mut rows = Rows { load_balancers: Vec::new(), listeners: Vec::new(), pools: Vec::new() };
     for n in 0..count {
@@ -42,7 +42,7 @@ fn rows(count: u32) -> Rows {
     rows
 }
 
-/// Those of the pool that is asked about.
+/// Returns the members of a pool.
 fn members(pool: &str) -> Vec<Member> {
     let n: u32 = pool.trim_start_matches("pool").parse().unwrap();
     let member = |m: u32| {
@@ -75,7 +75,8 @@ fn answer(rows: &Rows, ask: Query) -> Reply {
     }
 }
 
-/// Asks and answers until the poll is done; what was asked beside the lists.
+/// Answers the poller's requests until the poll is done. Returns the outcome, and the number of requests beside the
+/// lists.
 fn poll(cloud: &mut CloudPoller, rows: &Rows, now: Instant) -> (PollOutcome, usize) {
     let mut members = 0;
     cloud.begin(now);
@@ -86,7 +87,7 @@ fn poll(cloud: &mut CloudPoller, rows: &Rows, now: Instant) -> (PollOutcome, usi
     (cloud.finish(now), members)
 }
 
-/// A cloud that was polled before, and the answers of the next poll, where nothing changed.
+/// Returns a cloud that was polled before, and the answers of the next poll, without a change.
 fn seen(count: u32) -> (CloudPoller, Vec<Reply>, Instant) {
     let (rows, now) = (rows(count), Instant::now());
     let mut cloud = CloudPoller::new(Mode::Bulk, Options { sweep: None, ..Options::default() });

@@ -1,6 +1,6 @@
-//! What one step of each pure part costs, in instructions and in allocations: `cargo xtask counts` runs this under
-//! valgrind and compares with `tests/counts/counts.json`. An input is made in a case's setup and given back at its end, so
-//! that neither making nor dropping it counts.
+//! The cost of one step of each pure part, in instructions and in allocations: `cargo xtask counts` runs this program
+//! under valgrind and compares the result with `tests/counts/counts.json`. An input is created in a case's setup and
+//! returned at its end, so that neither its creation nor its drop is counted.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod balancing;
@@ -24,12 +24,12 @@ use streaming::stream;
 use translation::translate;
 use wiring::wire;
 
-/// Hits of caches are a simulation's, and cost twice the time.
+/// The simulation of caches is off: it would take twice the time.
 fn callgrind() -> Callgrind {
     Callgrind::with_args(["--cache-sim=no"])
 }
 
-/// For a case whose setup is so large that to follow its allocations takes a minute; a smaller case counts them.
+/// For a case whose setup is so large that tracing its allocations takes a minute; a smaller case counts them.
 fn instructions_only() -> LibraryBenchmarkConfig {
     let mut config = LibraryBenchmarkConfig::default();
     config.tool_override(callgrind());
@@ -38,7 +38,7 @@ fn instructions_only() -> LibraryBenchmarkConfig {
 
 gungraun::main!(
     config = LibraryBenchmarkConfig::default()
-        // Without the bins that are merged all at once: a case would pay for what its setup freed.
+        // Without the allocator's bins that are merged all at once: a case would pay for what its setup freed.
         .env("GLIBC_TUNABLES", "glibc.malloc.mxfast=0")
         .tool(callgrind())
         // Deep enough that the case itself is among the callers of each allocation.

@@ -1,4 +1,4 @@
-//! Kubernetes' objects, as an API server sends them, and as they are read and written.
+//! Kubernetes' objects, parsed and serialized as an API server sends them.
 
 use gimbal_kubernetes_objects::{EndpointSlice, List, Service};
 use gungraun::{library_benchmark, library_benchmark_group};
@@ -15,7 +15,7 @@ pub fn service() -> Service {
     serde_json::from_value(object).unwrap()
 }
 
-/// With what kube-controller-manager writes and we do not read.
+/// Returns a slice with the fields that kube-controller-manager writes and Gimbal does not read.
 fn slice_json(n: u32, endpoints: u32) -> Value {
     let endpoint = |host: u32| {
         json!({
@@ -41,7 +41,7 @@ pub fn slice(n: u32, endpoints: u32) -> EndpointSlice {
     serde_json::from_value(slice_json(n, endpoints)).unwrap()
 }
 
-/// Slices of a hundred.
+/// Returns slices of a hundred endpoints each.
 pub fn slices(endpoints: u32) -> Vec<EndpointSlice> {
     (0..endpoints / 100).map(|n| slice(n, 100)).collect()
 }

@@ -1,4 +1,4 @@
-//! From what is desired and what is observed to what is written.
+//! Plans of writes from desired and observed state.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use gungraun::{library_benchmark, library_benchmark_group};
 
 use crate::source::{service, with_one_changed};
 
-/// All that decides what a Service becomes.
+/// The inputs of a Service's plan.
 struct Case {
     backend: BackendName,
     source: SourceKey,
@@ -64,7 +64,7 @@ impl Case {
     }
 }
 
-/// As the API server answers.
+/// Returns an object as the API server answers.
 pub fn stored(mut body: Body, version: u64) -> Body {
     let meta: &mut Meta = match &mut body {
         Body::Service(object) => &mut object.metadata,

@@ -1,4 +1,4 @@
-//! The writer's state with many targets in it: what one change costs must not grow with their number.
+//! The writer's state with many targets: the cost of one change must not grow with their number.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,9 +15,9 @@ use crate::planning::stored;
 use crate::source::{key, service, with_one_changed};
 use crate::streaming::{LIMITS, agent};
 
-/// Shorter than the time within which an agent must be heard.
+/// Shorter than the time-out of heartbeats.
 const COMPARISON: Duration = Duration::from_secs(1);
-/// The Service of the first backend that changes.
+/// The first backend's Service that changes.
 const CHANGING: u32 = 0;
 
 struct Backend {
@@ -34,7 +34,8 @@ struct World {
 }
 
 impl World {
-    /// So many Services, divided over so many backends, are in the Gimbal cluster as their agents want them.
+    /// Creates `services` Services, divided over `backends` backends, that are in the Gimbal cluster as their agents
+    /// want them.
     fn at_rest(backends: u32, services: u32) -> Self {
         let now = Instant::now();
         let settings = Settings { api: EndpointsApi::EndpointSlices, limits: LIMITS, comparison_interval: COMPARISON };
@@ -88,7 +89,7 @@ impl World {
         self.writer.receive(name, *generation, message, self.now);
     }
 
-    /// Writes until nothing is left to write, on an API server that takes everything.
+    /// Makes all pending writes, on an API server that accepts everything.
     fn write(&mut self) {
         while let Some(job) = self.writer.next_job(self.now) {
             let written = self.answers(&job);
@@ -109,7 +110,7 @@ impl World {
         job.carry_out(&mut answer)
     }
 
-    /// What the writer says reaches the agents.
+    /// Delivers the writer's outputs to the agents.
     fn deliver(&mut self) {
         for output in self.writer.take_outputs() {
             let Output::Send { backend, message, .. } = output else { continue };
@@ -131,7 +132,7 @@ fn changed(backends: u32, services: u32) -> (World, AgentMessage) {
     (world, delta)
 }
 
-// From the delta's arrival to its Ack: one endpoint of twenty.
+// From the arrival of a delta to its Ack: one endpoint of twenty.
 #[library_benchmark(setup = changed)]
 #[bench::beside_1000(1, 1000)]
 #[bench::beside_10000(args = (1, 10_000), config = instructions_only())]
@@ -143,7 +144,7 @@ fn change_through((mut world, delta): (World, AgentMessage)) -> (Vec<Output>, Wo
     (said, world)
 }
 
-// A step of the comparison, which looks at two hundred targets.
+// A step of the comparison, which checks two hundred targets.
 #[library_benchmark(setup = World::at_rest)]
 #[bench::beside_1000(1, 1000)]
 #[bench::beside_10000(args = (1, 10_000), config = instructions_only())]
@@ -152,7 +153,7 @@ fn comparison_step(mut world: World) -> World {
     world
 }
 
-// Nothing is due.
+// No work is due.
 #[library_benchmark(setup = World::at_rest)]
 #[bench::beside_1000(1, 1000)]
 #[bench::beside_10000(args = (1, 10_000), config = instructions_only())]
@@ -162,7 +163,7 @@ fn tick(mut world: World) -> (Vec<Output>, World) {
     (world.writer.take_outputs(), world)
 }
 
-/// An unchanged agent of twenty Services comes back, and the writer needs nothing of it.
+/// An unchanged agent of twenty Services reconnects, and the writer requests nothing of it.
 fn returning(services: u32) -> World {
     let mut world = World::at_rest(services / 20, services);
     let Backend { name, agent, generation } = &mut world.backends[0];

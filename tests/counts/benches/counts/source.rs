@@ -1,11 +1,11 @@
-//! What a backend offers, in the sizes that are counted.
+//! The content of a backend, in the sizes that are counted.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use gimbal_model::{Conditions, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 
-/// A Service's key. A hundred of them share a namespace.
+/// Returns a Service's key. A hundred Services share a namespace.
 pub fn key(n: u32) -> SourceKey {
     SourceKey::new(format!("team-{:03}", n / 100), format!("web-{n:05}"))
 }
@@ -40,14 +40,14 @@ fn header() -> Header {
     }
 }
 
-/// A Service with so many ready endpoints.
+/// Returns a Service with `endpoints` ready endpoints.
 pub fn service(endpoints: u32) -> Service {
     let ports = ports();
     let ready = (0..endpoints).map(|host| (ports.clone(), Endpoint::ready(address(host))));
     Service::new(Arc::new(header()), ready)
 }
 
-/// The same, with the endpoint in the middle not ready.
+/// Returns the Service with the endpoint in the middle not ready.
 pub fn with_one_changed(service: &Service) -> Service {
     let mut changed = service.clone();
     let middle = u32::try_from(service.endpoint_count() / 2).unwrap();

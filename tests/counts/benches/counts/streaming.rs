@@ -12,11 +12,11 @@ use gungraun::{library_benchmark, library_benchmark_group};
 
 use crate::source::{key, service, with_one_changed};
 
-/// Wide enough that nothing here waits for an Ack.
+/// High enough that nothing waits for an Ack.
 pub const LIMITS: WriterLimits =
     WriterLimits { credit: Credit { changes: 100_000, bytes: 1 << 30 }, heartbeat_timeout: Duration::from_secs(15) };
 
-/// An agent whose source offers these Services.
+/// Returns an agent whose source offers these Services.
 pub fn agent(name: &str, services: impl IntoIterator<Item = (SourceKey, Service)>, now: Instant) -> AgentEnd {
     let config = AgentConfig { backend: name.into(), instance: "one".into(), version: "1".into() };
     let mut agent = AgentEnd::new(config);
@@ -52,7 +52,7 @@ impl Pair {
         self.agent.next(self.now)
     }
 
-    /// All that the agent has to say.
+    /// Returns all messages that the agent has to send.
     fn say(&mut self) -> Vec<AgentMessage> {
         std::iter::from_fn(|| self.next()).collect()
     }
@@ -62,7 +62,7 @@ impl Pair {
     }
 }
 
-/// What the writer would do about each key is done.
+/// Reports every key as written to the writer's end.
 fn applied(pair: &mut Pair, outputs: Vec<WriterOutput>) {
     for output in outputs {
         if let WriterOutput::Changed(key) = output {
@@ -79,7 +79,7 @@ fn fleet(services: u32) -> impl Iterator<Item = (SourceKey, Service)> {
     (0..services).map(move |n| (key(n), one.clone()))
 }
 
-/// Both ends hold the same, and everything is acknowledged.
+/// Returns two ends with the same content, where everything is acknowledged.
 fn at_rest(services: impl IntoIterator<Item = (SourceKey, Service)>) -> Pair {
     let mut pair = Pair::new(services);
     pair.connect(1);
@@ -165,12 +165,12 @@ fn unchanged_reconnect(mut pair: Pair) -> (Vec<AgentMessage>, Pair) {
     (pair.say(), pair)
 }
 
-/// What an agent says of one changed endpoint of a hundred.
+/// Returns the agent's message for one changed endpoint of a hundred.
 pub fn delta() -> AgentMessage {
     delta_sent(100).1
 }
 
-/// What an agent says first of a whole source.
+/// Returns the agent's first message of a whole source.
 pub fn chunk(services: u32) -> AgentMessage {
     let is_chunk =
         |said: &AgentMessage| matches!(said, AgentMessage::Data(Data { frame: Frame::SnapshotChunk { .. }, .. }));

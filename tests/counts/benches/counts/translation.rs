@@ -1,4 +1,4 @@
-//! From a watch's event to the Service that is offered.
+//! Translation of a watch's event into the Service that is offered.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn listed() -> KubernetesIndex {
     index
 }
 
-/// The second of its slices, or the only one, says that one endpoint is not ready.
+/// Returns an index, and its second or only slice with one endpoint not ready.
 fn offered(endpoints: u32) -> (KubernetesIndex, EndpointSlice) {
     let mut index = listed();
     index.apply_service(service());

@@ -1,4 +1,4 @@
-//! Between messages and bytes.
+//! Encoding and decoding of messages.
 
 use gimbal_session::AgentMessage;
 use gimbal_wire::{agent_message, pb};

@@ -1,4 +1,4 @@
-//! Absence deletes only when it is proven, and then once.
+//! An absent Service is deleted only when its absence is proven, and then once.
 
 use gimbal_tests::{Discoverer, Mirror, SOON, Scene, slice_of, svc};
 
@@ -9,7 +9,7 @@ async fn offer(scene: &Scene, name: &str) {
     scene.put(&slice_of("team1", name, "v4", 7, 3)).await.unwrap();
 }
 
-/// Both agents watch the same source. `other` is the one that stays: what it does shows that the writer works on.
+/// Both agents watch the same source. `other` stays: its changes show that the writer still works.
 fn agent(scene: &Scene, backend: &str, port: u16) -> Discoverer {
     scene.discoverer(backend, &scene.source, port, &[]).unwrap()
 }
@@ -18,7 +18,7 @@ async fn arrived(scene: &Scene, name: &str) -> Mirror {
     Mirror::expect_count(&scene.gimbal, "team1", name, 3).await.unwrap()
 }
 
-/// The writes to one Service and its slices since `mark`, in order.
+/// Returns the writes to one Service and its slices since `mark`, in order.
 async fn writes_to(scene: &Scene, mark: usize, name: &str) -> Vec<String> {
     let writes = scene.writes_since(mark).await.unwrap();
     let word = |write: &String| write.split(' ').take(2).collect::<Vec<_>>().join(" ");
@@ -47,13 +47,13 @@ async fn a_lost_agent_deletes_nothing_and_what_it_missed_is_deleted_once_when_it
         all.iter().filter(|(name, _)| name.contains("/node02-")).map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>()
     };
 
-    // Killed: the other one's deletion goes through, this one's Service stays.
+    // Killed: the other agent's deletion is applied, this one's Service stays.
     lost.process.kill().unwrap();
     scene.remove("team1", "first").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "other-first").await.unwrap();
     assert_eq!(of_lost(&scene.published().await.unwrap()), of_lost(&before), "the agent is killed");
 
-    // Neither a writer that never heard of the agent deletes anything.
+    // A writer that never heard of the agent deletes nothing either.
     writer.process.kill().unwrap();
     writer = scene.writer_at(writer.port, &config, &OFTEN).await.unwrap();
     scene.remove("team1", "second").await.unwrap();
@@ -63,7 +63,7 @@ async fn a_lost_agent_deletes_nothing_and_what_it_missed_is_deleted_once_when_it
     writer.settled(1).await.unwrap();
     assert_eq!(of_lost(&scene.published().await.unwrap()), of_lost(&before), "the agent is unknown to the writer");
 
-    // Back: what is gone goes, once, slices first; nothing else changes.
+    // Back: what is gone is deleted, once, slices first; nothing else changes.
     lost = agent(&scene, "node02", writer.port);
     for name in ["node02-first", "node02-second"] {
         Mirror::expect_gone(&scene.gimbal, "team1", name).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_lost_agent_deletes_nothing_and_what_it_missed_is_deleted_once_when_it
     writer.settled(2).await.unwrap();
     assert_eq!(writes_to(&scene, mark, "node02-stays").await, [""; 0]);
 
-    // Deleted while the agent is away and the writer is not: the writer asks for what differs only.
+    // Deleted while the agent is away and the writer is not: the writer requests only the differences.
     lost.process.terminate(SOON).await.unwrap();
     scene.remove("team1", "third").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "other-third").await.unwrap();
@@ -117,7 +117,7 @@ async fn a_service_deleted_while_the_writer_is_down_is_deleted_when_it_is_back()
 
     writer.process.kill().unwrap();
     scene.remove("team1", "gone").await.unwrap();
-    // Deleted and there again as it was: nobody needs to know.
+    // Deleted and created again with the same content: no change is sent.
     scene.remove("team1", "reborn").await.unwrap();
     offer(&scene, "reborn").await;
     writer = scene.writer_at(writer.port, &config, &OFTEN).await.unwrap();

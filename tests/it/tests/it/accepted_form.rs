@@ -1,4 +1,4 @@
-//! docs/design.md#rule-6: where the Gimbal cluster's admission changes what we write, its form is accepted.
+//! docs/design.md#rule-6: if the Gimbal cluster's admission changes a written object, its form is accepted.
 
 use gimbal_testkit::eventually;
 use gimbal_tests::{Mirror, SOON, Scene, expect_log, expect_metric, slice_of, svc};
@@ -32,7 +32,7 @@ async fn an_admission_that_adds_a_label_costs_one_write() {
         "metadata": {"name": "mesh"}, "spec": {"policyName": "mesh"},
     });
     admin.post(&policies.replace("policies", "policybindings"), &binding).await.unwrap();
-    // A policy takes a moment to be in force.
+    // A policy takes effect after a moment.
     let probe = svc("team1", "probe", &[("http", 80)]);
     eventually("the admission policy is in force", SOON, async || {
         let answer = admin.post("/api/v1/namespaces/team1/services?dryRun=All", &probe).await?;
@@ -50,7 +50,7 @@ async fn an_admission_that_adds_a_label_costs_one_write() {
     let mirror = Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
     assert_eq!(mirror.service["metadata"]["labels"]["mesh.example/injected"], "yes");
 
-    // What follows passes through the same queue: whatever was to be written again has been by then.
+    // The next write passes the same queue, so a repeated write would have been made by then.
     scene.put(&svc("team1", "after", &[("http", 80)])).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-after", 0).await.unwrap();
     let writes = scene.writes_since(mark).await.unwrap();
@@ -59,7 +59,7 @@ async fn an_admission_that_adds_a_label_costs_one_write() {
     expect_metric(writer.admin_port, "gimbal_writer_accepted_forms", "", 3.0).await.unwrap();
     expect_log(&writer.process, &["its form is accepted", "team1/node02-web"]).await.unwrap();
 
-    // A change of ours is one more write, in the accepted form again.
+    // A change of the source causes one more write, and its accepted form is accepted again.
     let mark = scene.gimbal.audit_mark().await.unwrap();
     scene.put(&slice_of("team1", "web", "a", 1, 4)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();
@@ -69,7 +69,7 @@ async fn an_admission_that_adds_a_label_costs_one_write() {
     assert_eq!(writes.len(), 2, "{writes:?}");
 }
 
-/// A policy denies a label, on Services and slices alike: what carries it is not written, and what is gone goes all the same.
+/// A policy denies a label, on Services and slices alike: objects with it are not written, and removals are still made.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_admission_that_denies_a_label_keeps_no_dead_endpoints() {
     let scene = Scene::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! Certificates and authorities that change, end, or are denied, while everything runs.
+//! Certificates and authorities that are replaced, expire, or are refused, while everything runs.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ async fn arrives(scene: &Scene, address: &str) -> Mirror {
     Mirror::expect(&scene.gimbal, "team1", WEB, &[&format!("{address}:8080")]).await.unwrap()
 }
 
-/// One change after the other, each awaited in the Gimbal cluster, until `stop`. The Service is the same one all along.
+/// Makes one change after the other to the same Service, each awaited in the Gimbal cluster, until `stop`.
 async fn changes_flow(scene: &Scene, stop: &AtomicBool) -> u32 {
     let first = arrives(scene, "10.1.0.1").await;
     let mut count = 1;
@@ -50,7 +50,7 @@ fn pair_at(scene: &Scene, name: &str) -> Pair {
     Pair { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
 }
 
-/// Waits until both programs have taken so many changes of their files.
+/// Waits until both programs have loaded these numbers of changes of their files.
 async fn reloads(writer: &Writer, discoverer: &Discoverer, at_writer: u32, at_discoverer: u32) {
     expect_metric(writer.admin_port, "gimbal_writer_tls_reloads_total", "", at_writer.into()).await.unwrap();
     let name = "gimbal_discoverer_tls_reloads_total";
@@ -83,7 +83,7 @@ async fn everything_is_renewed_while_changes_flow() {
     let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     discoverer.ready().await.unwrap();
     arrives(&scene, "10.1.0.1").await;
-    // It may have dialled before the source was read, or before the writer led.
+    // It may have connected before the source was read, or before the writer led.
     let before = streams(&discoverer).await;
     let old = copy_of(&scene, "node02", "old");
 
@@ -95,15 +95,16 @@ async fn everything_is_renewed_while_changes_flow() {
         // The authority, with an overlap.
         bundle(&scene, &[&first_ca, second.ca()]);
         reloads(&writer, &discoverer, 1, 2).await;
-        // The writer's certificate, and the agent's, by the new one.
+        // The writer's certificate, and the agent's, by the new authority.
         copy(&second.server("writer").unwrap(), &pair_at(&scene, "writer"));
         reloads(&writer, &discoverer, 2, 2).await;
         copy(&second.backend("node02").unwrap(), &pair_at(&scene, "node02"));
         reloads(&writer, &discoverer, 2, 3).await;
-        // Nobody had to dial for any of it.
+        // No stream had to be opened anew for any of it.
         assert_eq!(streams(&discoverer).await, before, "{}", discoverer.process.log_tail());
 
-        // The old authority goes, and the stream that was opened under it: it comes back under the new one.
+        // The old authority is removed, and the stream that was opened under it ends: it is opened again under the new
+        // one.
         bundle(&scene, &[second.ca()]);
         reloads(&writer, &discoverer, 3, 4).await;
         expect_streams(&discoverer, before + 1.0).await;
@@ -124,7 +125,7 @@ async fn everything_is_renewed_while_changes_flow() {
     arrives(&scene, "10.2.0.1").await;
 }
 
-/// A pair as it is now, kept aside.
+/// Copies the current pair to another name.
 fn copy_of(scene: &Scene, name: &str, kept: &str) -> Pair {
     let (from, to) = (pair_at(scene, name), pair_at(scene, kept));
     copy(&from, &to);
@@ -155,13 +156,13 @@ async fn a_certificate_on_the_deny_list_is_out_within_seconds() {
     expect_log(&writer.process, &["ends a connection", "Denied", &fingerprint]).await.unwrap();
     expect_log(&writer.process, &["refused a connection", "Denied", &fingerprint]).await.unwrap();
 
-    // What it had published stays, and it changes nothing any more. Others do not notice.
+    // What it had published stays, and it cannot change it any more. Other backends are not affected.
     offer(&scene, "10.1.0.2").await;
     mirror.expect_unchanged(&scene.gimbal, Duration::from_secs(1)).await.unwrap();
     Mirror::expect(&scene.gimbal, "team1", "other-web", &["10.1.0.2:8080"]).await.unwrap();
     assert_eq!(streams(&other).await, others);
 
-    // The rightful owner has a new one made, and the thief is where it was.
+    // The rightful owner gets a new certificate, and the thief is refused as before.
     scene.pki.backend("node02").unwrap();
     Mirror::expect(&scene.gimbal, "team1", WEB, &["10.1.0.2:8080"]).await.unwrap();
     let thief = Grpcurl::tls(&scene.pki, &stolen, writer.port);
@@ -170,7 +171,7 @@ async fn a_certificate_on_the_deny_list_is_out_within_seconds() {
     let lines = tail.lines().filter(|line| line.contains("refused a connection") && line.contains("Denied")).count();
     assert_eq!(lines, 1, "once a minute for each host:\n{tail}");
 
-    // A name that leaves the file stands for no backend any more, however good the certificate is.
+    // A name that is removed from the file no longer stands for a backend, however good the certificate is.
     let mirror = Mirror::expect(&scene.gimbal, "team1", "other-web", &["10.1.0.2:8080"]).await.unwrap();
     scene.config(&["node02"], "").unwrap();
     expect_log(&other.process, &["no stream to the writer", "UnknownBackend"]).await.unwrap();
@@ -196,14 +197,14 @@ async fn a_stream_ends_with_its_certificate_and_comes_back_with_the_next() {
     let discoverer = scene.discoverer_as(&pair, "node02", &scene.source, writer.port, &[]).unwrap();
     let mirror = arrives(&scene, "10.1.0.1").await;
 
-    // Nobody renews it.
+    // The certificate is not renewed.
     expect_log(&discoverer.process, &["no stream to the writer", "Certificate", "has expired"]).await.unwrap();
     expect_log(&writer.process, &["refused a connection", "Expired", &identity]).await.unwrap();
     expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
     offer(&scene, "10.1.0.2").await;
     mirror.expect_unchanged(&scene.gimbal, Duration::from_secs(1)).await.unwrap();
 
-    // Somebody does, and from now on in time: one stream takes over from the other, and nothing is lost.
+    // It is renewed, and from now on in time: one stream takes over from the other, and nothing is lost.
     issue(12);
     Mirror::expect(&scene.gimbal, "team1", WEB, &["10.1.0.2:8080"]).await.unwrap();
     let before = streams(&discoverer).await;
@@ -226,7 +227,7 @@ async fn the_writer_says_what_was_wrong_at_its_door_and_how_it_stands_with_its_f
         metric(writer.admin_port, &format!("gimbal_writer_{name}"), labels).await.unwrap()
     };
 
-    // A health check is no attack.
+    // A health check is not counted as an attack.
     for _ in 0..3 {
         drop(TcpStream::connect(("127.0.0.1", writer.port)).await.unwrap());
     }
@@ -251,7 +252,7 @@ async fn the_writer_says_what_was_wrong_at_its_door_and_how_it_stands_with_its_f
     expect_log(&writer.process, &parts).await.unwrap();
     assert_eq!(writer.process.log().matches("refused a connection").count(), 1, "{}", writer.process.log_tail());
 
-    // Half of a new pair: told once, and the old one is served.
+    // Half of a new pair: logged once, and the old pair is still served.
     let not_after = read("tls_certificate_not_after_seconds", "").await;
     let good =
         async |wanted| expect_metric(writer.admin_port, "gimbal_writer_tls_files_good", "", wanted).await.unwrap();

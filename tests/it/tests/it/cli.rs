@@ -1,4 +1,4 @@
-//! The command lines, as scripts and people meet them.
+//! The command lines, as scripts and users see them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use gimbal_tests::{Mirror, Scene, expect_log, expect_metric, get, slice_of, svc}
 const WRITER: &str = "gimbal-writer";
 const DISCOVERER: &str = "gimbal-kubernetes-discoverer";
 
-/// Runs a program to its end: exit code and everything that it printed.
+/// Runs a program to its end. Returns exit code, time and output.
 async fn run(dir: &Path, name: &str, args: &[String], env: &[(&str, &str)]) -> (Option<i32>, Duration, String) {
     let log = dir.join("run.log");
     std::fs::remove_file(&log).ok();
@@ -65,7 +65,7 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
     let agent = format!("--backend-name a --kubeconfig {kubeconfig}");
     let none = "--admin-listen 127.0.0.1:0";
     let table: Vec<(&str, String, Vec<&str>)> = vec![
-        // What the writer is told.
+        // The writer's arguments.
         (WRITER, String::new(), vec!["--config", "required"]),
         (WRITER, "--nonsense".into(), vec!["--nonsense"]),
         (WRITER, format!("--config /no/such/file {tls}"), vec!["/no/such/file", "No such file"]),
@@ -109,7 +109,7 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         (WRITER, format!("{good} --leader-election maybe"), vec!["--leader-election", "maybe"]),
         (WRITER, format!("{good} --listen nowhere"), vec!["--listen", "nowhere"]),
         (WRITER, format!("{good} --comparison-interval 30"), vec!["--comparison-interval", "unit"]),
-        // What the discoverer is told.
+        // The discoverer's arguments.
         (DISCOVERER, String::new(), vec!["--backend-name"]),
         (DISCOVERER, "--backend-name Node_02".into(), vec!["--backend-name", "Node_02"]),
         (DISCOVERER, "--backend-name 2node".into(), vec!["--backend-name", "2node"]),
@@ -143,14 +143,14 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         assert_eq!(code, Some(2), "{name} {line}: {said}");
         assert_eq!(said.lines().count(), 1, "{name} {line}: {said}");
         assert!(said.starts_with("error: "), "{name} {line}: {said}");
-        // A second where the machine is not busy.
+        // One second on an idle machine.
         assert!(after < Duration::from_secs(5), "{name} {line} took {after:?}");
         for part in parts {
             assert!(said.contains(part), "{name} {line}: no {part:?} in {said}");
         }
     }
 
-    // A taken port is nobody's wrong input, but as clear.
+    // A port that is taken is not wrong input, but the error is as clear.
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (name, line) in [(WRITER, format!("{good} {none}")), (DISCOVERER, format!("{agent} {none}"))] {
@@ -251,13 +251,13 @@ async fn both_answer_on_their_admin_ports_and_say_goodbye_when_asked_to_end() {
     let exit = writer.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(exit.code, Some(0), "{}", writer.process.log_tail());
     expect_log(&discoverer.process, &["ended the stream", "Shutdown"]).await.unwrap();
-    // Ready is who sees its source, whether or not there is a writer to tell, and alive is who turns.
+    // Readiness means that the source is read, whether or not there is a writer; health means that the process works.
     let ready = get(discoverer.admin_port, "/readyz").await.unwrap();
     assert_eq!(ready, (200, "ready\n".into()));
     expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();
     assert_eq!(get(discoverer.admin_port, "/healthz").await.unwrap().0, 200);
 
-    // Neither end took anything away, and it comes back by itself.
+    // Neither end removed anything, and it recovers by itself.
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(300)).await.unwrap();
     let _writer = scene.writer_at(port, &config, &[]).await.unwrap();
     expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();

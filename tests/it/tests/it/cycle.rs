@@ -1,5 +1,5 @@
-//! A cluster that is mirrored and mirrors back (gimbal#138): A into G as backend `a`,
-//! G into A as backend `g`. Without the label that marks a mirror, each would offer the other's for ever.
+//! A cluster that is mirrored and mirrors back (gimbal#138): A into G as backend `a`, G into A as backend `g`. Without
+//! the label that marks a mirror, each would offer the other's mirrors endlessly.
 
 use std::collections::BTreeSet;
 use std::mem::swap;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 const OFTEN: [&str; 2] = ["--comparison-interval", "1s"];
 
-/// One way: the writer of a cluster, and the discoverer that reads the other one.
+/// One direction: the writer of a cluster, and the discoverer that reads the other one.
 struct Way {
     backend: &'static str,
     writer: Writer,
@@ -19,14 +19,15 @@ struct Way {
 }
 
 impl Way {
-    /// From the scene's source into its Gimbal cluster.
+    /// Starts the direction from the scene's source into its Gimbal cluster.
     async fn open(scene: &Scene, backend: &'static str) -> Self {
         let writer = scene.writer(&config(scene, backend), &OFTEN).await.unwrap();
         let discoverer = scene.discoverer(backend, &scene.source, writer.port, &[]).unwrap();
         Self { backend, writer, discoverer }
     }
 
-    /// Waits until the discoverer offers so many Services, leaves so many mirrors out, and the writer has nothing to do.
+    /// Waits until the discoverer offers `offered` Services and skips `mirrors` mirrors, and the writer has nothing to
+    /// do.
     async fn expect(&self, offered: u32, mirrors: u32) {
         let port = self.discoverer.admin_port;
         let left_out = "reason=\"Mirror\"";
@@ -45,7 +46,7 @@ impl Way {
     }
 }
 
-/// A file of its own for each writer, for each reads its own again.
+/// Each writer has a configuration file of its own, because each reloads its own.
 fn config(scene: &Scene, backend: &str) -> PathBuf {
     let own = scene.path(&format!("writer-of-{backend}.yaml"));
     std::fs::rename(scene.config(&[backend], "").unwrap(), &own).unwrap();
@@ -57,7 +58,7 @@ async fn add(cluster: &TestCluster, name: &str, first: u32, count: u32) {
     put(cluster, &slice_of("team1", name, "x", first, count)).await.unwrap();
 }
 
-/// The Services and slices of `team1`; slices by the Service that they belong to.
+/// Returns the Services and slices of `team1`; slices by the Service that they belong to.
 async fn all(cluster: &TestCluster) -> (BTreeSet<String>, Vec<String>) {
     let api = cluster.admin();
     let services = api.items("/api/v1/namespaces/team1/services").await.unwrap();
@@ -104,7 +105,7 @@ async fn a_cluster_that_is_mirrored_back_gets_each_service_once() {
     assert!(back.why("a-web").contains(mark), "{}", back.why("a-web"));
     assert!(there.why("g-api").contains(mark), "{}", there.why("g-api"));
 
-    // Changes, each followed by one at the other end: whoever saw the second saw the first and its mirror.
+    // Changes, each followed by one at the other end: when the second arrives, so have the first and its mirror.
     for round in 1..=3 {
         add(a, "web", 1, 3 + round).await;
         Mirror::expect_count(g, "team1", "a-web", (3 + round) as usize).await.unwrap();
@@ -122,7 +123,7 @@ async fn a_cluster_that_is_mirrored_back_gets_each_service_once() {
     expect_all(a, &["web", "late", "last", "g-api", "g-marker"]).await;
     expect_all(g, &["api", "marker", "a-web", "a-late", "a-last"]).await;
 
-    // What goes at its source has no copy anywhere that brings it back.
+    // A Service that is deleted at its source has no copy anywhere that would restore it.
     scene.remove("team1", "web").await.unwrap();
     Mirror::expect_gone(g, "team1", "a-web").await.unwrap();
     there.expect(2, 2).await;
@@ -131,7 +132,7 @@ async fn a_cluster_that_is_mirrored_back_gets_each_service_once() {
     expect_all(g, &["api", "marker", "a-late", "a-last"]).await;
 }
 
-/// A scene writes from its source into its Gimbal cluster; the way back is the other way round.
+/// A scene writes from its source into its Gimbal cluster; swapped, it serves the other direction.
 fn swap_ends(scene: &mut Scene) {
     swap(&mut scene.source, &mut scene.gimbal);
 }

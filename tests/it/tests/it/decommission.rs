@@ -1,4 +1,4 @@
-//! The removal of a backend by an admin's order.
+//! The removal of a backend, ordered by an admin.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn decommission(client: &Grpcurl, request: &Value) -> anyhow::Result<Value> {
     client.call("AdminService/Decommission", request)
 }
 
-/// Everything but what is of a backend.
+/// Returns every object except for the backend's.
 async fn others(scene: &Scene, backend: &str) -> BTreeMap<String, String> {
     let mut all = scene.published().await.unwrap();
     all.retain(|name, _| !name.contains(&format!("/{backend}-")));
@@ -41,14 +41,14 @@ async fn a_backend_that_is_long_gone_is_removed_wholly_and_nothing_else() {
             Mirror::expect_count(&scene.gimbal, "team1", &format!("{backend}-web{number}"), 10).await.unwrap();
         }
     }
-    // Somebody's own, with a name and labels as if it were ours.
+    // A foreign Service with a name and labels like a mirror's.
     let mut foreign = svc("team1", "node02-foreign", &[("http", 80)]);
     foreign["metadata"]["labels"] = json!({"gimbal.projectcontour.io/backend": "node02"});
     put(&scene.gimbal, &foreign).await.unwrap();
     let foreign = async || scene.gimbal.admin().get("/api/v1/namespaces/team1/services/node02-foreign").await.unwrap();
     let before = (foreign().await, others(&scene, "node02").await);
 
-    // Not while it is configured, and not by a backend.
+    // Refused while the backend is configured, and from a backend.
     let dry = json!({"backend": "node02", "dry_run": true});
     let error = decommission(&client, &dry).unwrap_err().to_string();
     assert!(error.contains("FailedPrecondition") && error.contains("is configured"), "{error}");
@@ -56,8 +56,8 @@ async fn a_backend_that_is_long_gone_is_removed_wholly_and_nothing_else() {
     let error = decommission(&backend, &dry).unwrap_err().to_string();
     assert!(error.contains("PermissionDenied"), "{error}");
 
-    // The agent goes, the backend leaves the file, and a new writer knows it by its objects only. It writes slowly, so
-    // that it can be killed half way.
+    // The agent ends, the backend is removed from the file, and a new writer knows it only by its objects. It writes
+    // slowly, so that it can be killed half way.
     gone.process.kill().unwrap();
     writer.process.kill().unwrap();
     let one = scene.config(&["node021"], "").unwrap();
@@ -84,7 +84,7 @@ async fn a_backend_that_is_long_gone_is_removed_wholly_and_nothing_else() {
         left.as_str().is_some_and(|left| left != "6")
     };
     client.expect_backend("node02", "is on its way", under_way).await.unwrap();
-    // Half way: the order is known to the next writer.
+    // Half way: the next writer knows the order.
     writer.process.kill().unwrap();
     let writer = scene.writer_at(port, &one, &[]).await.unwrap();
     expect_log(&writer.process, &["the backend is decommissioned", "node02"]).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_backend_that_is_long_gone_is_removed_wholly_and_nothing_else() {
     .unwrap();
     assert!(client.backend("node02").is_err(), "it is not known any more");
 
-    // It is no backend that cannot come back.
+    // The backend can come back later.
     let writer_port = writer.port;
     let both = scene.config(&["node02", "node021"], "").unwrap();
     drop(writer);

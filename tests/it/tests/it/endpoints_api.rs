@@ -1,4 +1,4 @@
-//! `--endpoints-api`: slices, the older Endpoints, or both; and from each to each other by a restart.
+//! `--endpoints-api`: slices, the older Endpoints, or both; and switches between all of them by a restart.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use gimbal_testkit::eventually;
 use gimbal_tests::{Ep, Mirror, SOON, Scene, Writer, slice, svc};
 use serde_json::Value;
 
-/// The same without a mark for what terminates: Endpoints know ready and not ready only.
+/// As `addresses`, without a mark for terminating endpoints: Endpoints have only ready and not ready.
 fn packed(endpoints: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for subset in endpoints["subsets"].as_array().into_iter().flatten() {
@@ -27,15 +27,15 @@ fn texts(texts: &[&str]) -> BTreeSet<String> {
 
 struct Offer {
     name: &'static str,
-    /// As in slices.
+    /// The endpoints in slices.
     slices: BTreeSet<String>,
-    /// How many slices of ours hold them.
+    /// Number of published slices with them.
     count: usize,
-    /// As in Endpoints.
+    /// The endpoints in the Endpoints object.
     packed: BTreeSet<String>,
 }
 
-/// Services of every form that endpoints have.
+/// Offers Services with every form of endpoints.
 async fn offer(scene: &Scene) -> Vec<Offer> {
     let http = [("http", 80)];
     let both = [("http", 80), ("metrics", 9090)];
@@ -55,7 +55,7 @@ async fn offer(scene: &Scene) -> Vec<Offer> {
             "~10.1.0.3:17090",
         ]),
         count: 1,
-        // What terminates is not there, as the endpoints controller has it.
+        // Terminating endpoints are left out, as by the endpoints controller.
         packed: texts(&["10.1.0.1:8080", "!10.1.0.2:8080", "10.1.0.1:17090", "!10.1.0.2:17090"]),
     };
 
@@ -65,8 +65,8 @@ async fn offer(scene: &Scene) -> Vec<Offer> {
     let dual = texts(&["10.2.0.1:8080", "10.2.0.2:8080", "fd00::2:1:8080", "!fd00::2:2:8080"]);
     let dual = Offer { name: "dual", slices: dual.clone(), count: 2, packed: dual };
 
-    // A named target port that is another number in some pods; a pod that has but one of the ports; and one address in two
-    // sets, which the API server packs together as it likes.
+    // A named target port with different numbers in some pods; a pod with only one of the ports; and one address in two
+    // sets, which the API server may repack.
     put(svc("team1", "sets", &both)).await;
     let endpoints = [Ep::Ready("10.3.0.1"), Ep::NotReady("10.3.0.9")];
     put(slice("team1", "sets", "a", &both, &endpoints)).await;
@@ -152,12 +152,12 @@ async fn each_api_holds_every_endpoint_and_a_restart_leads_from_each_to_each() {
         let (has, gets) = (api != "endpointslices", next != "endpointslices");
         assert_eq!(count(&writes, "create endpoints "), if gets && !has { objects } else { 0 }, "{switch}");
         assert_eq!(count(&writes, "delete endpoints "), if has && !gets { objects } else { 0 }, "{switch}");
-        // The label that keeps the mirroring controller away comes and goes.
+        // The label that keeps the mirroring controller away is added and removed.
         assert_eq!(count(&writes, "update endpoints "), if has && gets { objects } else { 0 }, "{switch}");
         assert_eq!(count(&writes, "update endpointslices") + count(&writes, "update services"), 0, "{switch}");
         api = next;
 
-        // However the API server packed them: nothing differs.
+        // However the API server packed them, there is no difference.
         let published = scene.published().await.unwrap();
         let mark = scene.gimbal.audit_mark().await.unwrap();
         writer.process.terminate(SOON).await.unwrap();
@@ -196,7 +196,7 @@ async fn both_apis_follow_one_change_and_one_deletion_together() {
     assert_eq!((count(&writes, "update endpointslices"), count(&writes, "update endpoints ")), (1, 1), "{writes:?}");
     assert_eq!(writes.len(), 2, "{writes:?}");
 
-    // An edited or deleted Endpoints object is repaired, another's is not touched.
+    // An edited or deleted Endpoints object of Gimbal is repaired, a foreign one is not touched.
     let path = "/api/v1/namespaces/team1/endpoints/node02-dual";
     let api = scene.gimbal.admin();
     api.patch(path, &serde_json::json!({"subsets": []})).await.unwrap();
@@ -216,7 +216,8 @@ async fn both_apis_follow_one_change_and_one_deletion_together() {
     scene.remove("team1", "empty").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-empty").await.unwrap();
     assert_eq!(api.get(path).await.unwrap(), given);
-    // When the Service goes, the API server itself takes Endpoints of its name along, whosever they are. We do not.
+    // When a Service is deleted, the API server itself deletes Endpoints of its name, whoever owns them. Gimbal does
+    // not.
     scene.remove("team1", "dual").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-dual").await.unwrap();
     let mut writes = scene.writes_since(mark).await.unwrap();

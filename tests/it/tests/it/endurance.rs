@@ -1,5 +1,6 @@
-//! The writer's own dependencies fail: its API server is away or in trouble, its credentials come late or are replaced, nobody
-//! reads its log. A lease that was late and is still its own changes nothing: no stream is lost, nothing is sent again.
+//! The writer's own dependencies fail: its API server is down or in trouble, its credentials come late or are replaced,
+//! its log is not read. A lease that is renewed late but still held changes nothing: no stream is lost, nothing is sent
+//! again.
 //!
 //! Short by default; `cargo xtask prove endurance` runs it at whole size (`GIMBAL_PROVE`).
 
@@ -15,14 +16,14 @@ use gimbal_tests::{
 };
 use serde_json::{Value, json};
 
-/// How much of it.
+/// The size of a run.
 struct Size {
     agents: usize,
-    /// How long the API server stands still, each time.
+    /// How long the API server is paused, each time.
     pauses: Vec<Duration>,
     /// How long each trouble lasts.
     trouble: Duration,
-    /// How often a plug-in is run before it is believed that it can be.
+    /// How often a plug-in is run.
     runs: usize,
 }
 
@@ -39,7 +40,7 @@ async fn offer(scene: &Scene, name: &str, count: u32) {
     scene.put(&slice_of("team1", name, "a", 1, count)).await.unwrap();
 }
 
-/// How often a log tells something.
+/// Returns the number of log lines that contain `what`.
 fn told(writer: &Writer, what: &str) -> usize {
     writer.process.log().lines().filter(|line| line.contains(what)).count()
 }
@@ -72,7 +73,7 @@ impl Stage {
         stage
     }
 
-    /// A change in the source comes to be in the Gimbal cluster, from every agent.
+    /// Makes a change in the source, and waits for it in the Gimbal cluster, from every agent.
     async fn change(&mut self) {
         self.begin_change().await;
         self.expect_change().await;
@@ -90,7 +91,7 @@ impl Stage {
         }
     }
 
-    /// No agent dialled again, no stream was opened again, and nothing was asked for again.
+    /// Checks that no agent connected again, no stream was opened again, and no state was requested again.
     fn expect_same_streams(&self, after: &str) {
         let agents = self.agents.len();
         assert_eq!(self.dialled.accepted(), agents, "dials after {after}\n{}", self.writer.process.log_tail());
@@ -107,7 +108,7 @@ async fn an_api_server_in_trouble_costs_no_stream() {
     for pause in size.pauses {
         stage.scene.gimbal.pause().unwrap();
         stage.begin_change().await;
-        // That it lasts is what this is about.
+        // The pause itself is the test.
         tokio::time::sleep(pause).await;
         stage.scene.gimbal.resume().unwrap();
         stage.expect_change().await;
@@ -121,7 +122,7 @@ async fn an_api_server_in_trouble_costs_no_stream() {
         stage.expect_change().await;
         stage.expect_same_streams(&format!("{trouble:?}"));
     }
-    // A lease that takes longer to renew than from one renewal to the next is held all the same.
+    // A lease whose renewal takes longer than the renewal interval is still held.
     stage.api.trouble(&[Calls::Leases], Trouble::Late(Duration::from_millis(1200)));
     for _ in 0..3 {
         stage.change().await;
@@ -147,17 +148,17 @@ async fn whoever_reads_its_log_may_go() {
     assert!(writer.0.try_wait().unwrap().is_none(), "it runs on");
 }
 
-/// Ends with the test.
+/// Killed when dropped.
 struct Ends(std::process::Child);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Both fail only where it has ended already.
+        // Both fail only if it has ended already.
         self.0.kill().and_then(|()| self.0.wait()).ok();
     }
 }
 
-/// The user's kubeconfig, with another user in it.
+/// Writes the user's kubeconfig with another user in it.
 fn kubeconfig(scene: &Scene, ca: &Path, user: &Value) -> PathBuf {
     let there = std::fs::read(scene.gimbal.user("writer").unwrap().kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_slice(&there).unwrap();
@@ -204,7 +205,7 @@ async fn a_plug_in_may_take_longer_than_a_call() {
     assert_eq!(seen, (1, 0, 0), "{}", writer.process.log_tail());
 }
 
-/// What signs the API server's certificate, in a file of this scene.
+/// Writes the authority of the API server's certificate into a file of this scene.
 fn ca_of(scene: &Scene) -> PathBuf {
     let path = scene.path("ca.pem");
     std::fs::copy(scene.gimbal.authority().ca(), &path).unwrap();
@@ -227,7 +228,7 @@ async fn certificates_of_a_kubeconfig_are_replaced_while_it_runs() {
     offer(&scene, "web", 1).await;
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 1).await.unwrap();
 
-    // Another user, of another authority; and the API server itself shows a certificate of that authority.
+    // Another user, of another authority; and the API server presents a certificate of that authority.
     let next = scene.gimbal.user("user-1").unwrap();
     scene.gimbal.bind(&next, &writer_rights().unwrap()).await.unwrap();
     put(&scene.gimbal.next_authority().issue("user-1", &[]).unwrap());

@@ -1,5 +1,5 @@
-//! What the writer rejects reaches who owns it: the agent's log, metrics and inspection, and an Event on the source's
-//! Service where that was asked for.
+//! Rejections reach the owner of a Service: by the agent's log, metrics and inspection, and by an Event on the source's
+//! Service if that is enabled.
 
 use gimbal_testkit::{Rights, TestCluster, eventually};
 use gimbal_tests::{Discoverer, Grpcurl, Mirror, SOON, Scene, expect_log, expect_metric, metric, put, slice_of, svc};
@@ -19,7 +19,7 @@ async fn offer(scene: &Scene, namespace: &str, name: &str) {
     scene.put(&slice_of(namespace, name, "v4", 7, 3)).await.unwrap();
 }
 
-/// As `kubectl describe service` asks for them.
+/// Returns the Events that `kubectl describe service` would show.
 async fn described(scene: &Scene, namespace: &str, name: &str) -> Vec<Value> {
     let api = scene.source.admin();
     let service = api.get(&format!("/api/v1/namespaces/{namespace}/services/{name}")).await.unwrap();
@@ -29,7 +29,7 @@ async fn described(scene: &Scene, namespace: &str, name: &str) -> Vec<Value> {
         fields.iter().map(|(field, value)| format!("involvedObject.{field}%3D{value}")).collect();
     let path = format!("/api/v1/namespaces/{namespace}/events?fieldSelector={}", selector.join("%2C"));
     let mut events = api.get(&path).await.unwrap()["items"].as_array().cloned().unwrap();
-    // The API server tells of cluster addresses that it repairs, for one.
+    // The API server itself writes Events, for example about cluster addresses that it repairs.
     events.retain(|event| event["reportingComponent"] == "gimbal-kubernetes-discoverer");
     events
 }
@@ -50,7 +50,7 @@ async fn expect_events(scene: &Scene, (namespace, name): (&str, &str), wanted: &
     .unwrap()
 }
 
-/// What the discoverer asked its source to change since `mark`.
+/// Returns the writes that the discoverer sent to its source since `mark`.
 async fn writes(scene: &Scene, mark: usize) -> Vec<String> {
     let entries = scene.source.audit_since(mark).await.unwrap();
     let own = entries.iter().filter(|entry| entry.user == "discoverer" && entry.is_write());
@@ -97,7 +97,7 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Makes what is rejected for each of three reasons, and one Service that is not.
+/// Creates the causes of three rejections, and one Service that is accepted.
 async fn troubles(scene: &Scene) {
     for Case { namespace, name, .. } in CASES {
         offer(scene, namespace, name).await;
@@ -107,7 +107,7 @@ async fn troubles(scene: &Scene) {
     put(&scene.gimbal, &foreign("team1", "node02-taken")).await.unwrap();
 }
 
-/// In log, metrics and inspection. Gives the sentence for each case.
+/// Waits for log, metrics and inspection. Returns the message of each case.
 async fn expect_told(agent: &Discoverer, above: &Grpcurl) -> Vec<String> {
     let below = agent.ask();
     let mut sentences = Vec::new();
@@ -135,7 +135,7 @@ async fn expect_over(agent: &Discoverer, Case { namespace, name, reason, .. }: &
     expect_metric(agent.admin_port, "gimbal_discoverer_rejected", &label, 0.0).await.unwrap();
 }
 
-/// Takes away the causes, one after the other.
+/// Removes the causes, one after the other.
 async fn mend(scene: &Scene, agent: &Discoverer) {
     let policy = |deny: &str| scene.config(&["node02"], &format!("namespaces: {{deny: [{deny}]}}")).unwrap();
     scene.gimbal.namespace("nowhere").await.unwrap();
@@ -176,7 +176,7 @@ async fn a_rejection_is_in_log_metrics_inspection_and_an_event_and_its_end_is_to
         expect_events(&scene, key, &[("Warning", case.reason, 1), ("Normal", "Accepted", 1)]).await;
     }
     expect_events(&scene, ("team1", "web"), &[]).await;
-    // One call for each, and nothing else.
+    // One call for each, and no other.
     let written = writes(&scene, mark).await;
     assert!(written.iter().all(|write| write.starts_with("create events ") && write.ends_with(" 201")), "{written:?}");
     assert_eq!(written.len(), 6, "{written:?}");
@@ -192,7 +192,7 @@ async fn what_happens_again_is_counted_in_the_same_event_even_after_a_restart() 
     let mut agent = scene.discoverer("node02", &scene.source, writer.port, EVENTS).unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-taken", 3).await.unwrap();
     expect_events(&scene, ("team1", "taken"), &[]).await;
-    // Ours while it bears our mark: the mark goes, and it is somebody else's.
+    // The Service is Gimbal's while it has the mark: without it, it is foreign.
     let path = "/api/v1/namespaces/team1/services/node02-taken";
     let mark = |value: Value| json!({"metadata": {"labels": {"gimbal.projectcontour.io/managed-by": value}}});
     for round in 1..=2 {
@@ -211,9 +211,9 @@ async fn what_happens_again_is_counted_in_the_same_event_even_after_a_restart() 
     agent = scene.discoverer("node02", &scene.source, writer.port, EVENTS).unwrap();
     expect_events(&scene, ("team1", "taken"), &events(4)).await;
 
-    // Its successor of the same name starts with nothing told.
+    // A successor of the same name starts with no Event.
     scene.remove("team1", "taken").await.unwrap();
-    // One that comes back at once is the same to both ends: what was told stands.
+    // An object that comes back at once is the same to both ends: its reported state stays.
     for ask in [agent.ask(), scene.ask(&writer).unwrap()] {
         eventually("it is forgotten", SOON, async || match ask.status("node02", "team1", "taken") {
             Ok(status) if status.is_null() => Ok(()),
@@ -261,7 +261,7 @@ async fn a_right_that_is_missing_is_told_once_and_holds_nothing_up() {
     assert_eq!(told(&agent), 1);
     assert_eq!(metric(agent.admin_port, "gimbal_discoverer_event_writes_total", "written").await.unwrap(), 0.0);
 
-    // The right comes: what is rejected from then on is told.
+    // The right is granted: rejections from then on are reported.
     let_write_events(&scene.source).await;
     put(&scene.gimbal, &foreign("team1", "node02-late")).await.unwrap();
     offer(&scene, "team1", "late").await;

@@ -1,4 +1,4 @@
-//! The README's first look: two programs, two kubeconfigs, and nothing else.
+//! The README's first look: two programs and two kubeconfigs.
 
 use gimbal_testkit::Process;
 use gimbal_testkit::process::{binary, free_port, wait_url};
@@ -17,7 +17,7 @@ async fn neither_certificates_nor_configuration_are_needed() {
     let (port, admin, own, own_admin) =
         (free_port().unwrap(), free_port().unwrap(), free_port().unwrap(), free_port().unwrap());
     let (gimbal, source) = (scene.gimbal.user("writer").unwrap(), scene.source.user("discoverer").unwrap());
-    // The names that users of the original know.
+    // The flag names of the original Gimbal.
     let kubeconfig = gimbal.kubeconfig().display();
     let listen = format!("--listen 127.0.0.1:{port} --admin-listen 127.0.0.1:{admin}");
     let _writer = start("gimbal-writer", format!("--gimbal-kubecfg-file {kubeconfig} --plaintext {listen}"));
@@ -31,7 +31,7 @@ async fn neither_certificates_nor_configuration_are_needed() {
     );
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
 
-    // Whoever is on this machine may look.
+    // Every user of this machine may inspect.
     let backends = Grpcurl::plaintext(port).call("InspectionService/ListBackends", &json!({})).unwrap();
     assert_eq!(
         (&backends["backends"][0]["name"], &backends["backends"][0]["connected"]),

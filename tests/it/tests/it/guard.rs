@@ -1,4 +1,4 @@
-//! The mass-change guard, from a source that loses much to an object that stays.
+//! The mass-change guard, from a source that loses much to an object that is kept.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const HELD: &str = "the mass-change guard holds a removal";
 
-/// Services `web0`, `web1`... with so many endpoints each.
+/// Offers Services `web0`, `web1`... with `endpoints` endpoints each.
 async fn fill(scene: &Scene, services: u32, endpoints: u32) {
     for number in 0..services {
         let name = format!("web{number}");
@@ -32,7 +32,7 @@ async fn still_as_they_were(scene: &Scene, mirrors: &[Mirror]) {
     }
 }
 
-/// The one held change of the backend, whose removals have all been told by now.
+/// Returns the backend's one held change, once all of its removals have been reported.
 async fn held(client: &Grpcurl, endpoints: u64) -> Value {
     let wanted = endpoints.to_string();
     let what = format!("holds the removal of {endpoints} endpoints");
@@ -57,7 +57,7 @@ async fn a_drop_to_nothing_is_held_through_restarts_until_a_person_approves_it()
     let mut discoverer = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
     let mirrors = expect_all(&scene, 0..5, 8).await;
 
-    // Everything goes while the agent is away, so that its next snapshot is complete and empty.
+    // Everything is deleted while the agent is away, so that its next snapshot is complete and empty.
     discoverer.process.terminate(Duration::from_secs(5)).await.unwrap();
     for number in 0..5 {
         scene.remove("team1", &format!("web{number}")).await.unwrap();
@@ -79,14 +79,14 @@ async fn a_drop_to_nothing_is_held_through_restarts_until_a_person_approves_it()
     expect_metric(discoverer.admin_port, "gimbal_discoverer_rejected", "reason=\"Held\"", 5.0).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_held_endpoints", "backend=\"node02\"", 40.0).await.unwrap();
 
-    // An agent that comes back and says the same is no person.
+    // A reconnecting agent with the same state does not approve the removal.
     discoverer.process.terminate(Duration::from_secs(5)).await.unwrap();
     let discoverer = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
     discoverer.ready().await.unwrap();
     assert_eq!(held(&client, 40).await["id"], *id, "the agent's restart changed nothing");
     still_as_they_were(&scene, &mirrors).await;
 
-    // Nor is a writer that has forgotten everything but the objects.
+    // Neither does a new writer that knows only the objects.
     writer.process.kill().unwrap();
     let writer = scene.writer_at(port, &config, &[]).await.unwrap();
     let change = held(&client, 40).await;
@@ -99,7 +99,7 @@ async fn a_drop_to_nothing_is_held_through_restarts_until_a_person_approves_it()
     scene.put(&svc("team1", "web0", &[("http", 80)])).await.unwrap();
     scene.put(&slice_of("team1", "web0", "a", 2000, 1)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-new", 2).await.unwrap();
-    // What it had, and what it has.
+    // The previous and the current state.
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 9).await.unwrap();
     still_as_they_were(&scene, &mirrors[1..]).await;
 
@@ -152,19 +152,19 @@ async fn everyday_removals_never_meet_the_guard() {
     let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
     let _discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     expect_all(&scene, 0..2, 8).await;
-    // One of two small Services, then the other scaled to nothing: all of the backend, and little.
+    // One of two small Services is removed, then the other is scaled to zero: all of the backend, but few endpoints.
     scene.remove("team1", "web0").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-web0").await.unwrap();
     scene.put(&slice_of("team1", "web1", "a", 0, 0)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web1", 0).await.unwrap();
-    // A larger one, though less than half of what is there, with what went before.
+    // A larger removal, though less than half of what exists even together with the earlier ones.
     for (name, first, count) in [("large", 3 << 8, 40), ("larger", 4 << 8, 99)] {
         scene.put(&svc("team1", name, &[("http", 80)])).await.unwrap();
         scene.put(&slice_of("team1", name, "a", first, count)).await.unwrap();
     }
     Mirror::expect_count(&scene.gimbal, "team1", "node02-large", 40).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-larger", 99).await.unwrap();
-    // Pods that are merely unready are not removed, however many they are.
+    // Unready pods do not count as removed, however many they are.
     let mut unready = slice_of("team1", "larger", "a", 4 << 8, 99);
     for endpoint in unready["endpoints"].as_array_mut().unwrap() {
         endpoint["conditions"] = json!({"ready": false, "serving": false, "terminating": false});
@@ -182,7 +182,7 @@ async fn everyday_removals_never_meet_the_guard() {
     assert!(!writer.process.log().contains(HELD), "{}", writer.process.log_tail());
 }
 
-/// A drop that goes on while the writer is killed again and again: each writer alone would see a small one.
+/// A drop that continues while the writer is killed again and again: each writer alone would see a small one.
 #[tokio::test(flavor = "multi_thread")]
 async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
     let scene = Scene::start().await.unwrap();
@@ -207,13 +207,14 @@ async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
         let back = |backend: &Value| backend["connected"] == true && backend["complete"] == true;
         client.expect_backend("node02", "is back", back).await.unwrap();
     }
-    // 50 of 141 are gone. Less than half of what is left, and hardly more than may always go; but not after those.
+    // 50 of 141 have been removed. The next removal is less than half of the rest, and hardly above what is always
+    // allowed, but it is held because of the earlier ones.
     scene.remove("team1", "large").await.unwrap();
     let change = held(&client, 21).await;
     assert_eq!(change["endpointsBefore"], "141", "{change}");
     still_as_they_were(&scene, &mirrors[5..]).await;
 
-    // Nor does the hold itself begin anew with another writer: the id that a person saw is good.
+    // The hold is kept by the next writer: the id that a person saw is still valid.
     writer.process.kill().unwrap();
     let _writer = scene.writer_at(port, &config, &[]).await.unwrap();
     let again = held(&client, 21).await;
@@ -225,7 +226,7 @@ async fn killing_the_writer_does_not_get_a_drop_past_the_guard() {
     still_as_they_were(&scene, &mirrors[5..12]).await;
 }
 
-/// A node controller that is cut off from its nodes calls every endpoint not ready at once.
+/// A node controller that is cut off from its nodes marks every endpoint not ready at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_readiness_too_many_that_are_not_ready_at_once_stay_ready_until_a_person_approves_it() {
     let scene = Scene::start().await.unwrap();
@@ -241,7 +242,7 @@ async fn with_readiness_too_many_that_are_not_ready_at_once_stay_ready_until_a_p
         }
         scene.put(&slice).await.unwrap();
     }
-    // Some may have gone before, as many as always may.
+    // Some may have become not ready before, up to the number that is always allowed.
     let holds = |backend: &Value| backend["heldChanges"][0]["readiness"] == true;
     let backend = client.expect_backend("node02", "keeps endpoints ready", holds).await.unwrap();
     let change = &backend["heldChanges"][0];

@@ -1,4 +1,4 @@
-//! Who may speak for which backend (scenarios 5 and 6), and what becomes of a connection that is dead but open.
+//! Which backend a client may speak for, and what happens to a connection that is dead but open.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
     let forged = elsewhere.backend("node01").unwrap();
 
     let cases = [
-        // Not in the configuration, whatever it calls itself.
+        // Not in the configuration, whatever name it uses.
         (
             scene.discoverer_as(&stranger, "stranger", &scene.source, writer.port, &[]).unwrap(),
             ["UnknownBackend", "spiffe://gimbal.example/backend/stranger"],
@@ -38,9 +38,9 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
             scene.discoverer_as(&stranger, "node02", &scene.source, writer.port, &[]).unwrap(),
             ["UnknownBackend", "spiffe://gimbal.example/backend/stranger"],
         ),
-        // Another's name.
+        // Another backend's name.
         (scene.discoverer_as(&own, "node02", &scene.source, writer.port, &[]).unwrap(), ["UnknownBackend", "node01"]),
-        // Another's as well as its own, and nobody's: a host's address is no identity.
+        // Two backends' identities, and no identity: a host's address does not identify a backend.
         (
             scene.discoverer_as(&both, "node01", &scene.source, writer.port, &[]).unwrap(),
             ["UnknownBackend", "the identities of two backends, node01 and node02"],
@@ -49,7 +49,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
             scene.discoverer_as(&nameless, "node01", &scene.source, writer.port, &[]).unwrap(),
             ["UnknownBackend", "the certificate has no URI or DNS name"],
         ),
-        // Signed by somebody else.
+        // Signed by another authority.
         (
             scene.discoverer_as(&forged, "node01", &scene.source, writer.port, &[]).unwrap(),
             ["certificate", "--tls-cert"],
@@ -59,7 +59,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
         let mut all = vec!["no stream to the writer"];
         all.extend(parts);
         expect_log(&discoverer.process, &all).await.unwrap();
-        // It tries again, more and more seldom, and says so once.
+        // It retries at growing intervals, and logs the error once.
         let opened = metric(discoverer.admin_port, "gimbal_discoverer_streams_total", "").await.unwrap();
         assert!(opened < 100.0, "{opened} streams at once");
         assert_eq!(
@@ -69,7 +69,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
             discoverer.process.log_tail()
         );
         assert_eq!(discoverer.process.exited().unwrap(), None);
-        // It has read its source: that is all that it can answer for.
+        // It has read its source: readiness does not depend on the writer.
         discoverer.ready().await.unwrap();
         assert_eq!(get(discoverer.admin_port, "/healthz").await.unwrap().0, 200);
         let backend = Grpcurl::plaintext(discoverer.port).call("InspectionService/ListBackends", &json!({})).unwrap();
@@ -102,7 +102,7 @@ async fn a_certificate_speaks_for_its_own_backend_only() {
     expect_log(&wary.process, &["no stream to the writer", "--tls-ca"]).await.unwrap();
     drop(wary);
 
-    // The rightful one is let in, and nobody else's was ever written.
+    // The rightful one is let in, and no other backend's Service was ever written.
     let discoverer = scene.discoverer("node01", &scene.source, writer.port, &[]).unwrap();
     Mirror::expect(&scene.gimbal, "team1", "node01-web", &["10.1.0.1:8080"]).await.unwrap();
     discoverer.ready().await.unwrap();
@@ -132,7 +132,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     Mirror::expect(&scene.gimbal, "team1", "node02-first", &["10.1.0.1:8080"]).await.unwrap();
     Mirror::expect(&scene.gimbal, "team1", "other-first", &["10.1.0.1:8080"]).await.unwrap();
 
-    // Refused, and whoever is there goes on.
+    // Refused, and the connected discoverer goes on.
     let intruder = scene.discoverer("node02", &second, port, &[]).unwrap();
     expect_log(&intruder.process, &["no stream to the writer", "Incarnation", &old, &new]).await.unwrap();
     let client = scene.ask(&writer).unwrap();
@@ -146,7 +146,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     let both = ["10.1.0.1:8080", "10.1.0.2:8080"];
     let mirror = Mirror::expect(&scene.gimbal, "team1", "node02-first", &both).await.unwrap();
 
-    // The writer forgets nothing of it.
+    // The writer keeps the incarnation.
     let map =
         scene.gimbal.admin().get("/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02").await.unwrap();
     assert_eq!(map["data"]["incarnation"], *old, "{map}");
@@ -157,7 +157,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     assert_eq!((backend.get("connected"), &backend["sourceIncarnation"]), (None, &json!(old)));
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(500)).await.unwrap();
 
-    // Whose certificate it is decides what may be seen and done.
+    // The certificate's identity decides what may be read and done.
     let own = Grpcurl::tls(&scene.pki, &scene.pair("other").unwrap(), writer.port);
     let request = json!({"backend": "node02", "source_incarnation": new});
     for (method, request) in
@@ -183,7 +183,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     assert!(error.contains("PermissionDenied"), "{error}");
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(1)).await.unwrap();
 
-    // A slip of the pen shuts nobody out.
+    // A mistyped incarnation locks no backend out.
     let slip = json!({"backend": "node02", "source_incarnation": "11111111-2222-3333-4444-555555555555"});
     let error = client.call("AdminService/ConfirmIncarnation", &slip).unwrap_err().to_string();
     assert!(error.contains("FailedPrecondition") && error.contains(&*new), "{error}");
@@ -194,7 +194,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     client.expect_backend("node02", "no trouble", |backend| backend.get("trouble").is_none()).await.unwrap();
     Mirror::expect(&scene.gimbal, "team1", "other-first", &both).await.unwrap();
 
-    // From now on the first source is the other one.
+    // From now on the first source is refused.
     let former = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
     expect_log(&former.process, &["no stream to the writer", "Incarnation"]).await.unwrap();
 }
@@ -226,7 +226,7 @@ async fn a_connection_that_is_dead_but_open_keeps_nobody_out_and_is_noticed() {
         frozen.elapsed()
     );
 
-    // Nothing comes through, so the agent has to find out by itself.
+    // Nothing comes through, so the agent has to notice by itself.
     expect_log(&old.process, &["no stream to the writer"]).await.unwrap();
     assert!(frozen.elapsed() < Duration::from_secs(20), "noticed after {:?}", frozen.elapsed());
     expect_metric(old.admin_port, "gimbal_discoverer_connected", "", 0.0).await.unwrap();

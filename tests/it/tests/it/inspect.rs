@@ -1,4 +1,4 @@
-//! What people see of both services, with the client that they have: grpcurl.
+//! Inspection of both services with a usual client, grpcurl.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
@@ -8,7 +8,7 @@ use gimbal_testkit::eventually;
 use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, slice_of, svc};
 use serde_json::{Value, json};
 
-/// A Watch whose events are read as they come.
+/// A Watch call whose events are read as they arrive.
 struct Watching {
     child: Child,
     events: Receiver<Value>,
@@ -61,7 +61,7 @@ fn key(namespace: &str, name: &str) -> Value {
     json!({"namespace": namespace, "name": name})
 }
 
-/// What `list` and the health check say on both services.
+/// Checks `list` and the health check on both services.
 fn introduces_itself(client: &Grpcurl, admin: bool) {
     let listed = client.run(&[], &["list"]).unwrap();
     let service = |name: &str| listed.lines().any(|line| line == name);
@@ -168,7 +168,7 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
         assert!(refused.contains("name an object"), "{refused}");
     }
 
-    // What is skipped at the source is explained there, for only the discoverer knows of it.
+    // Skipped Services are explained by the discoverer, because only it knows them.
     let mirrored = json!({
         "apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]},
         "metadata": {"namespace": "team1", "name": "mirrored", "labels": {"gimbal.projectcontour.io/backend": "x"}},
@@ -204,7 +204,7 @@ async fn pages_show_each_service_once_on_both_ends_also_when_one_comes_between()
     };
     let shown = |page: &Value| named(page["services"].as_array().unwrap()).join(" ");
     let first: Vec<Value> = clients.iter().map(|client| page(client, "")).collect();
-    // Before the place where the second page begins, and behind it.
+    // Before the beginning of the second page, and after it.
     for name in ["svc1b", "svc4b"] {
         scene.put(&svc("team1", name, &[("http", 80)])).await.unwrap();
         scene.put(&slice_of("team1", name, "a", 1, 1)).await.unwrap();
@@ -262,7 +262,7 @@ async fn a_watch_tells_what_is_there_then_a_marker_then_what_changes() {
         let event = watch.until(|event| event.get("gone").is_some());
         assert_eq!(event["gone"], json!({"backend": "node02", "source": key("team1", "api")}));
     }
-    // A watch of something else hears nothing of it: its marker comes first, then only its own.
+    // A watch of another namespace gets no such event: its marker comes first, then only its own.
     let elsewhere = Watching::start(&above, &json!({"namespace": "team2"}));
     assert_eq!(elsewhere.next(), json!({"snapshotDone": {}}));
     scene.put(&slice_of("team1", "web", "a", 1, 6)).await.unwrap();
@@ -280,7 +280,7 @@ async fn a_discoverer_without_a_writer_is_a_dry_run_that_shows_what_it_would_sen
     scene.put(&svc("team1", "web", &[("http", 80)])).await.unwrap();
     scene.put(&slice_of("team1", "web", "a", 1, 3)).await.unwrap();
     let discoverer = scene.dry_run("node02", &scene.source, &[]).unwrap();
-    // There is nobody to wait for.
+    // A dry run has no writer to wait for.
     discoverer.ready().await.unwrap();
     let client = Grpcurl::plaintext(discoverer.port);
     introduces_itself(&client, false);

@@ -37,7 +37,7 @@ async fn of_five_thousand_endpoints_one_is_replaced_by_one_write() {
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(sizes(&mirror), [EACH as usize; SLICES as usize]);
 
-    // While nobody looks, too: it goes where the other one was.
+    // A change that happens while the discoverer is down goes into the same slice.
     agent.process.kill().unwrap();
     let mark = scene.gimbal.audit_mark().await.unwrap();
     changed["endpoints"][41]["addresses"] = json!(["10.200.0.2"]);

@@ -16,7 +16,7 @@ const SECOND: &str = "user-1";
 
 async fn scene() -> (Scene, PathBuf) {
     let scene = Scene::start().await.unwrap();
-    // The audit log tells writers apart by their users.
+    // The audit log distinguishes writers by their users.
     scene.gimbal.bind(&scene.gimbal.user(SECOND).unwrap(), &writer_rights().unwrap()).await.unwrap();
     let config = scene.config(&["node02"], "").unwrap();
     (scene, config)
@@ -35,7 +35,7 @@ async fn offer(scene: &Scene, name: &str, first: u32, count: u32) {
     scene.put(&slice_of("team1", name, "a", first, count)).await.unwrap();
 }
 
-/// Writes to what Gimbal publishes since `mark`, by user.
+/// Returns the writes to published objects since `mark`, by user.
 async fn writes(scene: &Scene, mark: usize) -> Vec<(String, String)> {
     let entries = scene.gimbal.audit_since(mark).await.unwrap();
     let entries = entries.into_iter().filter(gimbal_testkit::AuditEntry::is_publication);
@@ -51,13 +51,13 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
     // A follower observes, so it is ready to take over.
     assert_eq!(metric(second.admin_port, "gimbal_writer_leading", "").await.unwrap(), 0.0);
 
-    // Who decides something is told whom to ask.
+    // A client that wants a decision gets the leader's address.
     let request = serde_json::json!({"backend": "node02", "sourceIncarnation": "another"});
     let asked = scene.ask(&second).unwrap().call("AdminService/ConfirmIncarnation", &request);
     let refused = asked.unwrap_err().to_string();
     assert!(refused.contains("Unavailable") && refused.contains(&format!("127.0.0.1:{}", first.port)), "{refused}");
 
-    // An agent that knows only the follower is told so, and tries on.
+    // An agent that knows only the follower is refused, and keeps trying.
     let hopeful = scene.discoverer("node02", &scene.source, second.port, &[]).unwrap();
     expect_log(&hopeful.process, &["no stream to the writer", "NotLeader"]).await.unwrap();
     let refused = metric(second.admin_port, "gimbal_writer_refused_streams_total", "NotLeader").await.unwrap();
@@ -70,7 +70,7 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
     .unwrap();
     drop(hopeful);
 
-    // One that dials both, as through a Service, finds the leader.
+    // One that connects to both in turn, as through a Service, finds the leader.
     let proxy = Proxy::start(&[second.port, first.port]).await.unwrap();
     let discoverer = scene.discoverer("node02", &scene.source, proxy.port, &[]).unwrap();
     discoverer.ready().await.unwrap();
@@ -79,7 +79,7 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
     let by_second = writes(&scene, 0).await.into_iter().filter(|(user, _)| user == SECOND).count();
     assert_eq!(by_second, 0, "a follower writes nothing");
 
-    // The API server does not answer, so these are under way and waiting when the leader dies.
+    // The API server does not answer, so these writes are in flight and pending when the leader dies.
     scene.gimbal.pause().unwrap();
     for number in 0..20 {
         offer(&scene, &format!("late{number}"), 1000 * (number + 1), 3).await;
@@ -113,7 +113,7 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_slept_longer_than_its_lease_writes_nothing_more() {
     let (scene, config) = scene().await;
-    // So slow that it falls asleep with much to write.
+    // So slow that it is frozen with many pending writes.
     let first = scene.writer(&config, &["--write-qps", "10"]).await.unwrap();
     leads(&first).await;
     let second = scene.writer_as(SECOND, free_port().unwrap(), &config, &[]).await.unwrap();
@@ -157,14 +157,14 @@ async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
     let holder = lease(&scene).await["holderIdentity"].clone();
     assert!(holder.as_str().unwrap().contains(&format!("127.0.0.1:{port}")), "{holder}");
 
-    // Killed, and back on the same host and address: it need not wait for itself.
+    // Killed, and back on the same host and address: it need not wait for its own lease.
     first.process.kill().unwrap();
     let killed = Instant::now();
     let mut first = scene.writer_at(port, &config, &[]).await.unwrap();
     leads(&first).await;
     let spec = lease(&scene).await;
     assert_eq!(spec["holderIdentity"], holder);
-    // The same holder throughout: had it waited for the lease to run out, somebody's turn would have been counted.
+    // The same holder throughout: a new term would have been counted if it had waited for the lease to expire.
     assert_eq!(spec["leaseTransitions"], 1, "{spec}");
     assert!(killed.elapsed() < Duration::from_secs(3), "it waited for itself: {:?}", killed.elapsed());
 
@@ -175,17 +175,17 @@ async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
     let ended = Instant::now();
     expect_log(&first.process, &["the lease is released"]).await.unwrap();
     leads(&second).await;
-    // Metrics are brought up to date once a second; a lease lasts three.
+    // Metrics are refreshed once a second; a lease lasts three.
     assert!(ended.elapsed() < Duration::from_millis(2700), "led after {:?}", ended.elapsed());
     assert_ne!(lease(&scene).await["holderIdentity"], holder);
 
-    // The last one leaves nobody's name behind.
+    // The last one leaves the Lease without a holder.
     second.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(lease(&scene).await["holderIdentity"].as_str().unwrap_or_default(), "");
 }
 
-/// A leader that is cut off from its API server alone knows of no other, and its agents hear it as ever: it sends them on
-/// before the other counts them as lost.
+/// A leader that is cut off from its API server alone does not know of another leader, and its agents still reach it:
+/// it sends them away before the other counts them as lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agents_of_a_leader_that_is_cut_off_find_the_other_one() {
     let (scene, _) = scene().await;
@@ -213,7 +213,7 @@ async fn the_agents_of_a_leader_that_is_cut_off_find_the_other_one() {
     let mirrored = eventually("the other one hears of it", Duration::from_secs(150), async || {
         let mirror = Mirror::get(&scene.gimbal, "team1", "node02-web").await.unwrap().unwrap();
         let (ready, all) = (ready(&mirror), mirror.addresses().len());
-        // Ready throughout: nobody was lost.
+        // Ready throughout: no backend was lost.
         assert_eq!(ready, all);
         if all == 4 { Ok(()) } else { Err(format!("{all} endpoints")) }
     });

@@ -1,4 +1,4 @@
-//! What becomes of a backend that is lost, by its policy, over restarts of the writer (scenarios 2 and 24).
+//! What happens to a lost backend, by its policy, over restarts of the writer.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use gimbal_testkit::process::free_port;
 use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, expect_log, expect_metric, metric, slice_of, svc};
 use serde_json::{Value, json};
 
-/// So that no stage waits for it longer than for its own time.
+/// Short, so that no stage is delayed by it.
 const SHORT_GRACE: &[&str] = &["--loss-grace", "6s"];
 const WEB: &str = "node02-web";
 const API: &str = "node02-api";
@@ -44,8 +44,9 @@ async fn stage(client: &Grpcurl, stage: &str) -> Value {
     client.expect_backend("node02", &wanted, |backend| backend["loss"]["stage"] == *wanted).await.unwrap()
 }
 
-/// A backend goes for good: not ready, then without endpoints, its Services there all the time, and the writer is killed
-/// in each stage. No guard stands in the way of the operator's decision, and nothing flaps. Then it comes back.
+/// A backend goes for good: its endpoints become not ready, then are removed, while its Services stay, and the writer
+/// is killed in each stage. The guard does not delay the operator's decision, and nothing flaps. Then the backend comes
+/// back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back() {
     let scene = Scene::start().await.unwrap();
@@ -65,7 +66,7 @@ async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back()
     client.expect_backend("node02", "is disconnected", gone).await.unwrap();
     unchanged(&scene, &ready).await;
     let mark = scene.gimbal.audit_mark().await.unwrap();
-    // It forgets what is desired, not for how long the backend has been lost.
+    // It forgets the desired state, but not since when the backend is lost.
     writer.process.kill().unwrap();
     writer = scene.writer_at(port, &config, SHORT_GRACE).await.unwrap();
     let not_ready = all(&scene, false).await;
@@ -84,7 +85,7 @@ async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back()
         scene.gimbal.admin().get("/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02").await.unwrap();
     assert_eq!(kept["data"]["lostStage"], "not-ready", "{kept}");
 
-    // Killed in this stage: nothing flaps, and the next stage comes at its time.
+    // Killed in this stage: nothing flaps, and the next stage comes in time.
     writer.process.kill().unwrap();
     writer = scene.writer_at(port, &config, SHORT_GRACE).await.unwrap();
     let backend = stage(&client, "NOT_READY").await;
@@ -115,12 +116,12 @@ async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back()
     expect_log(&writer.process, &["the backend is back"]).await.unwrap();
 }
 
-/// The agent lives and its source does not: that counts where the policy says so, and is seen in any case.
+/// The agent lives and its source does not: that counts if the policy says so, and is visible in any case.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_is_down_counts_although_its_agent_is_connected() {
     let scene = Scene::start().await.unwrap();
     filled(&scene).await;
-    // A source in which nothing happens tells of its life about once a minute.
+    // A source without changes reports that it is alive about once a minute.
     let loss = "onLoss: {notReadyAfter: 1s, sourceStaleAfter: 100s}";
     let writer = scene.writer(&scene.config(&["node02"], loss).unwrap(), &[]).await.unwrap();
     let client = scene.ask(&writer).unwrap();
@@ -141,7 +142,7 @@ async fn a_source_that_is_down_counts_although_its_agent_is_connected() {
     stage(&client, "HOLD").await;
 }
 
-/// A reconnect within a few seconds writes nothing at all, not even what is kept.
+/// A reconnect within a few seconds writes nothing, not even saved state.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mere_reconnect_writes_nothing() {
     let scene = Scene::start().await.unwrap();

@@ -1,5 +1,5 @@
-//! Real binaries between real servers, a module for each subject. One program, so that what waits in one test leaves the
-//! processors to another.
+//! Real binaries between real servers, a module for each subject. All in one program, so that tests that wait leave the
+//! processors to others.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
 mod absence;

@@ -1,4 +1,4 @@
-//! The main job: what a source has is in the Gimbal cluster, as it is, and follows it.
+//! The main function: a source's Services are published unchanged in the Gimbal cluster, and follow every change.
 
 use gimbal_tests::{Ep, Mirror, Scene, slice, svc};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ async fn a_service_arrives_changes_and_goes() {
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-nginx").await.unwrap();
 }
 
-/// Other protocols than TCP, and all that an endpoint may tell; of a headless Service, where it matters most.
+/// Other protocols than TCP, and all properties of endpoints; of a headless Service, where they matter most.
 async fn details_are_kept(scene: &Scene) {
     let port = |name: &str, port: u16, protocol: &str| json!({"name": name, "port": port, "protocol": protocol});
     let ports = [port("dns", 53, "UDP"), port("dns-tcp", 53, "TCP"), port("sig", 2905, "SCTP")];

@@ -1,4 +1,4 @@
-//! Where a backend's namespaces lead, and namespaces that come and go.
+//! Mapped, missing and deleted namespaces.
 
 use gimbal_testkit::eventually;
 use gimbal_tests::{Mirror, SOON, Scene, slice_of, svc};
@@ -10,8 +10,8 @@ async fn offer(scene: &Scene, namespace: &str, name: &str) {
     scene.put(&slice_of(namespace, name, "v4", 7, 3)).await.unwrap();
 }
 
-/// Deletes a namespace as its controller would, which these clusters do not have: it is terminating, then its objects
-/// go, then itself.
+/// Deletes a namespace as its controller would, which these clusters do not have: it becomes terminating, then its
+/// objects are deleted, then the namespace.
 async fn delete_namespace(scene: &Scene, name: &str) {
     let api = scene.gimbal.admin();
     let path = format!("/api/v1/namespaces/{name}");
@@ -51,7 +51,7 @@ async fn a_namespace_that_comes_goes_and_comes_again_is_taken_up_each_time() {
     let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
     let agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     let (ask_writer, ask_agent) = (scene.ask(&writer).unwrap(), agent.ask());
-    // What the writer knows by itself, not what the API server answered to a write: nothing is tried.
+    // The writer's own knowledge, not the API server's answer to a write: no write is tried.
     let known = "namespace team2 does not exist in the Gimbal cluster";
     let missing = async || {
         for ask in [&ask_writer, &ask_agent] {
@@ -78,7 +78,7 @@ async fn a_namespace_that_comes_goes_and_comes_again_is_taken_up_each_time() {
 
     missing().await;
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
-    // A namespace that is known to be missing is not asked for.
+    // No write is sent to a namespace that is known to be missing.
     assert!(scene.writes_since(0).await.unwrap().iter().all(|write| !write.contains("team2")));
     scene.gimbal.namespace("team2").await.unwrap();
     there().await;
@@ -86,7 +86,7 @@ async fn a_namespace_that_comes_goes_and_comes_again_is_taken_up_each_time() {
     for _ in 0..2 {
         delete_namespace(&scene, "team2").await;
         missing().await;
-        // Nothing of it is put back while it is going, and others are served.
+        // Nothing is written back while it is terminating, and other namespaces are served.
         let services = scene.gimbal.admin().items("/api/v1/namespaces/team2/services").await.unwrap();
         assert_eq!(services.len(), 0);
         finalize_namespace(&scene, "team2").await;
@@ -102,7 +102,7 @@ async fn a_namespace_that_comes_goes_and_comes_again_is_taken_up_each_time() {
         there().await;
     }
 
-    // Gone from the source while its namespace is missing: there is nothing left to wait for.
+    // Deleted in the source while its namespace is missing: no write is pending any more.
     delete_namespace(&scene, "team2").await;
     missing().await;
     scene.remove("team2", "web").await.unwrap();
@@ -149,7 +149,7 @@ async fn a_backend_publishes_where_its_policy_lets_it() {
     let annotations = &mirror.service["metadata"]["annotations"];
     assert_eq!(annotations["gimbal.projectcontour.io/source"], "project-a/web", "it names the source's namespace");
 
-    // A change of what is forbidden is forbidden too, and its end ends the reject.
+    // A change of a forbidden Service is forbidden too, and its deletion ends the reject.
     scene.put(&slice_of("secret", "web", "v4", 9, 4)).await.unwrap();
     scene.remove("elsewhere", "web").await.unwrap();
     for ask in [&ask_writer, &ask_agent] {

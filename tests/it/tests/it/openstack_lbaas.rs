@@ -1,15 +1,15 @@
-//! A real neutron-lbaas, as in a cloud of the Mitaka era, mirrored by real binaries into a real API server, in both modes
-//! at once. Where there is no Python 3.7 to run it with, `recorded` of gimbal-openstack-client has its answers.
+//! A real neutron-lbaas, as in a cloud of the Mitaka era, mirrored by real binaries into a real API server, in both
+//! modes at once. Machines without Python 3.7 have its recorded answers in `recorded` of gimbal-openstack-client.
 
 use gimbal_testkit::openstack::{Api, OpenStack, Options, Service, User, skipped};
 use gimbal_tests::{Discoverer, Mirror, Scene, Writer, expect_log, expect_metric, metric};
 use serde_json::{Value, json};
 
-/// Backend, sweep, user, and the mode that comes of that. One has no sweep: what it follows is in the lists of every poll.
+/// Backend, sweep, user, and the resulting mode. One has no sweep: the lists of every poll show all that it needs.
 const WAYS: [(&str, &str, User, &str); 2] =
     [("osp1", "0s", User::Discoverer, "per-project"), ("osp2", "1s", User::Admin, "bulk")];
 
-/// Makes objects of project `alpha`, as the administrator.
+/// Creates objects of project `alpha`, as the administrator.
 struct Maker {
     api: Api,
     project: String,
@@ -26,7 +26,7 @@ impl Maker {
         maker
     }
 
-    /// The ID of what was made.
+    /// Creates an object and returns its ID.
     async fn make(&self, collection: &str, singular: &str, mut body: Value) -> String {
         body["tenant_id"] = json!(self.project);
         let made = self.api.post(collection, &json!({singular: body})).await.unwrap();
@@ -47,7 +47,7 @@ impl Maker {
         self.api.delete(path).await.unwrap();
     }
 
-    /// A load balancer with one HTTP listener on port 80 and its pool.
+    /// Creates a load balancer with one HTTP listener on port 80 and its pool.
     async fn tree(&self, name: &str) -> Tree {
         let balancer = json!({"name": name, "vip_subnet_id": self.subnet});
         let balancer = self.make("/lbaas/loadbalancers", "loadbalancer", balancer).await;
@@ -69,7 +69,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Its Service in the Gimbal cluster.
+    /// Returns the name of its Service in the Gimbal cluster.
     fn service(&self, backend: &str) -> String {
         format!("{backend}-{}-{}", self.name, self.balancer)
     }
@@ -85,14 +85,14 @@ impl Stage {
     async fn start(cloud: &OpenStack) -> Self {
         let scene = Scene::start().await.unwrap();
         scene.gimbal.namespace("alpha").await.unwrap();
-        // So much is removed by these tests, and so little is there, that the guard would hold it.
+        // These tests remove most of the few endpoints, which the guard would hold.
         let config = scene.config(&WAYS.map(|(backend, ..)| backend), "guard: {minEndpoints: 1000}").unwrap();
         let writer = scene.writer(&config, &[]).await.unwrap();
         let mut discoverers = Vec::new();
         for (backend, sweep, user, _) in WAYS {
             let credentials = scene.path(backend);
             cloud.credentials(user).write_secret(&credentials).unwrap();
-            // The other region's Octavia would go first.
+            // Otherwise the other region's Octavia would be preferred.
             std::fs::write(credentials.join("region"), "RegionMitaka").unwrap();
             let pace =
                 ["--poll-interval", "500ms", "--projects-interval", "1s", "--sweep", sweep, "--second-look", "2s"];
@@ -101,7 +101,7 @@ impl Stage {
         Self { scene, _writer: writer, discoverers }
     }
 
-    /// Waits until one way's Service has these endpoints on port 8080.
+    /// Waits until one backend's Service has these endpoints on port 8080.
     async fn expect_in(&self, way: usize, tree: &Tree, addresses: &[&str]) -> Mirror {
         let name = tree.service(WAYS[way].0);
         let endpoints: Vec<String> = addresses.iter().map(|address| format!("{address}:8080")).collect();
@@ -124,7 +124,7 @@ async fn a_neutron_lbaas_is_mirrored_in_both_modes() {
         return;
     };
     let maker = Maker::new(&cloud).await;
-    // There before the start, since it shows that the administrator's token sees more than its own project.
+    // Created before the start, because it shows that the administrator's token sees more than its own project.
     let tree = maker.tree("web").await;
     maker.member(&tree, "10.30.0.11").await;
     let second = maker.member(&tree, "10.30.0.12").await;
@@ -149,7 +149,7 @@ async fn a_neutron_lbaas_is_mirrored_in_both_modes() {
     what_is_deleted_goes(&stage, &maker, &tree).await;
 }
 
-/// Its lists show nothing of a weight.
+/// neutron-lbaas's lists do not show changes of a weight.
 async fn weights_are_swept(stage: &Stage, maker: &Maker, tree: &Tree) {
     let member = maker.member(tree, "10.30.0.14").await;
     stage.expect(tree, &["10.30.0.11", "10.30.0.13", "10.30.0.14"]).await;
@@ -176,8 +176,8 @@ async fn polls_are_complete(stage: &Stage) {
     }
 }
 
-/// Of two load balancers one goes, then the other: a project whose last one vanished from a bulk list proves nothing by
-/// that, and is asked about.
+/// One of two load balancers is deleted, then the other: that a project's last one vanished from a bulk list proves
+/// nothing, so the project is asked.
 async fn what_is_deleted_goes(stage: &Stage, maker: &Maker, tree: &Tree) {
     let other = maker.tree("other").await;
     maker.member(&other, "10.30.0.21").await;

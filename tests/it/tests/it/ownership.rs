@@ -1,4 +1,4 @@
-//! The writer owns what bears its mark, and nothing else.
+//! The writer owns objects with its mark, and no others.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn arrived(scene: &Scene, name: &str) -> Mirror {
     Mirror::expect_count(&scene.gimbal, "team1", name, 3).await.unwrap()
 }
 
-/// An object without what the API server adds.
+/// Returns an object without the fields that the API server adds.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     for field in ["resourceVersion", "uid", "creationTimestamp", "managedFields", "generation", "generateName"] {
@@ -54,13 +54,13 @@ async fn what_others_own_is_never_touched_and_its_name_is_taken_up_when_it_is_fr
     let mut writer = scene.writer(&config, &["--comparison-interval", "1s"]).await.unwrap();
     let agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     let api = scene.gimbal.admin();
-    // To learn what its slice is called.
+    // To learn the name of its slice.
     offer(&scene, "api").await;
     let name = arrived(&scene, "node02-api").await.slices[0]["metadata"]["name"].as_str().unwrap().to_owned();
     scene.remove("team1", "api").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-api").await.unwrap();
 
-    // All of our labels but the mark: they are copied about, and edited by hand.
+    // All of Gimbal's labels but the mark: labels are copied, and edited by hand.
     let mut foreign = svc("team1", "node02-web", &[("other", 81)]);
     foreign["metadata"]["labels"]["gimbal.projectcontour.io/backend"] = json!("node02");
     foreign["metadata"]["annotations"]["gimbal.projectcontour.io/source"] = json!("team1/web");
@@ -76,16 +76,16 @@ async fn what_others_own_is_never_touched_and_its_name_is_taken_up_when_it_is_fr
     offer(&scene, "api").await;
     let asks = [&scene.ask(&writer).unwrap(), &agent.ask()];
     rejected(&asks, "node02", "web", "is not ours").await;
-    // The Service whose slice's name is taken gets another one.
+    // The Service whose slice's name is taken uses another name.
     let mirror = arrived(&scene, "node02-api").await;
     assert_ne!(mirror.slices[0]["metadata"]["name"], json!(name));
-    // Others flow, changes of the rejected one included.
+    // Other Services are served, and so are changes of the rejected one.
     scene.put(&slice_of("team1", "web", "v4", 7, 4)).await.unwrap();
     offer(&scene, "late").await;
     arrived(&scene, "node02-late").await;
     rejected(&asks, "node02", "web", "is not ours").await;
 
-    // A restart knows nothing of all this, and must learn it without harm.
+    // A restarted writer must learn all of this anew without damage.
     writer.process.kill().unwrap();
     writer = scene.writer_at(writer.port, &config, &["--comparison-interval", "1s"]).await.unwrap();
     let asks = [&scene.ask(&writer).unwrap(), &agent.ask()];
@@ -102,7 +102,7 @@ async fn what_others_own_is_never_touched_and_its_name_is_taken_up_when_it_is_fr
     assert_eq!(api.get(&format!("{SERVICES}/node02-web")).await.unwrap(), service);
     assert_eq!(api.get(&format!("{SLICES}/{name}")).await.unwrap(), slice);
 
-    // The name is free: it is taken up.
+    // The name is free, so it is used.
     api.delete(&format!("{SERVICES}/node02-web")).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();
     for ask in &asks {
@@ -111,7 +111,7 @@ async fn what_others_own_is_never_touched_and_its_name_is_taken_up_when_it_is_fr
     assert_eq!(api.get(&format!("{SLICES}/{name}")).await.unwrap(), slice);
 }
 
-/// Merge patches to a Service, with what they do.
+/// Returns merge patches to a Service, with a description of each.
 fn service_edits() -> Vec<(&'static str, Value)> {
     let meta = |kind: &str, key: &str, value: Value| json!({"metadata": {kind: {key: value}}});
     vec![
@@ -150,7 +150,7 @@ fn slice_edits() -> Vec<(&'static str, Value)> {
 
 struct Edited {
     scene: Scene,
-    /// As it should be.
+    /// The objects in their desired state.
     wanted: Vec<Value>,
     slice: String,
 }
@@ -204,7 +204,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     edited.edit("a deleted Service", &service_path, None).await;
     edited.edit("a deleted slice", &slice_path, None).await;
 
-    // The same while nobody looks.
+    // The same while no writer runs.
     let api = edited.scene.gimbal.admin().clone();
     let edits = service_edits().into_iter().map(|edit| (&service_path, edit));
     for (path, (what, patch)) in edits.chain(slice_edits().into_iter().map(|edit| (&slice_path, edit))) {
@@ -220,7 +220,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     let scene = &edited.scene;
     assert_eq!(Mirror::get(&scene.gimbal, "team1", "node02-stays").await.unwrap().unwrap(), stays);
 
-    // A slice without the mark is another's, and its name is taken.
+    // A slice without the mark is foreign, and its name is taken.
     api.patch(&slice_path, &json!({"metadata": {"labels": {SLICE_MARK: "me"}}})).await.unwrap();
     let given = api.get(&slice_path).await.unwrap();
     let second = eventually("another slice stands in", SOON, async || {
@@ -231,7 +231,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     .await
     .unwrap();
     assert_eq!(second["endpoints"], mirror.slices[0]["endpoints"]);
-    // A Service without the mark is another's, and what is written for the source stops.
+    // A Service without the mark is foreign, and writes for the source stop.
     let asks = [&scene.ask(&writer).unwrap(), &agent.ask()];
     for ask in asks {
         ask.expect_synced("node02", "team1", "web").await.unwrap();
@@ -245,7 +245,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     scene.put(&slice_of("team1", "stays", "v4", 7, 5)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-stays", 5).await.unwrap();
     rejected(&asks, "node02", "web", "is not ours").await;
-    // Not even when its source deletes it.
+    // Not even if its source deletes it.
     scene.remove("team1", "web").await.unwrap();
     eventually("what is still ours goes", SOON, async || {
         let slices = Mirror::get(&scene.gimbal, "team1", "node02-web").await?.unwrap().slices;
@@ -257,7 +257,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     assert_eq!(version(&api.get(&service_path).await.unwrap()), version(&service));
     assert_eq!(version(&api.get(&slice_path).await.unwrap()), version(&given));
 
-    // Marked again, it is ours again: the source has it no more.
+    // Marked again, it is Gimbal's again, and the source does not have it any more.
     api.patch(&service_path, &json!({"metadata": {"labels": {MARK: "gimbal-writer"}}})).await.unwrap();
     eventually("it is deleted", SOON, async || match api.get(&service_path).await {
         Err(error) if error.code == 404 => Ok(()),
@@ -284,7 +284,7 @@ impl Collision {
         self.scene.writer_at(writer.port, &self.config, &["--comparison-interval", "1s"]).await.unwrap()
     }
 
-    /// Who has the name.
+    /// Waits until the name belongs to this backend.
     async fn stands_for(&self, backend: &str) -> Mirror {
         Mirror::expect_that(&self.scene.gimbal, "team1", "a-b-c", |mirror| {
             let label = &mirror.service["metadata"]["labels"]["gimbal.projectcontour.io/backend"];
@@ -315,7 +315,7 @@ async fn of_two_that_want_one_name_the_first_keeps_it_in_whatever_order_they_com
     rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "the name team1/a-b-c is taken").await;
     scene.ask(&writer).unwrap().expect_synced("a", "team1", "b-c").await.unwrap();
 
-    // The second one comes back alone: it does not get the name of one who is only away.
+    // The second one comes back alone: it does not get the name of a backend that is only away.
     first.process.kill().unwrap();
     writer = collision.restarted(writer).await;
     rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "the name team1/a-b-c is taken").await;
@@ -326,13 +326,13 @@ async fn of_two_that_want_one_name_the_first_keeps_it_in_whatever_order_they_com
     rejected(&[&scene.ask(&writer).unwrap(), &second.ask()], "a-b", "c", "the name team1/a-b-c is taken").await;
     assert_eq!(collision.stands_for("a").await, held);
 
-    // The first one's source gives it up: the second gets it. No moment without the name is asked for, only who has it.
+    // The first one's source deletes its Service: the second gets the name. The name may be missing for a moment.
     scene.remove("team1", "b-c").await.unwrap();
     collision.stands_for("a-b").await;
     for ask in [&scene.ask(&writer).unwrap(), &second.ask()] {
         ask.expect_synced("a-b", "team1", "c").await.unwrap();
     }
-    // Now it is the other way round.
+    // Now with the roles exchanged.
     offer(scene, "b-c").await;
     rejected(&[&scene.ask(&writer).unwrap(), &first.ask()], "a", "b-c", "the name team1/a-b-c is taken").await;
     let held = collision.stands_for("a-b").await;
@@ -340,7 +340,7 @@ async fn of_two_that_want_one_name_the_first_keeps_it_in_whatever_order_they_com
     writer = collision.restarted(writer).await;
     rejected(&[&scene.ask(&writer).unwrap(), &first.ask()], "a", "b-c", "the name team1/a-b-c is taken").await;
     assert_eq!(collision.stands_for("a-b").await, held);
-    // It was deleted while its agent was away: the other one gets it when that is proven.
+    // It was deleted while its agent was away: the other one gets the name when that is proven.
     scene.remove("team1", "c").await.unwrap();
     second = collision.agent("a-b", &writer);
     collision.stands_for("a").await;

@@ -1,4 +1,4 @@
-//! How fast the writer writes: as the API server takes it, and never faster than it was told.
+//! How fast the writer writes: as fast as the API server accepts, and never faster than configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use gimbal_testkit::{ApiProxy, eventually};
 use gimbal_tests::{Mirror, SOON, Scene, expect_metric, expect_slices, metric, offer_many, put, slice_of, svc};
 
-/// The most writes of the writer in any second, by the API server's clock.
+/// Returns the largest number of writes of the writer in any second, by the API server's clock.
 async fn most_in_a_second(scene: &Scene) -> usize {
     let audit = scene.gimbal.audit().await.unwrap();
     let mut writes: Vec<_> = audit.iter().filter(|e| e.is_publication() && e.user == "writer").collect();
@@ -18,7 +18,7 @@ async fn most_in_a_second(scene: &Scene) -> usize {
     (0..writes.len()).map(after).max().unwrap_or(0)
 }
 
-/// The writer's API server answers 429 or 5xx for a while.
+/// The API server answers the writer with 429 or 5xx for a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_nothing_is_lost() {
     const SERVICES: u32 = 60;
@@ -37,15 +37,15 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
     let mut agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     expect_slices(&scene, SERVICES).await.unwrap();
     writer.settled(1).await.unwrap();
-    // What was under way when the first one was refused is refused, too. Nothing followed: it would have been counted.
+    // Writes in flight at the first refusal are refused, too. No other write followed: it would have been counted.
     let refused = proxy.refused();
     assert!((1..=SIDE_BY_SIDE).contains(&refused), "{refused} writes were refused");
     let writes = scene.writes_since(0).await.unwrap();
     assert_eq!(writes.len(), 1 + 2 * SERVICES as usize, "each object is written once: {writes:?}");
     assert!(writes.iter().all(|write| write.ends_with(" 201")), "{writes:?}");
 
-    // Twenty writes of one Service, which would go one after another. An overloaded server that says when to come back is
-    // another form of the same; and what changes meanwhile is written as it is in the end.
+    // Twenty writes of one Service, which would be sent one after another. The server's other form of overload has a
+    // Retry-After; what changes meanwhile is written in its final state.
     agent.process.kill().unwrap();
     for part in 0..SLICES {
         put(&scene.source, &slice_of("team1", "big", &format!("part-{part}"), 1000 + part * 100, 100)).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
     let writer = scene.writer_through(&proxy, &config, &args).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_concurrency", "", 16.0).await.unwrap();
 
-    // Of sixteen that wait, the last one would be answered after 800 ms; of four, in time.
+    // With sixteen concurrent writes the last one would be answered after 800 ms; with four, in time.
     proxy.slow_down(1, Duration::from_millis(50));
     let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     eventually("fewer go side by side", SOON, async || {
@@ -112,9 +112,9 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
 #[tokio::test(flavor = "multi_thread")]
 async fn no_second_sees_more_writes_than_the_budgets_allow() {
     for (services, args, reason, most) in [
-        // 50 a second, and a quarter of a second's worth that was saved up; the rest is for a machine that stands still.
+        // 50 a second, and a burst of a quarter of a second; the rest allows for a machine that stalls.
         (300, ["--write-qps", "50", "--watchers", "1"], "write_qps", 100),
-        // An object has some 500 bytes: with 1,000 that watch, about four a second, and one saved up.
+        // An object has some 500 bytes: with 1,000 watchers, about four writes a second, and a burst of one.
         (15, ["--write-fanout", "2000000", "--watchers", "1000"], "write_fanout", 15),
     ] {
         let scene = Arc::new(Scene::start().await.unwrap());

@@ -1,4 +1,4 @@
-//! What the configuration file says of a backend, and what a change of it does, with real binaries.
+//! The policies of the configuration file, and the effect of their changes, with real binaries.
 
 use gimbal_testkit::{Rights, eventually};
 use gimbal_tests::{Ep, Grpcurl, Mirror, SOON, Scene, expect_log, expect_metric, metric, put, slice, slice_of, svc};
@@ -10,7 +10,7 @@ async fn offer(scene: &Scene, namespace: &str, name: &str, first: u32, count: u3
     scene.put(&slice_of(namespace, name, "v4", first, count)).await.unwrap();
 }
 
-/// Puts a file in force and waits until the writer says so.
+/// Writes a file and waits until the writer has loaded it.
 async fn reload(scene: &Scene, admin_port: u16, backends: &[&str], policy: &str) {
     let taken = metric(admin_port, "gimbal_writer_config_reloads_total", "taken").await.unwrap();
     scene.config(backends, policy).unwrap();
@@ -37,14 +37,14 @@ async fn a_file_that_is_wrong_is_told_once_and_changes_nothing() {
     let place = format!("{}:5:16: unknown field `alow`", config.display());
     expect_log(&writer.process, &["ERROR", &place, "stays in force"]).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_config_file_good", "", 0.0).await.unwrap();
-    // Quarantine is what would be in force if a part of it were taken.
+    // The backend would be in quarantine if a part of the file were loaded.
     scene.config(&["node02"], "mode: quarantine\nmode: off").unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_config_reloads_total", "refused", 2.0).await.unwrap();
     scene.put(&slice_of("team1", "web", "v4", 7, 4)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();
     assert_eq!(writer.process.log().matches("stays in force").count(), 2, "each content is told once");
 
-    // Good again, with another backend and nothing new for this one: its stream goes on, and nothing is written.
+    // Valid again, with another backend and no change for this one: its stream goes on, and nothing is written.
     reload(&scene, writer.admin_port, &["node02", "node03"], "").await;
     expect_metric(writer.admin_port, "gimbal_writer_config_file_good", "", 1.0).await.unwrap();
     offer(&scene, "team1", "other", 9, 1).await;
@@ -54,7 +54,7 @@ async fn a_file_that_is_wrong_is_told_once_and_changes_nothing() {
     let writes = scene.writes_since(mark).await.unwrap();
     assert_eq!(writes.len(), 3, "one change, and one Service that came: {writes:?}");
 
-    // An agent of the new backend is let in; then its backend leaves the file.
+    // An agent of the new backend is accepted; then its backend is removed from the file.
     let _other = scene.discoverer("node03", &scene.source, writer.port, &[]).unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node03-web", 4).await.unwrap();
     reload(&scene, writer.admin_port, &["node02"], "").await;
@@ -72,7 +72,7 @@ async fn a_file_that_is_wrong_is_told_once_and_changes_nothing() {
     assert_eq!(ask.backend("node02").unwrap()["generation"], generation);
 }
 
-/// The filter is changed to exclude what is there.
+/// The filter is changed to exclude what is published.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_change_of_namespaces_excludes_is_removed_through_the_guard() {
     let scene = Scene::start().await.unwrap();
@@ -106,7 +106,7 @@ async fn what_a_change_of_namespaces_excludes_is_removed_through_the_guard() {
     Mirror::expect_gone(&scene.gimbal, "team2", "node02-web").await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 5).await.unwrap();
 
-    // Allowed again, without the agent sending anything; then mapped elsewhere, new place first.
+    // Allowed again, without any message of the agent; then mapped to another namespace, where it is created first.
     reload(&scene, writer.admin_port, &["node02"], "").await;
     Mirror::expect_count(&scene.gimbal, "team2", "node02-web", 30).await.unwrap();
     for ask in [&ask, &ask_agent] {
@@ -120,7 +120,7 @@ async fn what_a_change_of_namespaces_excludes_is_removed_through_the_guard() {
     let verbs: Vec<&str> = writes.iter().filter_map(|write| write.split(' ').next()).collect();
     assert_eq!(verbs, ["create", "create", "delete", "delete"], "{writes:?}");
 
-    // Changed while the writer is down and the agent away: nobody has to say anything.
+    // Changed while the writer is down and the agent away: no agent has to send anything.
     drop(agent);
     drop(writer);
     let guardless = "namespaces: {allow: [team1]}\nguard: {maxDropPercent: 100}";
@@ -137,7 +137,7 @@ async fn a_missing_namespace_is_created_where_the_policy_says_so() {
     offer(&scene, "team7", "api", 10, 3).await;
     let writer = scene.writer(&scene.config(&["node02"], "namespaces: {create: true}").unwrap(), &[]).await.unwrap();
     let agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
-    // Without the right to.
+    // Without the right to create it.
     let ask = agent.ask();
     eventually("the agent hears why", SOON, async || {
         let message = ask.expect_rejected("node02", "team7", "web", "NAMESPACE_MISSING").await?;
@@ -159,7 +159,7 @@ async fn a_missing_namespace_is_created_where_the_policy_says_so() {
     ask.expect_synced("node02", "team7", "web").await.unwrap();
 }
 
-/// A source that offers what it should not, through an honest agent.
+/// A source that offers forbidden addresses, through an honest agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_that_are_not_a_backends_are_left_out_and_a_change_is_applied_at_once() {
     let scene = Scene::start().await.unwrap();
@@ -183,7 +183,7 @@ async fn addresses_that_are_not_a_backends_are_left_out_and_a_change_is_applied_
     reload(&scene, writer.admin_port, &["node02"], "addresses: {allow: [10.2.0.0/16, \"fd00::/8\"]}").await;
     Mirror::expect(&scene.gimbal, "team1", "node02-web", &["10.2.0.1:8080", "fd00::1:8080"]).await.unwrap();
     assert_eq!(scene.writes_since(mark).await.unwrap().len(), 1);
-    // What is stripped changes at once, too: the label `app` of everything.
+    // A change of what is stripped takes effect at once, too: the label `app` of all objects.
     reload(&scene, writer.admin_port, &["node02"], "strip: {labels: [app]}\naddresses: {allow: [10.2.0.0/16]}").await;
     Mirror::expect_that(&scene.gimbal, "team1", "node02-web", |mirror| {
         let labels = &mirror.service["metadata"]["labels"];
@@ -194,7 +194,7 @@ async fn addresses_that_are_not_a_backends_are_left_out_and_a_change_is_applied_
     .unwrap();
 }
 
-/// The loser of a name does not learn whose it is.
+/// The loser of a name does not learn the name's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_is_taken_is_all_that_the_loser_hears() {
     let scene = Scene::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! A backend in quarantine is planned and shown, and nothing is written for it until it is admitted.
+//! For a backend in quarantine, writes are planned and shown, but not made until it is admitted.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn nothing_is_written_until_it_is_admitted_and_then_at_once() {
     }
     assert_eq!(scene.writes_since(0).await.unwrap().len(), 4);
 
-    // A backend that runs: what is there stays as it is, and what would be done is shown.
+    // A published backend: its objects stay as they are, and the planned writes are shown.
     reload(&scene, writer.admin_port, "mode: quarantine").await;
     let there = Mirror::get(&scene.gimbal, "team1", "node02-web").await.unwrap().unwrap();
     scene.put(&slice_of("team1", "web", "v4", 8, 2)).await.unwrap();

@@ -1,4 +1,4 @@
-//! No write without a difference: restarts of either side, in any order, leave the Gimbal cluster as it is.
+//! No write without a difference: restarts of either side, in any order, leave the Gimbal cluster unchanged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use gimbal_tests::{Discoverer, Ep, Mirror, SOON, Scene, Writer, expect_log, metr
 const SERVICES: usize = 60;
 const OFTEN: [&str; 2] = ["--comparison-interval", "1s"];
 
-/// Of many forms: no slice, one, several, of both families, with more endpoints than a slice of ours holds.
+/// Offers Services of many forms: no slice, one, several, both families, more endpoints than one of Gimbal's slices
+/// holds.
 async fn fill(scene: &Scene) {
     for n in 0..SERVICES {
         let name = format!("web-{n}");
@@ -48,7 +49,7 @@ impl Quiet {
         self.scene.discoverer("node02", &self.scene.source, port, &[]).unwrap()
     }
 
-    /// Nothing was written since the start, not even what is kept of the backend.
+    /// Checks that nothing was written since the start, not even the backend's saved state.
     async fn check(&self, what: &str, writer: &Writer) {
         writer.settled(1).await.unwrap_or_else(|error| panic!("{what}: {error:#}"));
         assert_eq!(self.scene.writes_since(self.mark).await.unwrap(), Vec::<String>::new(), "{what}");
@@ -59,7 +60,7 @@ impl Quiet {
     }
 }
 
-/// What the writer asked for when it took the newest stream in.
+/// Returns what the writer requested when it accepted the newest stream.
 async fn needs(agent: &Discoverer) -> String {
     eventually("the writer takes the stream in", SOON, async || {
         let log = agent.process.log();
@@ -117,7 +118,7 @@ async fn restarts_write_nothing_and_a_fresh_change_after_one_is_the_only_write()
     agent = quiet.agent(port);
     quiet.check("both restarted", &writer).await;
 
-    // A change that comes while everything is sent anew.
+    // A change that is made while everything is sent anew.
     writer.process.kill().unwrap();
     writer = quiet.writer(port).await;
     let scene = &quiet.scene;
@@ -129,6 +130,6 @@ async fn restarts_write_nothing_and_a_fresh_change_after_one_is_the_only_write()
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert!(writes[0].starts_with("update endpointslices team1/node02-web-1-"), "{writes:?}");
 
-    // Neither end takes long to go.
+    // Neither end takes long to stop.
     assert!(agent.process.terminate(SOON).await.unwrap().after < Duration::from_secs(10));
 }

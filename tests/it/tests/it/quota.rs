@@ -1,4 +1,5 @@
-//! Quotas of a backend, with real binaries: what stands stays, what is over waits, and others notice nothing.
+//! Quotas of a backend, with real binaries: what is published stays, what is over quota waits, and other backends are
+//! not affected.
 
 use gimbal_testkit::eventually;
 use gimbal_tests::{Mirror, SOON, Scene, expect_metric, metric, slice_of, svc};
@@ -45,7 +46,7 @@ async fn what_is_over_a_quota_waits_for_room_and_what_stands_stays() {
     expect_metric(writer.admin_port, "gimbal_writer_backend_quota_used", &quota("endpoints"), 6.0).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_quota_limit", &quota("endpoints"), 8.0).await.unwrap();
 
-    // The same after a restart of both: whoever stands keeps its place.
+    // The same after a restart of both: published Services keep their place.
     let port = writer.port;
     drop(agent);
     drop(writer);
@@ -57,7 +58,7 @@ async fn what_is_over_a_quota_waits_for_room_and_what_stands_stays() {
     ask.expect_synced("node02", "team1", "m2").await.unwrap();
     assert_eq!(scene.writes_since(mark).await.unwrap(), Vec::<String>::new());
 
-    // Growth waits, and what stands stays as it is.
+    // Growth waits, and what is published stays as it is.
     scene.put(&slice_of("team1", "m1", "v4", 10, 7)).await.unwrap();
     let message = ask_agent.expect_rejected("node02", "team1", "m1", "QUOTA").await.unwrap();
     assert!(message.contains("endpoints") && message.contains("would be 10"), "{message}");

@@ -168,7 +168,7 @@ async fn a_watch_whose_history_is_gone_costs_no_write_but_for_what_changed() {
     let all = writes(&scene, mark).await;
     assert!(all.iter().all(|write| write.contains("node02-first")), "{all:?}");
 
-    // What changed while nobody looked is found in the new list, with one write for each object.
+    // What changed while the discoverer was stopped is found in the new list, with one write for each object.
     let mark = scene.gimbal.audit_mark().await.unwrap();
     discoverer.process.freeze().unwrap();
     scene.remove("team1", "doomed").await.unwrap();
@@ -211,8 +211,8 @@ async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
     (listener, waiting)
 }
 
-/// Once in the test run, after short outages; with GIMBAL_PROVE=ROUNDS so often, after the writer was away for 8 s and the source
-/// for 20 s.
+/// Once in the test run, after short outages; with GIMBAL_PROVE=ROUNDS so often, after the writer was away for 8 s and
+/// the source for 20 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_outage_what_changed_is_there_within_two_seconds() {
     let prove: Option<u32> = std::env::var("GIMBAL_PROVE").ok().map(|rounds| rounds.parse().unwrap());

@@ -111,7 +111,7 @@ async fn each_leaves_the_others_objects_alone() {
     Mirror::expect_count(&scene.gimbal, "team1", "a-b-b-web", 3).await.unwrap();
     expect_log(&writers[0].process, &["rejected", "team1/b-web", "NameConflict"]).await.unwrap();
     divided.expect_owner("a-b-web", "a-b").await;
-    // It is not touched even when nobody of its own speaks for it.
+    // It is not touched even when the writer of its own backend is down.
     writers[1].process.kill().unwrap();
     let mark = scene.gimbal.audit_mark().await.unwrap();
     scene.remove("team1", "web").await.unwrap();

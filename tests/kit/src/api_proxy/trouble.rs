@@ -1,4 +1,4 @@
-//! What calls of a kind meet while an API server is in trouble.
+//! How calls of each kind fail while an API server is in trouble.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// Kinds of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Calls {
-    /// Whatever is about a Lease.
+    /// Every call about a Lease.
     Leases,
     /// Watches that are opened from now on.
     Watches,
@@ -22,7 +22,7 @@ pub enum Calls {
 }
 
 impl Calls {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Leases, Self::Watches, Self::Reads, Self::Writes];
 
     pub(super) fn of(request: &Request) -> Self {
@@ -36,20 +36,20 @@ impl Calls {
     }
 }
 
-/// What they meet.
+/// How a call in trouble is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// This status, and a Retry-After of so many seconds, if any.
+    /// This status, with a Retry-After in seconds, if any.
     Answer(u16, Option<u64>),
-    /// No answer until there is no trouble any more.
+    /// No answer until the trouble ends.
     Silence,
-    /// They are passed on so much later.
+    /// Calls are passed on after this delay.
     Late(Duration),
 }
 
 type There = BTreeMap<Calls, Trouble>;
 
-/// The trouble that there is, by kind of call.
+/// The current trouble, by kind of call.
 #[derive(Default)]
 pub(super) struct Troubles(watch::Sender<There>);
 
@@ -62,7 +62,8 @@ impl Troubles {
         self.0.send_modify(BTreeMap::clear);
     }
 
-    /// The answer that a call of this kind meets; nothing if it is to be passed on.
+    /// Waits as the current trouble demands. Returns the answer for a call of this kind, or `None` if it is to be
+    /// passed on.
     pub(super) async fn meet(&self, calls: Calls) -> Option<Response> {
         let trouble = self.0.borrow().get(&calls).copied();
         match trouble? {

@@ -1,4 +1,4 @@
-//! Building a Go program, with visible progress.
+//! Builds Go programs, with visible progress.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use anyhow::Context as _;
 
 use super::{Asset, lock};
 
-/// How a program is made.
+/// How a program is built.
 pub(super) enum Recipe {
-    /// From `tests/assets/go.mod`, whose checksums pin all that goes into it.
+    /// From `tests/assets/go.mod`, whose checksums pin all dependencies.
     Module {
         /// Package to build.
         package: String,
@@ -22,7 +22,7 @@ pub(super) enum Recipe {
     Install(String),
 }
 
-/// Where `go.mod` is.
+/// Returns the folder of `go.mod`.
 pub(super) fn module_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets")
 }
@@ -75,8 +75,8 @@ fn run(mut command: Command, what: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Straight to standard error: `eprintln!` in a test is shown only once it has failed, and a build that takes minutes must
-/// not look like a test that hangs.
+/// Writes straight to standard error: `eprintln!` in a test is shown only after it failed, and a build that takes
+/// minutes must not look like a test that hangs.
 pub(crate) fn say(line: &str) {
     writeln!(std::io::stderr(), "gimbal: {line}").ok();
 }

@@ -1,10 +1,10 @@
-//! Packages of the system, where it is a Debian and we may.
+//! Installs system packages, on Debian and as root.
 
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-/// See [`super::debian`].
+/// Implements [`super::debian`].
 pub(super) fn install(packages: &[&str]) -> anyhow::Result<()> {
     super::say(&format!("installing {}", packages.join(" and ")));
     let install = [&["install", "--no-install-recommends"], packages].concat();

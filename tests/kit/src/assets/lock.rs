@@ -1,4 +1,4 @@
-//! One process makes a file, others wait for it, and nobody sees half of it.
+//! One process makes a file, others wait for it, and none of them sees half of it.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 use super::build::say;
 
-/// See [`super::once`].
+/// Implements [`super::once`].
 pub(super) fn once(path: &Path, make: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let (dir, name) = path.parent().zip(path.file_name()).context("a file in a folder is wanted")?;
     let name = name.to_string_lossy();
@@ -27,7 +27,7 @@ pub(super) fn once(path: &Path, make: impl FnOnce(&Path) -> anyhow::Result<()>) 
     if path.is_file() {
         return Ok(());
     }
-    // In the same folder, since a rename is atomic only within a file system. What a killed run left is swept away.
+    // In the same folder, since a rename is atomic only within a file system. Remains of a killed run are removed.
     let work = dir.join(format!(".{name}.work"));
     if work.exists() {
         std::fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;

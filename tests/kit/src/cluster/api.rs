@@ -1,4 +1,4 @@
-//! The API in plain JSON.
+//! The Kubernetes API in plain JSON.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 pub use reqwest::Method;
 use serde_json::Value;
 
-/// How this client calls itself, so that an audit can leave it out.
+/// The user agent of this client, so that an audit can leave its calls out.
 pub const USER_AGENT: &str = "gimbal-testkit";
 
 const JSON: &str = "application/json";
@@ -19,12 +19,12 @@ pub struct Api {
     client: reqwest::Client,
 }
 
-/// A request that was not answered with success.
+/// A request that did not succeed.
 #[derive(Debug)]
 pub struct Refused {
-    /// HTTP status; 0 where there was no answer.
+    /// HTTP status; 0 without an answer.
     pub code: u16,
-    /// What the server said.
+    /// The server's message.
     pub message: String,
 }
 
@@ -47,7 +47,7 @@ impl Api {
         Ok(Self { url: url.to_owned(), token: token.to_owned(), client })
     }
 
-    /// What speaks to the server: it trusts its certificate, and brings no credentials of its own.
+    /// Returns the HTTP client: it trusts the server's certificate and has no credentials of its own.
     pub(crate) fn client(&self) -> reqwest::Client {
         self.client.clone()
     }
@@ -60,10 +60,10 @@ impl Api {
         self.json(Method::GET, path, None).await
     }
 
-    /// The objects of a list.
+    /// Returns the objects of a list.
     ///
     /// # Errors
-    /// Anything but success.
+    /// Every answer but success.
     pub async fn items(&self, path: &str) -> Result<Vec<Value>, Refused> {
         let mut list = self.get(path).await?;
         Ok(list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
@@ -101,19 +101,20 @@ impl Api {
         self.json(Method::DELETE, path, None).await
     }
 
-    /// GET of something that is not JSON.
+    /// Reads a resource that is not JSON.
     ///
     /// # Errors
-    /// Anything but success.
+    /// Every answer but success.
     pub async fn text(&self, path: &str) -> Result<String, Refused> {
         let answer = self.send(Method::GET, path, None, "*/*").await?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Any request, as it is: a body of this content type; the answer as it comes, in the form that is asked for.
+    /// Sends any request unchanged, with a body of this content type, and returns the answer's body in the requested
+    /// form.
     ///
     /// # Errors
-    /// Anything but success.
+    /// Every answer but success.
     pub async fn exchange(
         &self,
         method: Method,

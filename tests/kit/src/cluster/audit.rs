@@ -1,4 +1,4 @@
-//! Who asked the API server for what.
+//! The API server's audit log: which client sent which request.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,22 +7,22 @@ use serde::Deserialize;
 
 use super::TestCluster;
 
-/// One request that was answered. A watch appears when it ends.
+/// One request with its answer. A watch appears when it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
     /// User name.
     pub user: String,
-    /// Plural, with `/status` where that was asked for; empty for a path that is no object's.
+    /// Plural, with `/status` for that subresource; empty for a path that is not an object's.
     pub resource: String,
     /// Namespace; empty for none.
     pub namespace: String,
-    /// Name; empty for lists, and for what was refused before it had one.
+    /// Name; empty for lists, and for requests refused before the object had one.
     pub name: String,
     /// HTTP status.
     pub code: u16,
-    /// The client's name for itself.
+    /// The client's User-Agent.
     pub user_agent: String,
     /// Path and query.
     pub uri: String,
@@ -31,13 +31,13 @@ pub struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Whether it asked for a change.
+    /// Whether the request is a write.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
 
-    /// Whether it asked for a change of what Gimbal publishes: a Service, its slices, or its Endpoints.
+    /// Whether the request is a write of an object that Gimbal publishes: a Service, its slices, or its Endpoints.
     #[must_use]
     pub fn is_publication(&self) -> bool {
         self.is_write() && matches!(self.resource.as_str(), "services" | "endpointslices" | "endpoints")
@@ -45,7 +45,7 @@ impl AuditEntry {
 }
 
 impl TestCluster {
-    /// Every request so far, in the order of their ends. The API server's own are left out.
+    /// Returns every request so far, in the order of their ends, except for the API server's own.
     ///
     /// # Errors
     /// The log cannot be read, or the API server does not run.
@@ -53,18 +53,18 @@ impl TestCluster {
         self.audit_since(0).await
     }
 
-    /// Every request but the first `seen`: pass the length of an earlier answer's whole log.
+    /// Returns every request but the first `seen`, a number that [`TestCluster::audit_mark`] returned.
     ///
     /// # Errors
     /// As [`TestCluster::audit`].
     pub async fn audit_since(&self, seen: usize) -> anyhow::Result<Vec<AuditEntry>> {
-        // An answer may reach its client before its line reaches the log. A line asked for later ends up behind it.
+        // An answer may reach its client before its line reaches the log. The line of a later request follows it.
         let unique = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
         let marker = format!("/version?audit={unique}");
         self.admin.text(&marker).await?;
         let log = crate::eventually("the audit log is written", Duration::from_secs(10), async || {
             let log = tokio::fs::read_to_string(&self.layout.audit_log).await?;
-            // A line that is being written is not one yet.
+            // An incomplete last line is still being written.
             let whole = log.rfind('\n').map_or("", |end| &log[..end]);
             anyhow::ensure!(whole.contains(&marker), "the last request is not in it");
             Ok(whole.to_owned())
@@ -74,7 +74,7 @@ impl TestCluster {
         Ok(all.into_iter().flatten().skip(seen).collect())
     }
 
-    /// How many requests there were: a mark for [`TestCluster::audit_since`].
+    /// Returns the number of requests so far, for [`TestCluster::audit_since`].
     ///
     /// # Errors
     /// As [`TestCluster::audit`].
@@ -121,7 +121,7 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// `None` for the lines that this module itself causes.
+/// Parses a line. Returns `None` for the lines that this module itself causes.
 fn parse(line: &str) -> anyhow::Result<Option<AuditEntry>> {
     let line: Line = serde_json::from_str(line).with_context(|| format!("audit line {line:?}"))?;
     if line.stage != "ResponseComplete" || line.request_uri.starts_with("/version?audit=") {

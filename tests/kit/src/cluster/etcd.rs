@@ -1,4 +1,4 @@
-//! What only etcd can do to a test's victim.
+//! Failures of a cluster that need etcd: compaction, backup and restoration.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::TestCluster;
 
-/// The data of a cluster at a moment.
+/// A copy of a cluster's data.
 pub struct Backup(tempfile::TempDir);
 
-/// A folder with all that is in it.
+/// Copies a folder with its content.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     for entry in std::fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
@@ -26,15 +26,15 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 impl TestCluster {
-    /// Forgets all history, so that a watch from any version that was seen before answers 410, and so does the next page of
-    /// a list that was begun before.
+    /// Forgets all history, so that a watch from any earlier version is answered with 410, and so is the next page of a
+    /// list begun before.
     ///
-    /// The API server restarts for it: it serves both from a memory of its own, which a compaction of etcd does not touch.
+    /// Restarts the API server, because it serves both from its own cache, which a compaction of etcd does not change.
     ///
     /// # Errors
-    /// What either server says.
+    /// The error of either server.
     pub async fn compact(&self) -> anyhow::Result<()> {
-        // Without a change since, the version that a client saw last would still be the present one.
+        // Without a later change, the version that a client saw last would still be the current one.
         let name = json!({"metadata": {"generateName": "testkit-"}});
         let made = self.admin.post("/api/v1/namespaces/kube-system/configmaps", &name).await?;
         let name = made["metadata"]["name"].as_str().context("the object has no name")?;
@@ -46,20 +46,20 @@ impl TestCluster {
         self.start_apiserver().await
     }
 
-    /// Copies the data of the cluster as it is now. Both servers restart for it.
+    /// Copies the cluster's current data. Both servers restart.
     ///
     /// # Errors
-    /// A server, or the file system.
+    /// A server's error, or one of the file system.
     pub async fn back_up(&self) -> anyhow::Result<Backup> {
         let backup = Backup(tempfile::Builder::new().prefix("backup-").tempdir_in(self.dir())?);
         self.exchange(|data| copy(data, &backup.0.path().join("etcd"))).await?;
         Ok(backup)
     }
 
-    /// Puts the data back as they were, versions included, as who restores an etcd does.
+    /// Restores the data, including versions, as an operator would restore etcd.
     ///
     /// # Errors
-    /// A server, or the file system.
+    /// A server's error, or one of the file system.
     pub async fn restore(&self, backup: &Backup) -> anyhow::Result<()> {
         let from = backup.0.path().join("etcd");
         self.exchange(|data| {
@@ -69,7 +69,7 @@ impl TestCluster {
         .await
     }
 
-    /// Does something to the data while nobody uses them.
+    /// Stops both servers, changes etcd's data, and starts them again.
     async fn exchange(&self, change: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
         self.stop_apiserver()?;
         self.servers().etcd.kill()?;

@@ -9,7 +9,7 @@ use crate::assets::Asset;
 use crate::process::free_port;
 use crate::{Pair, Pki, Process};
 
-/// Keeps the log to what a test may ask about: the API server talks to itself all the time.
+/// Limits the log to what a test may ask about: the API server sends many requests to itself.
 const AUDIT_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -19,20 +19,20 @@ rules:
 - {level: Metadata}
 "#;
 
-/// The programs.
+/// The servers' programs.
 pub(super) struct Tools {
     etcd: PathBuf,
     apiserver: PathBuf,
 }
 
 impl Tools {
-    /// Finds them, or builds them.
+    /// Finds or builds the programs.
     pub(super) fn find() -> anyhow::Result<Self> {
         Ok(Self { etcd: Asset::Etcd.path()?, apiserver: Asset::ApiServer.path()? })
     }
 }
 
-/// Where everything of one cluster is.
+/// Files, ports and command lines of one cluster.
 pub(super) struct Layout {
     dir: PathBuf,
     etcd: PathBuf,
@@ -65,7 +65,7 @@ impl Layout {
         let port = free_port()?;
         let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
         let audit_log = file("audit.log");
-        // The port of a peer that does not exist need not be known.
+        // A peer that does not exist needs no known port.
         let peer = "http://127.0.0.1:0";
         let etcd_args = options(&[
             ("data-dir", &file("etcd").display().to_string()),
@@ -74,7 +74,7 @@ impl Layout {
             ("listen-peer-urls", peer),
             ("initial-advertise-peer-urls", peer),
             ("initial-cluster", &format!("default={peer}")),
-            // It is thrown away with the test, so a power cut may as well take it.
+            // The data are deleted with the test, so they need not survive a power cut.
             ("unsafe-no-fsync", "true"),
             ("log-level", "warn"),
         ]);
@@ -88,17 +88,17 @@ impl Layout {
             ("client-ca-file", &ca),
             ("token-auth-file", &write("tokens.csv", &users::token_file())?),
             ("authorization-mode", "RBAC"),
-            // Nobody makes the default ServiceAccounts that it would wait for.
+            // It would wait for default ServiceAccounts, and no controller creates them.
             ("disable-admission-plugins", "ServiceAccount"),
             ("service-account-key-file", &accounts.cert.display().to_string()),
             ("service-account-signing-key-file", &accounts.key.display().to_string()),
             ("service-account-issuer", "https://kubernetes.default.svc"),
             ("service-cluster-ip-range", "10.96.0.0/16,fd00:96::/112"),
-            // A loopback address is no endpoint.
+            // A loopback address is not valid as an endpoint.
             ("endpoint-reconciler-type", "none"),
             ("audit-policy-file", &write("audit-policy.yaml", AUDIT_POLICY)?),
             ("audit-log-path", &audit_log.display().to_string()),
-            // In MB. A log that is rotated would lose what a test counts.
+            // In MB. A rotation of the log would lose requests that a test counts.
             ("audit-log-maxsize", "100000"),
         ]);
         Ok(Self {
@@ -121,7 +121,7 @@ impl Layout {
         Process::start("etcd", &self.etcd, &self.etcd_args, &self.dir.join("etcd.log"))
     }
 
-    /// Has the API server show a certificate of the next authority: it looks at the files itself.
+    /// Has the API server present a certificate of the next authority: it reloads the files itself.
     pub(super) fn serve_by_next_authority(&self) -> anyhow::Result<()> {
         let Pair { cert, key } = self.next_authority.server("apiserver")?;
         for (new, old) in [(key, &self.serving.key), (cert, &self.serving.cert)] {
@@ -140,7 +140,7 @@ fn options(pairs: &[(&str, &str)]) -> Vec<String> {
     pairs.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
-/// Waits for `/readyz`; at once an error if the server ends.
+/// Waits for `/readyz`; fails at once if the server ends.
 pub(super) async fn wait_ready(admin: &Api, apiserver: &mut Process) -> anyhow::Result<()> {
     let wait = crate::eventually("kube-apiserver is ready", READY_WITHIN, async || {
         if let Some(status) = apiserver.exited()? {

@@ -1,4 +1,4 @@
-//! Users whose rights a test grants and takes away.
+//! Users whose rights a test grants and revokes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Api, Rights, TestCluster};
 
 pub(super) const ADMIN_TOKEN: &str = "admin-token";
 
-/// Everybody that the API server knows; the file is read only when it starts.
+/// All users that the API server knows; it reads their file only when it starts.
 const USERS: [&str; 10] =
     ["writer", "discoverer", "user-1", "user-2", "user-3", "user-4", "user-5", "user-6", "user-7", "user-8"];
 
@@ -37,13 +37,13 @@ pub struct UserAccess {
 }
 
 impl UserAccess {
-    /// Name.
+    /// Returns the user's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A kubeconfig file.
+    /// Returns the user's kubeconfig file.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
@@ -59,20 +59,20 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// `verbs` on `resources` of one API group; the core group is the empty string.
+    /// Allows `verbs` on `resources` of one API group; the core group is the empty string.
     #[must_use]
     pub fn new(group: &str, resources: &[&str], verbs: &[&str]) -> Self {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Self { group: group.to_owned(), resources: owned(resources), verbs: owned(verbs) }
     }
 
-    /// get, list and watch.
+    /// Allows get, list and watch.
     #[must_use]
     pub fn read(group: &str, resources: &[&str]) -> Self {
         Self::new(group, resources, &["get", "list", "watch"])
     }
 
-    /// Reading and changing.
+    /// Allows reading and changing.
     #[must_use]
     pub fn write(group: &str, resources: &[&str]) -> Self {
         Self::new(group, resources, &["get", "list", "watch", "create", "update", "patch", "delete"])
@@ -84,16 +84,16 @@ impl Rule {
 }
 
 impl TestCluster {
-    /// One of the users `writer`, `discoverer` and `user-1` to `user-8`.
+    /// Returns one of the users `writer`, `discoverer` and `user-1` to `user-8`.
     ///
     /// # Errors
-    /// Another name.
+    /// The name is not one of them.
     pub fn user(&self, name: &str) -> anyhow::Result<UserAccess> {
         anyhow::ensure!(USERS.contains(&name), "there is no user {name:?}, only {}", USERS.join(", "));
         Ok(UserAccess { name: name.to_owned(), kubeconfig: self.write_kubeconfig(name, &token(name))? })
     }
 
-    /// The API as this user.
+    /// Returns the API as this user.
     ///
     /// # Errors
     /// The authority's certificate cannot be read.
@@ -101,19 +101,19 @@ impl TestCluster {
         Api::connect(self.url(), &token(&user.name), &self.layout.ca)
     }
 
-    /// Lets `user` do what `rules` say, everywhere, instead of what was granted before, and waits until that is so.
+    /// Grants `rules` to `user` in all namespaces, instead of earlier grants, and waits until they are in effect.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn grant(&self, user: &UserAccess, rules: &[Rule]) -> anyhow::Result<()> {
         self.bind(user, &Rights::everywhere(rules)).await
     }
 
-    /// Creates the roles of `rights` and binds them to `user`, instead of what was granted before, and waits until they are
-    /// in effect.
+    /// Creates the roles of `rights` and binds them to `user`, instead of what was granted before, and waits until they
+    /// are in effect.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn bind(&self, user: &UserAccess, rights: &Rights) -> anyhow::Result<()> {
         self.unbind(user).await?;
         for role in rights.roles() {
@@ -134,10 +134,10 @@ impl TestCluster {
         self.wait_for(user, rights, true).await
     }
 
-    /// Takes away what [`TestCluster::grant`] or [`TestCluster::bind`] gave, and waits until that is so.
+    /// Revokes the rights of [`TestCluster::grant`] or [`TestCluster::bind`], and waits until that is in effect.
     ///
     /// # Errors
-    /// What the API server says.
+    /// The API server's error.
     pub async fn revoke(&self, user: &UserAccess) -> anyhow::Result<()> {
         let old = self.unbind(user).await?;
         self.wait_for(user, &old, false).await
@@ -154,7 +154,7 @@ impl TestCluster {
                 let path = if kind.is_empty() { of_bindings } else { of_roles };
                 self.admin.delete(&format!("{path}/{}", text("name").unwrap_or_default())).await?;
                 if !kind.is_empty() {
-                    // Objects in a list do not say their kind.
+                    // Objects in a list do not contain their kind.
                     object["kind"] = json!(kind);
                     roles.push(object);
                 }
@@ -183,11 +183,11 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// Labels roles and bindings with the user they are for.
 const OWNER: &str = "testkit-user";
-/// Bindings go first, so that no rule is missed while it is bound. The kind is that of a role; empty for a binding.
+/// Bindings are deleted first, so that no bound role is missing. The kind is that of a role; empty for a binding.
 const RESOURCES: [(&str, &str); 4] =
     [("", "clusterrolebindings"), ("", "rolebindings"), ("ClusterRole", "clusterroles"), ("Role", "roles")];
 
-/// The collections of roles and of bindings, of one namespace or of the cluster.
+/// Returns the collections of roles and of bindings, of one namespace or of the cluster.
 fn paths(namespace: Option<&str>) -> [String; 2] {
     match namespace {
         Some(namespace) => ["roles", "rolebindings"].map(|kind| format!("{RBAC}/namespaces/{namespace}/{kind}")),

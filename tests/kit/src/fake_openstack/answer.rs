@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Routes a request to its answer.
 
 use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::FakeCloud;
 
-/// A request.
+/// A received request.
 pub(super) struct Asked {
     pub method: String,
     pub path: String,
     pub token: String,
-    /// The token that is asked about.
+    /// The token that the request asks about (`X-Subject-Token`).
     pub subject: String,
     pub body: Value,
     url: String,
@@ -71,7 +71,7 @@ impl Answer {
         Self::text(status, &body.to_string()).with_header("content-type", "application/json")
     }
 
-    /// With a body like that of an error that nobody caught.
+    /// Returns an answer with a body like that of an uncaught error.
     pub(super) fn status(status: u16) -> Self {
         Self::text(status, "<h1><p>fake</p></h1>")
     }
@@ -86,7 +86,7 @@ impl Answer {
         Self::json(401, &json!({"error": {"code": 401, "message": message, "title": "Unauthorized"}}))
     }
 
-    /// Keystone's word from 28 on; it was a 500 before.
+    /// Keystone's answer from version 28 on; earlier versions answer 500.
     pub(super) fn no_rescoping() -> Self {
         let message = "Using an application credential token to create a scoped token is not allowed.";
         Self::json(403, &json!({"error": {"code": 403, "message": message, "title": "Forbidden"}}))
@@ -175,7 +175,7 @@ impl FakeCloud {
         }
     }
 
-    /// What is there, and not for this user: Octavia says so, Neutron does not.
+    /// Returns the answer for an object that exists and that the user may not see: Octavia says so, Neutron does not.
     fn hidden(&self, id: &str) -> Answer {
         if self.octavia { Answer::forbidden() } else { Answer::not_found(id) }
     }

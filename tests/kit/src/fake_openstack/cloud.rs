@@ -1,4 +1,4 @@
-//! What is in the cloud, and how it is listed.
+//! The content of the cloud, and how it is listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::answer::{Answer, Asked};
 pub enum Paging {
     /// As Octavia does.
     Markers,
-    /// The marker is ignored, and a next page offered all the same.
+    /// The marker is ignored, and a next page is offered all the same.
     Repeating,
-    /// As a Neutron without pagination: every row, always, and no offer.
+    /// As in a Neutron without pagination: always every row, without a next page.
     None,
 }
 
-/// What is in the cloud. Rows are JSON, so that a test can put anything there.
+/// The content of the cloud. Rows are JSON, so that a test can put anything there.
 pub struct FakeCloud {
     pub(super) url: String,
     /// The password of the user `fake`, and the secret of the application credential `fake`.
@@ -31,32 +31,33 @@ pub struct FakeCloud {
     pub(super) issued: usize,
     /// Whether the user may list the objects of all projects.
     pub global: bool,
-    /// Roles that it has besides, which show nothing.
+    /// Further roles of the user, which show no objects.
     pub roles: BTreeSet<&'static str>,
     /// Projects, in order.
     pub projects: Vec<Value>,
     /// Projects on which the user has no role (any more).
     pub foreign: BTreeSet<String>,
-    /// Whether each list of projects says that it was cut off.
+    /// Whether each list of projects is marked as truncated.
     pub projects_truncated: bool,
     /// Whether the list of all projects has pages, as from Keystone 27 on.
     pub projects_paged: bool,
-    /// The most projects that Keystone gives at once (`max_db_limit`), without a word to who asks for no page.
+    /// The most projects that Keystone returns at once (`max_db_limit`); without a page limit in the request the list
+    /// is truncated without notice.
     pub projects_max: usize,
-    /// Whether there is Octavia in the catalog, or only Neutron with neutron-lbaas.
+    /// Whether the catalog has Octavia, or only Neutron with neutron-lbaas.
     pub octavia: bool,
-    /// The types of services in the catalog, where it has others than what is there. A `network` beside Octavia has an old
-    /// plug-in for load balancing, in which there is nothing.
+    /// The types of services in the catalog, if they differ from the existing services. A `network` beside Octavia has
+    /// an old plug-in for load balancing without any objects.
     pub catalog: Option<Vec<&'static str>>,
-    /// The lists that show nothing of other projects, whatever the user may see elsewhere: a policy for each kind.
+    /// The lists that show no objects of other projects, whatever the user may see elsewhere: a policy for each kind.
     pub restricted: BTreeSet<&'static str>,
     /// Whether answers have a readable `Date`.
     pub dated: bool,
-    /// How lists are cut.
+    /// How lists are paged.
     pub paging: Paging,
-    /// The server's own maximum of rows a page.
+    /// The server's own maximum of rows per page.
     pub page_max: usize,
-    /// Load balancers, in order of creation; so are all others.
+    /// Load balancers, in order of creation, as all other lists.
     pub load_balancers: Vec<Value>,
     /// Listeners.
     pub listeners: Vec<Value>,
@@ -72,9 +73,9 @@ pub struct FakeCloud {
 #[derive(Debug, Clone)]
 pub struct Token {
     pub(super) project: Option<String>,
-    /// To its project, by an application credential.
+    /// Whether it is bound to its project, by an application credential.
     pub(super) bound: bool,
-    /// Scoped to the system.
+    /// Whether it is scoped to the system.
     pub(super) system: bool,
     pub(super) expires_at: Timestamp,
 }
@@ -113,7 +114,7 @@ impl FakeCloud {
         self.projects.push(json!({"id": id, "name": name, "domain_id": "default", "enabled": true}));
     }
 
-    /// Adds a load balancer, ACTIVE as all that follow.
+    /// Adds a load balancer, ACTIVE like the objects below.
     pub fn load_balancer(&mut self, project: &str, id: &str, name: &str) {
         let row = json!({"id": id, "name": name, "vip_address": "10.9.0.9", "listeners": [], "pools": []});
         self.load_balancers.push(settled(row, project));
@@ -151,7 +152,7 @@ impl FakeCloud {
         }
     }
 
-    /// Removes the row with this ID, and references to it. A pool takes its members along.
+    /// Removes the row with this ID, and references to it. A pool's members are removed with it.
     pub fn remove(&mut self, id: &str) {
         self.members.remove(id);
         for list in self.lists() {
@@ -171,7 +172,7 @@ impl FakeCloud {
         lists.into_iter().chain(self.members.values_mut()).collect()
     }
 
-    /// A page of those rows that the token may see.
+    /// Returns a page of those rows that the token may see.
     pub(super) fn page(&self, key: &str, rows: &[Value], asked: &Asked, project: &str) -> Answer {
         let global = self.shows_all(key);
         let wanted = asked.query("project_id").or_else(|| asked.query("tenant_id"));
@@ -205,12 +206,12 @@ impl FakeCloud {
         Answer::json(200, &body)
     }
 
-    /// Whether the user sees everyone's objects of a kind, given by the last part of their path.
+    /// Whether the user sees the objects of all projects, of a kind given by the last part of its path.
     pub(super) fn shows_all(&self, key: &str) -> bool {
         self.global && !self.restricted.contains(key)
     }
 
-    /// A row as the dialect has it.
+    /// Returns a row in the form of the current API, Octavia or neutron-lbaas.
     pub(super) fn shaped(&self, row: &Value) -> Value {
         let mut row = row.clone();
         if let Value::Object(fields) = &mut row
@@ -256,7 +257,7 @@ fn refer(rows: &mut [Value], id: &str, key: &str, to: &str) {
     }
 }
 
-/// UTC without a zone, as Octavia writes it.
+/// Returns the current time in UTC without a zone, as Octavia writes it.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S").to_string()
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, and for which requests.
+//! Faults, and the requests they affect.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::answer::{Answer, Asked};
 
 type Change = Arc<dyn Fn(&mut FakeCloud) + Send + Sync>;
 
-/// A fault: which requests it strikes, and how.
+/// A fault: which requests it affects, and how.
 pub struct Fault {
     path: String,
     after: usize,
@@ -29,7 +29,7 @@ pub(super) enum Deed {
 }
 
 impl Fault {
-    /// Strikes requests whose path (without the query) ends so, always and with status 500, until more is said.
+    /// Affects requests whose path (without the query) ends with `path`, always and with status 500 unless changed.
     #[must_use]
     pub fn on(path: &str) -> Self {
         Self {
@@ -42,28 +42,28 @@ impl Fault {
         }
     }
 
-    /// Leaves the first `requests` in peace.
+    /// Skips the first `requests` that match.
     #[must_use]
     pub fn after(mut self, requests: usize) -> Self {
         self.after = requests;
         self
     }
 
-    /// Strikes so often.
+    /// Affects at most `times` requests.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
-    /// Strikes only pages after the first.
+    /// Affects only pages after the first.
     #[must_use]
     pub fn with_marker(mut self) -> Self {
         self.with_marker = true;
         self
     }
 
-    /// Strikes only requests for more rows than this.
+    /// Affects only requests for more rows than this.
     #[must_use]
     pub fn larger_than(mut self, rows: usize) -> Self {
         self.larger_than = Some(rows);
@@ -121,7 +121,7 @@ impl Fault {
         self
     }
 
-    /// Changes the cloud just before the answer, which is then given as ever.
+    /// Changes the cloud just before the answer, which is otherwise the usual one.
     #[must_use]
     pub fn change(mut self, change: impl Fn(&mut FakeCloud) + Send + Sync + 'static) -> Self {
         self.deed = Deed::Change(Arc::new(change));
@@ -133,7 +133,7 @@ impl Fault {
         self
     }
 
-    /// What happens to this request, if anything.
+    /// Returns what happens to this request, if anything.
     pub(super) fn strike(&mut self, asked: &Asked) -> Option<Deed> {
         let fits = asked.path.ends_with(&self.path)
             && (!self.with_marker || asked.marker().is_some())

@@ -8,17 +8,17 @@ use super::answer::{Answer, Asked};
 use super::cloud::Token;
 
 impl FakeCloud {
-    /// Makes every token that was given out worthless.
+    /// Revokes every token issued so far.
     pub fn revoke_tokens(&mut self) {
         self.tokens.clear();
     }
 
-    /// The token of a request, if it is accepted.
+    /// Returns the token of a request, if it is accepted.
     pub(super) fn token(&self, asked: &Asked) -> Option<&Token> {
         self.tokens.get(&asked.token).filter(|token| token.expires_at > Timestamp::now())
     }
 
-    /// Whoever is not known, or has no role, hears the same, as from the real one.
+    /// An unknown user and one without a role get the same answer, as from the real service.
     pub(super) fn issue_token(&mut self, asked: &Asked) -> Answer {
         let auth = &asked.body["auth"];
         let identity = &auth["identity"];
@@ -45,7 +45,7 @@ impl FakeCloud {
             if token.bound {
                 return Answer::no_rescoping();
             }
-            // To change the scope does not prolong its life.
+            // A new scope does not extend the token's life.
             (token.expires_at, None)
         };
         let project = match self.scope(&auth["scope"]) {
@@ -85,7 +85,7 @@ impl FakeCloud {
         Answer::json(201, &json!({"token": said})).with_header("x-subject-token", &value)
     }
 
-    /// What is told of a token. Its roles are worked out each time.
+    /// Returns Keystone's description of a token. Its roles are computed for every request.
     fn described(&self, token: &Token) -> Value {
         let mut said = json!({"issued_at": Timestamp::now().to_string(), "expires_at": token.expires_at.to_string()});
         if token.project.is_some() || token.system {
@@ -124,7 +124,7 @@ impl FakeCloud {
         Answer::json(200, &body)
     }
 
-    /// A token that looks at itself.
+    /// Answers a token that asks about itself.
     fn looked_at(&self, asked: &Asked) -> Answer {
         match self.tokens.get(&asked.subject).filter(|_| asked.subject == asked.token) {
             Some(token) => Answer::json(200, &json!({"token": self.described(token)})),
@@ -132,8 +132,8 @@ impl FakeCloud {
         }
     }
 
-    /// As Keystone 27 has it: never more than its maximum, which it tells only to who asks for a page. One before knows no
-    /// pages, and a maximum only where `list_limit` is set.
+    /// As in Keystone 27: returns at most its maximum, and indicates more only to requests for a page. Earlier versions
+    /// have no pages, and a maximum only if `list_limit` is set.
     fn page_of_projects(&self, asked: &Asked) -> Result<Value, Answer> {
         let mut rows: Vec<_> = self.projects.iter().collect();
         rows.sort_by_key(|project| project["id"].as_str().unwrap_or_default());

@@ -20,22 +20,22 @@ pub struct Api {
 }
 
 impl Api {
-    /// Keystone.
+    /// Returns Keystone's API.
     pub(super) fn admin(layout: &Layout) -> anyhow::Result<Self> {
         Self::new(layout, layout.identity())
     }
 
-    /// Octavia, below `/v2/lbaas`.
+    /// Returns Octavia's API, below `/v2/lbaas`.
     pub(super) fn octavia(layout: &Layout) -> anyhow::Result<Self> {
         Self::new(layout, format!("{}/v2/lbaas", layout.url(Service::Octavia)))
     }
 
-    /// What our plug-in lets a test do to Octavia.
+    /// Returns the test hooks of the plug-in in Octavia.
     pub(super) fn hooks(layout: &Layout) -> anyhow::Result<Self> {
         Self::new(layout, format!("{}/lab", layout.url(Service::Octavia)))
     }
 
-    /// neutron-lbaas, below `/v2.0`: `/lbaas/…`, but networks and subnets too.
+    /// Returns the API of Neutron or neutron-lbaas, below `/v2.0`: `/lbaas/…`, networks and subnets.
     pub(super) fn neutron(layout: &Layout, service: Service) -> anyhow::Result<Self> {
         Self::new(layout, format!("{}/v2.0", layout.url(service)))
     }
@@ -61,7 +61,7 @@ impl Api {
         self.send(Method::POST, path, body).await
     }
 
-    /// PUT; without a body where that is null.
+    /// PUT; without a body if `body` is null.
     ///
     /// # Errors
     /// Anything but success.
@@ -101,7 +101,7 @@ impl Api {
         }
     }
 
-    /// The same service as another user, who shows `auth` to Keystone; for as long as one token lives.
+    /// Returns the same service as another user, who logs in with `auth`; valid for the life of one token.
     pub(super) async fn as_user(&self, auth: &Value) -> Result<Self, Refused> {
         let body = json!({"auth": auth});
         let (_, token) = answer(self.client.post(format!("{}/auth/tokens", self.identity)), &body).await?;
@@ -123,9 +123,9 @@ impl Api {
     }
 }
 
-/// A client that trusts this authority only.
+/// Returns a client that trusts this authority only.
 pub(super) fn client(ca: Option<&Path>) -> anyhow::Result<reqwest::Client> {
-    // A service that restarts leaves connections behind that only look alive.
+    // Connections to a restarted service look alive but are not, so none is kept.
     let mut builder = reqwest::Client::builder().user_agent(USER_AGENT).no_proxy().pool_max_idle_per_host(0);
     if let Some(ca) = ca {
         let pem = std::fs::read(ca).with_context(|| format!("cannot read {}", ca.display()))?;
@@ -134,7 +134,7 @@ pub(super) fn client(ca: Option<&Path>) -> anyhow::Result<reqwest::Client> {
     Ok(builder.build()?)
 }
 
-/// The ID of an object.
+/// Returns the ID of an object.
 pub(super) fn id(object: &Value) -> Result<String, Refused> {
     let id = object["id"].as_str().map(str::to_owned);
     id.ok_or_else(|| Refused { code: 200, message: format!("an object without an ID: {object}") })

@@ -1,10 +1,10 @@
-//! Who asked a service for what.
+//! The log of calls to a service.
 
 use serde::Deserialize;
 
 use super::{OpenStack, Service, USER_AGENT};
 
-/// A request that was answered, but for those of this crate itself.
+/// A call with its answer. Calls of this crate itself are not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Call {
     /// HTTP method.
@@ -15,7 +15,7 @@ pub struct Call {
     pub query: String,
     /// HTTP status.
     pub status: u16,
-    /// The client's name for itself.
+    /// The client's User-Agent.
     pub user_agent: String,
 }
 
@@ -28,9 +28,9 @@ impl std::fmt::Display for Call {
 }
 
 impl OpenStack {
-    /// The calls to a service so far, except for the first `seen`: pass the length of an earlier answer's whole log.
-    /// A call whose client has its answer is among them. The services' own calls, by which they check tokens at Keystone,
-    /// are too; they call themselves `python-…` or `openstacksdk…`.
+    /// Returns the calls to a service so far, except for the first `seen`, a number that [`OpenStack::calls_mark`]
+    /// returned. Contains every call whose client has its answer. The services' own calls, by which they check tokens
+    /// at Keystone, are included; their User-Agent is `python-…` or `openstacksdk…`.
     ///
     /// # Errors
     /// The log cannot be read; neutron-lbaas has none.
@@ -41,13 +41,13 @@ impl OpenStack {
             }
             other => other?,
         };
-        // A line that is being written is not one yet.
+        // An incomplete last line is still being written.
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         let calls = whole.lines().map(serde_json::from_str::<Call>).collect::<Result<Vec<_>, _>>()?;
         Ok(calls.into_iter().filter(|call| call.user_agent != USER_AGENT).skip(seen).collect())
     }
 
-    /// How many calls there were: a mark for [`OpenStack::calls_since`].
+    /// Returns the number of calls so far, for [`OpenStack::calls_since`].
     ///
     /// # Errors
     /// As [`OpenStack::calls_since`].

@@ -17,7 +17,7 @@ pub(super) struct Database {
     sql: Sql,
 }
 
-/// A way to say something to it.
+/// Runs SQL on the server.
 #[derive(Debug, Clone)]
 pub(super) struct Sql {
     socket: PathBuf,
@@ -40,7 +40,7 @@ impl Database {
         let path = |name: &str, path: &Path| format!("--{name}={}", path.display());
         let mut args = vec!["--no-defaults".to_owned(), format!("--user={}", user()?)];
         args.extend([path("datadir", &dir.join("db")), path("socket", &socket), path("pid-file", &dir.join("db.pid"))]);
-        // It is thrown away with the test, so a power cut may as well take it.
+        // The data are deleted with the test, so they need not survive a power cut.
         let rest = "--skip-networking --skip-log-bin --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 \
             --sync-frm=0 --innodb-buffer-pool-size=128M --innodb-log-file-size=8M --innodb-temp-data-file-path=ibtmp1:1M:autoextend \
             --performance-schema=0 --max-connections=300 --character-set-server=utf8mb3";
@@ -62,16 +62,16 @@ impl Database {
         &self.sql
     }
 
-    /// Ends it so that its files are whole.
+    /// Ends it cleanly, so that its files are complete.
     pub(super) async fn shut_down(mut self) -> anyhow::Result<()> {
-        // What is thrown away elsewhere is kept here: no recovery at each start from it.
+        // These data are kept for later starts, which need no recovery then.
         self.sql.run("set global innodb_fast_shutdown = 0").await?;
         self.process.terminate(READY_WITHIN).await.map(drop)
     }
 }
 
 impl Sql {
-    /// Runs statements as root; returns the rows, columns apart by tabs.
+    /// Runs statements as root; returns the rows, with columns separated by tabs.
     pub(super) async fn run(&self, statements: &str) -> anyhow::Result<String> {
         let mut command = Command::new("mariadb");
         command.args(["--no-defaults", "--user=root", "--batch", "--skip-column-names", "--socket"]);
@@ -83,7 +83,7 @@ impl Sql {
     }
 }
 
-/// mariadbd wants to hear from root that it shall run as root.
+/// Returns the current user, because mariadbd runs as root only with an explicit `--user=root`.
 pub(super) fn user() -> anyhow::Result<String> {
     let out = Command::new("id").arg("-un").output().context("cannot run id")?;
     Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())

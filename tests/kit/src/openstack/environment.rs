@@ -1,4 +1,4 @@
-//! The programs of the testbed: MariaDB from the system, OpenStack in a Python environment that is made once.
+//! The programs of the testbed: MariaDB from the system, OpenStack in a Python environment that is created once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,30 +9,31 @@ use sha2::{Digest as _, Sha256};
 
 use crate::assets::{cache, once};
 
-/// The oldest and the newest Python 3 whose packages the lock names; older ones have no wheels for it, newer ones are untried.
+/// The oldest and the newest Python 3 whose packages the lock names; older ones have no wheels for it, newer ones are
+/// untried.
 const PYTHONS: [&str; 5] = ["python3", "python3.11", "python3.12", "python3.13", "python3.10"];
 const VERSIONS: std::ops::RangeInclusive<u32> = 10..=13;
 
-/// Where `tests/openstack` is: locks, plug-ins, configuration files.
+/// Returns `tests/openstack`, the folder of locks, plug-ins and configuration files.
 pub(super) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../openstack")
 }
 
-/// The programs, each found or made.
+/// The programs, found or installed.
 #[derive(Debug, Clone)]
 pub(super) struct Environment {
     /// A virtual environment with Keystone, Octavia and Neutron.
     pub(super) venv: PathBuf,
-    /// One with neutron-lbaas, where that was asked for.
+    /// An environment with neutron-lbaas, if requested.
     pub(super) lbaas: Option<PathBuf>,
     pub(super) mariadbd: PathBuf,
 }
 
 impl Environment {
-    /// Blocks, for about a minute where nothing is there yet.
+    /// Finds or installs the programs. Blocks, for about a minute if nothing is installed yet.
     ///
     /// # Errors
-    /// A Python or MariaDB that is missing and cannot be had, or packages that cannot be.
+    /// Python, MariaDB or a package is missing and cannot be installed.
     pub(super) fn find() -> anyhow::Result<Self> {
         let python = PYTHONS.iter().map(PathBuf::from).chain(pyenv("3.1")).find(|python| suits(python, VERSIONS));
         let python = python.context(
@@ -41,16 +42,16 @@ impl Environment {
         Ok(Self { venv: venv(&python, "requirements.lock", &[])?, lbaas: None, mariadbd: mariadbd()? })
     }
 
-    /// With neutron-lbaas; `None` where there is no Python 3.7.
+    /// As [`Environment::find`], with neutron-lbaas; `None` without a Python 3.7.
     ///
     /// # Errors
     /// As [`Environment::find`].
     pub(super) fn find_with_lbaas() -> anyhow::Result<Option<Self>> {
         let mut pythons = std::iter::once(PathBuf::from("python3.7")).chain(pyenv("3.7."));
         let Some(python) = pythons.find(|python| suits(python, 7..=7)) else { return Ok(None) };
-        // What the packages of that time are built with.
+        // Packages of that time need these versions of the build tools.
         let tools = ["pip<24", "setuptools<58", "wheel"];
-        // Side by side, for installing is waiting.
+        // In parallel, because an installation mostly waits.
         let (lbaas, rest) = std::thread::scope(|scope| {
             let lbaas = scope.spawn(|| venv(&python, "requirements-lbaas.lock", &tools));
             let rest = Self::find();
@@ -62,7 +63,7 @@ impl Environment {
     /// Runs a program of the environment to its end, with its output in `log`.
     ///
     /// # Errors
-    /// It fails; with what it said.
+    /// It fails; the message has its output.
     pub(super) fn run(program: &Path, args: &[&str], log: &Path) -> anyhow::Result<()> {
         let out = std::fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(program);
@@ -74,7 +75,7 @@ impl Environment {
     }
 }
 
-/// The start of the hash of all that.
+/// Returns the first digits of the hash of all parts.
 pub(super) fn hash(parts: impl IntoIterator<Item = Vec<u8>>) -> String {
     let mut sha = Sha256::new();
     for part in parts {
@@ -84,7 +85,7 @@ pub(super) fn hash(parts: impl IntoIterator<Item = Vec<u8>>) -> String {
     sha.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What pyenv has installed, of the versions that begin like this.
+/// Returns pyenv's installed versions that begin with `prefix`.
 fn pyenv(prefix: &str) -> Vec<PathBuf> {
     let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
@@ -100,7 +101,7 @@ fn pyenv(prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Whether it is a Python 3 of these minor versions that can make environments.
+/// Whether it is a Python 3 of these minor versions that can create environments.
 fn suits(python: &Path, minor: std::ops::RangeInclusive<u32>) -> bool {
     let script = format!(
         "import sys, venv, ensurepip; sys.exit(not (3, {}) <= sys.version_info[:2] <= (3, {}))",
@@ -111,8 +112,8 @@ fn suits(python: &Path, minor: std::ops::RangeInclusive<u32>) -> bool {
     run.is_ok_and(|status| status.success())
 }
 
-/// The environment that `lock` describes. An environment cannot be moved, so it is made in place, and the file that says so
-/// is what is made at once.
+/// Returns the environment that `lock` describes. An environment cannot be moved, so it is created in place, and a
+/// marker file is written atomically once it is complete.
 fn venv(python: &Path, lock: &str, tools: &[&str]) -> anyhow::Result<PathBuf> {
     let lock = source().join(lock);
     let text = std::fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
@@ -138,9 +139,9 @@ fn venv(python: &Path, lock: &str, tools: &[&str]) -> anyhow::Result<PathBuf> {
     Ok(venv)
 }
 
-/// MariaDB's server, installed by apt-get where it is missing and we may.
+/// Returns MariaDB's server, installed by apt-get if it is missing and the user is root.
 fn mariadbd() -> anyhow::Result<PathBuf> {
-    // Tests of one program ask at the same time.
+    // Tests of one process may ask at the same time.
     static ASKED: Mutex<()> = Mutex::new(());
     let _one = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = find_mariadbd() {

@@ -13,13 +13,13 @@ use crate::{Pair, Pki, Process};
 /// The region of neutron-lbaas, whose `network` endpoint it is.
 pub(super) const LBAAS_REGION: &str = "RegionMitaka";
 
-/// Where everything of one stack is.
+/// Files and ports of one stack.
 pub(super) struct Layout {
     pub(super) dir: PathBuf,
     pub(super) environment: Environment,
     ports: BTreeMap<Service, u16>,
     tls: Option<Pair>,
-    /// The authority's certificate, where the services speak TLS.
+    /// The authority's certificate, if the services use TLS.
     pub(super) ca: Option<PathBuf>,
     settle_delay: String,
     octavia_workers: String,
@@ -54,30 +54,30 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The URL that a service answers at, without a path.
+    /// Returns the URL of a service, without a path.
     pub(super) fn url(&self, service: Service) -> String {
-        // neutron-lbaas is of an age at which somebody else did TLS.
+        // neutron-lbaas dates from a time when TLS was left to a proxy.
         let scheme = if self.tls.is_some() && service != Service::NeutronLbaas { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", self.ports[&service])
     }
 
-    /// The configuration file of a service.
+    /// Returns the configuration file of a service.
     pub(super) fn conf(&self, service: Service) -> PathBuf {
         self.dir.join("conf").join(service.file())
     }
 
-    /// Puts rules into the file in which Octavia looks for them, all at once: it is read at any time.
+    /// Writes rules into the policy file of Octavia, atomically, because Octavia may read it at any time.
     pub(super) fn write_policy(&self, rules: &str) -> anyhow::Result<()> {
         let (file, new) = (self.dir.join("octavia-policy.yaml"), self.dir.join("octavia-policy.new"));
         std::fs::write(&new, rules).and_then(|()| std::fs::rename(&new, &file)).context("cannot write Octavia's policy")
     }
 
-    /// Where the calls to a service are noted.
+    /// Returns the file in which the calls to a service are logged.
     pub(super) fn calls(&self, service: Service) -> PathBuf {
         self.dir.join(format!("{}.calls", service.name()))
     }
 
-    /// The services that this stack has, in the order of their start.
+    /// Returns the services of this stack, in the order of their start.
     pub(super) fn services(&self) -> Vec<Service> {
         let has = |service: &Service| match service {
             Service::Keystone | Service::Octavia => true,
@@ -87,7 +87,7 @@ impl Layout {
         Service::ALL.into_iter().filter(has).collect()
     }
 
-    /// Starts a service; it does not answer yet.
+    /// Starts a service; does not wait until it answers.
     pub(super) fn start(&self, service: Service) -> anyhow::Result<Process> {
         let conf = self.conf(service).display().to_string();
         let log = self.dir.join(format!("{}.log", service.name()));
@@ -126,7 +126,7 @@ impl Layout {
         Process::start_with(service.name(), &self.environment.venv.join("bin/python"), &args, &env, &log)
     }
 
-    /// Statements that put this stack's URLs into the catalog.
+    /// Returns statements that put this stack's URLs into the catalog.
     pub(super) fn catalog(&self) -> String {
         let endpoint = |kind: &str, region: &str, url: String| {
             format!(
@@ -143,7 +143,7 @@ impl Layout {
         .concat()
     }
 
-    /// Keystone's URL as the catalog has it.
+    /// Returns Keystone's URL as in the catalog.
     pub(super) fn identity(&self) -> String {
         format!("{}/v3", self.url(Service::Keystone))
     }
@@ -180,7 +180,7 @@ impl Service {
     }
 }
 
-/// Puts values where `@name@` stands; `@auth@` is a file of its own.
+/// Replaces each `@name@` by its value; `@auth@` is a file of its own.
 fn fill(template: &str, values: &BTreeMap<&str, String>) -> anyhow::Result<String> {
     let auth = read(&source().join("conf/auth.conf"))?;
     let template = template.replace("@auth@", auth.trim_end());

@@ -1,4 +1,4 @@
-//! Load balancers and what belongs to them, changed as a tenant's tools would, and awaited.
+//! Creates and changes load balancers and their parts as a tenant's tools would, and waits until they have settled.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::api::{Api, Refused};
 use super::{OpenStack, Service};
 
-/// A subnet that is nowhere; without Neutron nobody looks.
+/// A subnet that does not exist; without Neutron it is not checked.
 const SUBNET: &str = "50b00000-0000-4000-8000-000000000000";
 /// How long a change may take to settle, on a busy machine.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
 impl OpenStack {
-    /// Makes a load balancer in a project given by its name, and waits until it is settled. `body` is what Octavia takes, a
-    /// whole tree with `listeners` and `pools` if wanted; a subnet for the VIP is added where it names none. Returns what
-    /// it is then.
+    /// Creates a load balancer in the project of this name, and waits until it has settled. `body` is Octavia's
+    /// request, a whole tree with `listeners` and `pools` if wanted; a subnet for the VIP is added if it names none.
+    /// Returns the settled load balancer.
     ///
     /// # Errors
-    /// What Octavia says.
+    /// Octavia's error.
     pub async fn create_load_balancer(&self, project: &str, body: &Value) -> anyhow::Result<Value> {
         let mut body = body.clone();
         body["project_id"] = json!(self.project(project).await?);
@@ -29,12 +29,12 @@ impl OpenStack {
         self.create("/loadbalancers", &body).await
     }
 
-    /// Makes an object in a collection of Octavia: `/listeners`, `/pools`, `/pools/ID/members`, `/healthmonitors`,
-    /// `/l7policies`, `/l7policies/ID/rules`. Waits until its load balancer takes changes, and until it is settled; an object
-    /// whose tag has it stall is never. Returns what it is then.
+    /// Creates an object in a collection of Octavia: `/listeners`, `/pools`, `/pools/ID/members`, `/healthmonitors`,
+    /// `/l7policies`, `/l7policies/ID/rules`. Waits until its load balancer accepts changes, and until the object has
+    /// settled, except for an object whose tag makes it stall. Returns the settled object.
     ///
     /// # Errors
-    /// What Octavia says.
+    /// Octavia's error.
     pub async fn create(&self, collection: &str, body: &Value) -> anyhow::Result<Value> {
         let singular = singular(collection)?;
         let body = json!({singular: body});
@@ -46,7 +46,7 @@ impl OpenStack {
     /// Changes fields of an object, for instance of `/pools/ID/members/ID`, and waits as [`OpenStack::create`] does.
     ///
     /// # Errors
-    /// What Octavia says.
+    /// Octavia's error.
     pub async fn update(&self, object: &str, fields: &Value) -> anyhow::Result<Value> {
         let (collection, _) = object.rsplit_once('/').context("no object")?;
         let body = json!({singular(collection)?: fields});
@@ -54,11 +54,11 @@ impl OpenStack {
         self.settled(object).await
     }
 
-    /// Deletes an object, a load balancer with all that belongs to it, and waits until it is gone and the load balancer
-    /// that it belonged to is settled.
+    /// Deletes an object, a load balancer with all its parts, and waits until it is gone and the load balancer that it
+    /// belonged to has settled.
     ///
     /// # Errors
-    /// What Octavia says.
+    /// Octavia's error.
     pub async fn delete(&self, object: &str) -> anyhow::Result<()> {
         let whole = object.starts_with("/loadbalancers/");
         let balancer = if whole { None } else { Some(self.balancer(object).await?) };
@@ -81,7 +81,7 @@ impl OpenStack {
     /// Waits until an object and its load balancer are not PENDING, and returns the object.
     ///
     /// # Errors
-    /// They are for too long, or what Octavia says.
+    /// They are PENDING for too long, or Octavia's error.
     pub async fn settled(&self, object: &str) -> anyhow::Result<Value> {
         let balancer = format!("/loadbalancers/{}", self.balancer(object).await?);
         let what = format!("{object} is settled");
@@ -97,22 +97,23 @@ impl OpenStack {
         .await
     }
 
-    /// Has the health monitor find out that a member is `ONLINE`, `ERROR`, `DRAINING` and so on; `None` for what it would be
-    /// by itself. As in a real cloud no change passes the API, so the load balancer's `updated_at` tells of it only where its
-    /// own status changes.
+    /// Has the health monitor report a member as `ONLINE`, `ERROR`, `DRAINING` and so on; `None` restores the member's
+    /// own status. As in a real cloud the change does not pass the API, so the load balancer's `updated_at` changes
+    /// only if its own status does.
     ///
     /// # Errors
-    /// No such member, or a status that Octavia does not know.
+    /// The member does not exist, or Octavia does not know the status.
     pub async fn set_health(&self, member: &str, status: Option<&str>) -> anyhow::Result<()> {
         let hook = Api::hooks(&self.layout)?;
         hook.put("/health", &json!({member: status})).await?;
         Ok(())
     }
 
-    /// Makes a network with this IPv4 subnet in Neutron, and returns the subnet's ID, for `vip_subnet_id` and members.
+    /// Creates a network with this IPv4 subnet in Neutron, and returns the subnet's ID, for `vip_subnet_id` and
+    /// members.
     ///
     /// # Errors
-    /// What Neutron says, or that it does not run.
+    /// Neutron's error, or it does not run.
     pub async fn create_subnet(&self, project: &str, cidr: &str) -> anyhow::Result<String> {
         let neutron = self.neutron(Service::Neutron)?;
         let project = self.project(project).await?;
@@ -124,7 +125,7 @@ impl OpenStack {
         Ok(super::api::id(&made["subnet"])?)
     }
 
-    /// Tries a change again while the load balancer is busy with an earlier one.
+    /// Retries a change while the load balancer is busy with an earlier one.
     async fn mutable(&self, change: impl AsyncFn() -> Result<Value, Refused>) -> anyhow::Result<Value> {
         crate::eventually("the load balancer takes changes", SETTLED_WITHIN, async || match change().await {
             Err(refused) if refused.code == 409 && refused.message.contains("immutable") => Err(refused),
@@ -140,7 +141,7 @@ impl OpenStack {
         Ok(found[singular(collection)?].take())
     }
 
-    /// The ID of the load balancer that an object belongs to.
+    /// Returns the ID of the load balancer that an object belongs to.
     async fn balancer(&self, object: &str) -> anyhow::Result<String> {
         let mut object = object.to_owned();
         loop {
@@ -161,7 +162,7 @@ fn text(value: &Value) -> anyhow::Result<String> {
     value.as_str().map(str::to_owned).context("the object names no parent")
 }
 
-/// What Octavia calls one object of a collection.
+/// Returns Octavia's name of one object of a collection.
 fn singular(collection: &str) -> anyhow::Result<&'static str> {
     Ok(match collection.rsplit('/').next().unwrap_or_default() {
         "loadbalancers" => "loadbalancer",

@@ -1,4 +1,4 @@
-//! Projects that come, go and change.
+//! Creates, changes and deletes projects, and the rights on them.
 
 use serde_json::{Value, json};
 
@@ -6,18 +6,18 @@ use super::api::id;
 use super::{DOMAIN, OpenStack, User, seed};
 
 impl OpenStack {
-    /// The ID of a project of the domain [`DOMAIN`], by its name.
+    /// Returns the ID of the project of this name in the domain [`DOMAIN`].
     ///
     /// # Errors
-    /// There is none, or what Keystone says.
+    /// The project does not exist, or Keystone's error.
     pub async fn project(&self, name: &str) -> anyhow::Result<String> {
         Ok(seed::found(&self.identity, &format!("/projects?name={name}")).await?)
     }
 
-    /// Makes a project that the discoverer is a member of, and returns its ID.
+    /// Creates a project that the discoverer is a member of, and returns its ID.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn create_project(&self, name: &str) -> anyhow::Result<String> {
         let domain = seed::found(&self.identity, &format!("/domains?name={DOMAIN}")).await?;
         let made = self.identity.post("/projects", &json!({"project": {"name": name, "domain_id": domain}})).await?;
@@ -29,7 +29,7 @@ impl OpenStack {
     /// Changes fields of a project, for instance `{"name": "new"}` or `{"enabled": false}`.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn update_project(&self, id: &str, fields: &Value) -> anyhow::Result<()> {
         self.identity.patch(&format!("/projects/{id}"), &json!({"project": fields})).await?;
         Ok(())
@@ -38,7 +38,7 @@ impl OpenStack {
     /// Deletes a project. Its load balancers stay, as in any cloud.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn delete_project(&self, id: &str) -> anyhow::Result<()> {
         self.identity.delete(&format!("/projects/{id}")).await?;
         Ok(())
@@ -47,23 +47,23 @@ impl OpenStack {
     /// Makes a user a member of a project, given by its ID.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn grant(&self, project: &str, user: User) -> anyhow::Result<()> {
         Ok(seed::grant(&self.identity, project, user).await?)
     }
 
-    /// Ends what [`OpenStack::grant`] began.
+    /// Revokes the roles of [`OpenStack::grant`].
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn revoke(&self, project: &str, user: User) -> anyhow::Result<()> {
         Ok(seed::revoke(&self.identity, project, user).await?)
     }
 
-    /// Gives a user one role on a project, given by its ID, or takes it away.
+    /// Grants or revokes one role of a user on a project, given by its ID.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn set_role(&self, project: &str, user: User, role: &str, has: bool) -> anyhow::Result<()> {
         let path = format!("/projects/{project}{}", seed::of_user(&self.identity, user.name(), role).await?);
         match has {
@@ -73,20 +73,21 @@ impl OpenStack {
         Ok(())
     }
 
-    /// Gives a user a role on the whole system.
+    /// Grants a user a role on the whole system.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn grant_on_system(&self, user: User, role: &str) -> anyhow::Result<()> {
         let path = format!("/system{}", seed::of_user(&self.identity, user.name(), role).await?);
         self.identity.put(&path, &Value::Null).await?;
         Ok(())
     }
 
-    /// Makes an application credential of a user for a project, given by its ID: its own ID and secret.
+    /// Creates an application credential of a user for a project, given by its ID. Returns the credential's ID and
+    /// secret.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn create_application_credential(&self, project: &str, user: User) -> anyhow::Result<(String, String)> {
         let domain = if user == User::Admin { "Default" } else { DOMAIN };
         let proof = json!({"name": user.name(), "password": user.password(), "domain": {"name": domain}});
@@ -102,7 +103,7 @@ impl OpenStack {
         Ok((id(made)?, secret))
     }
 
-    /// Gives Octavia rules (YAML) that go before its own. It reads them with the next request.
+    /// Writes policy rules (YAML) that override Octavia's own. Octavia reads them with the next request.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -110,10 +111,10 @@ impl OpenStack {
         self.layout.write_policy(rules)
     }
 
-    /// Gives a user another password; the tokens that it has end with the old one.
+    /// Changes a user's password; tokens issued with the old one become invalid.
     ///
     /// # Errors
-    /// What Keystone says.
+    /// Keystone's error.
     pub async fn set_password(&self, user: User, password: &str) -> anyhow::Result<()> {
         let id = seed::found(&self.identity, &format!("/users?name={}", user.name())).await?;
         self.identity.patch(&format!("/users/{id}"), &json!({"user": {"password": password}})).await?;

@@ -1,6 +1,6 @@
-//! A large cloud, put straight into the databases: by the API it takes a minute and more.
+//! Fills a large cloud straight into the databases: by the API it takes a minute and more.
 
-/// How many of each.
+/// The size of a cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Projects `project-1` and so on, with the discoverer as member.
@@ -21,25 +21,25 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// The ID of a load balancer, counted from 1.
+    /// Returns the ID of a load balancer, counted from 1.
     #[must_use]
     pub fn balancer_id(number: u32) -> String {
         id('b', number)
     }
 
-    /// The ID of a pool, counted from 1: those of load balancer 1 first.
+    /// Returns the ID of a pool, counted from 1: those of load balancer 1 first.
     #[must_use]
     pub fn pool_id(number: u32) -> String {
         id('d', number)
     }
 
-    /// The ID of a member, counted from 1: those of pool 1 first.
+    /// Returns the ID of a member, counted from 1: those of pool 1 first.
     #[must_use]
     pub fn member_id(number: u32) -> String {
         id('e', number)
     }
 
-    /// The ID of a project, counted from 1.
+    /// Returns the ID of a project, counted from 1.
     #[must_use]
     pub fn project_id(number: u32) -> String {
         id('a', number).replace('-', "")
@@ -50,7 +50,7 @@ impl Scale {
         let (all_balancers, per_project, all_pools) =
             (projects * balancers, balancers.max(1), projects * balancers * pools);
         let (per_balancer, all_members, per_pool) = (pools.max(1), all_pools * members, members.max(1));
-        // Number `n` of what comes `each` times below its parent, as the parent's number.
+        // The parent's number of object `n`, with `each` objects per parent.
         let parent = |each: u32| format!("((seq - 1) div {each} + 1)");
         let key =
             |kind: char, number: &str| format!("concat('{kind}0000000-0000-4000-8000-', lpad(hex({number}), 12, '0'))");

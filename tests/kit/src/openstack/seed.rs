@@ -1,4 +1,4 @@
-//! What every stack has from the start: a catalog, a domain, three projects and three users.
+//! Initial content of every stack: a catalog, a domain, three projects and three users.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{DOMAIN, PROJECTS, REGION, User};
 /// The roles of a user who may read and change the load balancers of a project.
 const MEMBER: [&str; 2] = ["member", "load-balancer_member"];
 
-/// Services and endpoints; each start puts its own URLs there.
+/// Creates services and endpoints; each start replaces the URLs by its own.
 pub(super) async fn catalog(admin: &Api, layout: &Layout) -> Result<(), Refused> {
     let mut networks = vec![REGION];
     if layout.environment.lbaas.is_some() {
@@ -31,7 +31,7 @@ pub(super) async fn catalog(admin: &Api, layout: &Layout) -> Result<(), Refused>
     Ok(())
 }
 
-/// A domain, projects, users, roles.
+/// Creates the domain, projects, users and roles.
 pub(super) async fn people(admin: &Api) -> Result<(), Refused> {
     for name in ["load-balancer_member", "load-balancer_admin", "load-balancer_global_observer"] {
         admin.post("/roles", &json!({"role": {"name": name}})).await?;
@@ -55,7 +55,7 @@ pub(super) async fn people(admin: &Api) -> Result<(), Refused> {
     Ok(())
 }
 
-/// `/users/ID/roles/ID`.
+/// Returns `/users/ID/roles/ID`.
 pub(super) async fn of_user(admin: &Api, user: &str, role: &str) -> Result<String, Refused> {
     let user = found(admin, &format!("/users?name={user}")).await?;
     let role = found(admin, &format!("/roles?name={role}")).await?;
@@ -70,7 +70,7 @@ pub(super) async fn grant(admin: &Api, project: &str, user: User) -> Result<(), 
     Ok(())
 }
 
-/// Ends what [`grant`] began.
+/// Revokes the roles of [`grant`].
 pub(super) async fn revoke(admin: &Api, project: &str, user: User) -> Result<(), Refused> {
     for path in grants(admin, project, user).await? {
         admin.delete(&path).await?;
@@ -88,7 +88,7 @@ async fn grants(admin: &Api, project: &str, user: User) -> Result<Vec<String>, R
     Ok(paths)
 }
 
-/// The ID of the first that a list has.
+/// Returns the ID of the first object of a list.
 pub(super) async fn found(admin: &Api, path: &str) -> Result<String, Refused> {
     let list = admin.get(path).await?;
     let kind = path.trim_start_matches('/').split('?').next().unwrap_or_default();

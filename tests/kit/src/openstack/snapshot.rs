@@ -1,4 +1,4 @@
-//! The data of a stack that was just set up, kept so that the next start need not set it up.
+//! Snapshots of a newly prepared stack's data, so that later starts need not prepare them.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use super::layout::Layout;
 use super::{ADMIN_PASSWORD, OpenStack, Options, REGION, Service, seed};
 use crate::assets::{cache, once, say};
 
-/// What is in it.
+/// The folders in a snapshot.
 const KEPT: [&str; 3] = ["db", "fernet", "credential"];
 
-/// The snapshot for this environment, which is made first if it has to be.
+/// Returns the snapshot for this environment, and creates it first if it is missing.
 ///
 /// # Errors
-/// Schemas that cannot be made, or services that do not start.
+/// The schemas cannot be created, or a service does not start.
 pub(super) async fn find(environment: &Environment) -> anyhow::Result<PathBuf> {
     let path = cache()?.join(format!("openstack-data-{}", key(environment)?)).join("data.tar");
     if path.is_file() {
         return Ok(path);
     }
     let (environment, target, runtime) = (environment.clone(), path.clone(), tokio::runtime::Handle::current());
-    // The lock blocks, and is held over all of it.
+    // The lock blocks the thread, and is held during all of the preparation.
     tokio::task::spawn_blocking(move || {
         once(&target, |work| {
             say("setting up Keystone, Octavia and Neutron once; this takes some 15 seconds");
@@ -37,15 +37,15 @@ pub(super) async fn find(environment: &Environment) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Unpacks it into `dir`.
+/// Unpacks the snapshot into `dir`.
 ///
 /// # Errors
-/// What tar says.
+/// The error of tar.
 pub(super) async fn unpack(snapshot: &Path, dir: &Path) -> anyhow::Result<()> {
     tar(&["-xf", &snapshot.display().to_string(), "-C", &dir.display().to_string()]).await
 }
 
-/// Everything that decides what is in the data, so that a change of any of it makes them anew.
+/// Returns a hash of all inputs of the data, so that a change of any of them creates the data anew.
 fn key(environment: &Environment) -> anyhow::Result<String> {
     let mut parts = vec![environment.venv.display().to_string().into_bytes()];
     parts.extend(environment.lbaas.as_ref().map(|venv| venv.display().to_string().into_bytes()));
@@ -64,7 +64,7 @@ fn key(environment: &Environment) -> anyhow::Result<String> {
 }
 
 async fn make(environment: &Environment, target: &Path) -> anyhow::Result<()> {
-    // Not beside the target: the path of a socket is short.
+    // Not beside the target, because the path of a socket must be short.
     let dir = tempfile::Builder::new().prefix("gimbal-openstack-").tempdir().context("no temporary folder")?;
     let layout = Layout::write(dir.path(), environment, &Options::default())?;
     let data = dir.path().to_owned();
@@ -86,7 +86,7 @@ async fn make(environment: &Environment, target: &Path) -> anyhow::Result<()> {
     tar(&args.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 
-/// Each service's own programs make its tables; side by side, for each spends its time on starting Python.
+/// Creates the tables with each service's own programs, in parallel, because each mostly waits for Python to start.
 async fn schemas(layout: &Layout) -> anyhow::Result<()> {
     let bin = |name: &str| layout.environment.venv.join("bin").join(name);
     let conf = |service: Service| format!("--config-file={}", layout.conf(service).display());
@@ -97,7 +97,7 @@ async fn schemas(layout: &Layout) -> anyhow::Result<()> {
         let user = super::database::user()?;
         move || {
             for folder in ["fernet", "credential"] {
-                // Keystone complains of keys that others can read, at each use.
+                // Keystone logs a warning at each use of keys that others can read.
                 let made = std::fs::DirBuilder::new().mode(0o700).create(dir.join(folder));
                 made.with_context(|| format!("cannot make {folder}"))?;
             }

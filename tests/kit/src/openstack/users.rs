@@ -1,4 +1,4 @@
-//! Who may do what, and how they say who they are.
+//! The users of a stack, their rights and their credentials.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{ADMIN_PASSWORD, DOMAIN, OpenStack, REGION};
 /// A user of every stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// Sees and changes everything, with a token for the project `admin`.
+    /// May read and change everything, with a token for the project `admin`.
     Admin,
     /// A member of the projects, without a role anywhere else.
     Discoverer,
@@ -50,19 +50,19 @@ pub struct Credentials {
     pub password: String,
     /// The name of the user's domain.
     pub user_domain: String,
-    /// The project to ask a token for; the discoverer asks which there are.
+    /// The project to request a token for; `None` for the discoverer, which lists its projects.
     pub project: Option<String>,
     /// Region.
     pub region: String,
-    /// The authority of the services' certificates, where they speak TLS.
+    /// The authority of the services' certificates, if they use TLS.
     pub ca: Option<PathBuf>,
 }
 
 impl Credentials {
-    /// Writes them as the keys of the Secret, a file each, into a folder that is made.
+    /// Writes the keys of the Secret as files into a folder, which is created.
     ///
     /// # Errors
-    /// Files that cannot be written.
+    /// The files cannot be written.
     pub fn write_secret(&self, dir: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let ca = self.ca.as_ref().map(std::fs::read_to_string).transpose().context("cannot read the authority")?;
@@ -82,7 +82,7 @@ impl Credentials {
         Ok(())
     }
 
-    /// Them as the variables that OpenStack's own clients read.
+    /// Returns the environment variables that OpenStack's own clients read.
     #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
         let mut variables = vec![
@@ -102,7 +102,7 @@ impl Credentials {
 }
 
 impl OpenStack {
-    /// How a user logs in.
+    /// Returns a user's credentials.
     #[must_use]
     pub fn credentials(&self, user: User) -> Credentials {
         let admin = user == User::Admin;

@@ -1,4 +1,4 @@
-//! Where our own binaries are.
+//! Finds or builds Gimbal's binaries.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 
-/// The path of one of our binaries, which is called as its package is.
+/// Returns the path of a binary of this workspace, which has the name of its package.
 ///
-/// In `GIMBAL_BIN_DIR`, if that is set. Otherwise it is built, once for each process that asks, in the profile that this
-/// process was built in: a binary that merely lies there may be older than the code that is tested.
+/// It is taken from `GIMBAL_BIN_DIR`, if that is set. Otherwise it is built, once in each process, in the profile of
+/// this process: an existing binary may be older than the code under test.
 ///
 /// # Errors
 /// It is not in `GIMBAL_BIN_DIR`, or does not build.

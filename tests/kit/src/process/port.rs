@@ -6,12 +6,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Below the ports that Linux gives to outgoing connections (from 32768): one of those may take a port between the moment
-/// it was found free and the moment the server binds it.
+/// Below the ports that Linux uses for outgoing connections (from 32768): such a connection may take a port between the
+/// moment it was found free and the moment the server binds it.
 const PORTS: Range<u16> = 11_000..32_000;
 
-/// Returns a TCP port on 127.0.0.1 that nobody listens on. No other call in this process returns the same port, until all
-/// have been used.
+/// Returns a free TCP port on 127.0.0.1. No other call in this process returns the same port until all have been used.
 ///
 /// # Errors
 /// No port is left.
@@ -28,7 +27,7 @@ pub fn free_port() -> anyhow::Result<u16> {
     anyhow::bail!("no free port on 127.0.0.1")
 }
 
-/// Processes that run side by side begin at different places.
+/// Returns a random offset, so that processes that run in parallel begin at different ports.
 fn start() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.subsec_nanos()).unwrap_or_default();
     std::process::id().wrapping_mul(7919).wrapping_add(now) % (u32::MAX / 2)

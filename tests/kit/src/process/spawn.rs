@@ -1,7 +1,7 @@
 //! Starts children so that none outlives this process, not even when it is killed.
 //!
-//! `setpriv --pdeathsig` has the kernel kill a child when the *thread* that started it ends. Tests' threads come and go, so
-//! one thread that never ends starts them all.
+//! `setpriv --pdeathsig` has the kernel kill a child when the *thread* that started it ends. Test threads are
+//! short-lived, so one thread that never ends starts all children.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -10,8 +10,8 @@ use std::sync::mpsc::{Sender, channel};
 
 type Job = (Command, Sender<std::io::Result<Child>>);
 
-/// A command for `program` that dies with us where the system has `setpriv` (util-linux). Elsewhere a test that is killed,
-/// and only such a one, leaves its servers behind.
+/// Returns a command for `program` that ends with this process if the system has `setpriv` (util-linux). Without it, a
+/// test that is killed leaves its servers running.
 pub(super) fn command(program: &Path) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     let available =
@@ -32,7 +32,7 @@ pub(super) fn spawn(command: Command) -> std::io::Result<Child> {
         let (jobs, queue) = channel::<Job>();
         std::thread::spawn(move || {
             for (mut command, answer) in queue {
-                // Whoever asked may be gone; a child that nobody takes must not run.
+                // The caller may be gone; a child without an owner must not run.
                 if let Err(unclaimed) = answer.send(command.spawn())
                     && let Ok(mut child) = unclaimed.0
                 {

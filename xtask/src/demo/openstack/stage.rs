@@ -1,4 +1,4 @@
-//! A cloud, the Gimbal cluster, and our processes.
+//! A cloud, the Gimbal cluster, and Gimbal's processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The ends of the logs, for whoever has to find out what went wrong.
+    /// Returns the ends of the logs, to find the cause of a failure.
     pub fn logs(&self) -> String {
         let writer = self.writer.as_ref().map(|writer| writer.process.log_tail());
         let discoverer = self.discoverer.as_ref().map(|discoverer| discoverer.process.log_tail());
@@ -85,7 +85,7 @@ impl Stage {
         format!("{}---\nthe demo failed", tails.collect::<String>())
     }
 
-    /// Lines to look further with.
+    /// Returns commands for further exploration.
     pub fn hints(&self) -> [(&'static str, String); 3] {
         let (port, admin) =
             self.discoverer.as_ref().map(|discoverer| (discoverer.port, discoverer.admin_port)).unwrap_or_default();

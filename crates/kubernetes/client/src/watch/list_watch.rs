@@ -1,5 +1,5 @@
-//! The state machine of a watch: which call comes next, and which events follow from an answer. Pure: the caller supplies
-//! answers, time and randomness.
+//! The state machine of a watch: which call comes next, and which events follow from an answer. Pure: the caller
+//! supplies answers, time and randomness.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::page::{Page, unreadable_object};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The longest pause while the server cannot be reached: retries cost it nothing then, and it is found soon after it is back.
+/// The longest pause while the server cannot be reached: retries cost it nothing then, and it is found soon after it is
+/// back.
 const LONGEST_AWAY: Duration = Duration::from_secs(1);
-/// After an outage longer than this the watch lists again: its consumer may have declared the source unknown by then, and
-/// needs a complete list.
+/// After an outage longer than this the watch lists again: its consumer may have declared the source unknown by then,
+/// and needs a complete list.
 pub(super) const RESUMABLE: Duration = Duration::from_secs(10);
 
 /// The next call to the server.
@@ -91,7 +92,8 @@ impl ListWatch {
         WatchEvent::ListBegin
     }
 
-    /// Handles a page. Returns an error after the last page if an object could not be read: such a list is not complete.
+    /// Handles a page. Returns an error after the last page if an object could not be read: such a list is not
+    /// complete.
     pub(crate) fn page<T: Object>(&mut self, page: Page<T>) -> (Vec<WatchEvent<T>>, Result<(), ApiError>) {
         let mut events = vec![WatchEvent::Alive, WatchEvent::Listed(page.items)];
         let before = match std::mem::replace(&mut self.position, Position::Start) {
@@ -135,7 +137,7 @@ impl ListWatch {
         }
     }
 
-    /// Called when the server does what is asked of it.
+    /// Called when a call succeeded.
     pub(crate) fn succeeded(&mut self) {
         self.away = 0;
         self.failures = 0;
@@ -336,7 +338,7 @@ mod tests {
         assert_eq!(list_watch.ask(), NextCall::Begin);
     }
 
-    /// The server accepts a watch from a version of the future, and tells nothing.
+    /// The server accepts a watch from a future version, and then sends nothing.
     #[test]
     fn a_watch_that_was_silent_lists() {
         let mut list_watch = at("5");
@@ -350,7 +352,7 @@ mod tests {
         list_watch.line::<Service>(br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"70"}}}"#).unwrap();
         list_watch.failed(&bad(), true, Duration::ZERO);
         begin(&mut list_watch);
-        // A list that fails takes nothing away from what was seen.
+        // A list that fails does not clear the newest version seen.
         list_watch.failed(&busy(), false, Duration::ZERO);
         begin(&mut list_watch);
         list_watch.page(page("60", Some("more"))).1.unwrap();
@@ -389,7 +391,7 @@ mod tests {
         list_watch.failed(&ApiError::Gone { message: "x".into() }, false, Duration::ZERO);
         begin(&mut list_watch);
         list_watch.failed(&busy(), false, Duration::ZERO);
-        // A list that starts over says so: what was known before it is asked for is more by now.
+        // A list that starts over emits `ListBegin` again, because the events after the first one are newer than it.
         begin(&mut list_watch);
     }
 
@@ -400,7 +402,7 @@ mod tests {
             (0..10).map(|_| list_watch.failed(&error, false, Duration::ZERO).as_millis()).collect::<Vec<_>>()
         };
         assert_eq!(ten(cut()), [200, 400, 800, 1000, 1000, 1000, 1000, 1000, 1000, 1000]);
-        // A server that is just back refuses for a moment: it is asked again as soon as any other.
+        // A server that is just back may refuse for a moment: the pauses are those of any other refusal.
         assert_eq!(ten(busy()), [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
         assert_eq!(ten(cut())[0], 1000, "one that comes and goes is not asked more often for it");
         list_watch.succeeded();

@@ -1,4 +1,4 @@
-//! A watch against a scripted peer, in a time of our own.
+//! A watch against a scripted peer, on a paused clock.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::access::Pool;
 type Answer = Response<BoxBody<Bytes, std::io::Error>>;
 type Pieces = Sender<Bytes, std::io::Error>;
 
-/// Answers in the order of the script, then never again; remembers what was asked and when.
+/// Answers in the order of the script, then never again; records the requests and their times.
 #[derive(Clone)]
 struct Peer {
     script: Arc<Mutex<VecDeque<Answer>>>,
@@ -33,7 +33,7 @@ impl Peer {
         Self { script: Arc::new(Mutex::new(script.into())), asked: Arc::default() }
     }
 
-    /// From now on this one, and nothing else.
+    /// Replaces the script by this one answer.
     fn answer_next(&self, answer: Answer) {
         *self.script.lock().unwrap() = VecDeque::from([answer]);
     }
@@ -53,7 +53,7 @@ impl Peer {
         Cluster::new(Pool::new(service), "http://peer", "test")
     }
 
-    /// What was asked, in short: `list`, `list <token>`, `watch <version>`.
+    /// Returns the requests in short form: `list`, `list <token>`, `watch <version>`.
     fn asked(&self) -> Vec<String> {
         let short = |uri: &String| {
             let parameter = |key: &str| {
@@ -69,7 +69,7 @@ impl Peer {
         self.asked.lock().unwrap().iter().map(|(uri, _)| short(uri)).collect()
     }
 
-    /// Seconds between two questions.
+    /// Returns the seconds between two requests.
     fn seconds_between(&self, a: usize, b: usize) -> f64 {
         let asked = self.asked.lock().unwrap();
         (asked[b].1 - asked[a].1).as_secs_f64()
@@ -92,7 +92,7 @@ fn list(version: &str, names: &[&str], next: &str) -> Answer {
     )
 }
 
-/// A watch that is open, and the end that writes into it.
+/// Returns an open watch, and the end that writes into it.
 fn open() -> (Pieces, Answer) {
     let (pieces, body) = Channel::new(16);
     (pieces, Response::new(body.boxed()))
@@ -102,7 +102,7 @@ fn gone() -> Answer {
     answer(410, r#"{"reason":"Expired","message":"old","code":410}"#)
 }
 
-/// An event in short.
+/// Returns an event in short form.
 fn short(event: WatchEvent<Service>) -> String {
     let names = |list: &[Service]| list.iter().map(|item| item.metadata.name.to_string()).collect::<Vec<_>>().join(",");
     match event {
@@ -228,7 +228,8 @@ async fn a_broken_connection_goes_on_where_it_was() {
     assert_eq!(peer.asked(), ["list", "watch 5", "watch 6"]);
 }
 
-/// After a restoration a watch from a version of the future is accepted and deaf: only a list tells that the store went back.
+/// After a restoration a watch from a future version is accepted and stays silent: only a list shows that the store
+/// went back.
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_given_up_for_a_list() {
     let (_first, one) = open();
@@ -242,7 +243,7 @@ async fn a_silent_watch_is_given_up_for_a_list() {
     assert_eq!(peer.asked(), ["list", "watch 5", "list", "watch 3"]);
 }
 
-/// What is known when `ListBegin` is taken is older than the list.
+/// The list is requested only after `ListBegin` was consumed, so it is newer than what the consumer knew then.
 #[tokio::test(start_paused = true)]
 async fn a_list_is_asked_for_once_its_begin_is_taken() {
     let peer = Peer::new(vec![list("5", &[], "")]);
@@ -285,7 +286,7 @@ async fn an_undecodable_object_keeps_its_list_from_being_done() {
     assert_eq!(next(&mut events, 8).await, "begin alive [a] Undecodable begin alive [a,b] done");
 }
 
-/// How often it is asked within ten seconds hangs on what the pauses draw; that it is asked for a list then does not.
+/// The number of requests within ten seconds depends on random pauses; that a list follows does not.
 #[tokio::test(start_paused = true)]
 async fn after_a_long_outage_a_list_gives_whole_evidence() {
     let (first, one) = open();
@@ -316,7 +317,7 @@ async fn after_a_long_outage_a_list_gives_whole_evidence() {
 async fn after_an_outage_all_watches_are_back_at_once() {
     for seed in 0..20 {
         let begun = Instant::now();
-        // Spread what the watches draw, for the clock alone is ours.
+        // Spreads the outage's end over the random pauses, because only the clock is controlled here.
         let away = Duration::from_secs(20) + Duration::from_millis(37 * seed);
         let service = tower::service_fn(move |_: Request<Full<Bytes>>| async move {
             if begun.elapsed() < away {

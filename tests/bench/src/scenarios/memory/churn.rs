@@ -1,4 +1,4 @@
-//! Random changes of the source for some minutes, and what both processes hold meanwhile.
+//! Random changes of the source for some minutes, and the memory of both processes meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use crate::figure::{Aim, Figure};
 use crate::plot::Plot;
 use crate::proc::Usage;
 
-/// Who change something side by side, each its own Services.
+/// Number of concurrent clients, each with its own Services.
 const WORKERS: usize = 8;
-/// Between two changes of each.
+/// Pause between two changes of a client.
 const PAUSE: Duration = Duration::from_millis(80);
 const SAMPLE: Duration = Duration::from_secs(1);
-/// The last tenth of the time against the sixth: flat, give or take what a page more or less makes.
+/// Largest ratio of the mean memory in the last tenth of the time to the sixth tenth that counts as constant.
 const FLAT: f64 = 1.03;
 
-/// What was seen.
+/// Number of changes, and memory over time.
 pub struct Churned {
     changes: usize,
     samples: Vec<Sample>,
@@ -28,14 +28,14 @@ pub struct Churned {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// In seconds since it began.
+    /// Seconds since the beginning.
     at: f64,
     /// Resident, in MB.
     discoverer: f64,
     writer: f64,
 }
 
-/// Changes the source for so many minutes.
+/// Changes the source for `minutes`.
 pub async fn run(stand: &Stand, size: &Size, minutes: f64) -> anyhow::Result<Churned> {
     let begun = Instant::now();
     let length = Duration::from_secs_f64(minutes * 60.0);
@@ -43,7 +43,7 @@ pub async fn run(stand: &Stand, size: &Size, minutes: f64) -> anyhow::Result<Chu
     let mut workers: Vec<Worker> = (0..WORKERS).map(|number| Worker::new(stand, &places, number)).collect();
     let changing = try_join_all(workers.iter_mut().map(|worker| worker.work(begun + length)));
     let (done, samples) = tokio::try_join!(changing, sample(stand, begun, length))?;
-    // Nobody is left out: what was deleted comes back, so that the source ends as large as it began.
+    // Deleted objects are put back, so that the source ends as large as it began.
     try_join_all(workers.iter_mut().map(Worker::put_back)).await?;
     Ok(Churned { changes: done.iter().sum(), samples })
 }
@@ -108,7 +108,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Slices first, as Kubernetes' garbage collector need not.
+    /// Deletes the slices first, unlike Kubernetes' garbage collector.
     async fn delete(&mut self, at: usize, place: Place) -> anyhow::Result<()> {
         for part in 0..place.parts() {
             self.api.delete(&format!("{}/{}", place.slices(), place.slice_name(part))).await?;
@@ -118,7 +118,7 @@ impl Worker {
         Ok(())
     }
 
-    /// One Pod is replaced by another one, or is not ready, or is ready again.
+    /// Replaces a Pod, or makes it not ready, or ready again.
     async fn replace(&mut self, place: Place) -> anyhow::Result<()> {
         let part = u32::try_from(self.roll(place.parts() as usize))?;
         let path = format!("{}/{}", place.slices(), place.slice_name(part));
@@ -196,7 +196,7 @@ fn mean(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
     samples.iter().map(of).sum::<f64>() / samples.len() as f64
 }
 
-/// By least squares, in MB an hour.
+/// Returns the slope by least squares, in MB per hour.
 fn slope(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
     let (middle, level) = (mean(samples, |sample| sample.at), mean(samples, of));
     let along: f64 = samples.iter().map(|sample| (sample.at - middle) * (of(sample) - level)).sum();

@@ -1,4 +1,4 @@
-//! A large source, as Kubernetes' own controllers fill it: what we do not read is most of its bytes.
+//! A large source as Kubernetes' own controllers fill it: most of its bytes are in fields that Gimbal does not read.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -12,15 +12,15 @@ use crate::fill::{self, Objects, SLICE};
 /// Services and endpoints of each, at scale 1: most Services have one slice, some are large.
 const LOTS: [(usize, u32); 3] = [(10_000, 46), (440, 85), (10, 460)];
 
-/// How large.
+/// The number of Services of each lot, and the endpoints of each Service.
 pub struct Size([(usize, u32); 3]);
 
 /// A Service by its number, and where its addresses begin.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    /// Counted over all of them.
+    /// Number among all Services.
     pub number: usize,
-    /// Endpoints.
+    /// Number of endpoints.
     pub endpoints: u32,
     first: u32,
 }
@@ -30,7 +30,7 @@ impl Size {
         Self(LOTS.map(|(services, endpoints)| (context.scaled(services), endpoints)))
     }
 
-    /// All Services.
+    /// Returns all Services.
     pub fn places(&self) -> Vec<Place> {
         let mut first = 1;
         let endpoints = self.0.iter().flat_map(|(services, endpoints)| std::iter::repeat_n(*endpoints, *services));
@@ -41,7 +41,7 @@ impl Size {
         endpoints.enumerate().map(place).collect()
     }
 
-    /// Makes the namespaces on both sides. Returns what is to be put into the source.
+    /// Creates the namespaces on both sides. Returns the objects to create in the source.
     pub async fn namespaces(&self, scene: &Scene) -> anyhow::Result<impl Iterator<Item = Objects> + use<>> {
         fill::namespaces(&scene.source).await?;
         fill::namespaces(&scene.gimbal).await?;
@@ -66,17 +66,17 @@ impl Place {
         format!("service-{:05}", self.number)
     }
 
-    /// Where its slices are.
+    /// Returns the path of its slices' collection.
     pub fn slices(self) -> String {
         format!("/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices", self.namespace())
     }
 
-    /// Where Services of its namespace are.
+    /// Returns the path of its Service's collection.
     pub fn services(self) -> String {
         format!("/api/v1/namespaces/{}/services", self.namespace())
     }
 
-    /// How many slices it has when it is made.
+    /// Returns the number of its slices.
     pub fn parts(self) -> u32 {
         self.endpoints.div_ceil(SLICE)
     }
@@ -88,13 +88,13 @@ impl Place {
     pub fn objects(self) -> Objects {
         let mut service = svc(&self.namespace(), &self.name(), &[("http", 80)]);
         service["metadata"]["labels"] = json!({"app": self.name(), "tier": "web", "release": "stable"});
-        // Without an address of its own: a Service network has fewer than there are Services.
+        // Headless, because a Service network has fewer addresses than there are Services.
         service["spec"]["clusterIP"] = json!("None");
         let slices = (0..self.parts()).map(|part| (self.slices(), self.slice(part, 0)));
         std::iter::once((self.services(), service)).chain(slices).collect()
     }
 
-    /// A slice whose Pods were replaced so often: other addresses and other names.
+    /// Returns a slice whose Pods were replaced `replaced` times, each time with other addresses and names.
     pub fn slice(self, part: u32, replaced: u32) -> Value {
         let count = SLICE.min(self.endpoints - part * SLICE);
         let first = self.first + part * SLICE;
@@ -114,7 +114,7 @@ impl Place {
         })
     }
 
-    /// An endpoint. No two have the same address: the half millions of 10.0.0.0/8 are taken one after the other.
+    /// Returns an endpoint. No two have the same address: the ranges of 10.0.0.0/8 are used in turn.
     fn endpoint(self, host: u32, replaced: u32) -> Value {
         let address = 0x0a00_0000 + (host + replaced % 16 * (1 << 20));
         json!({

@@ -1,4 +1,4 @@
-//! A discoverer and a writer with a proxy between them, and what can happen to them.
+//! A discoverer and a writer with a proxy between them, and the failures that can happen to them.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::change::{Eyes, Load};
 use crate::inspection::{Generations, Inspection};
 use crate::proc::{Usage, forget_peak};
 
-/// See the module.
+/// A discoverer and a writer with a proxy between them.
 pub struct Stand {
     pub scene: Scene,
     pub writer: Writer,
@@ -21,13 +21,13 @@ pub struct Stand {
     next: u32,
 }
 
-/// What it took until all was as before.
+/// The cost of a recovery.
 pub struct Back {
-    /// Until the process that was started was ready; nothing where none was.
+    /// Until the restarted process was ready; zero if none was restarted.
     pub ready: Duration,
     /// Until the writer knew the backend completely, over a new stream.
     pub complete: Duration,
-    /// Between the two, until nothing more was said.
+    /// Bytes between the two, until they were silent.
     pub passed: Passed,
     /// Writes to Services, slices and Endpoints.
     pub writes: usize,
@@ -35,7 +35,7 @@ pub struct Back {
     pub peaks: (f64, f64),
 }
 
-/// What there was when it began.
+/// The state before a failure.
 struct Before {
     generations: Generations,
     passed: Passed,
@@ -44,7 +44,7 @@ struct Before {
 }
 
 impl Stand {
-    /// Starts both; the source and the Gimbal cluster have the namespace of the changes.
+    /// Starts both. The source and the Gimbal cluster have the namespace of the changes.
     pub async fn start(scene: Scene) -> anyhow::Result<Self> {
         let config = scene.config(&[BACKEND], "")?;
         let writer = scene.writer(&config, &[]).await?;
@@ -56,7 +56,7 @@ impl Stand {
         Ok(Self { scene, writer, proxy, discoverer, load, eyes, next: 0 })
     }
 
-    /// Waits until everything that the source has is written.
+    /// Waits until all of the source's content is written.
     pub async fn settled(&self) -> anyhow::Result<()> {
         Inspection::of(&self.scene, &self.writer).await?.settled(1, PATIENCE).await?;
         Ok(())
@@ -84,7 +84,7 @@ impl Stand {
         Ok(Back { ready, complete, passed, writes, peaks })
     }
 
-    /// Waits until nothing has passed for a while. A heartbeat comes every five seconds.
+    /// Waits until nothing was passed for a while. A heartbeat comes every five seconds.
     async fn silence(&self) -> anyhow::Result<()> {
         let mut last = (self.proxy.passed(), Instant::now());
         eventually("the stream is silent", PATIENCE, async || {
@@ -98,7 +98,7 @@ impl Stand {
         .await
     }
 
-    /// The discoverer is killed and started anew.
+    /// Kills the discoverer and starts it again.
     pub async fn restart_discoverer(&mut self) -> anyhow::Result<Back> {
         let before = self.before().await?;
         self.discoverer.process.kill()?;
@@ -108,7 +108,7 @@ impl Stand {
         self.back(&before, ready).await
     }
 
-    /// The writer is killed and started anew.
+    /// Kills the writer and starts it again.
     pub async fn restart_writer(&mut self) -> anyhow::Result<Back> {
         let mut before = self.before().await?;
         before.generations.clear();
@@ -118,14 +118,14 @@ impl Stand {
         self.back(&before, ready).await
     }
 
-    /// The connection breaks.
+    /// Breaks the connection.
     pub async fn cut(&self) -> anyhow::Result<Back> {
         let before = self.before().await?;
         self.proxy.cut();
         self.back(&before, Duration::ZERO).await
     }
 
-    /// How long a change takes, from the source's answer on.
+    /// Returns how long a change takes, from the source's answer on.
     pub async fn change(&mut self) -> anyhow::Result<Duration> {
         self.next += 1;
         let changes = self.load.run(self.next, 1, Duration::from_secs(1)).await?;
@@ -134,15 +134,15 @@ impl Stand {
         Ok(seen.last().map(|seen| seen.at.saturating_duration_since(taken)).unwrap_or_default())
     }
 
-    /// How long a change takes that is made as the connection breaks.
+    /// Returns how long a change takes that is made as the connection breaks.
     pub async fn change_during_cut(&mut self) -> anyhow::Result<Duration> {
         self.silence().await?;
         self.proxy.cut();
         self.change().await
     }
 
-    /// The writer is killed and started anew, and a change is made meanwhile. Returns how long after the writer was ready
-    /// it stood there, and how much was written.
+    /// Kills the writer, makes a change, and starts the writer again. Returns how long after the writer was ready the
+    /// change was published, and the number of writes.
     pub async fn change_during_restart(&mut self) -> anyhow::Result<(Duration, usize)> {
         let mark = self.scene.gimbal.audit_mark().await?;
         self.writer.process.kill()?;

@@ -1,4 +1,4 @@
-//! An agent whose every byte is the test's.
+//! An agent for which the test chooses every byte.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Status, Streaming};
 
-/// Sends bytes as they are.
+/// Sends bytes unchanged.
 #[derive(Default)]
 struct Raw;
 
@@ -62,7 +62,7 @@ impl Decoder for Raw {
     }
 }
 
-/// An agent of backend `hostile` whose every byte is the test's.
+/// An agent of backend `hostile` for which the test chooses every byte.
 pub struct Agent {
     pub sender: mpsc::Sender<Vec<u8>>,
     pub answers: Streaming<Vec<u8>>,
@@ -74,7 +74,7 @@ impl Agent {
         Self::open(connect(scene, writer).await, None).await
     }
 
-    /// A stream over a connection that may have others.
+    /// Opens a stream over a connection that may have others.
     pub async fn open(channel: Channel, compression: Option<CompressionEncoding>) -> Self {
         let (sender, messages) = mpsc::channel(1);
         let mut client = tonic::client::Grpc::new(channel);
@@ -94,10 +94,10 @@ impl Agent {
         agent.greeted().await
     }
 
-    /// After a Hello: it is let in, and stays alive.
+    /// Returns the agent after its Hello, with heartbeats from then on.
     pub async fn greeted(self) -> Self {
         let mut agent = self;
-        // Silence is not what it is about.
+        // Heartbeats keep silence from ending the stream.
         let sender = agent.sender.clone();
         tokio::spawn(async move {
             let alive = pb::SyncRequest::from(AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 });
@@ -137,7 +137,7 @@ impl Agent {
         self.frame(Frame::SnapshotEnd { summary }).await;
     }
 
-    /// The next answer that is wanted; those before it are passed over.
+    /// Returns the next answer that `wanted` accepts, and skips those before it.
     pub async fn until(&mut self, wanted: impl Fn(&WriterMessage) -> bool) -> WriterMessage {
         let search = async {
             while let Some(bytes) = self.answers.next().await {
@@ -171,7 +171,7 @@ impl Agent {
     }
 }
 
-/// A connection with the certificate of `hostile`.
+/// Connects with the certificate of `hostile`.
 pub async fn connect(scene: &Clusters, writer: &Writer) -> Channel {
     let pair = scene.pair("hostile").unwrap();
     let files = TlsFiles { cert: pair.cert, key: pair.key, ca: scene.pki.ca().to_owned() };

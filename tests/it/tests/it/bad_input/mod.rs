@@ -1,4 +1,4 @@
-//! An agent that is not ours, or not well: whatever it says, it is refused by itself and nothing else suffers.
+//! A faulty or foreign agent: whatever it sends, it alone is refused, and nothing else is affected.
 
 pub mod agent;
 
@@ -14,12 +14,12 @@ use gimbal_tests::{
 use serde_json::{Value, json};
 use tokio_stream::StreamExt as _;
 
-/// Everybody that is well: what they say must arrive after each trouble.
+/// The parties that must not be affected: their changes must arrive after each fault.
 struct Bystanders {
     scene: Clusters,
     writer: Writer,
     discoverer: Discoverer,
-    /// That the discoverer needed until it was let in.
+    /// Streams that the discoverer needed until it was accepted.
     streams: f64,
     count: u8,
 }
@@ -34,7 +34,7 @@ impl Bystanders {
         Self { scene, writer, discoverer, streams, count: 0 }
     }
 
-    /// A good entry of the same agent, and one of the other backend, flow on.
+    /// A good entry of the same agent, and one of the other backend, still arrive.
     async fn flow_on(&mut self, agent: &mut Agent) {
         self.count += 1;
         let (name, address) = (format!("fine{}", self.count), format!("10.9.0.{}", self.count));
@@ -73,7 +73,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     let mut all = Bystanders::start().await;
     let mut agent = Agent::welcomed(&all.scene, &all.writer).await;
 
-    // Addresses that would lead traffic into the Gimbal cluster's own nodes, or nowhere.
+    // Addresses that would lead traffic into the Gimbal cluster's own nodes, or to no host.
     let bad = [
         "127.0.0.1",
         "127.9.9.9",
@@ -99,7 +99,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     all.expect("hostile-beside", &["10.1.0.9"]).await;
     all.expect_metric("backend_rejected", "AddressRefused", 1.0).await;
     all.flow_on(&mut agent).await;
-    // Alone, each is refused as well, and the Service stands without endpoints.
+    // Alone, each is refused as well, and the Service is published without endpoints.
     for (number, address) in bad.iter().enumerate() {
         let alone = key("team1", &format!("alone{number}"));
         agent.delta(vec![replace(&alone, &[address])]).await;
@@ -108,7 +108,7 @@ async fn bad_entries_are_rejected_one_by_one() {
         all.expect(&format!("hostile-alone{number}"), &[]).await;
     }
 
-    // Namespaces that it may not have, or that are not there.
+    // Namespaces that the backend may not use, or that do not exist.
     for namespace in ["kube-system", "kube-public"] {
         let forbidden = key(namespace, "intruder");
         agent.delta(vec![replace(&forbidden, &["10.1.0.1"])]).await;
@@ -123,7 +123,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     all.expect_metric("backend_rejected", "NamespaceForbidden", 2.0).await;
     all.flow_on(&mut agent).await;
 
-    // Names and content that the API server would not take.
+    // Names and content that the API server would refuse.
     let upper = key("team1", "Bad_Name");
     agent.delta(vec![replace(&upper, &["10.1.0.1"])]).await;
     agent.rejected(&upper, RejectReason::Invalid).await;
@@ -141,7 +141,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     labelled.header = Arc::new(header);
     agent.delta(vec![PieceChange::Replace(piece(&labels, &labelled))]).await;
     agent.rejected(&labels, RejectReason::Invalid).await;
-    // A mark that is not its own cannot be taken by a label of the source.
+    // A label of the source cannot take over another backend's mark.
     let marked = key("team1", "marked");
     let mut disguised = service(&["10.1.0.1"]);
     let mut header = (*disguised.header).clone();
@@ -157,7 +157,7 @@ async fn bad_entries_are_rejected_one_by_one() {
     assert_eq!(meta["annotations"]["gimbal.projectcontour.io/source"], "team1/marked");
     all.flow_on(&mut agent).await;
 
-    // Names that cannot even be read; the entry beside them can.
+    // Names that cannot be decoded; the entry beside them can.
     let before = all.metric("unreadable", "").await;
     for (namespace, name) in
         [("team1", "x".repeat(254)), ("team1", "a/b".into()), ("team1", "line\nbreak".into()), ("team1", String::new())]
@@ -168,13 +168,13 @@ async fn bad_entries_are_rejected_one_by_one() {
     all.expect("hostile-beside", &["10.1.0.8"]).await;
     agent.asked_again("could not be read").await;
     all.expect_metric("unreadable", "", before + 4.0).await;
-    // The longest name that there may be is shortened, as any.
+    // The longest valid name is shortened like any other.
     let long = key("team1", &"x".repeat(63));
     agent.delta(vec![replace(&long, &["10.1.0.1"])]).await;
     all.expect(&gimbal_model::service_name(&"hostile".parse().unwrap(), &long.name), &["10.1.0.1"]).await;
     all.flow_on(&mut agent).await;
 
-    // Each reject is told again by inspection.
+    // Inspection reports each reject as well.
     let client = all.scene.ask(&all.writer).unwrap();
     let trouble = client.call("InspectionService/ListServices", &json!({"backend": "hostile", "onlyTrouble": true}));
     let trouble = trouble.unwrap();
@@ -197,7 +197,7 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
     let kept_mirror = all.expect("hostile-kept", &["10.1.0.1"]).await;
 
-    // Views that are not what they say they are: their entries count, their silence does not.
+    // Snapshots that do not match their summary: their entries count, absence in them does not.
     let view = [(sent.clone(), service(&["10.1.0.2"]))];
     let good = summary(&view);
     let resyncs = all.metric("resyncs_total", "hostile").await;
@@ -216,7 +216,7 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     let now = all.metric("resyncs_total", "hostile").await;
     assert!(now >= resyncs + 3.0, "{resyncs} resyncs before, {now} now");
 
-    // Bytes that are no message.
+    // Bytes that are not a message.
     let unreadable = all.metric("unreadable", "").await;
     for garbage in [vec![0xff; 300], b"GET / HTTP/1.1\r\n\r\n".to_vec(), Vec::new()] {
         agent.raw(garbage).await;
@@ -227,7 +227,7 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     all.expect_metric("unreadable", "", unreadable + 3.0).await;
     all.flow_on(&mut agent).await;
 
-    // A lost frame: differences to what was in it mean nothing until a snapshot.
+    // A lost frame: later differences do not count until a snapshot.
     agent.seq += 5;
     agent.delta(vec![PieceChange::Remove(kept.clone())]).await;
     agent.asked_again("was expected and").await;
@@ -238,13 +238,13 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     all.flow_on(&mut agent).await;
     kept_mirror.expect_unchanged(&all.scene.gimbal, Duration::from_millis(1)).await.unwrap();
 
-    // A view that is what it says: now absence is proven.
+    // A snapshot that matches its summary: now absence is proven.
     agent.snapshot(&view, good).await;
     Mirror::expect_gone(&all.scene.gimbal, "team1", "hostile-kept").await.unwrap();
     all.expect("hostile-sent", &["10.1.0.2"]).await;
     all.flow_on(&mut agent).await;
 
-    // Against the rules of the stream.
+    // Violations of the stream's rules.
     agent.say(hello()).await;
     agent.dismissed(GoodbyeReason::ProtocolError).await;
     all.expect_metric("goodbyes_total", "ProtocolError", 1.0).await;
@@ -259,7 +259,7 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
     future.dismissed(GoodbyeReason::Protocol).await;
     all.expect_metric("refused_streams_total", "\"Protocol\"", 1.0).await;
 
-    // More than a frame may be ends that stream, with a status that says why.
+    // A frame above the limit ends that stream, with a status that gives the reason.
     let mut agent = Agent::welcomed(&all.scene, &all.writer).await;
     agent.raw(vec![0; 3 << 20]).await;
     let status = tokio::time::timeout(SOON, async {
@@ -272,7 +272,7 @@ async fn a_broken_stream_deletes_nothing_and_disturbs_nobody() {
         }
     });
     let status = status.await.unwrap();
-    // Who still sends may see the stream reset before the status that came first.
+    // An agent that is still sending may see the stream's reset before the status that was sent first.
     let told = status.code() == tonic::Code::OutOfRange || status.message().contains("h2 protocol error");
     assert!(told, "{status:?}");
     all.expect_metric("broken_streams_total", "hostile", 1.0).await;

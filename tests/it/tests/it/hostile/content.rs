@@ -1,4 +1,4 @@
-//! What it says: names, namespaces, marks, addresses, amounts.
+//! Hostile content: names, namespaces, marks, addresses, amounts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn hello_as(change: impl FnOnce(&mut Hello)) -> AgentMessage {
     AgentMessage::Hello(hello)
 }
 
-/// A Service with one good endpoint and these labels and annotations.
+/// Returns a Service with one good endpoint and these labels and annotations.
 fn disguised(key: &SourceKey, labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> PieceChange {
     let mut service = service(&["10.1.0.1"]);
     let entries = |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
@@ -29,7 +29,7 @@ fn disguised(key: &SourceKey, labels: &[(&str, &str)], annotations: &[(&str, &st
 async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     let mut siege = Siege::begin().await;
 
-    // Who it is: another's name, and its own name for another source.
+    // Who it is: another backend's name, and its own name for another source.
     let mut agent = Agent::dial(&siege.scene, &siege.writer).await;
     agent.say(hello_as(|hello| hello.backend = "hostile-b".into())).await;
     agent.dismissed(GoodbyeReason::UnknownBackend).await;
@@ -44,7 +44,7 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     Mirror::expect(&siege.scene.gimbal, "team1", "hostile-fine", &["10.1.0.1:8080"]).await.unwrap();
     siege.unharmed().await;
 
-    // Where it goes: another's namespace, the cluster's, one that is denied, one that is none.
+    // Where it goes: another backend's namespace, the cluster's, a denied one, an invalid name.
     let mut forbidden = 0.0;
     for namespace in ["theirs", "kube-system", "kube-public", "default", "own-secret", "THEIRS", "..", "own-1."] {
         let key = key(namespace, "intruder");
@@ -59,7 +59,7 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     agent.rejected(&missing, RejectReason::NamespaceMissing).await;
     siege.unharmed().await;
 
-    // What it is called: names that join to another's, and to one that nobody of ours wrote.
+    // What it is called: names that join to another backend's name, and to a foreign Service's.
     let answers = [
         ("b-web", "the name team1/hostile-b-web is taken"),
         ("taken", "Service team1/hostile-taken exists and is not ours; it is never touched"),
@@ -70,7 +70,7 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
         assert_eq!(agent.rejected(&key, RejectReason::NameConflict).await, answer);
     }
     siege.unharmed().await;
-    // And to let go of what it never had takes nothing away.
+    // Removing what it never had removes nothing.
     let foreign =
         [("team1", "b-web"), ("team1", "web"), ("theirs", "api"), ("theirs", "b-api"), ("kube-system", "dns")];
     agent.delta(foreign.iter().map(|(namespace, name)| PieceChange::Remove(key(namespace, name))).collect()).await;
@@ -78,7 +78,7 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     Mirror::expect_gone(&siege.scene.gimbal, "team1", "hostile-fine").await.unwrap();
     siege.unharmed().await;
 
-    // What it wears: our marks, another's name, and words to the cluster's controllers.
+    // What it carries: Gimbal's marks, another backend's name, and instructions to the cluster's controllers.
     let marked = key("team1", "marked");
     let labels = [
         ("app", "kept"),
@@ -126,7 +126,8 @@ async fn nothing_that_it_says_leads_to_what_is_not_its_own() {
     assert_eq!(worn(labels, "endpointslice.kubernetes.io/skip-mirror"), "nothing");
     siege.unharmed().await;
 
-    // Where traffic would go. Even what its own list allows is refused where nobody may lead.
+    // Where traffic would go. Even addresses that the backend's own list allows are refused if no backend may lead
+    // there.
     let lead = key("team1", "lead");
     let bad = [
         "127.0.0.1",
@@ -170,7 +171,7 @@ async fn however_much_it_says_it_has_its_quota_and_others_their_turn() {
     siege.expect_metric("backend_rejected", "Quota", 10.0).await;
     agent.delta(services.iter().skip(1).map(|key| PieceChange::Remove(key.clone())).collect()).await;
     siege.eventually("one Service stands", async || siege.attackers().await.len() == 1).await;
-    // The writer has heard that the others are gone: until then they count.
+    // The writer must have observed the other removals: until then they count.
     siege.expect_metric("backend_quota_used", "backend=\"hostile\",measure=\"endpoints\"", 1.0).await;
     let addresses: Vec<String> = (0..100).map(|n| format!("10.2.0.{n}")).collect();
     let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Where it knocks: connections and streams without end, calls that are for others.
+//! Hostile connections: connections and streams without end, and calls that are reserved for others.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn however_many_doors_it_holds_others_come_in() {
     let mut siege = Siege::begin().await;
     let timeouts = siege.metric("handshake_failures_total", "Timeout").await;
 
-    // Handshakes that begin and never go on, more than are taken at a time: half of them without a word.
+    // Unfinished handshakes, more than are accepted at a time: half of them without a byte.
     let mut half_open = Vec::new();
     for number in 0..300 {
         let mut socket = TcpStream::connect(("127.0.0.1", siege.writer.port)).await.unwrap();
@@ -28,7 +28,7 @@ async fn however_many_doors_it_holds_others_come_in() {
         }
         half_open.push(socket);
     }
-    // Whoever is there goes on; who comes now waits until they are sent away, and no longer.
+    // Existing connections continue; a new one waits until the handshakes time out, and no longer.
     siege.unharmed().await;
     siege.restart_honest().await;
     siege.unharmed().await;
@@ -39,7 +39,7 @@ async fn however_many_doors_it_holds_others_come_in() {
         .await;
     expect_log(&siege.writer.process, &["refused a connection", "no TLS handshake within"]).await.unwrap();
 
-    // Connections, and streams on one of them, that never say Hello: the last ones wait for the first.
+    // Connections, and streams on one of them, without a Hello: the last ones wait for the first.
     let mut connections = Vec::new();
     for _ in 0..100 {
         connections.push(connect(&siege.scene, &siege.writer).await);
@@ -65,7 +65,7 @@ async fn however_many_doors_it_holds_others_come_in() {
         .await;
     drop((opened, connections, half_open, streams));
 
-    // A reader that never reads: answers wait for it in numbers that have an end, and not for long.
+    // An agent that never reads: the answers that wait for it are limited in number and time.
     let deaf = Agent::welcomed(&siege.scene, &siege.writer).await;
     let (long, closed) = ("x".repeat(200), "the agent does not read");
     let chatter = tokio::spawn(async move {
@@ -78,7 +78,7 @@ async fn however_many_doors_it_holds_others_come_in() {
             }
         }
     });
-    // Not only the owner is done with it, but whoever holds what it was to read.
+    // The connection's owner gives up, and so does the holder of the unread answers.
     expect_log(&siege.writer.process, &["gimbal_writer::discovery", closed, "hostile"]).await.unwrap();
     siege.unharmed().await;
     chatter.abort();
@@ -99,7 +99,7 @@ async fn it_sees_and_decides_nothing_of_others() {
         assert!(!error.contains("10.0.0.") && !error.contains("discoverer"), "{error}");
     };
 
-    // Questions about others.
+    // Queries about other backends.
     let backends = own.call("InspectionService/ListBackends", &json!({})).unwrap();
     assert_eq!(backends["backends"].as_array().map(Vec::len), Some(1), "{backends}");
     refused("InspectionService/ListServices", json!({"backend": "hostile-b"}));
@@ -119,7 +119,7 @@ async fn it_sees_and_decides_nothing_of_others() {
     assert!(watched.contains("snapshotDone") && watched.contains("hostile-own"), "{watched}");
     assert!(!watched.contains("hostile-b"), "{watched}");
 
-    // A removal of its own that the guard holds: neither its id nor a guess lets it go by its own hand.
+    // A held removal of its own: the backend can approve it neither by its id nor by a guess.
     let many: Vec<String> = (0..40).map(|n| format!("10.1.1.{n}")).collect();
     let (many, held) = (many.iter().map(String::as_str).collect::<Vec<_>>(), key("team1", "own"));
     agent.delta(vec![replace(&held, &many[..39])]).await;
@@ -139,7 +139,7 @@ async fn it_sees_and_decides_nothing_of_others() {
     line.await.unwrap();
     assert!(siege.attackers().await.contains(&"hostile-own".to_owned()), "what is held stays");
     siege.unharmed().await;
-    // An admin's guess is none either.
+    // An administrator's guess is refused as well.
     let admin = siege.scene.ask(&siege.writer).unwrap();
     let error = admin.call("AdminService/Approve", &json!({"backend": "hostile-b", "id": id})).unwrap_err();
     assert!(error.to_string().contains("NotFound"), "{error}");

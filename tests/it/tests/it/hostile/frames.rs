@@ -1,4 +1,4 @@
-//! What it sends: sizes, numbers, kinds and ages that no honest agent would.
+//! Hostile frames: sizes, numbers, kinds and ages that no honest agent sends.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tonic::codec::CompressionEncoding;
 use super::siege::Siege;
 use crate::bad_input::agent::{Agent, connect, hello, key, piece, replace, service, summary};
 
-/// The status that ends the stream.
+/// Returns the status that ends the stream.
 async fn cut_off(agent: &mut Agent) -> Code {
     let end = async {
         loop {
@@ -39,7 +39,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
     let mirror = Mirror::expect(&siege.scene.gimbal, "team1", "hostile-kept", &["10.1.0.1:8080"]).await.unwrap();
 
-    // More than a frame may be, as it is and from little: a gigabyte of nothing is 100 KiB of zstd.
+    // Larger than a frame may be, plain and compressed: a gigabyte of zeros is 100 KiB of zstd.
     let mut cuts = 0.0;
     for (size, compression, code) in [
         (2 << 20, None, Code::OutOfRange),
@@ -58,7 +58,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     assert!(peak < 256 << 10, "the writer took {peak} KiB at a time");
     siege.unharmed().await;
 
-    // Kinds of a later version, and none at all: each is a frame that may be missing, and nothing more.
+    // Unknown kinds, as of a later version, and missing ones: each counts as a missing frame and has no other effect.
     let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
     let unreadable = siege.metric("unreadable", "").await;
     let unknown_kind = [0x9a, 0x06, 0x02, 0x08, 0x01]; // Field 99: a message with field 1.
@@ -69,7 +69,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     siege.expect_metric("unreadable", "", unreadable + 2.0).await;
     siege.unharmed().await;
 
-    // Numbers: again, ahead, and the last one that there is.
+    // Sequence numbers: repeated, ahead, and the largest one.
     let again = vec![Ok(replace(&kept, &["10.6.6.6"]))];
     agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
     let first = Frame::Delta { changes: again, oldest_age: Duration::MAX };
@@ -85,7 +85,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
     siege.unharmed().await;
 
-    // Views that are none: an end without a beginning, a count that no view has, entries of another scope.
+    // Invalid snapshots: an end without a beginning, a count that no snapshot has, entries of another scope.
     let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
     agent.frame(Frame::SnapshotEnd { summary: Summary::default() }).await;
     agent.snapshot(&[], Summary { count: u64::MAX, ..Summary::default() }).await;
@@ -96,7 +96,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     agent.frame(Frame::SnapshotChunk { pieces: vec![Ok(piece(&outside[0].0, &outside[0].1))], digest: None }).await;
     agent.frame(Frame::SnapshotEnd { summary: summary(&outside) }).await;
     agent.asked_again("a part of the snapshot could not be read").await;
-    // One of others' namespaces that is whole, and empty: nothing of its own was there.
+    // A complete and empty snapshot of others' namespaces: the backend had nothing there.
     let scope = Scope::Namespaces(vec!["theirs".into(), "kube-system".into(), "default".into()]);
     agent.frame(Frame::SnapshotBegin { scope: scope.clone() }).await;
     agent.frame(Frame::SnapshotEnd { summary: Summary::default() }).await;
@@ -104,7 +104,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
     siege.unharmed().await;
 
-    // What it cannot see, and for how long: others' namespaces, more of them than there are, and for ever.
+    // Unknown scopes: others' namespaces, more of them than exist, and for ever.
     agent.say(AgentMessage::ScopeUnknown { scope, reason: "forbidden\nlevel=ERROR".into() }).await;
     let shown = async |siege: &Siege, kind: &str| {
         let (_, text) = gimbal_tests::get(siege.writer.admin_port, "/metrics").await.unwrap();
@@ -130,7 +130,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     assert!(told.to_string().len() < 100_000, "{told}");
     siege.unharmed().await;
 
-    // Its own and only its own goes with a view that is what it says.
+    // Only its own Services are removed by a snapshot that matches its summary.
     let own: [(SourceKey, _); 1] = [(key("own-1", "new"), service(&["10.1.0.7"]))];
     agent.snapshot(&own, summary(&own)).await;
     Mirror::expect(&siege.scene.gimbal, "own-1", "hostile-new", &["10.1.0.7:8080"]).await.unwrap();
@@ -139,7 +139,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     assert_eq!(siege.writer.process.exited().unwrap(), None);
 }
 
-/// The most that a process ever had in memory, in KiB.
+/// Returns the peak memory of a process, in KiB.
 fn memory(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,6 +1,6 @@
-//! A compromised agent: it has the certificate of one backend, speaks the protocol as it likes, and tries each thing that
-//! docs/design.md#rule-2 forbids. What it gets is an answer with a reason; what others have stays as it is, by UID and version.
-//! Single frames, byte by byte, are `bad_input`'s.
+//! A compromised agent: it has the certificate of one backend, speaks the protocol as it likes, and tries each thing
+//! that docs/design.md#rule-2 forbids. It gets an answer with a reason; other backends' objects stay unchanged, by UID
+//! and version. Single malformed frames are tested in `bad_input`.
 
 mod content;
 mod doors;

@@ -1,4 +1,5 @@
-//! An attacker with backend `hostile`'s certificate beside the honest backend `hostile-b`, and all that must not be touched.
+//! An attacker with backend `hostile`'s certificate beside the honest backend `hostile-b`, and the objects that must
+//! not change.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use gimbal_testkit::pki::backend_identity;
 use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_metric, metric, put, slice_of, svc};
 use serde_json::{Value, json};
 
-/// What the attacker's policy lets through.
+/// The attacker's policy.
 pub const POLICY: &str = r#"
   namespaces: {allow: ["team1", "own-*"], deny: ["own-secret"]}
   addresses: {allow: ["10.0.0.0/8", "fd00::/8", "127.0.0.0/8", "169.254.0.0/16"]}
@@ -25,9 +26,9 @@ pub struct Siege {
     pub scene: Scene,
     pub writer: Writer,
     pub honest: Discoverer,
-    /// Everything that is not the attacker's: UID and version, by name.
+    /// Every object that is not the attacker's: UID and version, by name.
     others: BTreeMap<String, String>,
-    /// That the honest discoverer needed until it was let in.
+    /// Streams that the honest discoverer needed until it was accepted.
     streams: f64,
     changes: u8,
 }
@@ -43,7 +44,8 @@ impl Siege {
             scene.put(&svc(namespace, name, &[("http", 80)])).await.unwrap();
             scene.put(&slice_of(namespace, name, "a", 1, 3)).await.unwrap();
         }
-        // Nobody's of ours: one whose name the attacker can claim, one that its words can name, one of the cluster's own.
+        // Foreign Services: one whose name the attacker can claim, one that its frames can name, one of the cluster's
+        // own.
         for (namespace, name) in [("team1", "hostile-taken"), ("theirs", "plain"), ("kube-system", "dns")] {
             put(&scene.gimbal, &svc(namespace, name, &[("http", 80)])).await.unwrap();
             put(&scene.gimbal, &slice_of(namespace, name, "hand", 9, 1)).await.unwrap();
@@ -70,7 +72,7 @@ impl Siege {
         siege
     }
 
-    /// Everything of the Gimbal cluster but what rightly is the attacker's, with UID and version.
+    /// Returns every object of the Gimbal cluster that is not rightly the attacker's, with UID and version.
     async fn not_the_attackers(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for list in LISTS {
@@ -79,7 +81,7 @@ impl Siege {
                 let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
                 let (namespace, name) = (text("namespace"), text("name"));
                 let kept = name == "gimbal-backend-hostile";
-                // The API server keeps the endpoints of its own Service as it likes.
+                // The API server may change the endpoints of its own Service.
                 if !(kept || namespace == "default" || is_the_attackers(&object)) {
                     found.insert(format!("{list} {namespace}/{name}"), text("uid") + " " + &text("resourceVersion"));
                 }
@@ -88,7 +90,8 @@ impl Siege {
         found
     }
 
-    /// What the attacker has done to others: nothing. And a change of the honest backend arrives, by the stream that it had.
+    /// Checks that the attacker has changed no other object, and that a change of the honest backend arrives over its
+    /// first stream.
     pub async fn unharmed(&mut self) {
         let now = self.not_the_attackers().await;
         assert_eq!(now, self.others);
@@ -100,7 +103,7 @@ impl Siege {
         assert!((streams - self.streams).abs() < 0.5, "the honest backend's stream was disturbed: {streams}");
     }
 
-    /// The honest backend has something new.
+    /// Makes a change of the honest backend, and waits for it.
     pub async fn change_arrives(&mut self) {
         self.changes += 1;
         let name = format!("flow{}", self.changes);
@@ -109,7 +112,7 @@ impl Siege {
         Mirror::expect_count(&self.scene.gimbal, "team1", &format!("hostile-b-{name}"), 1).await.unwrap();
     }
 
-    /// The honest discoverer is another process from here on.
+    /// Replaces the honest discoverer by a new process.
     pub async fn restart_honest(&mut self) {
         self.honest = self.scene.discoverer("hostile-b", &self.scene.source, self.writer.port, &[]).unwrap();
         self.honest.ready().await.unwrap();
@@ -117,7 +120,7 @@ impl Siege {
         self.streams = metric(self.honest.admin_port, "gimbal_discoverer_streams_total", "").await.unwrap();
     }
 
-    /// Services of the attacker's, where they may be, by name.
+    /// Returns the attacker's Services in its allowed namespaces, by name.
     pub async fn attackers(&self) -> Vec<String> {
         let services = self.scene.gimbal.admin().items("/api/v1/services").await.unwrap();
         let own = services.iter().filter(|service| is_the_attackers(service));
@@ -145,8 +148,8 @@ impl Drop for Siege {
     }
 }
 
-/// An object that bears our mark and the attacker's name, where its policy lets it be and as that must be. One that is not
-/// so is somebody else's, and must not have come.
+/// Whether an object has Gimbal's mark and the attacker's name, in a namespace that its policy allows and in the right
+/// form. Any other object is foreign, and must not have appeared.
 fn is_the_attackers(object: &Value) -> bool {
     let (meta, labels) = (&object["metadata"], &object["metadata"]["labels"]);
     let is_slice = object["addressType"].is_string();

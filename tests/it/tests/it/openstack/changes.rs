@@ -1,4 +1,4 @@
-//! What a cloud has is in the Gimbal cluster, as docs/design.md#openstack-source has it, and follows it.
+//! A cloud's load balancers are published as docs/design.md#openstack-source describes, and follow every change.
 
 use gimbal_model::{BackendName, service_name};
 use gimbal_tests::{Mirror, member, pool, web};
@@ -70,7 +70,7 @@ pub async fn members_and_switches_are_followed(stage: &Stage) {
     stage.expect_gone("alpha", &balancer).await;
 }
 
-/// No list tells that a member's health changed once its pool is DEGRADED already.
+/// No list shows that a member's health changed once its pool is DEGRADED already.
 pub async fn health_is_swept(stage: &Stage) {
     let mut tree = web("sick", &["10.4.0.1", "10.4.0.2", "10.4.0.3"]);
     tree["listeners"][0]["default_pool"]["healthmonitor"] =
@@ -88,7 +88,7 @@ pub async fn health_is_swept(stage: &Stage) {
     stage.cloud.set_health(&id("10.4.0.2"), Some("ERROR")).await.unwrap();
     stage.expect("beta", &balancer, &["!10.4.0.1:8080", "!10.4.0.2:8080", "10.4.0.3:8080"]).await;
     stage.cloud.set_health(&id("10.4.0.3"), Some("ERROR")).await.unwrap();
-    // Where all fail, it is more likely the monitor that does.
+    // If all members fail, the monitor is the more likely cause.
     stage.expect("beta", &balancer, &["10.4.0.1:8080", "10.4.0.2:8080", "10.4.0.3:8080"]).await;
     stage.cloud.set_health(&id("10.4.0.1"), None).await.unwrap();
     stage.expect("beta", &balancer, &["10.4.0.1:8080", "!10.4.0.2:8080", "!10.4.0.3:8080"]).await;
@@ -116,7 +116,7 @@ pub async fn pools_of_l7_policies_are_services_of_their_own(stage: &Stage) {
     Mirror::expect(&stage.scene.gimbal, "beta", &own, &["10.5.0.1:8080"]).await.unwrap();
     let of_pool = service_name(&backend, &format!("{id}-{}", text(&redirected["id"])));
     Mirror::expect(&stage.scene.gimbal, "beta", &of_pool, &["10.5.0.2:8080"]).await.unwrap();
-    // The others were not told to, and this one has no other project.
+    // The other discoverers are not configured to, and this one sees no other project.
     stage.expect("beta", &balancer, &["10.5.0.1:8080"]).await;
     let services = third.ask().call("InspectionService/ListServices", &json!({})).unwrap();
     let namespaces: Vec<&Value> =

@@ -1,7 +1,7 @@
 //! A real OpenStack cloud, mirrored by real binaries into a real API server, in both modes at once. What the real cloud
 //! cannot be made to do is in `openstack_fake`.
 //!
-//! One cloud for all of it, since it takes seconds to start: the steps come one after the other.
+//! One cloud for all steps, since it takes seconds to start: they run one after the other.
 
 mod changes;
 mod projects;
@@ -22,7 +22,7 @@ async fn a_cloud_is_mirrored_in_both_modes_through_changes_and_trouble() {
     changes::names_that_kubernetes_would_not_take(&stage).await;
     quiet::an_idle_poll_is_three_calls(&mut stage).await;
     quiet::restarts_write_nothing(&mut stage).await;
-    // A third backend from here on.
+    // A third backend is connected from here on.
     changes::pools_of_l7_policies_are_services_of_their_own(&stage).await;
     projects::a_renamed_project_moves(&stage).await;
     trouble::keystone_is_down_for_a_while(&stage).await;

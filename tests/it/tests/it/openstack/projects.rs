@@ -1,4 +1,4 @@
-//! Projects that change and go.
+//! Projects that are renamed, disabled and deleted.
 
 use gimbal_testkit::openstack::User;
 use gimbal_tests::web;
@@ -22,12 +22,12 @@ pub async fn a_renamed_project_moves(stage: &Stage) {
 
 async fn rename(stage: &Stage, project: &str, name: &str) {
     stage.cloud.update_project(project, &json!({"name": name})).await.unwrap();
-    // Keystone keeps a user's list of projects, with their names, in its cache until any role is given or taken.
+    // Keystone caches a user's list of projects, with their names, until any role is granted or revoked.
     stage.cloud.grant(project, User::Nobody).await.unwrap();
     stage.cloud.revoke(project, User::Nobody).await.unwrap();
 }
 
-/// Its load balancers stay in Octavia, as in any cloud; nobody's they are.
+/// Its load balancers stay in Octavia, as in any cloud, without a project.
 pub async fn a_deleted_project_takes_its_services_along(stage: &Stage) {
     let doomed = stage.cloud.create_load_balancer("gamma", &web("doomed", &["10.8.0.1"])).await.unwrap();
     let stays = stage.cloud.create_load_balancer("alpha", &web("stays", &["10.8.0.2"])).await.unwrap();

@@ -1,4 +1,4 @@
-//! What costs nothing: polls of a cloud that stays as it is, and restarts.
+//! What must cost nothing: polls of an unchanged cloud, and restarts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use gimbal_tests::{SOON, expect_metric, metric, web};
 
 use super::stage::{BACKENDS, Stage, path};
 
-/// In bulk mode without a sweep: a page of each list, and nothing else, not even a token.
+/// In bulk mode without a sweep: one page of each list, and no other call, not even for a token.
 pub async fn an_idle_poll_is_three_calls(stage: &mut Stage) {
     let balancer = stage.cloud.create_load_balancer("alpha", &web("idle", &["10.9.0.1"])).await.unwrap();
     stage.expect("alpha", &balancer, &["10.9.0.1:8080"]).await;
@@ -26,8 +26,8 @@ pub async fn an_idle_poll_is_three_calls(stage: &mut Stage) {
     })
     .await
     .unwrap();
-    // Before the log is read, which takes longer than a poll. The poll that ran when it began, and those that run while it is
-    // read, may be in it.
+    // Before the log is read, which takes longer than a poll. The poll that ran when it began, and those that run while
+    // it is read, may be in it.
     let polled = (polls().await - first) as usize;
     let own = |service: Service, seen: usize| {
         let calls = stage.cloud.calls_since(service, seen).unwrap();

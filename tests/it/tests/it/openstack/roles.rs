@@ -1,6 +1,6 @@
-//! What a user may see, on the real Keystone and Octavia: each discoverer is a dry run, looked at through its own port.
+//! What a user may see, on the real Keystone and Octavia: each discoverer is a dry run, inspected through its own port.
 //!
-//! One cloud for all of it: Keystone gives three projects at once, and two processes of Octavia's API answer by turns.
+//! One cloud for all steps: Keystone returns three projects at once, and two processes of Octavia's API answer in turn.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const OFTEN: [&str; 6] = ["--poll-interval", "500ms", "--sweep", "0s", "--projects-interval", "1s"];
 /// Several polls.
 const A_WHILE: Duration = Duration::from_secs(3);
-/// As docs/openstack.md has it.
+/// As in docs/openstack.md.
 const OVERRIDE: &str = "\"load-balancer:global_observer\": \"role:load-balancer_global_observer or role:admin\"\n";
 
 pub struct Roles {
@@ -21,7 +21,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// A discoverer with these credentials, which offers to nobody.
+    /// Starts a discoverer with these credentials and without a writer.
     fn discover(&self, name: &str, keys: &[(&str, &str)], args: &[&str]) -> Discoverer {
         let folder = self.dir.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
@@ -60,7 +60,7 @@ async fn what_a_user_may_see() {
     let options = Options { keystone_max: 3, octavia_workers: 2, ..Options::default() };
     let cloud = OpenStack::start_with(options).await.unwrap();
     let roles = Roles { dir: tempfile::tempdir().unwrap(), cloud };
-    // With those that are there from the start there are seven.
+    // Together with the initial ones there are seven.
     for name in ["delta", "epsilon", "zeta"] {
         roles.cloud.create_project(name).await.unwrap();
     }
@@ -79,15 +79,14 @@ async fn what_a_user_may_see() {
 const ADMIN: [(&str, &str); 4] =
     [("username", "admin"), ("password", "admin-secret"), ("userDomain", "Default"), ("projectName", "admin")];
 
-/// Before it was read page by page, projects beyond the first page were taken for gone. And the two processes of Octavia
-/// are read by turns.
+/// Without paging, projects beyond the first page would count as gone. And the two processes of Octavia answer in turn.
 async fn every_project_of_a_keystone_that_cuts_its_list(roles: &Roles, balancers: &[Value]) {
     let discoverer = roles.discover("cut", &ADMIN, &[]);
     expect_log(&discoverer.process, &["mode: bulk"]).await.unwrap();
     roles.complete(&discoverer, true).await;
     roles.offers(&discoverer, &["alpha", "beta", "delta", "epsilon", "gamma", "zeta"]).await;
     expect_metric(discoverer.admin_port, "gimbal_discoverer_projects", "", 7.0).await.unwrap();
-    // A change shows whichever process is asked.
+    // A change is seen whichever process answers.
     for n in 0..4 {
         let pool = balancers[0]["pools"][0]["id"].as_str().unwrap();
         let member = json!({"address": format!("10.21.0.{n}"), "protocol_port": 8080});
@@ -99,7 +98,7 @@ async fn every_project_of_a_keystone_that_cuts_its_list(roles: &Roles, balancers
     assert_eq!(failed, 0.0, "{}", discoverer.process.log_tail());
 }
 
-/// The safest thing that an operator can hand out.
+/// The safest credential that an operator can hand out.
 async fn an_application_credential_is_good_for_its_project(roles: &Roles) {
     let beta = roles.cloud.project("beta").await.unwrap();
     let (id, secret) = roles.cloud.create_application_credential(&beta, User::Discoverer).await.unwrap();
@@ -113,7 +112,7 @@ async fn an_application_credential_is_good_for_its_project(roles: &Roles) {
 const OBSERVER: [(&str, &str); 4] =
     [("username", "observer"), ("password", "observer-secret"), ("userDomain", "lab"), ("projectName", "alpha")];
 
-/// By itself the role is good for nothing: Octavia's own policies want `admin`.
+/// By itself the role grants nothing: Octavia's own policies require `admin`.
 async fn a_global_observer_with_and_without_the_policy(roles: &Roles) {
     let alone = roles.discover("alone", &OBSERVER, &["--mode", "bulk"]);
     expect_log(&alone.process, &["--mode bulk demands"]).await.unwrap();
@@ -128,7 +127,8 @@ async fn a_global_observer_with_and_without_the_policy(roles: &Roles) {
     roles.offers(&reader, &["alpha", "beta", "delta", "epsilon", "gamma", "zeta"]).await;
 }
 
-/// The role goes while the token stays good for what a member may do: each list shrinks to one project, without an error.
+/// The role is revoked while the token stays valid for a member's rights: each list shrinks to one project, without an
+/// error.
 async fn a_role_that_is_lost_is_no_deletion(roles: &Roles) {
     let alpha = roles.cloud.project("alpha").await.unwrap();
     roles.cloud.grant(&alpha, User::Observer).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_role_that_is_lost_is_no_deletion(roles: &Roles) {
     roles.offers(&discoverer, &all).await;
 }
 
-/// To an administrator of the system Octavia's own policies show everything.
+/// Octavia's own policies show everything to an administrator of the system.
 async fn a_token_of_the_system(roles: &Roles) {
     roles.cloud.grant_on_system(User::Admin, "admin").await.unwrap();
     let keys = [("username", "admin"), ("password", "admin-secret"), ("userDomain", "Default"), ("systemScope", "all")];

@@ -1,4 +1,5 @@
-//! One cloud that two discoverers mirror at the same time: one with a token for each project, one with a token that sees all.
+//! One cloud that two discoverers mirror at the same time: one with a token for each project, one with a token that
+//! sees all projects.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 /// Each project with a token of its own; a token that sees all.
 pub const BACKENDS: [&str; 2] = ["osp1", "osp2"];
-/// Long enough to see that something that must not happen does not: several polls.
+/// Several polls: long enough to show that something does not happen.
 pub const A_WHILE: Duration = Duration::from_secs(3);
 const OFTEN: [&str; 8] =
     ["--poll-interval", "500ms", "--sweep", "1s", "--projects-interval", "1s", "--project-hold", "1s"];
@@ -30,12 +31,12 @@ impl Stage {
         for namespace in ["alpha", "beta", "gamma", "beta-two"] {
             scene.gimbal.namespace(namespace).await.unwrap();
         }
-        // A load balancer of another project shows that a token sees more than its own.
+        // A load balancer of another project shows that a token sees more than its own project.
         cloud.create_load_balancer("gamma", &gimbal_tests::web("first", &["10.1.0.1"])).await.unwrap();
         for (backend, user) in BACKENDS.iter().zip([User::Discoverer, User::Admin]) {
             cloud.credentials(user).write_secret(&scene.path(backend)).unwrap();
         }
-        // So much is removed by these tests, and so little is there, that the guard would hold it.
+        // These tests remove most of the few endpoints, which the guard would hold.
         let extra = "guard: {minEndpoints: 1000}";
         let config = scene.config(&[BACKENDS[0], BACKENDS[1], "osp3"], extra).unwrap();
         let port = free_port().unwrap();
@@ -62,7 +63,7 @@ impl Stage {
         self.writer = self.scene.writer_at(port, &self.config, &["--comparison-interval", "1s"]).await.unwrap();
     }
 
-    /// Waits until a load balancer's Service of each backend has these endpoints; those of the first.
+    /// Waits until a load balancer's Service of each backend has these endpoints. Returns the first backend's mirror.
     pub async fn expect(&self, namespace: &str, balancer: &Value, endpoints: &[&str]) -> Mirror {
         let mut mirrors = Vec::new();
         for (backend, discoverer) in BACKENDS.iter().zip(&self.discoverers) {
@@ -82,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// Waits until every discoverer knows all of its source, or does not.
+    /// Waits until every discoverer reports its source as complete, or as incomplete.
     pub async fn expect_complete(&self, complete: bool) {
         for discoverer in &self.discoverers {
             let wanted = f64::from(u8::from(complete));
@@ -92,7 +93,7 @@ impl Stage {
     }
 }
 
-/// `<backend>-<name>-<id>`, of names that need no making safe.
+/// Returns `<backend>-<name>-<id>`, for names that need no escaping.
 pub fn service(backend: &str, balancer: &Value) -> String {
     match (text(&balancer["name"]), text(&balancer["id"])) {
         ("", id) => format!("{backend}-{id}"),
@@ -104,7 +105,7 @@ pub fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// An object's path in Octavia.
+/// Returns an object's path in Octavia.
 pub fn path(collection: &str, object: &Value) -> String {
     format!("/{collection}/{}", text(&object["id"]))
 }

@@ -1,4 +1,4 @@
-//! A cloud in trouble: nothing is lost, nothing is deleted, and it is said.
+//! A cloud in trouble: nothing is lost, nothing is deleted, and the trouble is reported.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ pub async fn the_mode_is_told(stage: &Stage) {
     }
 }
 
-/// Everything stands while `service` is down, is said to be stale, and goes on by itself.
+/// While `service` is down, everything stays published and is reported as stale; afterwards it continues by itself.
 async fn down_for_a_while(stage: &Stage, service: Service, name: &str) {
     let balancer = stage.cloud.create_load_balancer("alpha", &web(name, &["10.11.0.1"])).await.unwrap();
     let mirror = stage.expect("alpha", &balancer, &["10.11.0.1:8080"]).await;

@@ -1,4 +1,4 @@
-//! The same without a writer: a discoverer that offers to nobody, looked at through its own ports.
+//! The same without a writer: a discoverer in a dry run, inspected through its own ports.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ struct Dry {
 }
 
 impl Dry {
-    /// Two projects with two load balancers and one.
+    /// Starts with two projects, which have two load balancers and one.
     async fn start(set: impl FnOnce(&mut FakeCloud), keys: &[(&str, &str)], args: &[&str]) -> Self {
         let fake = FakeOpenStack::start().await.unwrap();
         fake.set(|cloud| {
@@ -55,7 +55,7 @@ impl Dry {
         found.unwrap_or_else(|error| panic!("{error:#}\n{}", self.discoverer.process.log_tail()));
     }
 
-    /// All the time.
+    /// Checks for several polls that the number of Services stays.
     async fn stays(&self, count: f64) {
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(metric(self.discoverer.admin_port, "gimbal_discoverer_services", "").await.unwrap(), count);
@@ -69,7 +69,7 @@ async fn a_keystone_that_cuts_in_silence_hides_no_project() {
     dry.complete(true).await;
 }
 
-/// Neutron says 404 of what is another's; only the roles of the token tell.
+/// Neutron answers 404 for other projects' objects; only the roles of the token show the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_is_lost_at_neutron_is_no_deletion() {
     let dry = Dry::start(|cloud| cloud.octavia = false, &[], &["--second-look", "0s"]).await;
@@ -103,7 +103,7 @@ async fn at_neutron_a_project_that_vanished_waits_for_a_second_look() {
     dry.complete(true).await;
 }
 
-/// Keystone makes no token of another scope from that of an application credential.
+/// Keystone issues no token of another scope for that of an application credential.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_credential_sees_its_project() {
     let keys = [("applicationCredentialId", "fake"), ("applicationCredentialSecret", "fake-secret")];
@@ -113,7 +113,7 @@ async fn an_application_credential_sees_its_project() {
     expect_log(&dry.discoverer.process, &["mode: per-project"]).await.unwrap();
 }
 
-/// An operator makes an endpoint anew; Neutron's old plug-in would answer, with nothing in it.
+/// An operator recreates an endpoint of the catalog; meanwhile Neutron's old plug-in would answer with empty lists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_leaves_the_catalog_sends_nobody_elsewhere() {
     let dry = Dry::start(|_| {}, &[], &[]).await;
@@ -131,7 +131,7 @@ async fn a_service_that_leaves_the_catalog_sends_nobody_elsewhere() {
     dry.complete(true).await;
 }
 
-/// After a password was changed each question of a poll would show the old one.
+/// After a password change, every call of a poll would send the old password.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_is_refused_is_not_shown_again() {
     let many = |cloud: &mut FakeCloud| {
@@ -151,7 +151,7 @@ async fn a_password_that_is_refused_is_not_shown_again() {
     expect_log(&dry.discoverer.process, &["invalid credentials"]).await.unwrap();
     dry.stays(3.0).await;
     let by_password = dry.fake.count(TOKENS);
-    // One from a token that was revoked, one with the password, and those that were under way.
+    // One for the revoked token, one with the password, and those in flight.
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(dry.fake.count(TOKENS), by_password, "{}", dry.discoverer.process.log_tail());
     assert!(by_password < 40, "{by_password}");
@@ -159,7 +159,7 @@ async fn a_password_that_is_refused_is_not_shown_again() {
     dry.complete(true).await;
 }
 
-/// A policy that shows everyone's load balancers and nobody's pools.
+/// A policy that shows the load balancers of all projects and the pools of none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_for_one_kind_takes_no_endpoints_away() {
     let dry = Dry::start(|_| {}, &[], &[]).await;
@@ -171,7 +171,7 @@ async fn a_policy_for_one_kind_takes_no_endpoints_away() {
     expect_log(&dry.discoverer.process, &["pool3"]).await.unwrap();
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(metric(dry.discoverer.admin_port, "gimbal_discoverer_endpoints", "").await.unwrap(), 3.0);
-    // From the start it is no way to see everything.
+    // A client that is restricted from the start does not count as one that sees everything.
     let restrict = |cloud: &mut FakeCloud| {
         cloud.restricted.insert("pools");
     };
@@ -203,12 +203,12 @@ async fn answers_without_a_date_are_told_of_once() {
     });
     polls.await.unwrap();
     assert_eq!(dry.discoverer.process.log().matches("without a Date").count(), 1);
-    // And a page that breaks once is asked for once more.
+    // A page that fails once is retried once.
     dry.fake.fail(Fault::on("/lbaas/pools").times(1).status(503));
     dry.complete(true).await;
 }
 
-/// With a token for each project a lost role looks like a deletion, so it is waited for.
+/// With a token for each project a lost role looks like a deletion, so the deletion is delayed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_project_that_leaves_the_list_is_held() {
     let dry = Dry::start(|cloud| cloud.global = false, &[], &["--project-hold", "3s"]).await;
@@ -223,7 +223,7 @@ async fn a_project_that_leaves_the_list_is_held() {
     dry.complete(true).await;
 }
 
-/// A typo is told at once, and not asked about for ever.
+/// A mistyped region is reported at once and not retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_region_that_is_not_there_ends_the_start() {
     let keys = [("username", "fake"), ("password", "fake-secret"), ("region", "elsewhere")];

@@ -1,5 +1,5 @@
-//! What a real cloud cannot be made to do: lists that break in their middle, a role that is lost, a list of projects that
-//! is cut off. Nothing is deleted by any of it.
+//! Failures that a real cloud cannot be made to show: lists that break in their middle, a role that is lost, a list of
+//! projects that is truncated. None of them deletes anything.
 
 mod dry;
 
@@ -29,7 +29,7 @@ fn balancer(cloud: &mut FakeCloud, project: &str, number: usize) {
 }
 
 impl Stage {
-    /// Two projects, with two load balancers and one; pages have two rows.
+    /// Starts with two projects, which have two load balancers and one; pages have two rows.
     async fn start(global: bool) -> Self {
         let scene = Scene::start().await.unwrap();
         let fake = FakeOpenStack::start().await.unwrap();
@@ -56,7 +56,7 @@ impl Stage {
             mirrors.push(Mirror::expect(&scene.gimbal, namespace, &name, &[&endpoint]).await.unwrap());
         }
         let stage = Self { scene, fake, writer, discoverer, mirrors };
-        // The gauge is set once a second; from here on it falls only when something fails.
+        // The gauge is refreshed once a second; from here on it falls only if a poll fails.
         stage.complete(true).await;
         stage
     }
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// While the fault lasts the source is unknown and nothing changes; then all is well again, without a write.
+    /// While the fault lasts the source is unknown and nothing changes; afterwards it recovers without a write.
     async fn survives(&self, fault: Fault, reason: &str) {
         self.fake.fail(fault);
         self.complete(false).await;
@@ -98,7 +98,7 @@ async fn a_list_that_breaks_in_its_middle_deletes_nothing() {
     stage.survives(Fault::on("/lbaas/loadbalancers").with_marker().status(500), "load balancers failed").await;
     stage.survives(Fault::on("/lbaas/pools").with_marker().cut(), "pools failed").await;
     stage.survives(Fault::on("/lbaas/listeners").with_marker().status(504), "listeners failed").await;
-    // The same poll that survives all that sees a deletion at once.
+    // The same poll shows a deletion at once.
     stage.fake.set(|cloud| {
         for id in ["lb2", "listener2", "pool2"] {
             cloud.remove(id);
@@ -108,7 +108,7 @@ async fn a_list_that_breaks_in_its_middle_deletes_nothing() {
     expect_metric(stage.writer.admin_port, "gimbal_writer_backend_services", "", 2.0).await.unwrap();
 }
 
-/// A bulk list shrinks without an error; one GET tells.
+/// A bulk list shrinks without an error; one GET reveals the lost role.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_is_lost_deletes_nothing() {
     let stage = Stage::start(true).await;
@@ -119,7 +119,7 @@ async fn a_role_that_is_lost_deletes_nothing() {
     stage.fake.set(|cloud| cloud.global = true);
     stage.complete(true).await;
     stage.all_stands().await;
-    // What is really gone is gone, though it was its project's last.
+    // What is really deleted is removed, even if it was its project's last object.
     stage.fake.set(|cloud| {
         for id in ["lb3", "listener3", "pool3"] {
             cloud.remove(id);
@@ -132,7 +132,7 @@ async fn a_role_that_is_lost_deletes_nothing() {
 async fn with_a_token_for_each_project_a_project_fails_by_itself() {
     let mut stage = Stage::start(false).await;
     expect_log(&stage.discoverer.process, &["mode: per-project"]).await.unwrap();
-    // The known projects are read on; one that a cut list lacks is not gone.
+    // The known projects are still read; one that a truncated list lacks is not gone.
     let beta = stage.fake.set(|cloud| {
         cloud.projects_truncated = true;
         cloud.projects.pop().unwrap()
@@ -146,7 +146,7 @@ async fn with_a_token_for_each_project_a_project_fails_by_itself() {
         cloud.projects.push(beta);
     });
 
-    // The lists of alpha break in their middle, beta's have one page. The one goes on without the other.
+    // The lists of alpha break in their middle, beta's have one page. Beta is read on without alpha.
     stage.fake.fail(Fault::on("/lbaas/loadbalancers").with_marker().status(500));
     stage.complete(false).await;
     let told = stage.scene.ask(&stage.writer).unwrap();
@@ -183,7 +183,7 @@ async fn what_left_the_list_while_nobody_looked_stands_for_a_while() {
     stage.gone(3).await;
 }
 
-/// A token of one project turns out to see more than that: the cloud was empty when the mode was decided.
+/// A token of one project turns out to see more: the cloud was empty when the mode was decided.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mode_that_could_not_be_decided_is_decided_later() {
     let scene = Scene::start().await.unwrap();
@@ -211,7 +211,7 @@ async fn a_mode_that_could_not_be_decided_is_decided_later() {
     first.expect_unchanged(&scene.gimbal, A_WHILE / 2).await.unwrap();
 }
 
-/// A role that sees all load balancers need not see all projects: a reader of the system does, and without one only those
+/// A role that sees all load balancers need not see all projects: a reader of the system does; otherwise only Services
 /// of projects with a role are offered.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_list_all_projects() {
@@ -228,7 +228,7 @@ async fn who_may_list_all_projects() {
     let credentials = scene.path("credentials");
     std::fs::create_dir(&credentials).unwrap();
     fake.write_credentials(&credentials).unwrap();
-    // The first question comes with the project's token, the next one with the system's.
+    // The first call comes with the project's token, the next one with the system's.
     for (refusals, services) in [(1, 2.0), (2, 1.0)] {
         fake.heal();
         fake.fail(Fault::on("/v3/projects").times(refusals).status(403));

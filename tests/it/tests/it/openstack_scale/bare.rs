@@ -1,4 +1,4 @@
-//! The least that anybody could do: the same pages, the same number at a time, without a look at what they say.
+//! The least work that a client could do: the same pages with the same concurrency, without reading their content.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -31,19 +31,19 @@ impl Bare {
         let answer = client.post(format!("{}/auth/tokens", user.keystone_url)).json(&body).send().await.unwrap();
         let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
         let bare = Self { client, url: format!("{}/v2/lbaas", cloud.url(Service::Octavia)), token };
-        // The first requests pay for what Octavia reads once, and Keystone's word on the token.
+        // The first requests pay for what Octavia reads once, and for Keystone's validation of the token.
         bare.get("loadbalancers?limit=1").send().await.unwrap();
         bare
     }
 
-    /// Seconds and calls of the three lists, side by side.
+    /// Returns seconds and calls of the three lists, read concurrently.
     pub async fn idle(&self) -> (f64, usize) {
         let start = Instant::now();
         let (a, b, c) = self.lists().await;
         (start.elapsed().as_secs_f64(), a.1 + b.1 + c.1)
     }
 
-    /// The same with the members of all pools.
+    /// As `idle`, with the members of all pools.
     pub async fn cold(&self) -> (f64, usize) {
         let start = Instant::now();
         let (a, b, pools) = self.lists().await;
@@ -71,7 +71,7 @@ impl Bare {
         )
     }
 
-    /// IDs, and how many calls they took.
+    /// Returns the IDs, and the number of calls.
     async fn list(&self, name: &str, wanted: &[&str]) -> (Vec<String>, usize) {
         let (fields, mut ids, mut calls) = (fields(wanted), Vec::new(), 0);
         loop {

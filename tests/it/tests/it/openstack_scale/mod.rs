@@ -1,5 +1,5 @@
-//! What polls of a large cloud cost, counted and timed beside a bare loop over the same lists, and how long a change takes.
-//! Counts are checked, times only printed (`--nocapture`).
+//! The cost of polls of a large cloud, counted and timed beside a bare loop over the same lists, and how long a change
+//! takes. Counts are checked, times only printed (`--nocapture`).
 
 mod bare;
 
@@ -15,12 +15,12 @@ use serde_json::json;
 
 use bare::Bare;
 
-/// For everything that a large cloud does.
+/// Time limit for all operations of a large cloud.
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_poll_costs_a_call_a_page() {
-    // Fewer than a page of each.
+    // Fewer than a page of each list.
     figures(Scale { projects: 5, balancers: 10, pools: 2, members: 2 }, "2s").await;
 }
 
@@ -53,7 +53,7 @@ async fn figures(scale: Scale, interval: &str) {
     let discoverer = start(&["--poll-interval", interval, "--sweep", "0s"]);
     let (calls, seconds) = after_polls(&discoverer, 1.0).await;
     eprintln!("discoverer, cold: {seconds:.2} s ({calls} calls)");
-    // Each list, each pool's members, the projects: a page, and the empty one that is their end.
+    // Each list, each pool's members, the projects: a page, and the empty page that ends them.
     let wanted = pages + f64::from(pools) + 2.0;
     assert!((calls - wanted).abs() < 0.5, "{calls} and not {wanted}");
     let (calls, seconds) = rest(&discoverer, pages).await;
@@ -120,7 +120,7 @@ async fn polls(discoverer: &Discoverer) -> f64 {
     metric(discoverer.admin_port, "gimbal_discoverer_polls_total", "").await.unwrap_or_default()
 }
 
-/// Calls and seconds of the last poll, once so many have ended. All of them have to be complete.
+/// Returns calls and seconds of the last poll, once `count` polls have ended. All of them must be complete.
 async fn after_polls(discoverer: &Discoverer, count: f64) -> (f64, f64) {
     eventually("polls end", LONG, async || {
         anyhow::ensure!(polls(discoverer).await >= count, "{}", discoverer.process.log_tail());
@@ -134,7 +134,7 @@ async fn after_polls(discoverer: &Discoverer, count: f64) -> (f64, f64) {
     (read("gimbal_discoverer_poll_calls", "").await, read("gimbal_discoverer_poll_seconds", "").await)
 }
 
-/// Waits for a poll that cost no more than the lists, and no less.
+/// Waits for a poll that made exactly the calls of the lists.
 async fn rest(discoverer: &Discoverer, pages: f64) -> (f64, f64) {
     eventually("an idle poll", LONG, async || {
         let last = after_polls(discoverer, 2.0).await;
