@@ -230,7 +230,7 @@ fn user_domain(given: &Given) -> Domain {
     given
         .domain(Key::UserDomainId, Key::UserDomainName)
         .or_else(|| given.domain(Key::DefaultDomainId, Key::DefaultDomainName))
-        // Keystone makes a domain of this ID for those who know of none.
+        // Keystone creates a domain with this ID for clients that do not name one.
         .unwrap_or_else(|| Domain::Id("default".to_owned()))
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Question {
     pub url: Url,
     /// Additional headers; may be empty.
     pub headers: HeaderMap,
-    /// JSON. Additional headers; may be empty. May hold a password.
+    /// The JSON body; empty for none. It may contain a password.
     pub body: Bytes,
     /// The time-out of the request; `None` for the time-out of `kind`.
     pub timeout: Option<Duration>,
@@ -250,7 +250,7 @@ impl Transport {
 enum Failed {
     /// The connection broke after it was made.
     Broken(Error),
-    /// An answer, or none that a second attempt would get.
+    /// A second attempt on a new connection would not help.
     Final(Error),
 }
 
@@ -270,7 +270,8 @@ fn failed(question: &Question, timeout: Duration, error: reqwest::Error) -> Fail
     if connecting { Failed::Final(unreachable) } else { Failed::Broken(unreachable) }
 }
 
-/// rustls' own error, however deep the layers have buried it. An I/O error gives away what it wraps only when asked.
+/// Finds rustls' error in the chain of causes, at any depth. `source` does not return the error that an I/O error
+/// wraps, so that is looked at, too.
 fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
