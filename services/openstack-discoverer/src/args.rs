@@ -139,7 +139,7 @@ impl Args {
         timeout.chain(self.original.warnings(self.agent.admin_listen, threads)).collect()
     }
 
-    /// What is offered, and how.
+    /// Returns the poller's options: what is published, and how the cloud is polled.
     #[must_use]
     pub fn options(&self) -> Options {
         Options {
