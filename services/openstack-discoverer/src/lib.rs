@@ -1,10 +1,10 @@
 //! Streams the load balancers of one OpenStack cloud, as Services, to a Gimbal writer.
 //!
 //! ```text
-//!                    +---------------------- owner (gimbal-discoverer, one task) ------------------+
-//!  answers --------> |  CloudSource --> Seen: load_balancing::Cloud --> changed, Standing     |--> stream
-//!  a poll is due --> |     |  next_ask                                                        |
-//!                    +-----|------------------------------------------------------------------+
+//!                    +--------------- owner (gimbal-discoverer, one task) ----------------+
+//!  replies --------> |  CloudSource --> PollState: CloudPoller --> changes, Standing      |--> stream
+//!  a poll is due --> |     |  next_query                                                  |
+//!                    +-----|--------------------------------------------------------------+
 //!                          v
 //!                    fetch (gimbal-openstack-client), some at a time
 //! ```

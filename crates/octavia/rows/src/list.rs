@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-/// A complete list of one kind of object. A list that failed or was cut short is an error of whoever fetched it, never
-/// a `List`.
+/// A complete list of one kind of object. A list that failed or was truncated is the fetching client's error, never a
+/// `List`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List<T> {
     /// The decoded rows, in any order.

@@ -153,11 +153,11 @@ impl Mutation {
 /// What a mutation is counted as: three bounded labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MutationKind {
-    /// The service that is asked.
+    /// The service that the change is sent to.
     pub service: ServiceType,
-    /// What is done.
+    /// What the change does.
     pub verb: Verb,
-    /// The kind of object that it is done to.
+    /// The kind of object that is changed.
     pub resource: &'static str,
 }
 

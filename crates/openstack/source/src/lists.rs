@@ -7,7 +7,7 @@ use gimbal_octavia_rows::{Id, L7Policy, List, Listener, LoadBalancer, Pool, Row,
 
 use crate::outcome::Trouble;
 
-/// Merges `list` with the table of the poll before, and reports the rows that cannot be read.
+/// Merges `list` with the table of the poll before, and adds the rows that cannot be read to `troubles`.
 pub(crate) fn merge<T: Row>(list: List<T>, before: Option<&Table<T>>, troubles: &mut Vec<Trouble>) -> Table<T> {
     let (table, unreadable) = Table::merge(list, before);
     troubles.extend(unreadable.into_iter().map(|row| Trouble::unreadable(T::KIND, row)));

@@ -1,7 +1,7 @@
-//! The poll as a state machine: what to fetch next, and at the end of a poll what changed.
+//! The poll as a state machine: decides what to fetch next, and at the end of a poll what changed.
 //!
 //! ```text
-//!   begin --> next_ask ... answer ... next_ask --> finish: Outcome
+//!   begin --> next_query ... answer ... next_query --> finish: PollOutcome
 //!             (any number at once, in any order)
 //! ```
 //!

@@ -100,7 +100,7 @@ struct Run {
     policies_of: Option<PoliciesOf>,
     /// Projects that the lists lack and whose deletion is not proven, with the reason.
     unseen: BTreeMap<Id, String>,
-    /// Pools that were gone when their members were asked for.
+    /// Pools that were gone (404) when their members were read.
     gone: BTreeSet<Id>,
     /// Pools whose members could not be read, for any reason.
     unread: BTreeSet<Id>,

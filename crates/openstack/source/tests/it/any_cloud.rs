@@ -455,7 +455,7 @@ proptest! {
         }
         prop_assert!(last.changes.is_empty(), "{:?}", last.changes);
         if truth.caller.world.projects.is_empty() {
-            return Ok(()); // An empty list of projects is a lost role: what was last known stands.
+            return Ok(()); // An empty list of projects is a lost role: everything is kept.
         }
         prop_assert!(last.is_complete(), "{:?}", last);
         let told: BTreeMap<SourceKey, Arc<Service>> =
