@@ -110,11 +110,11 @@ pub enum Naming {
 }
 
 impl Args {
-    /// Checks conditions between flags, except those that all discoverers share. The error is one line that names the
-    /// flag.
+    /// Checks the flags that only this discoverer has, and those of the original Gimbal, beyond their syntax. The error
+    /// is one line that names the flag.
     ///
     /// # Errors
-    /// Fails if flags contradict each other or do not apply.
+    /// Fails if a duration is zero, or a flag of the original Gimbal cannot be honored.
     pub fn check(&self) -> Result<(), String> {
         self.original.check()?;
         for (flag, duration) in [

@@ -68,7 +68,7 @@ impl LoadBalancing {
         &self.place
     }
 
-    /// Who serves it.
+    /// Returns the service that implements the API.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
