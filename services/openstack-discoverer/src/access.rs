@@ -1,4 +1,4 @@
-//! Where credentials come from, so that they can be read again.
+//! The source of the credentials, from which they can be read again.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use gimbal_openstack_client::{Credentials, CredentialsError};
 
 use crate::Args;
 
-/// The place that the command line names.
+/// The source that the command line names.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     place: Place,
@@ -30,7 +30,7 @@ impl Access {
         Self { place, authority: args.openstack_certificate_authority.clone() }
     }
 
-    /// What the files and variables say now.
+    /// Reads the credentials from the files or variables as they are now.
     pub(crate) fn read(&self) -> Result<Credentials, CredentialsError> {
         let variable = |name: &str| std::env::var(name).ok();
         let credentials = match &self.place {
@@ -44,7 +44,7 @@ impl Access {
         }
     }
 
-    /// The flag to name in an error.
+    /// Returns the flag to name in an error.
     pub(crate) fn flag(&self) -> &'static str {
         match self.place {
             Place::Folder(_) => "--credentials",

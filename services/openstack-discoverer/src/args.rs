@@ -16,7 +16,8 @@ pub struct Args {
     /// What all discoverers have.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// Folder with the keys keystoneUrl, username, password, ... as files, as a mounted Secret is [default: the variables OS_*]
+    /// Folder with the keys keystoneUrl, username, password, ... as files, as a mounted Secret is [default: the
+    /// variables OS_*]
     #[arg(long, env = "GIMBAL_CREDENTIALS", value_name = "DIR", conflicts_with = "os_cloud")]
     pub credentials: Option<PathBuf>,
     /// Entry of clouds.yaml [default: the variables OS_*, OS_CLOUD among them]
@@ -68,8 +69,8 @@ pub struct Args {
     /// How lists are asked for; with 'bulk' a token that is not shown to see all projects is trouble, whatever it shows
     #[arg(long, env = "GIMBAL_MODE", value_enum, default_value_t = ModeWanted::Auto)]
     pub mode: ModeWanted,
-    /// How long a project stands that has left the list of projects in per-project mode: nobody can tell there whether it
-    /// was deleted
+    /// How long a project stands that has left the list of projects in per-project mode: nobody can tell there whether
+    /// it was deleted
     #[arg(long, env = "GIMBAL_PROJECT_HOLD", value_name = "DURATION", default_value = "10m")]
     pub project_hold: HumanDuration,
     /// How long a project must be missing in neutron-lbaas's lists before that is believed; no less than the cloud's
@@ -109,11 +110,11 @@ pub enum Naming {
 }
 
 impl Args {
-    /// Checks what no single flag can check of itself, apart from what all discoverers have. The error is one line that
-    /// names the flag.
+    /// Checks the flags that only this discoverer has, and those of the original Gimbal, beyond their syntax. The error
+    /// is one line that names the flag.
     ///
     /// # Errors
-    /// When flags are out of place.
+    /// Fails if a duration is zero, or a flag of the original Gimbal cannot be honored.
     pub fn check(&self) -> Result<(), String> {
         self.original.check()?;
         for (flag, duration) in [
@@ -129,7 +130,7 @@ impl Args {
         Ok(())
     }
 
-    /// A sentence for each flag of the original that means nothing now.
+    /// Returns a sentence for each flag of the original Gimbal that has no effect any more.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let bulk = "a list of all projects takes longer than one of one project did; see --list-timeout";
@@ -138,7 +139,7 @@ impl Args {
         timeout.chain(self.original.warnings(self.agent.admin_listen, threads)).collect()
     }
 
-    /// What is offered, and how.
+    /// Returns the poller's options: what is published, and how the cloud is polled.
     #[must_use]
     pub fn options(&self) -> Options {
         Options {

@@ -1,5 +1,5 @@
-//! How a cloud is entered: credentials, and whether one token sees everything. Decided once, since what a token may see
-//! must not change what an empty list means.
+//! Entering a cloud: reads the credentials, and decides whether one token sees the objects of all projects. This is
+//! decided once, because the meaning of an empty list must not change with what a token may see.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +13,24 @@ use gimbal_openstack_source::Mode;
 use crate::access::Access;
 use crate::args::ModeWanted;
 
-/// How lists are asked for. Everything here stays as it was decided: what says otherwise later is trouble.
+/// How lists are requested. All of this stays as it was decided; a later difference is reported as trouble.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessMode {
     pub(crate) mode: Mode,
-    /// Of the token for everyone's objects, and for the projects.
+    /// The scope of the token that is entered with: it lists all projects' objects in bulk mode.
     pub(crate) scope: Scope,
     pub(crate) projects: ProjectsFrom,
-    /// Who serves load balancing, and where.
+    /// The service that implements load balancing, and its URL.
     pub(crate) place: Place,
-    /// The roles that the token had: with fewer it shows less, without an error.
+    /// The roles that the token had. With fewer roles its lists are shorter, without an error.
     pub(crate) roles: BTreeSet<String>,
-    /// The project of that token, if it has one.
+    /// The project of the token, if it has one.
     pub(crate) own: Option<Id>,
 }
 
 impl AccessMode {
-    /// What credentials of another kind can keep of them: an application credential's token has no scope but its own, and no
-    /// other credentials have that one.
+    /// Adapts the terms to credentials of another kind: an application credential's token has only its own scope, which
+    /// no other credentials can have.
     async fn fit(mut self, cloud: &Cloud) -> Result<Self, Error> {
         let bound = cloud.scope() == Some(&Scope::Bound);
         if bound == (self.scope == Scope::Bound) {
@@ -46,51 +46,51 @@ impl AccessMode {
     }
 }
 
-/// Where the list of projects comes from. It stays the same: another one would look like projects that come and go.
+/// The source of the list of projects. It never changes, because projects would seem to come and go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProjectsFrom {
-    /// All of the cloud, with a token of this scope.
+    /// All projects of the cloud, listed with a token of this scope.
     All(Scope),
-    /// Those on which the user has a role.
+    /// The projects on which the user has a role.
     Roles,
-    /// The token's own: an application credential has no other.
+    /// The token's own project, the only one of an application credential.
     Token,
 }
 
-/// The way into a cloud.
+/// A client for a cloud that was entered.
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     pub(crate) cloud: Cloud,
     pub(crate) credentials: Credentials,
     pub(crate) terms: AccessMode,
-    /// With a token of the terms' scope.
+    /// The session in the terms' scope.
     pub(crate) session: Session,
-    /// With the token for the list of projects, where that is one of all.
+    /// The session that lists all projects, if [`ProjectsFrom::All`].
     pub(crate) projects: Session,
 }
 
-/// What is known of the terms before a cloud is entered.
+/// How to determine the terms when a cloud is entered.
 #[derive(Debug, Clone)]
 pub(crate) enum EntryMode {
-    /// Nothing, but that a token of this scope should be looked at first.
+    /// Decide the terms, with a token of this scope if one is given.
     Decide(Option<Scope>),
-    /// They were decided before.
+    /// Keep terms that were decided before.
     As(AccessMode),
-    /// They were decided before, and the roles of now are to be compared with from now on, if they show as much.
+    /// Keep terms that were decided before, but with the token's present roles, if it still sees all projects' objects.
     Renew(AccessMode),
 }
 
-/// What every entry needs.
+/// What every attempt to enter needs.
 #[derive(Debug, Clone)]
 pub(crate) struct EntryContext {
     pub(crate) access: Access,
     pub(crate) options: Options,
     pub(crate) mode: ModeWanted,
-    /// Which cloud it has to be.
+    /// The cloud that the credentials must name: Keystone's URL and the region.
     pub(crate) incarnation: String,
 }
 
-/// Why a cloud was not entered.
+/// Why a cloud could not be entered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EntryError {
     #[error("{0}")]
@@ -115,7 +115,7 @@ pub(crate) enum EntryError {
 }
 
 impl EntryError {
-    /// Whether it is wrong from the start, so that trying again is of no use.
+    /// Returns whether the configuration is wrong, so that a retry does not help.
     pub(crate) fn is_wrong_input(&self) -> bool {
         match self {
             Self::Credentials(_) | Self::Refused { .. } | Self::SystemOfNeutron => true,
@@ -125,7 +125,7 @@ impl EntryError {
     }
 }
 
-/// Which cloud this is: Keystone's URL and the region.
+/// Returns the identity of a cloud: Keystone's URL and the region.
 pub(crate) fn incarnation(cloud: &Cloud) -> String {
     match cloud.region() {
         Some(region) => format!("{} {region}", cloud.keystone_url()),
@@ -133,8 +133,8 @@ pub(crate) fn incarnation(cloud: &Cloud) -> String {
     }
 }
 
-/// Reads the credentials, and shows them to Keystone unless the terms are known already. Those that it has `refused` lately
-/// are not shown again: that would lock the account, also for the person who repairs it.
+/// Reads the credentials, and presents them to Keystone unless the terms are known already. Credentials that it
+/// `refused` lately are not presented again: that would lock the account, also for the operator who repairs it.
 pub(crate) async fn enter(
     context: EntryContext,
     wish: EntryMode,
@@ -163,14 +163,14 @@ pub(crate) async fn enter(
     }
 }
 
-/// Terms, and the sessions of their scopes: with them the tokens that were made already are kept.
+/// The terms, with the sessions that were used to decide them, which keeps their tokens.
 struct Decided {
     terms: AccessMode,
     session: Session,
     projects: Session,
 }
 
-/// Asks nothing, where the credentials are of the same kind.
+/// Keeps the terms. Sends no request if the credentials are of the same kind as before.
 async fn as_before(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryError> {
     let terms = terms.fit(cloud).await?;
     let session = cloud.session(&terms.scope);
@@ -181,8 +181,8 @@ async fn as_before(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryErr
     Ok(Decided { terms, session, projects })
 }
 
-/// The same terms with the roles of now, where the token is shown to see all with these. Everything else stays as it was
-/// decided.
+/// Keeps the terms, with the token's present roles and project, if it is shown to see all projects' objects with these
+/// roles.
 async fn renew(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryError> {
     let before = as_before(cloud, terms).await?;
     let now = decide(cloud, ModeWanted::Bulk, Some(before.terms.scope.clone())).await?.terms;
@@ -192,8 +192,8 @@ async fn renew(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryError> 
     Ok(Decided { terms: AccessMode { roles: now.roles, own: now.own, ..before.terms }, ..before })
 }
 
-/// A list with a foreign project in it proves that the token sees all. Nothing proves that it does not, so lists of single
-/// projects are looked at as well, later (see [`crate::fetch`]).
+/// Decides the terms. A list with another project's load balancer proves that the token sees all. Nothing proves that
+/// it does not, so lists with single projects' tokens are also checked later (see [`crate::fetch`]).
 async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Result<Decided, EntryError> {
     let bound = cloud.scope() == Some(&Scope::Bound);
     let scope = match scope {
@@ -208,7 +208,7 @@ async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Resu
     if own.is_none() && place.dialect() == Dialect::NeutronLbaas {
         return Err(EntryError::SystemOfNeutron);
     }
-    // Before the lists: a token goes with each question.
+    // Warn before the first list, because every request carries a token.
     if place.is_plaintext() && cloud.keystone_url().starts_with("https:") {
         tracing::warn!(%place, "Keystone is asked over TLS, and its catalog sends tokens on without: correct the catalog");
     }
@@ -221,7 +221,7 @@ async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Resu
         (false, true) => (ProjectsFrom::Token, session.clone()),
         (false, false) => (ProjectsFrom::Roles, session.clone()),
     };
-    // Only now, so that a cloud that cannot be entered is not said to serve it with every attempt.
+    // Log this only now, so that it is not logged with every attempt to enter a cloud that fails.
     let version = load_balancing.version().await;
     let version = version.ok().flatten().map(|(major, minor)| format!("v{major}.{minor}"));
     tracing::info!(api = ?place.dialect(), version, %place, "this cloud serves load balancing");
@@ -230,7 +230,7 @@ async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Resu
     Ok(Decided { terms, session, projects })
 }
 
-/// The scope that was configured, else the user's first project.
+/// Returns the configured scope, else that of the user's first project.
 async fn first_scope(cloud: &Cloud) -> Result<Scope, Error> {
     if let Some(scope) = cloud.scope() {
         return Ok(scope.clone());
@@ -250,8 +250,8 @@ async fn sees_all(load_balancing: &LoadBalancing, own: Option<&Project>) -> Resu
         }
         Err(error) => return Err(error),
     };
-    // A token that is scoped to the system has no project of its own: what it may list is everything, also where that is
-    // nothing yet.
+    // A token that is scoped to the system has no project of its own: its list is that of all projects, even if it is
+    // empty.
     let foreign = |row: &&LoadBalancer| own.is_none_or(|own| row.project != own.id) && !row.project.is_no_owner();
     let foreign: Vec<&LoadBalancer> = list.rows.iter().filter(foreign).collect();
     if foreign.is_empty() {
@@ -261,8 +261,8 @@ async fn sees_all(load_balancing: &LoadBalancing, own: Option<&Project>) -> Resu
     Ok(true)
 }
 
-/// Policies are made for each kind of object. Whoever sees everyone's load balancers and nobody's pools would see them all
-/// without endpoints.
+/// Checks that the token also sees other projects' listeners and pools. Each kind of object has its own policy, and
+/// with all load balancers but no pools every Service would lose its endpoints.
 async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadBalancer]) -> Result<(), Error> {
     let ids: BTreeSet<_> = foreign.iter().map(|row| &row.id).collect();
     let listed = |owners: &[Id]| owners.iter().any(|id| ids.contains(id));
@@ -285,7 +285,8 @@ async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadB
     Ok(())
 }
 
-/// A role that sees all load balancers need not see all projects. A reader of the system does.
+/// Decides where the list of projects comes from in bulk mode. A role that sees all load balancers may not see all
+/// projects; a token scoped to the system does if the user is a reader there.
 async fn from_all(cloud: &Cloud, session: &Session, bound: bool) -> Result<(ProjectsFrom, Session), Error> {
     let system = (!bound && *session.scope() != Scope::System).then(|| cloud.session(&Scope::System));
     for session in [session.clone()].into_iter().chain(system) {

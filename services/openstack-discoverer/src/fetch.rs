@@ -1,4 +1,4 @@
-//! One question to the cloud, and its answer.
+//! Executes one query of the poller.
 
 use gimbal_octavia_rows::{Existence, List};
 use gimbal_octavia_rows::{LoadBalancer, Project};
@@ -7,19 +7,19 @@ use gimbal_openstack_source::{ListScope, MembersError, Query, Reply};
 
 use crate::entry::{Connection, ProjectsFrom};
 
-/// What came of a question.
+/// The result of a query.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) answer: Reply,
-    /// How it failed, if it did.
+    /// The outcome of the last call that failed, if one did.
     pub(crate) failure: Option<CallOutcome>,
-    /// Keystone refused the credentials.
+    /// Whether Keystone refused the credentials.
     pub(crate) invalid_credentials: bool,
-    /// A token of one project that sees more than that.
+    /// The scope of a project's token that sees other projects' objects, if it does.
     pub(crate) sees_all: Option<Scope>,
 }
 
-/// The kind of object that a question is about, as freshness and metrics name it.
+/// Returns the kind of object that a query is about, as freshness and metrics name it.
 pub(crate) fn kind(ask: &Query) -> &'static str {
     match ask {
         Query::Projects => "projects",
@@ -34,7 +34,7 @@ pub(crate) fn kind(ask: &Query) -> &'static str {
     }
 }
 
-/// How questions failed, for the counters.
+/// Collects how calls failed, for the counters.
 #[derive(Default)]
 struct Failures {
     last: Option<CallOutcome>,
@@ -49,7 +49,7 @@ impl Failures {
     }
 }
 
-/// Asks with the token of `session`.
+/// Executes a query with the token of `session`.
 pub(crate) async fn fetch(connection: Connection, session: Session, ask: Query) -> Fetched {
     let mut failures = Failures::default();
     let mut sees_all = None;
@@ -124,13 +124,13 @@ async fn projects(connection: &Connection) -> Result<List<Project>, Error> {
     }
 }
 
-/// Whether a token for one project shows objects of another one.
+/// Returns whether the list made with one project's token has objects of another project.
 fn foreign(whose: &ListScope, list: &List<LoadBalancer>) -> bool {
     own(whose).is_some_and(|id| list.rows.iter().any(|row| row.project.as_str() != id && !row.project.is_no_owner()))
 }
 
-/// Which project's objects are asked for, where a token may show more. The list of load balancers is not narrowed: it tells
-/// whether it does.
+/// Returns the project to filter a list by, because a project's token may see more. The list of load balancers is not
+/// filtered: it shows whether the token does.
 fn own(whose: &ListScope) -> Option<&str> {
     match whose {
         ListScope::AllProjects => None,

@@ -1,16 +1,17 @@
-//! Offers the load balancers of one OpenStack cloud to a Gimbal writer.
+//! Streams the load balancers of one OpenStack cloud, as Services, to a Gimbal writer.
 //!
 //! ```text
-//!                    +---------------------- owner (gimbal-discoverer, one task) ------------------+
-//!  answers --------> |  CloudSource --> Seen: load_balancing::Cloud --> changed, Standing     |--> stream
-//!  a poll is due --> |     |  next_ask                                                        |
-//!                    +-----|------------------------------------------------------------------+
+//!                    +--------------- owner (gimbal-discoverer, one task) ----------------+
+//!  replies --------> |  CloudSource --> PollState: CloudPoller --> changes, Standing      |--> stream
+//!  a poll is due --> |     |  next_query                                                  |
+//!                    +-----|--------------------------------------------------------------+
 //!                          v
 //!                    fetch (gimbal-openstack-client), some at a time
 //! ```
 //!
-//! `CloudSource` is the edge: it keeps time and carries questions and answers. What to ask and what to believe is decided
-//! by the pure `gimbal-openstack-source`; what all discoverers have in common is `gimbal-discoverer`.
+//! `CloudSource` does the I/O: it keeps time, executes queries and returns the replies. The pure crate
+//! `gimbal-openstack-source` decides what to query and when an object is gone; `gimbal-discoverer` has what all
+//! discoverers share.
 
 mod access;
 mod args;
@@ -29,12 +30,12 @@ use crate::source::{CloudSource, Pace};
 
 const PROGRAM: Program = Program { name: "gimbal-openstack-discoverer", version: env!("CARGO_PKG_VERSION") };
 
-/// Checks everything that can be wrong before anything runs, the credentials at Keystone too, and binds the listeners. A
-/// Keystone that does not answer is no error: it is asked again for as long as it takes.
+/// Checks the configuration before anything runs, including the credentials at Keystone, and binds the listeners. A
+/// Keystone that does not answer is not an error: the discoverer retries until it does.
 ///
 /// # Errors
-/// [`Exit::Usage`], in one line, when a flag, a file it names or the credentials are wrong; [`Exit::Failure`] when an address
-/// is taken.
+/// [`Exit::Usage`], in one line, when a flag, a file it names or the credentials are wrong; [`Exit::Failure`] when an
+/// address is taken.
 pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     args.check().map_err(Exit::Usage)?;
     for warning in args.warnings() {

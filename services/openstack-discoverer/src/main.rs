@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use gimbal_openstack_discoverer::{Args, discoverer};
 use gimbal_runtime::{Exit, init_logging, parse, run, shutdown_token};
 
-// The lists of a large cloud come and go with each poll; glibc's allocator would keep what they took.
+// Each poll allocates and frees the lists of a large cloud; glibc's allocator would not return that memory.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -19,6 +19,6 @@ fn main() -> ExitCode {
 async fn work(args: Args) -> Result<(), Exit> {
     init_logging(args.agent.log_format, "info")?;
     let shutdown = shutdown_token()?;
-    // What is known of the cloud is in it: too much to be moved about on the stack.
+    // The future holds the state of the cloud, which is too large to move on the stack.
     Box::pin(discoverer(args).await?.run(shutdown)).await
 }

@@ -1,4 +1,4 @@
-//! What is counted besides what all discoverers count.
+//! The metrics that only this discoverer has.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -61,12 +61,12 @@ pub(crate) struct Metrics {
     counted: Counted,
 }
 
-/// What was read of the client's counters already. They begin anew with other credentials.
+/// The client's counters as last read. A new client, made for other credentials, starts at 0.
 #[derive(Debug, Default)]
 struct Counted(BTreeMap<(CallKind, &'static str), u64>);
 
 impl Counted {
-    /// How much a counter has grown since it was read last.
+    /// Returns how much a counter has grown since it was last read.
     fn growth(&mut self, kind: CallKind, what: &'static str, now: u64) -> u64 {
         let before = self.0.insert((kind, what), now).unwrap_or_default();
         now.saturating_sub(before)
@@ -95,7 +95,7 @@ impl Metrics {
         new
     }
 
-    /// Another client counts from nothing.
+    /// Called when the client was replaced: its counters start at 0.
     pub(crate) fn client_replaced(&mut self) {
         self.counted = Counted::default();
     }
@@ -110,7 +110,7 @@ impl Metrics {
         self.projects.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Reads what the client has counted.
+    /// Adds the growth of the client's counters to the metrics.
     pub(crate) fn count(&mut self, calls: &Calls) {
         for kind in CallKind::ALL {
             for outcome in CallOutcome::ALL {

@@ -1,4 +1,4 @@
-//! What is known of the cloud. Pure.
+//! The state of the cloud as the polls have shown it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,40 +14,42 @@ use gimbal_openstack_client::Dialect;
 use crate::entry::{AccessMode, ProjectsFrom};
 use crate::fetch::kind;
 
-/// The kinds whose freshness is told.
+/// The kinds whose freshness is reported.
 pub(crate) const KINDS: [&str; 5] = ["projects", "loadbalancers", "listeners", "pools", "members"];
 
-/// The cloud as the polls have shown it.
+/// What is known of the cloud, and what is reported of it to the writer.
 #[derive(Debug)]
 pub(crate) struct PollState {
     /// Keystone's URL and the region.
     keystone: String,
-    /// What is told of them, once it is known who serves load balancing.
+    /// The incarnation that is reported, once it is known which service implements load balancing.
     incarnation: Option<String>,
     options: Options,
     cloud: CloudPoller,
     heard: BTreeMap<&'static str, Instant>,
     poll: Poll,
     standing: Standing,
-    /// What could not be seen in the last polls, since the first of them began; all of the cloud without a name.
+    /// The namespaces that could not be listed in the last polls, and when the first of these polls began. `None` is
+    /// the whole cloud.
     failing: BTreeMap<Option<Arc<str>>, Instant>,
-    /// Whether anything was seen since the mode was entered.
+    /// Whether a poll has shown anything since the mode was entered.
     was_seen: bool,
-    /// Namespaces that were seen whole since then.
+    /// Namespaces that were listed completely since then.
     known: BTreeSet<Arc<str>>,
-    /// A part that was seen is called unknown when it could not be seen for two of these.
+    /// The poll interval. A part of the cloud that was listed before is reported as unknown after it could not be
+    /// listed for two intervals.
     interval: Duration,
     began: Option<Instant>,
-    /// There may be what is not told now, and was before the start.
+    /// Whether no further Services may exist that an earlier process published; see `PollOutcome::rest`.
     rest_is_known: bool,
     whole: bool,
     trouble: Option<String>,
-    /// What went wrong in the last poll.
+    /// The troubles of the last poll.
     troubles: BTreeSet<String>,
     changed: Changed,
 }
 
-/// How it goes with the kinds in the poll that runs.
+/// Progress of the running poll, by kind.
 #[derive(Debug, Default)]
 struct Poll {
     awaited: BTreeMap<&'static str, usize>,
@@ -55,30 +57,30 @@ struct Poll {
     failed: BTreeSet<&'static str>,
 }
 
-/// What a poll came to.
+/// The result of a poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) result: PollResult,
-    /// What went wrong in this poll and not in the one before.
+    /// The troubles of this poll that the poll before did not have.
     pub(crate) new_troubles: Vec<String>,
     pub(crate) needed: usize,
     pub(crate) swept: usize,
 }
 
-/// How much a poll showed.
+/// How much of the cloud a poll showed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum PollResult {
-    /// Everything.
+    /// All of the cloud.
     #[default]
     Complete,
     /// Some namespaces are unknown.
     Partial,
-    /// Nothing.
+    /// Nothing of the cloud.
     Failed,
 }
 
 impl PollResult {
-    /// For metrics.
+    /// Returns the value for metric labels.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -89,7 +91,8 @@ impl PollResult {
 }
 
 impl PollState {
-    /// `incarnation`: Keystone's URL and the region. `interval`: from one poll to the next.
+    /// Returns the state before the first poll. `keystone` is Keystone's URL and the region, `interval` the time from
+    /// one poll to the next.
     pub(crate) fn new(keystone: String, options: Options, interval: Duration) -> Self {
         Self {
             keystone,
@@ -112,16 +115,17 @@ impl PollState {
         }
     }
 
-    /// From now on, or again, lists are asked for in this way. What was seen in another way does not count any more.
+    /// Enters `mode`. What was listed in another mode is dropped.
     pub(crate) fn enter(&mut self, mode: Mode, terms: &AccessMode) {
         let doubted = terms.place.dialect() == Dialect::NeutronLbaas;
-        // While Octavia is missing in the catalog an old plug-in of Neutron may answer, with nothing in it: at a start nobody
-        // else could tell that from a cloud in which everything was deleted.
+        // While Octavia is missing in the catalog, an old neutron-lbaas plug-in may answer with empty lists. With the
+        // same incarnation the writer could not distinguish that, after a start, from a cloud in which everything was
+        // deleted.
         let by = if doubted { " neutron-lbaas" } else { "" };
         self.incarnation = Some(format!("{}{by}", self.keystone));
         let options = Options {
             by_role: terms.projects == ProjectsFrom::Roles,
-            // Neutron says 404 also of what this user may not see.
+            // Neutron answers 404 also for objects that this user may not see.
             second_look: self.options.second_look.filter(|_| doubted),
             own: terms.own.clone(),
             ..self.options.clone()
@@ -141,7 +145,7 @@ impl PollState {
         self.changed.clear();
     }
 
-    /// The cloud could not be entered. What was known stands.
+    /// Called when the cloud could not be entered. The published Services stay as they are.
     pub(crate) fn not_entered(&mut self, reason: String) {
         self.standing = Standing::Unknown(vec![(Scope::All, reason.clone())]);
         self.trouble = Some(reason);
@@ -194,7 +198,8 @@ impl PollState {
         Summary { result, new_troubles, needed: outcome.members_needed, swept: outcome.members_swept }
     }
 
-    /// One poll that fails soon is no news of a cloud that was seen before: nothing is removed by it, and what was told stands.
+    /// Returns what to report after a poll. A part of the cloud that was listed before is not reported as unknown until
+    /// it could not be listed for two intervals; nothing is removed meanwhile.
     fn patient(&mut self, outcome: &PollOutcome, now: Instant) -> Standing {
         let all = outcome.unknown.iter().map(|reason| (None, reason));
         let parts = outcome.unknown_namespaces.iter().map(|(namespace, reason)| (Some(namespace.clone()), reason));
@@ -213,7 +218,7 @@ impl PollState {
             }
         }
         if outcome.unknown.is_some() {
-            // It showed nothing of single namespaces either.
+            // The failed poll showed nothing of single namespaces either, so they keep their times.
             self.failing.append(&mut before);
         }
         if outcome.unknown.is_none() {
@@ -222,13 +227,14 @@ impl PollState {
             self.known.extend(namespaces.cloned());
             self.was_seen = true;
         } else if told.unknown.is_none() {
-            // What a failed poll says of single namespaces is nothing new either.
+            // A failed poll shows nothing new of single namespaces either.
             return self.standing.clone();
         }
         standing(&told)
     }
 
-    /// A kind is fresh when every list of it came. Where no members were asked for, the pools said that none had changed.
+    /// Marks the kinds of which every list arrived as fresh. If a complete poll queried no members, the pools have
+    /// shown that none changed.
     fn freshen(&mut self, outcome: &PollOutcome, now: Instant) {
         let Poll { awaited, answered, failed } = std::mem::take(&mut self.poll);
         for kind in KINDS {
@@ -240,13 +246,13 @@ impl PollState {
         }
     }
 
-    /// How much is offered.
+    /// Returns the number of published Services.
     #[cfg(test)]
     pub(crate) fn services(&self) -> usize {
         self.cloud.services().count()
     }
 
-    /// What changed since the last call.
+    /// Returns the changes since the last call.
     pub(crate) fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }

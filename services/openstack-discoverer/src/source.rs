@@ -1,4 +1,4 @@
-//! The edge: keeps time, and carries questions to the cloud and answers from it.
+//! The source's I/O: keeps time, executes the poller's queries and returns the replies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use crate::fetch::{Fetched, fetch, kind};
 use crate::metrics::Metrics;
 use crate::poll_state::{PollResult, PollState};
 
-/// How long a start waits for Keystone before it goes on without.
+/// How long a start waits for Keystone before it continues without an answer.
 const FIRST_ENTRY: Duration = Duration::from_secs(10);
-/// Pauses between attempts to enter a cloud.
+/// The shortest and longest pause between attempts to enter a cloud.
 const ENTRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// After this time credentials that Keystone refused are shown to it again, and later after twice as long each time.
+/// How long refused credentials are not presented to Keystone again: the first wait, which doubles each time, and the
+/// longest.
 const REFUSED_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1800));
-/// How many troubles of one poll are told one by one.
+/// The maximum number of troubles of one poll that are logged one by one.
 const TOLD: usize = 10;
 
-/// When and how much is asked.
+/// The timing and concurrency of polls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     interval: Duration,
@@ -46,38 +47,38 @@ impl Pace {
         }
     }
 
-    /// The interval give or take a tenth, so that many discoverers do not ask together.
+    /// Returns the interval plus or minus a tenth, so that many discoverers do not poll at the same time.
     fn jittered(self) -> Duration {
         let fifth = self.interval / 5;
         self.interval * 9 / 10 + Backoff::new(fifth, fifth).pause()
     }
 }
 
-/// An OpenStack cloud that is polled.
+/// A source that polls an OpenStack cloud.
 pub(crate) struct CloudSource {
     state: PollState,
     context: EntryContext,
     pace: Pace,
     connection: Option<Connection>,
-    /// Credentials that Keystone refused when they were shown last.
+    /// Credentials that Keystone refused the last time.
     refused: Option<Refused>,
-    /// A token of one project showed more, and that was looked into without another mode as its end.
+    /// Whether a project's token that sees other projects' objects already caused a new decision about the mode.
     looked_into: bool,
-    /// When that is worth another look.
+    /// When such a token may cause the next decision.
     look_again: Instant,
     look_pauses: Backoff,
     undated: bool,
-    /// Each keeps the token of its project.
+    /// Sessions by project, each of which keeps its token.
     sessions: HashMap<Id, Session>,
     tasks: JoinSet<Event>,
     stage: Activity,
-    /// When something is due: the next poll, the next attempt to enter, or the end of patience with what runs.
+    /// When the next poll or the next attempt to enter is due, or the running one times out.
     due: Instant,
     entry_pauses: Backoff,
     metrics: Metrics,
 }
 
-/// Credentials that are no good, as far as Keystone said.
+/// Credentials that Keystone refused, and until when they are not presented again.
 #[derive(Debug)]
 struct Refused {
     credentials: Credentials,
@@ -86,7 +87,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// `before`: what was refused before, if it was.
+    /// Records a refusal. `before` is the previous refusal, if any.
     fn again(credentials: Credentials, before: Option<Self>, now: Instant) -> Self {
         let same = before.filter(|before| before.credentials.show_the_same_as(&credentials));
         let pause = same.map_or(REFUSED_FOR.0, |before| (before.pause * 2).min(REFUSED_FOR.1));
@@ -94,18 +95,18 @@ impl Refused {
     }
 }
 
-/// What goes on.
+/// The present activity.
 #[derive(Debug)]
 enum Activity {
-    /// Nothing, until the next poll.
+    /// Waits for the next poll, or for the next attempt to enter.
     Resting(Next),
-    /// The cloud is being entered: as before, or also to learn what the token sees now.
+    /// Enters the cloud, with the same terms or to decide what the token sees now.
     Entering(Entering),
-    /// A poll.
+    /// Polls the cloud.
     Polling(Polling),
 }
 
-/// What a rest ends with.
+/// What follows a rest.
 #[derive(Debug, Clone)]
 enum Next {
     Poll,
@@ -123,11 +124,11 @@ struct Polling {
     began: Instant,
     calls_before: u64,
     next: Next,
-    /// The token has fewer roles than when the terms were decided.
+    /// Whether the token has fewer roles than when the terms were decided.
     lost_roles: bool,
 }
 
-/// What a task or the clock tells.
+/// An event from a task or from the clock.
 pub(crate) enum Event {
     Entered(Result<Box<Connection>, EntryError>),
     Fetched(Box<Fetched>),
@@ -135,10 +136,10 @@ pub(crate) enum Event {
 }
 
 impl CloudSource {
-    /// Reads the credentials; nothing is asked yet.
+    /// Reads the credentials. Sends nothing yet.
     ///
     /// # Errors
-    /// [`Exit::Usage`] when they cannot be read or make no sense.
+    /// [`Exit::Usage`] if they cannot be read or are invalid.
     pub(crate) fn new(args: &Args, pace: Pace, metrics: Metrics) -> Result<Self, Exit> {
         let access = Access::of(args);
         let options = Options {
@@ -171,10 +172,10 @@ impl CloudSource {
         })
     }
 
-    /// Authenticates once at start, so that wrong credentials end the process.
+    /// Enters the cloud once at start, so that wrong credentials end the process.
     ///
     /// # Errors
-    /// [`Exit::Usage`] when Keystone says that they are invalid.
+    /// [`Exit::Usage`] if the configuration is wrong or Keystone refuses the credentials.
     pub(crate) async fn first_entry(&mut self) -> Result<(), Exit> {
         let entry = enter(self.context.clone(), EntryMode::Decide(None), None);
         match timeout(FIRST_ENTRY, entry).await {
@@ -200,7 +201,7 @@ impl CloudSource {
         self.stage = Activity::Resting(next);
     }
 
-    /// The clock says that it is time.
+    /// Called when `due` is reached.
     fn time_is_up(&mut self, now: Instant) {
         match std::mem::replace(&mut self.stage, Activity::Resting(Next::Poll)) {
             Activity::Resting(Next::Poll) => self.begin(now),
@@ -226,7 +227,7 @@ impl CloudSource {
         self.due = now + self.pace.timeout;
     }
 
-    /// The way into the cloud is open, or not.
+    /// Called when an attempt to enter the cloud has ended.
     fn entered(&mut self, entered: Result<Box<Connection>, EntryError>, how: Entering, now: Instant) -> Taken {
         let stays = |connection: &Connection| {
             self.connection.as_ref().is_none_or(|before| before.terms.place == connection.terms.place)
@@ -249,7 +250,7 @@ impl CloudSource {
                     self.begin(now);
                     return Taken::Told;
                 }
-                // In doubt the terms stay: what a token may see must not change what an empty list means.
+                // Keep the terms: the meaning of an empty list must not change with what a token may see.
                 let wish = self
                     .connection
                     .as_ref()
@@ -285,13 +286,14 @@ impl CloudSource {
         self.ask();
     }
 
-    /// Asks as much as may be asked at once.
+    /// Starts as many queries as may run concurrently.
     fn ask(&mut self) {
         let Some(connection) = &self.connection else { return };
         while self.tasks.len() < self.pace.concurrency {
             let Some(ask) = self.state.next_query() else { return };
             let session = match whose(&ask) {
-                // A token of an application credential is good for its project, and no other can be made from it.
+                // An application credential's token is valid for its project, and no token of another scope can be made
+                // from it.
                 Some(ListScope::Project(_)) if connection.terms.projects == ProjectsFrom::Token => {
                     connection.session.clone()
                 }
@@ -325,7 +327,8 @@ impl CloudSource {
         let mut over = false;
         polling.lost_roles |= matches!(&answer, Reply::Roles(_, Ok(missing)) if !missing.is_empty());
         if let Some(connection) = self.connection.as_ref().filter(|_| invalid_credentials) {
-            // They may have been replaced where they came from. Until then no other question may show them.
+            // The credentials may have been replaced at their source. Until they are read again, no other call may
+            // present them.
             polling.next = Next::Enter(EntryMode::As(connection.terms.clone()));
             self.refused = Some(Refused::again(connection.credentials.clone(), self.refused.take(), now));
             over = true;
@@ -335,8 +338,7 @@ impl CloudSource {
             && matches!(polling.next, Next::Poll)
         {
             polling.next = Next::Enter(EntryMode::Decide(sees_all));
-            // Each project's list would show everything. If looking into it changed nothing before, the lists are read all
-            // the same.
+            // Each project's list would show all projects. End the poll, unless an earlier decision changed nothing.
             over = !self.looked_into;
         }
         self.state.answer(answer, failure.is_some(), now);
@@ -358,8 +360,8 @@ impl CloudSource {
             self.connection.as_ref().filter(|_| polling.lost_roles && matches!(polling.next, Next::Poll))
             && summary.result != PollResult::Failed
         {
-            // The lists show as much as before, so what the token has now is enough. Were it kept to what it had, each poll
-            // from the next loss on would fail for a role that shows nothing.
+            // The lists show as much as before, so the token's present roles are enough. With the old roles, every
+            // later poll in which a project vanishes would fail due to a role that is not needed.
             polling.next = Next::Enter(EntryMode::Renew(connection.terms.clone()));
         }
         for trouble in summary.new_troubles.iter().take(TOLD) {
@@ -382,11 +384,12 @@ impl CloudSource {
         let mut pause = self.pace.jittered().saturating_sub(took).max(self.pace.interval / 10);
         match &polling.next {
             Next::Enter(EntryMode::Decide(_)) => {
-                // What one token sees is to be offered from the first poll on, not an interval later.
+                // Decide at once the first time, so that the objects of all projects are published without waiting for
+                // an interval.
                 if !std::mem::replace(&mut self.looked_into, true) {
                     pause = Duration::ZERO;
                 }
-                // The polls between keep their pace.
+                // Later decisions wait longer, and the polls between them keep their interval.
                 self.look_again = now + self.pace.interval + self.look_pauses.pause();
             }
             _ => self.entry_pauses.reset(),
@@ -430,7 +433,7 @@ impl Source for CloudSource {
             tokio::select! {
                 Some(joined) = self.tasks.join_next() => match joined {
                     Ok(event) => return event,
-                    // Its question counts as not answered in time.
+                    // The task's query counts as unanswered.
                     Err(error) => tracing::error!(%error, "a task of the poll ended badly"),
                 },
                 () = sleep_until(self.due.into()) => return Event::Due,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// A complete list of one kind of object. A list that failed or was cut short is an error of whoever fetched it, never a
+/// A complete list of one kind of object. A list that failed or was truncated is the fetching client's error, never a
 /// `List`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct List<T> {
@@ -22,7 +22,7 @@ pub struct Unreadable {
     pub id: Option<String>,
     /// The project that owns the object, if that could be decoded.
     pub project: Option<String>,
-    /// The decoding error, for people.
+    /// The decoding error, human-readable.
     pub problem: String,
 }
 

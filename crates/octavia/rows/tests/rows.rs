@@ -1,4 +1,4 @@
-//! What both dialects really send is read, and what is odd about a row costs no other row.
+//! Recorded rows of both dialects are readable, and an odd row does not affect other rows.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use gimbal_octavia_rows::{
@@ -11,7 +11,7 @@ fn read<T: DeserializeOwned>(row: Value) -> T {
     serde_json::from_value(row).unwrap()
 }
 
-/// Octavia 18.0.1 and neutron-lbaas 14.0.1, as recorded from real ones.
+/// Rows recorded from real Octavia 18.0.1 and neutron-lbaas 14.0.1.
 #[test]
 fn recorded_rows_of_both_dialects() {
     let octavia: LoadBalancer = read(

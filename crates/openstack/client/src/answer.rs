@@ -1,4 +1,4 @@
-//! What an answer says: its status, its headers, and the words of a refusal. Pure.
+//! Reads answers: status, headers, and the message of an error. Pure.
 
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The server's own clock (`Date`), to a second; the only one that its `updated_at` can be compared with.
+    /// Returns the server's own time (`Date`, to a second), the only clock that its `updated_at` can be compared with.
     pub(crate) fn server_time(&self) -> Option<Timestamp> {
         date(self.headers.get(header::DATE)?.to_str().ok()?)
     }
 }
 
-/// When a server would like to be asked again: in so many seconds, or at a time of its own clock.
+/// Returns the wait that `Retry-After` requests, which is a number of seconds or a time on the server's clock.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    // Without the server's time, its wish cannot be told from its clock's error.
+    // Without `Date` the wait is not known: the server's clock may differ from ours.
     let now = date(headers.get(header::DATE)?.to_str().ok()?)?;
     Some(Duration::try_from(date(text)?.duration_since(now)).unwrap_or_default())
 }
@@ -39,7 +39,7 @@ fn date(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(text).ok().map(|time| time.timestamp())
 }
 
-/// The error that a status other than 2xx stands for. `what` names the question.
+/// Returns the error for a status other than 2xx. `what` names the request.
 pub(crate) fn refusal(what: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     let message = match words(body) {
         Some(words) => format!("{what}: {} {words}", status.as_u16()),
@@ -76,7 +76,7 @@ struct Inner {
     message: Option<String>,
 }
 
-/// The words of a refusal, if a service itself wrote it.
+/// Returns the message of an error body, if a service wrote it and not, say, a proxy.
 pub(crate) fn words(body: &[u8]) -> Option<String> {
     let fault = serde_json::from_slice::<Fault>(body).ok()?;
     let inner = fault.error.or(fault.neutron).and_then(|inner| inner.message);

@@ -1,4 +1,4 @@
-//! What went over the wire, counted. Numbers only grow; whoever keeps metrics reads them.
+//! Counters of all calls. They only grow; the caller exports them as metrics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::MutationKind;
 
-/// What a call was for.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallKind {
-    /// A token from Keystone.
+    /// A request for a token.
     Token,
     /// A list of projects.
     Projects,
-    /// The versions that Octavia speaks.
+    /// The versions that Octavia supports.
     Versions,
     /// A page of load balancers.
     LoadBalancers,
@@ -34,12 +34,12 @@ pub enum CallKind {
     Pool,
     /// The tree of statuses below one load balancer.
     Status,
-    /// The roles that a token stands for now.
+    /// The present roles of a token.
     Roles,
 }
 
 impl CallKind {
-    /// All of them.
+    /// All values, in the order of declaration.
     pub const ALL: [Self; 13] = [
         Self::Token,
         Self::Projects,
@@ -56,7 +56,7 @@ impl CallKind {
         Self::Roles,
     ];
 
-    /// A word for labels.
+    /// Returns the value for metric labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -77,10 +77,10 @@ impl CallKind {
     }
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallOutcome {
-    /// 2xx, read to its end.
+    /// A 2xx status, with the answer read to its end.
     Ok,
     /// 401.
     Unauthorized,
@@ -96,16 +96,16 @@ pub enum CallOutcome {
     Server,
     /// Any other status.
     Refused,
-    /// No answer in time.
+    /// The answer did not arrive in time.
     Timeout,
-    /// No connection, a broken one, or none that can be trusted.
+    /// The connection could not be made, broke, or has an untrusted certificate.
     Unreachable,
-    /// An answer that is too long.
+    /// The answer could not be read: it is too long or not what the API documents.
     Undecodable,
 }
 
 impl CallOutcome {
-    /// All of them.
+    /// All values, in the order of declaration.
     pub const ALL: [Self; 11] = [
         Self::Ok,
         Self::Unauthorized,
@@ -120,7 +120,7 @@ impl CallOutcome {
         Self::Undecodable,
     ];
 
-    /// A word for labels.
+    /// Returns the value for metric labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -152,7 +152,7 @@ pub struct Calls {
 /// The mutations of one kind, added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MutationSum {
-    /// How many ended with each outcome.
+    /// The number of calls by outcome.
     pub outcomes: BTreeMap<CallOutcome, u64>,
     /// The bytes of the answers' bodies.
     pub bytes: u64,
@@ -167,25 +167,25 @@ struct Kind {
     micros: AtomicU64,
 }
 
-/// What the calls of one kind came to.
+/// The sums over the calls of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallSum {
-    /// How many there were, however they ended.
+    /// The number of calls, with any outcome.
     pub calls: u64,
-    /// Bytes of the answers' bodies.
+    /// The bytes of the answers' bodies.
     pub bytes: u64,
-    /// From the question to the end of the answer, added up.
+    /// The total time from request to the end of the answer.
     pub time: Duration,
 }
 
 impl Calls {
-    /// How many calls of this kind ended so. A call that was repeated counts each time.
+    /// Returns the number of calls of this kind with this outcome. A repeated call counts each time.
     #[must_use]
     pub fn count(&self, kind: CallKind, outcome: CallOutcome) -> u64 {
         self.kinds[kind as usize].outcomes[outcome as usize].load(Relaxed)
     }
 
-    /// The calls of one kind.
+    /// Returns the sums over the calls of one kind.
     #[must_use]
     pub fn sum(&self, kind: CallKind) -> CallSum {
         let of = &self.kinds[kind as usize];
@@ -196,31 +196,31 @@ impl Calls {
         }
     }
 
-    /// All calls.
+    /// Returns the number of all calls except mutations.
     #[must_use]
     pub fn total(&self) -> u64 {
         CallKind::ALL.iter().map(|kind| self.sum(*kind).calls).sum()
     }
 
-    /// Calls that repeated one that was cut off or throttled.
+    /// Returns the number of calls that repeated a call that was cut off, throttled, or answered with 502 or 503.
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.retries.load(Relaxed)
     }
 
-    /// Tokens that Keystone issued.
+    /// Returns the number of tokens that Keystone issued.
     #[must_use]
     pub fn tokens_issued(&self) -> u64 {
         self.count(CallKind::Token, CallOutcome::Ok)
     }
 
-    /// Tokens that were replaced before their time, since a service answered 401.
+    /// Returns the number of tokens that were replaced early because a service did not accept them.
     #[must_use]
     pub fn tokens_rejected(&self) -> u64 {
         self.renewals_forced.load(Relaxed)
     }
 
-    /// How long callers waited because a server asked for it (Retry-After).
+    /// Returns how long callers waited for `Retry-After`.
     #[must_use]
     pub fn waited(&self) -> Duration {
         Duration::from_millis(self.waited_millis.load(Relaxed))

@@ -1,4 +1,4 @@
-//! Which endpoints of a token's catalog are meant. Pure.
+//! Selects the endpoints to use from a token's catalog. Pure.
 
 use reqwest::Url;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(crate) struct Service {
 struct Endpoint {
     #[serde(default)]
     interface: String,
-    // The two names of one thing; a Keystone of the time gives both.
+    // Two names of the same field. Older Keystones send both.
     region_id: Option<String>,
     region: Option<String>,
     #[serde(default)]
@@ -32,7 +32,7 @@ impl Endpoint {
     }
 }
 
-/// Finds the endpoints of the services that we use.
+/// Finds the endpoints of the services that this client uses.
 pub(crate) fn endpoints(catalog: &[Service], credentials: &Credentials) -> Endpoints {
     Endpoints {
         load_balancing: load_balancing(catalog, credentials),
@@ -58,8 +58,8 @@ fn endpoint(
     found.map(|url| with_path(url, &[version], version)).ok_or_else(missing)
 }
 
-/// Where load balancing is served, and in which dialect: Octavia where there is one, else neutron-lbaas below the network
-/// endpoint. The address has the path of the API (`.../v2/lbaas`, `.../v2.0/lbaas`).
+/// Returns the URL and dialect of the load balancing API: Octavia if the catalog has it, else neutron-lbaas below the
+/// network endpoint. The URL includes the path of the API (`.../v2/lbaas`, `.../v2.0/lbaas`).
 pub(crate) fn load_balancing(catalog: &[Service], credentials: &Credentials) -> Result<(Dialect, Url), Error> {
     let octavia = match &credentials.load_balancer {
         Some(url) => Some(url.clone()),
@@ -101,7 +101,7 @@ fn find(catalog: &[Service], kinds: &[&str], credentials: &Credentials) -> Resul
     }
 }
 
-/// A v3 catalog says `public`; some deployments kept v2's `publicURL`.
+/// Returns the endpoints of an interface. A v3 catalog has `public`; some deployments kept v2's `publicURL`.
 fn of_interface<'a>(
     catalog: &'a [Service],
     kinds: &'a [&str],

@@ -1,4 +1,4 @@
-//! One cloud as one user.
+//! A connection to one cloud as one user.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,22 +19,24 @@ use crate::token::Token;
 use crate::transport::{Question, Transport};
 use crate::{CallKind, Calls, Credentials, Error, Scope, Session, keystone};
 
-/// How a cloud is asked.
+/// Options of the client.
 #[derive(Clone)]
 pub struct Options {
-    /// How long a connection may take.
+    /// The time-out for a connection. Default: 10 s.
     pub connect_timeout: Duration,
-    /// How long a page of load balancers, listeners, pools or L7 policies may take: an old Octavia needs many seconds.
+    /// The time-out for a page of load balancers, listeners, pools or L7 policies, for which an old Octavia needs many
+    /// seconds. Default: 60 s.
     pub list_timeout: Duration,
-    /// How long anything else may take.
+    /// The time-out for any other call. Default: 30 s.
     pub timeout: Duration,
-    /// How long one call waits at most, all in all, for servers that say when to come again; beyond it, it fails.
+    /// The maximum total time that one call waits for `Retry-After`. A call that would wait longer fails. Default: 30
+    /// s.
     pub longest_wait: Duration,
-    /// Rows a page, at most 1000.
+    /// The number of rows in a page, at most 1000. Default: 1000.
     pub page: u32,
-    /// How this client calls itself.
+    /// The `User-Agent` header.
     pub user_agent: String,
-    /// Gives numbers between 0 and 1 that move the renewal of tokens apart.
+    /// Returns numbers between 0 and 1 that spread the renewal of tokens.
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
@@ -65,22 +67,23 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A cloud, through one connection pool. Clones share it, its tokens and its counters. Proxies of the environment are not
-/// used.
+/// A client for one cloud. Clones share its connection pool, tokens and counters. Proxy settings of the environment are
+/// ignored.
 #[derive(Debug, Clone)]
 pub struct Cloud {
     shared: Arc<Shared>,
 }
 
-/// What a cloud and its sessions have in common.
+/// State that a cloud and its sessions share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub transport: Transport,
     pub credentials: Credentials,
     random: Random,
-    /// The token that the credentials give; all others are made from it, so that the password is shown once a token's life.
+    /// The token issued for the credentials. All other tokens are made from it, so the password is sent once in a
+    /// token's lifetime.
     base: Arc<Slot>,
-    /// The tokens of the sessions that there are.
+    /// The tokens of the existing sessions.
     slots: Mutex<HashMap<Scope, Weak<Slot>>>,
     pub pages: HashMap<CallKind, PageSize>,
 }
@@ -94,11 +97,11 @@ impl fmt::Debug for Random {
 }
 
 impl Cloud {
-    /// Shows the credentials to Keystone and, where a scope was configured, asks for it too.
+    /// Presents the credentials to Keystone and, if a scope was configured, requests a token for it.
     ///
     /// # Errors
-    /// [`Error::InvalidCredentials`] when Keystone says so; [`Error::Forbidden`] when the user has no role on the configured
-    /// project; any other for what is not the credentials' fault.
+    /// [`Error::InvalidCredentials`] if Keystone refuses them; [`Error::Forbidden`] if the user has no role on the
+    /// configured project; any other error is not the credentials' fault.
     pub async fn connect(credentials: Credentials, options: Options) -> Result<Self, Error> {
         let cloud = Self::new(credentials, options)?;
         let scope = cloud.shared.credentials.scope.clone();
@@ -106,10 +109,10 @@ impl Cloud {
         Ok(cloud)
     }
 
-    /// As [`Cloud::connect`], without asking anything yet.
+    /// Like [`Cloud::connect`], but sends nothing yet.
     ///
     /// # Errors
-    /// Only when the HTTP client cannot be set up.
+    /// Fails only if the HTTP client cannot be set up.
     pub fn new(credentials: Credentials, options: Options) -> Result<Self, Error> {
         let lists =
             [CallKind::LoadBalancers, CallKind::Listeners, CallKind::Pools, CallKind::L7Policies, CallKind::Members];
@@ -120,41 +123,41 @@ impl Cloud {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Keystone's address, up to and with `/v3`.
+    /// Returns Keystone's URL, including `/v3`.
     #[must_use]
     pub fn keystone_url(&self) -> String {
         self.shared.credentials.keystone.to_string()
     }
 
-    /// The region that was configured.
+    /// Returns the configured region, if any.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.shared.credentials.region.as_deref()
     }
 
-    /// The scope that was configured (an application credential's own is one), if any.
+    /// Returns the configured scope, if any. That of an application credential counts as configured.
     #[must_use]
     pub fn scope(&self) -> Option<&Scope> {
         self.shared.credentials.scope()
     }
 
-    /// What went over the wire.
+    /// Returns the counters of all calls.
     #[must_use]
     pub fn calls(&self) -> Arc<Calls> {
         self.shared.transport.calls.clone()
     }
 
-    /// Another round of questions begins. In each of them a call to which a server says that it is away is tried once more,
-    /// until one of those fails again.
+    /// Begins another round of calls. In each round, calls that a server answers with 502 or 503 are repeated once,
+    /// until one of them fails again.
     pub fn begin_round(&self) {
         self.shared.transport.hope_again();
     }
 
-    /// The projects for which this user may have a token (`/v3/auth/projects`). Of an application credential only its own is
-    /// of use.
+    /// Lists the projects for which this user may get a token (`/v3/auth/projects`). With an application credential,
+    /// only its own project can be used.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Cut`] when Keystone gives only a part of them.
+    /// See [`Error`]; [`Error::Cut`] if Keystone returns only a part of the list.
     pub async fn projects(&self) -> Result<List<Project>, Error> {
         let scope = match self.shared.credentials.scope {
             Scope::Bound => Scope::Bound,
@@ -163,7 +166,7 @@ impl Cloud {
         self.session(&scope).own_projects().await
     }
 
-    /// Talks to the cloud's services with a token of this scope, which is asked for when it is first needed.
+    /// Returns a session with a token of this scope, which is requested when it is first needed.
     #[must_use]
     pub fn session(&self, scope: &Scope) -> Session {
         let slot = match scope {
@@ -175,7 +178,7 @@ impl Cloud {
 }
 
 impl Shared {
-    /// The slot of a scope: all sessions of one share it, and it goes with the last of them.
+    /// Returns the token slot of a scope, which all sessions of that scope share. It is dropped with the last of them.
     fn slot(&self, scope: &Scope) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = slots.get(scope).and_then(Weak::upgrade) {
@@ -187,14 +190,14 @@ impl Shared {
         slot
     }
 
-    /// An address below Keystone's `/v3`.
+    /// Returns a URL below Keystone's `/v3`.
     pub(crate) fn keystone(&self, path: &str) -> Url {
         let mut url = self.credentials.keystone.clone();
         url.set_path(&format!("{}/{path}", url.path()));
         url
     }
 
-    /// Shows the credentials. A 401 is final here: nothing but other credentials would help.
+    /// Requests a token with the credentials. A 401 is final here: only other credentials would help.
     pub(crate) async fn authenticate(&self) -> Result<Token, Error> {
         self.issue(keystone::by_proof(&self.credentials)).await.map_err(|error| match error {
             Error::Unauthorized { message } => Error::InvalidCredentials { message },
@@ -202,13 +205,14 @@ impl Shared {
         })
     }
 
-    /// The token that the credentials give.
+    /// Returns the token issued for the credentials.
     pub(crate) async fn base(&self) -> Result<Arc<Token>, Error> {
         self.base.token(async || self.authenticate().await).await
     }
 
-    /// Makes a token of another scope from the first one. Keystone answers 404 when that was revoked, 401 when it is not
-    /// accepted, and 401 as well when there is no role on the project: only a first token that is new tells which it was.
+    /// Requests a token of another scope with the base token. Keystone answers 404 if the base token was revoked, 401
+    /// if it is not accepted, and also 401 if the user has no role on the project. A retry with a new base token shows
+    /// which it was.
     pub(crate) async fn rescope(&self, scope: &Scope) -> Result<Token, Error> {
         let base = self.base().await?;
         match self.issue(keystone::by_token(&base.value, scope)).await {

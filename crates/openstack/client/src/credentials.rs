@@ -1,4 +1,4 @@
-//! What a cloud is spoken to with, from any of the ways in which people give it.
+//! Credentials for a cloud, from a folder, `clouds.yaml` or environment variables.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ mod given;
 
 use given::{Given, Key};
 
-/// The credentials make no sense or cannot be read: one line that names the file and the key, or the variable. It never
-/// quotes a value that is secret.
+/// The error for credentials that are invalid or cannot be read: one line that names the file and the key, or the
+/// variable. It never quotes a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct CredentialsError {
@@ -23,27 +23,27 @@ pub struct CredentialsError {
     pub(crate) problem: String,
 }
 
-/// A domain of Keystone: names of users and projects are unique only within one.
+/// A Keystone domain. Names of users and projects are unique only within a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Domain {
-    /// By its ID.
+    /// The domain's ID.
     Id(String),
-    /// By its name.
+    /// The domain's name.
     Name(String),
 }
 
-/// What a token is good for.
+/// The scope of a token: what it gives access to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Nothing but to ask for the user's projects and for scoped tokens.
+    /// No scope: only for listing the user's projects and requesting scoped tokens.
     Unscoped,
-    /// A project, by its ID.
+    /// A project by ID.
     Project(String),
-    /// A project, by its name.
+    /// A project by name.
     NamedProject {
-        /// The project.
+        /// The project's name.
         name: String,
-        /// Where it is looked for.
+        /// The project's domain.
         domain: Domain,
     },
     /// The whole system.
@@ -52,20 +52,20 @@ pub enum Scope {
     Bound,
 }
 
-/// Which of a service's endpoints is used.
+/// The interface of a service's endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Interface {
-    /// For everybody.
+    /// The endpoint for all users.
     #[default]
     Public,
-    /// Within the cloud.
+    /// The endpoint for clients within the cloud.
     Internal,
-    /// For operators.
+    /// The endpoint for operators.
     Admin,
 }
 
 impl Interface {
-    /// As the catalog calls it.
+    /// Returns the name that the catalog uses.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -75,14 +75,14 @@ impl Interface {
     }
 }
 
-/// Who a user is.
+/// A user, by ID or by name and domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum User {
     Id(String),
     Name { name: String, domain: Domain },
 }
 
-/// What is shown to Keystone.
+/// The proof of identity that is presented to Keystone.
 #[derive(Debug, Clone)]
 pub(crate) enum Proof {
     Password { user: User, password: SecretString },
@@ -109,35 +109,35 @@ impl PartialEq for Proof {
     }
 }
 
-/// Where a cloud is and who we are there. Nothing secret shows in its `Debug`.
+/// The address of a cloud and a user's identity there. `Debug` shows no secret.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// Keystone, up to and with `/v3`.
+    /// Keystone's URL, including `/v3`.
     pub(crate) keystone: Url,
     pub(crate) proof: Proof,
-    /// What tokens are asked for where the caller does not say; [`Scope::Unscoped`] when nothing was configured.
+    /// The configured scope; [`Scope::Unscoped`] if none was configured.
     pub(crate) scope: Scope,
     pub(crate) region: Option<String>,
     pub(crate) interface: Interface,
-    /// The authorities that are trusted instead of the machine's; none for the machine's.
+    /// The certificate authorities that are trusted instead of the machine's. Empty: the machine's.
     pub(crate) authorities: Vec<CertificateDer<'static>>,
-    /// Instead of the catalog's endpoint of type `load-balancer`.
+    /// Replaces the catalog's endpoint of type `load-balancer`.
     pub(crate) load_balancer: Option<Url>,
-    /// Instead of the catalog's endpoint of type `network`.
+    /// Replaces the catalog's endpoint of type `network`.
     pub(crate) network: Option<Url>,
 }
 
 impl Credentials {
-    /// Whether Keystone is shown the same by both.
+    /// Returns whether both present the same proof to the same Keystone.
     #[must_use]
     pub fn show_the_same_as(&self, other: &Self) -> bool {
         self.keystone == other.keystone && self.proof == other.proof
     }
 
-    /// Reads a folder with one file for each key, as a mounted Secret is: `keystoneUrl`, `username`, `password`
-    /// and, if wanted, `userDomain`, `neutronUrl`, `certificateAuthorityData` (PEM or base64 of it), `projectName`,
+    /// Reads a folder with one file for each key, such as a mounted Secret: `keystoneUrl`, `username`, `password` and
+    /// optionally `userDomain`, `neutronUrl`, `certificateAuthorityData` (PEM or base64 of it), `projectName`,
     /// `projectId`, `projectDomain`, `applicationCredentialId`, `applicationCredentialSecret`, `region`, `interface`.
-    /// An end of line after a value does not belong to it.
+    /// Trailing line ends are not part of a value.
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
@@ -145,9 +145,9 @@ impl Credentials {
         Self::assemble(&folder::read(dir)?)
     }
 
-    /// Reads the entry `name` of `clouds.yaml`, with `secure.yaml` laid over it. They are looked for as OpenStack's own
-    /// tools do: `$OS_CLIENT_CONFIG_FILE` (and `$OS_CLIENT_SECURE_FILE`), else the working folder, the user's
-    /// configuration (`~/.config/openstack`), `/etc/openstack`. `variable` looks up the environment.
+    /// Reads the entry `name` of `clouds.yaml`, overlaid with that of `secure.yaml`. The files are searched as by
+    /// OpenStack's own tools: `$OS_CLIENT_CONFIG_FILE` (and `$OS_CLIENT_SECURE_FILE`), else the working folder, the
+    /// user's configuration (`~/.config/openstack`), and `/etc/openstack`. `variable` looks up an environment variable.
     ///
     /// # Errors
     /// Names the file and the key. `verify: false` is refused: name the authority in `cacert`.
@@ -155,8 +155,8 @@ impl Credentials {
         Self::assemble(&clouds::read(name, &variable)?)
     }
 
-    /// Reads the variables `OS_*`; where `OS_CLOUD` is set, it is [`Credentials::from_cloud`] that does. `variable` looks up
-    /// the environment.
+    /// Reads the variables `OS_*`, or calls [`Credentials::from_cloud`] if `OS_CLOUD` is set. `variable` looks up an
+    /// environment variable.
     ///
     /// # Errors
     /// Names the variable.
@@ -167,7 +167,7 @@ impl Credentials {
         }
     }
 
-    /// Has the authorities of this file (PEM) trusted, and no others.
+    /// Trusts only the certificate authorities in `file` (PEM).
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
@@ -176,7 +176,7 @@ impl Credentials {
         Ok(self)
     }
 
-    /// The scope that was configured, if one was.
+    /// Returns the configured scope, if any.
     #[must_use]
     pub fn scope(&self) -> Option<&Scope> {
         Some(&self.scope).filter(|scope| **scope != Scope::Unscoped)
@@ -230,7 +230,7 @@ fn user_domain(given: &Given) -> Domain {
     given
         .domain(Key::UserDomainId, Key::UserDomainName)
         .or_else(|| given.domain(Key::DefaultDomainId, Key::DefaultDomainName))
-        // Keystone makes a domain of this ID for those who know of none.
+        // Keystone creates a domain with this ID for clients that do not name one.
         .unwrap_or_else(|| Domain::Id("default".to_owned()))
 }
 

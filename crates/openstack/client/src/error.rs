@@ -1,128 +1,129 @@
-//! How a call to a cloud fails, told apart as far as callers act differently.
+//! Errors of calls to a cloud: one variant for each failure on which callers act differently.
 
 use std::time::Duration;
 
 use crate::calls::CallOutcome;
 
-/// Why a call failed. The message is for people: method, address and what the server said. Cheap to copy, since all who
-/// waited for one token get the same one.
+/// Why a call failed. The message is human-readable: method, URL and the server's error text. Clones are cheap, because
+/// all callers that waited for one token get the same error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// 401 to the credentials themselves. To ask again with the same ones is of no use.
+    /// Keystone answered 401 to the credentials themselves. A retry with the same credentials does not help.
     #[error("invalid credentials: {message}")]
     InvalidCredentials {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// 401 to a token that had just been made.
+    /// The server answered 401 to a token that had just been issued.
     #[error("the token is not accepted: {message}")]
     Unauthorized {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// 403, or no role on the project that a token was asked for.
+    /// The server answered 403, or the user has no role on the project for which a token was requested.
     #[error("forbidden: {message}")]
     Forbidden {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// 404.
+    /// The server answered 404: the object does not exist, or this user may not see it.
     #[error("not found: {message}")]
     NotFound {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// The object after which a page was to start is gone, again and again.
+    /// The object that served as page marker was deleted, more often than the list is restarted.
     #[error("the list changes faster than it can be read: {message}")]
     InvalidMarker {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// A list that the server says it has cut off, and of which it gives no more.
+    /// The server says that the list continues, but returns no further page.
     #[error("the list was cut off: {message}")]
     Cut {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// A server that gives the same page for ever.
+    /// The server returns the same page again and again.
     #[error("the server repeats itself: {message}")]
     RepeatedPage {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// 429, with a wait longer than we take, or none said.
+    /// The server answered 429, with a `Retry-After` longer than the client waits, or without one.
     #[error("throttled: {message}")]
     RateLimited {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
-        /// When the server would like to be asked again.
+        /// The server's `Retry-After`, if it sent one.
         retry_after: Option<Duration>,
     },
-    /// 5xx.
+    /// The server answered with a 5xx status.
     #[error("server error: {message}")]
     Server {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
-        /// The HTTP status: a gateway's 504 says that the server was too slow for it.
+        /// The HTTP status. A gateway's 504 means that the server was too slow for the gateway.
         status: u16,
-        /// When the server would like to be asked again.
+        /// The server's `Retry-After`, if it sent one.
         retry_after: Option<Duration>,
     },
-    /// Any other status: a request that the server does not understand, or a redirect, which is not followed.
+    /// Any other status: the server did not understand the request, or it redirected. Redirects are not followed.
     #[error("refused: {message}")]
     Refused {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// No answer in time.
+    /// The answer did not arrive in time.
     #[error("timed out: {message}")]
     Timeout {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// The server's certificate is not trusted, or is another's.
+    /// The server's certificate is not trusted, or is for another name.
     #[error("TLS: {message}")]
     Tls {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
-        /// No authority that we trust has signed it. It stays so until other authorities are named.
+        /// Whether the certificate is signed by no trusted authority. A retry fails likewise until other authorities
+        /// are configured.
         unknown_authority: bool,
     },
-    /// No connection, or one that broke.
+    /// The connection could not be made, or broke.
     #[error("cannot reach the server: {message}")]
     Unreachable {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// An answer that is not what the API promises.
+    /// The answer does not have the form that the API documents.
     #[error("cannot read the answer: {message}")]
     Undecodable {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// The catalog has no endpoint for what was asked, or too many.
+    /// The catalog has no endpoint for the requested service, or more than one.
     #[error("service catalog: {message}")]
     Catalog {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
-    /// The catalog does not have the region that was named, but others.
+    /// The catalog has other regions, but not the configured one.
     #[error("service catalog: {message}")]
     Region {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
     /// The client cannot be set up.
     #[error("{message}")]
     Setup {
-        /// For people.
+        /// Human-readable: the request and the server's error text.
         message: String,
     },
 }
 
 impl Error {
-    /// When the server would like to be asked again, if it said so.
+    /// Returns the server's `Retry-After`, if it sent one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -131,17 +132,17 @@ impl Error {
         }
     }
 
-    /// Whether a server is away for a moment, and does not say for how long.
+    /// Returns whether the server is briefly unavailable (502 or 503) and did not send `Retry-After`.
     pub(crate) fn is_away(&self) -> bool {
         matches!(self, Self::Server { status: 502 | 503, retry_after: None, .. })
     }
 
-    /// Whether a smaller question may be answered where this one was not.
+    /// Returns whether a smaller request, such as a smaller page, may succeed where this one timed out.
     pub(crate) fn too_slow(&self) -> bool {
         matches!(self, Self::Timeout { .. } | Self::Server { status: 504, .. })
     }
 
-    /// How the call is counted.
+    /// Returns the outcome under which the call is counted in metrics.
     #[must_use]
     pub fn outcome(&self) -> CallOutcome {
         match self {

@@ -1,4 +1,4 @@
-//! What is said to Keystone, and what it says of projects. Pure.
+//! Request bodies for Keystone, and its answers about projects and roles. Pure.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ struct Links {
     next: Option<String>,
 }
 
-/// Reads a page of projects. [`Page::next`] says whether Keystone told that there may be more: by a link, or by
-/// `truncated` alone where it has no pages.
+/// Reads a page of projects. [`Page::next`] is set if Keystone says that there may be more: by a link, or only by
+/// `truncated` where it has no pagination.
 pub(crate) fn projects(answer: &Answer) -> Result<Page<'_>, Error> {
     let mut page = Page::read("projects", &answer.body)?;
     let cut: Cut = serde_json::from_slice(&answer.body)
@@ -36,7 +36,7 @@ pub(crate) fn projects(answer: &Answer) -> Result<Page<'_>, Error> {
     Ok(page)
 }
 
-/// The names of the roles that a token stands for.
+/// Returns the names of the roles in Keystone's answer about a token.
 pub(crate) fn roles(answer: &Answer) -> Result<BTreeSet<String>, Error> {
     let Looked { token } = serde_json::from_slice(&answer.body)
         .map_err(|error| Error::Undecodable { message: format!("the roles of a token: {error}") })?;
@@ -60,10 +60,10 @@ pub(crate) struct Role {
     pub(crate) name: String,
 }
 
-/// Asks for a token with what the user was given. The body holds a secret.
+/// Returns the body of a request for a token by credentials. The body contains a secret.
 pub(crate) fn by_proof(credentials: &Credentials) -> Value {
     match &credentials.proof {
-        // Said, since Keystone would scope it to the user's default project otherwise.
+        // Explicit, because Keystone would otherwise scope the token to the user's default project.
         Proof::Password { user, password } => {
             let mut user = user_json(user);
             user["password"] = password.expose_secret().into();
@@ -85,7 +85,7 @@ fn by_application_credential(credential: Value) -> Value {
     json!({"auth": {"identity": {"methods": ["application_credential"], "application_credential": credential}}})
 }
 
-/// Asks for a token of another scope with a token. It lives no longer than the first.
+/// Returns the body of a request for a token of another scope by a token. The new token does not outlive the first.
 pub(crate) fn by_token(token: &HeaderValue, scope: &Scope) -> Value {
     let token = String::from_utf8_lossy(token.as_bytes());
     json!({"auth": {

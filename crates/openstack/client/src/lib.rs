@@ -1,4 +1,4 @@
-//! The edge to an OpenStack cloud: Keystone v3, and load balancing v2 from Octavia or from neutron-lbaas.
+//! A client for OpenStack clouds: Keystone v3, and load balancing v2 from Octavia or neutron-lbaas.
 //!
 //! ```no_run
 //! # use gimbal_openstack_client::{Cloud, Credentials, Error, Options, Scope};
@@ -15,10 +15,10 @@
 //! # }
 //! ```
 //!
-//! A list is complete or an error, never a part. A change ([`Session::mutate`]) is sent once, and its result says whether it
-//! happened, did not happen, or may have happened. Tokens are cached, one for each [`Scope`], renewed before they end by one caller at
-//! a time; a 401 renews once. Everything that went over the wire is counted in [`Calls`].
-//! A secret is in no error, no log line and no `Debug`.
+//! A list is complete or an error, never partial. A change ([`Session::mutate`]) is sent once, and its result says
+//! whether it happened, did not happen, or may have happened. Tokens are cached, one for each [`Scope`], and renewed
+//! before they expire by one caller at a time; a 401 renews once. Every call is counted in [`Calls`]. Secrets never
+//! appear in errors, log lines or `Debug`.
 
 mod answer;
 mod calls;

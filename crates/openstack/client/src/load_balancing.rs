@@ -1,4 +1,4 @@
-//! Load balancing v2, from Octavia or from neutron-lbaas.
+//! The load balancing v2 API, as served by Octavia or neutron-lbaas.
 
 use gimbal_octavia_rows::{self as rows, Existence, List};
 use reqwest::Url;
@@ -12,33 +12,33 @@ use crate::transport::Question;
 use crate::walk::{Step, Walk};
 use crate::{CallKind, Error, Place, Session};
 
-/// How often one list tries with smaller pages: a server that hangs must not hold a poll for as many time-outs as there
-/// are sizes.
+/// How often one list is retried with smaller pages. A server that hangs must not delay a poll by one time-out for each
+/// page size.
 const SHRINKS: u32 = 2;
 
-/// Who serves load balancing.
+/// The service that implements the load balancing API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// Octavia, under `/v2/lbaas`.
     Octavia,
-    /// neutron-lbaas on the network endpoint, under `/v2.0/lbaas`: Mitaka's. Its rows have no times, and none but load
-    /// balancers have statuses; [`LoadBalancing::statuses`] has the others'.
+    /// neutron-lbaas on the network endpoint, under `/v2.0/lbaas`, as in Mitaka. Its rows have no timestamps, and only
+    /// load balancers have statuses; [`LoadBalancing::statuses`] returns those of the other objects.
     NeutronLbaas,
 }
 
-/// The answer to the question for one load balancer.
+/// The result of a lookup of one load balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
-    /// It is there.
+    /// The load balancer exists.
     Found(rows::LoadBalancer),
-    /// 404: it does not exist.
+    /// 404: the load balancer does not exist, or neutron-lbaas hides it from this user.
     Gone,
-    /// 403: it exists or not, but not for us.
+    /// 403: the token may not see the load balancer, whether or not it exists.
     Forbidden,
 }
 
-/// A cloud's load balancing, with a session's token. Lists are complete or an error; their order is the server's (by
-/// time of creation, then ID).
+/// A client for a cloud's load balancing API, with a session's token. A list is complete or an error. Its order is the
+/// server's (by time of creation, then ID).
 #[derive(Debug, Clone)]
 pub struct LoadBalancing {
     session: Session,
@@ -62,25 +62,26 @@ impl LoadBalancing {
         Self { session, dialect, url, place }
     }
 
-    /// Where it is served, the same for every project's token.
+    /// Returns where the API is served, which is the same for every project's token.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Who serves it.
+    /// Returns the service that implements the API.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Its address, up to and with `/lbaas`.
+    /// Returns the API's base URL, including `/lbaas`.
     #[must_use]
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
 
-    /// The newest version that Octavia speaks, for instance (2, 30); one call, without a token. neutron-lbaas has none.
+    /// Returns the newest version that Octavia supports, for instance (2, 30), with one call that needs no token.
+    /// Returns `None` for neutron-lbaas, which has no versions.
     ///
     /// # Errors
     /// See [`Error`].
@@ -95,7 +96,7 @@ impl LoadBalancing {
         Ok(versions.iter().filter_map(|version| number(&version.id)).max())
     }
 
-    /// All load balancers that the token may see, or those of one project.
+    /// Lists all load balancers that the token may see, or those of one project.
     ///
     /// # Errors
     /// See [`Error`].
@@ -135,10 +136,10 @@ impl LoadBalancing {
         self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::DISCOVERY_FIELDS, None).await
     }
 
-    /// Looks up one load balancer, which tells a deletion from a lost role.
+    /// Looks up one load balancer. With Octavia this distinguishes a deletion (404) from a lost role (403).
     ///
     /// # Errors
-    /// See [`Error`]; 403 and 404 are none.
+    /// See [`Error`]. 403 and 404 are results, not errors.
     pub async fn load_balancer(&self, id: &str) -> Result<Lookup, Error> {
         #[derive(Deserialize)]
         struct One {
@@ -157,18 +158,18 @@ impl LoadBalancing {
         }
     }
 
-    /// Whether a listener is there.
+    /// Looks up whether a listener exists.
     ///
     /// # Errors
-    /// See [`Error`]; 403 and 404 are none.
+    /// See [`Error`]. 403 and 404 are results, not errors.
     pub async fn listener(&self, id: &str) -> Result<Existence, Error> {
         self.existence(CallKind::Listener, &["listeners", id]).await
     }
 
-    /// Whether a pool is there.
+    /// Looks up whether a pool exists.
     ///
     /// # Errors
-    /// See [`Error`]; 403 and 404 are none.
+    /// See [`Error`]. 403 and 404 are results, not errors.
     pub async fn pool(&self, id: &str) -> Result<Existence, Error> {
         self.existence(CallKind::Pool, &["pools", id]).await
     }
@@ -184,7 +185,7 @@ impl LoadBalancing {
         }
     }
 
-    /// The statuses of all objects below a load balancer. Neither weights nor admin states are among them.
+    /// Returns the statuses of all objects below a load balancer, without their weights and admin states.
     ///
     /// # Errors
     /// See [`Error`].
@@ -198,7 +199,7 @@ impl LoadBalancing {
         Ok(Statuses::read(&read(&format!("the statuses of {load_balancer}"), &answer.body)?, answer.server_time()))
     }
 
-    /// Walks through all pages of a list. One that is too slow is asked for again in smaller pieces.
+    /// Reads all pages of a list. A page that times out is requested again with a smaller limit.
     async fn list<T: DeserializeOwned>(
         &self,
         kind: CallKind,
@@ -261,8 +262,8 @@ impl LoadBalancing {
         }
     }
 
-    /// neutron-lbaas answers for a marker whose row is gone as it does after the last row: with nothing. Whether that is
-    /// the end of a list is known only once the row is found to be there still.
+    /// Returns whether the row that served as page marker was deleted. neutron-lbaas answers such a marker with an
+    /// empty page, as it does at the end of a list; the list has ended only if the row still exists.
     async fn marker_vanished(&self, kind: CallKind, path: &[&str], marker: Option<&str>) -> Result<bool, Error> {
         let (Dialect::NeutronLbaas, Some(marker)) = (self.dialect, marker) else { return Ok(false) };
         let mut url = below(&self.url, path)?;
@@ -271,7 +272,7 @@ impl LoadBalancing {
         Ok(Page::read(path.last().copied().unwrap_or_default(), &answer.body)?.ids.is_empty())
     }
 
-    /// A list's address with what stays the same on every page.
+    /// Returns a list's URL with the parameters that are the same for every page.
     fn query(&self, path: &[&str], fields: &[&str], project: Option<&str>) -> Result<Url, Error> {
         let mut url = below(&self.url, path)?;
         with_fields(&mut url, fields);
@@ -286,14 +287,15 @@ impl LoadBalancing {
     }
 }
 
-/// `fields=a,b` would give rows of nothing: each has to be said by itself.
+/// Adds one `fields` parameter for each field: `fields=a,b` would return empty rows.
 fn with_fields(url: &mut Url, fields: &[&str]) {
     for field in fields {
         url.query_pairs_mut().append_pair("fields", field);
     }
 }
 
-/// Octavia says 400; a Neutron may look for the row and say 404. neutron-lbaas says neither.
+/// Returns whether the page marker was deleted: Octavia answers 400, and Neutron may answer 404. neutron-lbaas answers
+/// neither, see `marker_vanished`.
 fn marker_is_gone(error: &Error) -> bool {
     matches!(error, Error::InvalidMarker { .. } | Error::NotFound { .. })
 }
@@ -302,7 +304,7 @@ fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|error| Error::Undecodable { message: format!("{what}: {error}") })
 }
 
-/// `v2.30` in numbers.
+/// Parses a version like `v2.30`.
 fn number(version: &str) -> Option<(u32, u32)> {
     let (major, minor) = version.strip_prefix('v')?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -43,8 +43,8 @@ impl Verb {
     }
 }
 
-/// A change to send with [`Session::mutate`](crate::Session::mutate). Its `Debug` never shows the body, which may hold a
-/// private key.
+/// A change to send with [`Session::mutate`](crate::Session::mutate). Its `Debug` never shows the body, which may hold
+/// a private key.
 #[derive(Clone)]
 pub struct Mutation {
     verb: Verb,
@@ -67,8 +67,8 @@ impl fmt::Debug for Mutation {
 }
 
 impl Mutation {
-    /// Returns a POST of `body` to `path` below the service's endpoint. `resource` is the word for metric labels, so it must be
-    /// one of a few.
+    /// Returns a POST of `body` to `path` below the service's endpoint. `resource` is the word for metric labels, so it
+    /// must be one of a few.
     #[must_use]
     pub fn create(resource: &'static str, path: &[&str], body: &Value) -> Self {
         Self::new(Verb::Create, resource, path, Bytes::from(body.to_string()))
@@ -153,11 +153,11 @@ impl Mutation {
 /// What a mutation is counted as: three bounded labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MutationKind {
-    /// The service that is asked.
+    /// The service that the change is sent to.
     pub service: ServiceType,
-    /// What is done.
+    /// What the change does.
     pub verb: Verb,
-    /// The kind of object that it is done to.
+    /// The kind of object that is changed.
     pub resource: &'static str,
 }
 
@@ -175,7 +175,7 @@ pub enum MutationResult {
 /// A change that did not happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The error, for people, with the server's `Retry-After` if there is one.
+    /// The error, human-readable, with the server's `Retry-After` if there is one.
     pub error: Error,
     /// The status of the service's answer; `None` if nothing was sent, for example for want of a token.
     pub status: Option<u16>,
@@ -199,8 +199,8 @@ pub(crate) struct RawAnswer {
 }
 
 impl MutationResult {
-    /// Classifies the answer to a mutation. `name` is the request's name in errors. With `secret`, the service's words are
-    /// left out, since they may repeat the request's body.
+    /// Classifies the answer to a mutation. `name` is the request's name in errors. With `secret`, the service's words
+    /// are left out, since they may repeat the request's body.
     pub(crate) fn of(name: &str, answer: RawAnswer, secret: bool) -> Self {
         let RawAnswer { status, headers, body } = answer;
         let code = status.as_u16();

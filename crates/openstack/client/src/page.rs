@@ -21,26 +21,25 @@ struct Identified {
     id: String,
 }
 
-/// Who owns a row that cannot be read otherwise.
+/// The owner of a row of which nothing else can be read.
 #[derive(Default, Deserialize)]
 struct Owned {
     project_id: Option<String>,
     tenant_id: Option<String>,
 }
 
-/// One page as it came.
+/// One page of a list, with its rows not decoded yet.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     rows: Vec<&'a RawValue>,
-    /// Each row's ID, if it has one that can be read.
+    /// Each row's ID, if it can be read.
     pub ids: Vec<Option<String>>,
-    /// Whether the server offers a next page. Its address is not used: Octavia's lacks every filter and field that was
-    /// asked for.
+    /// Whether the server offers a next page. Its URL is not used: Octavia's lacks every requested filter and field.
     pub next: bool,
 }
 
 impl<'a> Page<'a> {
-    /// Reads the rows under `key`.
+    /// Splits a page into the rows under `key`.
     pub(crate) fn read(key: &str, body: &'a [u8]) -> Result<Self, Error> {
         let undecodable =
             |error: serde_json::Error| Error::Undecodable { message: format!("a page of {key}: {error}") };
@@ -57,7 +56,7 @@ impl<'a> Page<'a> {
         Ok(Self { ids: rows.iter().map(id).collect(), rows, next: links.iter().any(|link| link.rel == "next") })
     }
 
-    /// The rows, and those that are none.
+    /// Decodes the rows. Returns those that were read, and those that cannot be read.
     pub(crate) fn decode<T: DeserializeOwned>(self) -> (Vec<T>, Vec<Unreadable>) {
         let mut rows = Vec::with_capacity(self.rows.len());
         let mut unreadable = Vec::new();

@@ -1,15 +1,16 @@
-//! How many rows one page may hold before a cloud is too slow for it.
+//! The page size of lists, adapted to how fast a cloud answers.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A smaller page is not the answer any more.
+/// The smallest page size, in rows. A cloud that is too slow for this is not helped by smaller pages.
 pub(crate) const SMALLEST: u32 = 50;
 
-/// Pages in time after which a larger size is tried again, so that one bad hour does not cost calls for ever.
+/// The number of pages that must arrive in time before a larger size is tried again. Without it one slow hour would
+/// cost more calls forever.
 const PROVEN: u32 = 500;
 
-/// The size of one kind of list's pages, remembered from one list to the next: an old Octavia takes many seconds for a
-/// thousand pools.
+/// The page size of one kind of list, kept from one list to the next: an old Octavia takes many seconds for a thousand
+/// pools.
 #[derive(Debug)]
 pub(crate) struct PageSize {
     largest: u32,
@@ -27,7 +28,7 @@ impl PageSize {
         self.now.load(Relaxed)
     }
 
-    /// A page of `size` rows did not come in time. False when there is no smaller one to try.
+    /// Called when a page of `size` rows timed out. Returns false when there is no smaller size to try.
     pub(crate) fn too_slow(&self, size: u32) -> bool {
         let smaller = (size / 2).max(SMALLEST);
         if smaller >= size {
@@ -38,7 +39,7 @@ impl PageSize {
         true
     }
 
-    /// A page came in time.
+    /// Called when a page arrived in time.
     pub(crate) fn in_time(&self) {
         let now = self.get();
         if now < self.largest && self.in_time.fetch_add(1, Relaxed) + 1 >= PROVEN {

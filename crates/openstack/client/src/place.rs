@@ -1,4 +1,4 @@
-//! Where load balancing is served, so that two tokens' catalogs can be compared. Pure.
+//! The place where load balancing is served, for comparing the catalogs of two tokens. Pure.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use reqwest::Url;
 use crate::Dialect;
 use crate::service::for_all_projects;
 
-/// Who serves load balancing, and where. The same for all projects of a cloud.
+/// The service that implements load balancing, and its URL. The same for all projects of a cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     dialect: Dialect,
@@ -16,18 +16,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// An endpoint may have the ID of the project in it, which is another one in each project's token.
+    /// Returns the place for an endpoint of a token's catalog. The endpoint's URL may contain the ID of the token's
+    /// project.
     pub(crate) fn of(dialect: Dialect, url: &Url, project: Option<&Project>) -> Self {
         Self { dialect, url: for_all_projects(url, project) }
     }
 
-    /// Who serves it.
+    /// Returns the service that implements load balancing there.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Whether what goes there can be read on the way.
+    /// Returns whether requests are sent without TLS.
     #[must_use]
     pub fn is_plaintext(&self) -> bool {
         self.url.starts_with("http:")

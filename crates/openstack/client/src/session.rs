@@ -20,10 +20,10 @@ use crate::{
     CallKind, Error, LoadBalancing, Mutation, MutationResult, Place, Refusal, Scope, ServiceEndpoint, ServiceType,
 };
 
-/// Rows of a page of projects. Keystone takes less where its `max_db_limit` is less.
+/// Rows in a page of projects. Keystone returns fewer if its `max_db_limit` is lower.
 const PROJECTS_PER_PAGE: u32 = 1000;
 
-/// One scope of a cloud. As long as it lives, its token is kept.
+/// A session in one scope of a cloud. Its token is cached while a session of the scope exists.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
@@ -36,26 +36,27 @@ impl Session {
         Self { shared, scope, slot }
     }
 
-    /// What its token is good for.
+    /// Returns the scope of the session's token.
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Names of the roles that the user had in this scope when its token was made.
+    /// Returns the names of the roles that the user had in this scope when the token was issued.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Forbidden`] when there is none.
+    /// See [`Error`]; [`Error::Forbidden`] if the user has no role.
     pub async fn roles(&self) -> Result<BTreeSet<String>, Error> {
         Ok(self.token().await?.roles.iter().cloned().collect())
     }
 
-    /// Names of the roles that its token stands for now. A token carries none: Keystone works them out each time that a
-    /// service asks, so that one that lost a role stays good and shows less. Every token may look at itself.
+    /// Returns the names of the roles that the user has in this scope now. Keystone computes them whenever a service
+    /// validates the token, so a token stays valid after a role is lost, and sees less. Every token may validate
+    /// itself.
     ///
     /// # Errors
-    /// As [`Session::roles`]. A token that is not accepted any more is replaced once: [`Error::Forbidden`] when there is no
-    /// role left.
+    /// As [`Session::roles`]. A token that is no longer accepted is replaced once, which fails with
+    /// [`Error::Forbidden`] if no role is left.
     pub async fn roles_now(&self) -> Result<BTreeSet<String>, Error> {
         let token = self.token().await?;
         match self.look_at(&token).await {
@@ -74,7 +75,7 @@ impl Session {
         keystone::roles(&self.shared.transport.ask(&question).await?)
     }
 
-    /// The project that the token is scoped to, if it is to one.
+    /// Returns the project that the token is scoped to, if any.
     ///
     /// # Errors
     /// As [`Session::roles`].
@@ -82,12 +83,12 @@ impl Session {
         Ok(self.token().await?.project.clone())
     }
 
-    /// All projects of the cloud (`/v3/projects`), for those who may list them; also those for which this user may have no
-    /// token. Keystone gives 1,000 at most since its release 27, and says so only to who asks for a page; before, it knows no
-    /// pages.
+    /// Lists all projects of the cloud (`/v3/projects`), also those for which this user gets no token, if the user may
+    /// list them. Since release 27 Keystone returns at most 1,000 and says so only if a page is requested; earlier
+    /// releases have no pagination.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Forbidden`] for most users, [`Error::Cut`] when Keystone gives only a part of them.
+    /// See [`Error`]; [`Error::Forbidden`] for most users, [`Error::Cut`] if Keystone returns only a part of the list.
     pub async fn all_projects(&self) -> Result<List<Project>, Error> {
         let mut walk = Walk::of_a_silent_server();
         let mut complete = List::from(Vec::new());
@@ -98,7 +99,7 @@ impl Session {
                 url.query_pairs_mut().append_pair("marker", marker);
             }
             let answer = match self.get(CallKind::Projects, url).await {
-                // Keystone's word for a marker whose project is gone.
+                // Keystone answers 404 for a marker whose project was deleted.
                 Err(Error::NotFound { message }) if walk.marker().is_some() => {
                     if !walk.restart() {
                         return Err(Error::InvalidMarker { message });
@@ -123,10 +124,11 @@ impl Session {
         }
     }
 
-    /// Finds where load balancing is served, as the token's catalog has it now.
+    /// Returns a client for the load balancing API, at the place that the token's catalog has now.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::Catalog`] where it is not served, or in several regions of which none was named.
+    /// See [`Error`]; [`Error::Catalog`] if load balancing is not served, or served in several regions and none was
+    /// configured.
     pub async fn load_balancing(&self) -> Result<LoadBalancing, Error> {
         let token = self.token().await?;
         let (dialect, url) = token.endpoints.load_balancing.clone()?;
@@ -134,11 +136,11 @@ impl Session {
         Ok(LoadBalancing::new(self.clone(), dialect, url, place))
     }
 
-    /// As [`Session::load_balancing`], but nowhere else than where it was served before: another service's lists may be
-    /// empty. A token whose catalog says otherwise is not used again, since a catalog may be put right soon.
+    /// Like [`Session::load_balancing`], but fails unless the API is served at `expected`, because another service's
+    /// lists may be empty. A token whose catalog differs is dropped, because the catalog may be corrected soon.
     ///
     /// # Errors
-    /// As [`Session::load_balancing`]; [`Error::Catalog`] also where the catalog says otherwise.
+    /// As [`Session::load_balancing`]; [`Error::Catalog`] also if the catalog has another place.
     pub async fn load_balancing_at(&self, expected: &Place) -> Result<LoadBalancing, Error> {
         let token = self.token().await?;
         let found = token.endpoints.load_balancing.clone().map(|(dialect, url)| {
@@ -162,7 +164,7 @@ impl Session {
         }
     }
 
-    /// The projects for which this user may have a token. This list has no pages.
+    /// Lists the projects for which this user may get a token. This list has no pages.
     pub(crate) async fn own_projects(&self) -> Result<List<Project>, Error> {
         let answer = self.get(CallKind::Projects, self.shared.keystone("auth/projects")).await?;
         let page = keystone::projects(&answer)?;
@@ -186,7 +188,7 @@ impl Session {
         }
     }
 
-    /// A GET. A 401 may mean a token that was revoked: another one is tried, once.
+    /// Sends a GET. After a 401 the token may have been revoked, so it is replaced and the request is repeated once.
     pub(crate) async fn get(&self, kind: CallKind, url: Url) -> Result<Answer, Error> {
         let token = self.token().await?;
         let mut question = Question::get(kind, url, Some(&token.value));
@@ -203,8 +205,8 @@ impl Session {
 
 /// Changes.
 impl Session {
-    /// Returns where a service is served, as the token's catalog says now. Ask once, at start, and give the answer to every
-    /// [`Session::mutate`].
+    /// Returns where a service is served, as the token's catalog says now. Call this once, at start, and pass the
+    /// result to every [`Session::mutate`].
     ///
     /// # Errors
     /// See [`Error`]; [`Error::Catalog`] if the service is not in the catalog.
@@ -214,9 +216,9 @@ impl Session {
         Ok(ServiceEndpoint::new(service, &url, token.project.as_ref()))
     }
 
-    /// Sends a change once. The result says whether it happened, did not happen, or may have happened; no request is repeated
-    /// unless the service has refused the token (401), which it checks before anything else. A `Retry-After` is returned and
-    /// not waited for.
+    /// Sends a change once. The result says whether it happened, did not happen, or may have happened; no request is
+    /// repeated unless the service has refused the token (401), which it checks before anything else. A `Retry-After`
+    /// is returned and not waited for.
     pub async fn mutate(&self, at: &ServiceEndpoint, mutation: &Mutation) -> MutationResult {
         let result = match self.token().await {
             Ok(token) => (self.mutate_with(&token, at, mutation).await, token),
@@ -235,7 +237,7 @@ impl Session {
             Ok(request) => self.shared.transport.mutate(&request, mutation.kind(at.service)).await,
             Err(error) => {
                 if matches!(error, Error::Catalog { .. } | Error::Region { .. }) {
-                    // The catalog may be put right soon.
+                    // The catalog may be corrected soon.
                     self.slot.forget(token).await;
                 }
                 MutationResult::Refused(Refusal::unsent(error))

@@ -1,4 +1,4 @@
-//! Where one scope's token is kept, and renewed by one caller for all.
+//! The cache of one scope's token, which one caller renews for all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -10,19 +10,20 @@ use tokio::time::Instant;
 use crate::Error;
 use crate::token::Token;
 
-/// After a renewal that failed, the token that is still good is used for so long before the next try.
+/// After a failed renewal the next attempt waits this long, while the old token is still valid.
 const NEXT_TRY: Duration = Duration::from_secs(20);
 
-/// The same where the credentials were refused: seldom enough that Keystone locks nobody, and soon enough that one refusal by
-/// a directory that was away is past before the token ends.
+/// The same after Keystone refused the credentials: rare enough that Keystone does not lock the account, and early
+/// enough to recover from one refusal by an unavailable directory (LDAP) before the token expires.
 const AFTER_REFUSAL: Duration = Duration::from_secs(300);
 
-/// The token of one scope. Whoever finds none, or one that is due, gets another while all others wait for it, and all of
-/// them get the same answer: with Keystone down, a hundred callers ask it once, not a hundred times one after the other.
+/// The token of one scope. The first caller that finds no token, or one that is due, requests another while all others
+/// wait, and all of them get the same result: with Keystone down, a hundred callers cause one request, not a hundred in
+/// sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     state: Mutex<State>,
-    /// Tries that have come to an end.
+    /// The number of completed attempts.
     tries: AtomicU64,
 }
 
@@ -34,12 +35,12 @@ struct State {
 }
 
 impl Slot {
-    /// The token, made by `make` if there is none or it is due.
+    /// Returns the token, made by `make` if there is none or it is due for renewal.
     pub(crate) async fn token(&self, make: impl AsyncFnOnce() -> Result<Token, Error>) -> Result<Arc<Token>, Error> {
         self.after(None, make).await
     }
 
-    /// Another token than the one that was `rejected`.
+    /// Returns another token than `rejected`, which a service did not accept.
     pub(crate) async fn another(
         &self,
         rejected: &Arc<Token>,
@@ -48,7 +49,7 @@ impl Slot {
         self.after(Some(rejected), make).await
     }
 
-    /// Another token is made for whoever asks next.
+    /// Drops `token`, so that the next caller gets a new one.
     pub(crate) async fn forget(&self, token: &Arc<Token>) {
         let mut state = self.state.lock().await;
         if state.token.as_ref().is_some_and(|held| Arc::ptr_eq(held, token)) {
@@ -75,13 +76,13 @@ impl Slot {
         {
             return Ok(token.clone());
         }
-        // The same credentials shown again and again lock the account, also for who repairs it.
+        // Presenting refused credentials again and again locks the account, also for the operator who repairs it.
         if good.is_none()
             && let Some(error @ Error::InvalidCredentials { .. }) = &state.failure
         {
             return Err(error.clone());
         }
-        // Somebody tried while this caller waited: that answer is for all who did.
+        // Another caller tried while this one waited; its result is for all that waited.
         if self.tries.load(SeqCst) != tries
             && let Some(error) = &state.failure
         {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
     use crate::token::tests::{answer, credentials};
 
-    /// A token that lives for an hour from now.
+    /// Returns a token that is valid for an hour from now.
     fn token() -> Result<Token, Error> {
         let token = json!({"expires_at": "2026-11-21T05:00:00Z"});
         Token::read(&answer(Some("Sat, 21 Nov 2026 04:00:00 GMT"), &token), &credentials(), Instant::now(), 0.0)
@@ -229,7 +230,7 @@ mod tests {
         let first = slot.token(async || token()).await.unwrap();
         let second = slot.another(&first, async || token()).await.unwrap();
         assert!(!Arc::ptr_eq(&first, &second));
-        // Who held the first one too is given the second.
+        // Another caller that had the first token gets the second one.
         assert!(Arc::ptr_eq(&second, &slot.another(&first, never).await.unwrap()));
     }
 }

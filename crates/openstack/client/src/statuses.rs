@@ -1,26 +1,26 @@
-//! The tree of statuses below a load balancer, laid flat. Pure.
+//! The tree of statuses below a load balancer, as a map by ID. Pure.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// The statuses of a load balancer and of everything below it, by ID. The two dialects draw different trees (a pool may
-/// stand in several places); what an ID's statuses are, they agree on.
+/// The statuses of a load balancer and of everything below it. The two dialects return different trees, in which a pool
+/// may occur several times, with the same statuses for each ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statuses {
-    /// By the object's ID.
+    /// The statuses by the object's ID.
     pub by_id: BTreeMap<String, Status>,
     /// The server's clock (`Date`).
     pub server_time: Option<Timestamp>,
 }
 
-/// An object's statuses in the API's words; empty where it has none.
+/// An object's statuses as the API spells them; empty if it has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
-    /// For instance `ONLINE`, `ERROR`, `NO_MONITOR`.
+    /// The operating status, for instance `ONLINE`, `ERROR` or `NO_MONITOR`.
     pub operating: String,
-    /// For instance `ACTIVE`, `PENDING_UPDATE`.
+    /// The provisioning status, for instance `ACTIVE` or `PENDING_UPDATE`.
     pub provisioning: String,
 }
 

@@ -1,4 +1,4 @@
-//! A token, and how long it is good for. Pure: the time is an argument.
+//! A token and its lifetime. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use crate::keystone::Role;
 use crate::service::Endpoints;
 use crate::{Credentials, Error, catalog};
 
-/// A token and what its answer told. Its value is marked as sensitive, so that `Debug` does not show it.
+/// A token and the details that Keystone returned with it. The value is marked as sensitive, so that `Debug` does not
+/// show it.
 #[derive(Debug)]
 pub(crate) struct Token {
     pub value: HeaderValue,
-    /// Names of the roles that it stands for.
+    /// The names of the roles that the user had in the token's scope when it was issued.
     pub roles: Vec<String>,
-    /// The project that it is scoped to.
+    /// The project that the token is scoped to, if any.
     pub project: Option<Project>,
     /// The endpoints of the services for this token: their URLs may contain the project's ID.
     pub endpoints: Endpoints,
@@ -44,8 +45,8 @@ struct Described {
 }
 
 impl Token {
-    /// Reads the answer to a question that was asked at `asked`. `random` is within 0 and 1 and moves the renewal, so that a
-    /// thousand tokens that came together are not renewed together.
+    /// Reads the answer to a request that was sent at `asked`. `random`, between 0 and 1, moves the renewal, so that a
+    /// thousand tokens that were issued together are not renewed together.
     pub(crate) fn read(answer: &Answer, credentials: &Credentials, asked: Instant, random: f64) -> Result<Self, Error> {
         let undecodable = |problem: &str| Error::Undecodable { message: format!("a token: {problem}") };
         let Some(mut value) = answer.headers.get("x-subject-token").cloned() else {
@@ -53,7 +54,7 @@ impl Token {
         };
         value.set_sensitive(true);
         let Body { token } = serde_json::from_slice(&answer.body).map_err(|error| undecodable(&error.to_string()))?;
-        // Only the server's times are compared: this machine's clock may be off by more than a token lives.
+        // Compare only the server's times: this machine's clock may be off by more than a token's lifetime.
         let Some(now) = answer.server_time().or(token.issued_at) else {
             return Err(undecodable("neither a header Date nor issued_at says when it was issued"));
         };
@@ -71,12 +72,12 @@ impl Token {
         })
     }
 
-    /// Whether it is time for another one.
+    /// Returns whether the token is due for renewal.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.renew_at
     }
 
-    /// Whether it is still accepted, unless it was revoked.
+    /// Returns whether the token has not expired. It may have been revoked.
     pub(crate) fn is_good(&self, now: Instant) -> bool {
         now < self.ends_at
     }

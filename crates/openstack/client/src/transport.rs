@@ -1,4 +1,5 @@
-//! One question over HTTP: sent, counted, read to its end; repeated only where that is safe and of use.
+//! Sends one request over HTTP, counts it, and reads its answer to the end. Repeats it only where that is safe and
+//! useful.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,29 +16,30 @@ use crate::answer::{Answer, refusal};
 use crate::mutation::{MutationKind, MutationResult, RawAnswer};
 use crate::{CallKind, CallOutcome, Calls, Credentials, Error, Options, ServiceType};
 
-/// More than any page that we ask for; a server that sends more for ever must not fill our memory.
+/// The maximum size of an answer, in bytes: more than any requested page, so that a server cannot fill the memory.
 const LARGEST: usize = 64 << 20;
 
-/// Below the two seconds after which gunicorn closes an idle connection. A POST on one that was just closed is not repeated.
+/// How long an idle connection is kept: less than the two seconds after which gunicorn closes it, because a POST on a
+/// connection that was just closed is not repeated.
 const IDLE: Duration = Duration::from_millis(1500);
 
-/// Before a GET is asked again that a server, or a proxy that found none behind it, could not answer just now.
+/// The pause before a GET is repeated that a server, or a proxy without a server behind it, answered with 502 or 503.
 const SECOND_TRY: Duration = Duration::from_secs(1);
 
-/// So that a server that always says 0 is not asked without end.
+/// The minimum wait, so that a server that always sends `Retry-After: 0` is not asked without end.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 
-/// A question.
+/// One request.
 pub(crate) struct Question {
     /// `None` for a mutation, which is counted by its own kind.
     pub kind: Option<CallKind>,
     pub method: Method,
     pub url: Url,
-    /// Empty: none.
+    /// Additional headers; may be empty.
     pub headers: HeaderMap,
-    /// JSON. Empty: none. May hold a password.
+    /// The JSON body; empty for none. It may contain a password.
     pub body: Bytes,
-    /// How long the answer may take; `None` for the time-out of `kind`.
+    /// The time-out of the request; `None` for the time-out of `kind`.
     pub timeout: Option<Duration>,
 }
 
@@ -48,7 +50,7 @@ impl fmt::Debug for Question {
 }
 
 impl Question {
-    /// A GET with a token.
+    /// Returns a GET request, with a token if there is one.
     pub(crate) fn get(kind: CallKind, url: Url, token: Option<&HeaderValue>) -> Self {
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
@@ -57,7 +59,7 @@ impl Question {
         Self { kind: Some(kind), method: Method::GET, url, headers, body: Bytes::new(), timeout: None }
     }
 
-    /// What errors and logs call it: without the query, which only makes it long.
+    /// Returns the name of the request in errors and logs: method and URL, without the long query.
     fn name(&self) -> String {
         let mut url = self.url.clone();
         url.set_query(None);
@@ -83,10 +85,10 @@ pub(crate) struct Transport {
     client: Client,
     options: Options,
     pub calls: Arc<Calls>,
-    /// One second try at a time, and when the last one found a server that is back: of many calls that failed together, one
-    /// finds out for all.
+    /// Allows one second try at a time, and holds when the last one found the server available again: of many calls
+    /// that failed together, one finds out for all.
     second_try: Mutex<Option<Instant>>,
-    /// A second try has failed: a server that is in trouble is not asked everything twice.
+    /// Whether a second try has failed. Then no other call is tried twice, to spare a server in trouble.
     stays_away: AtomicBool,
 }
 
@@ -111,16 +113,16 @@ impl Transport {
         Ok(Self { client, options, calls: Arc::default(), second_try: Mutex::default(), stays_away: false.into() })
     }
 
-    /// A server that did not come back in a second may be back by now.
+    /// Allows second tries again.
     pub(crate) fn hope_again(&self) {
         self.stays_away.store(false, SeqCst);
     }
 
-    /// Asks, and returns what was answered with success. A GET over a connection that broke is asked once more: servers close
-    /// idle ones without a word. So is one to which a server, or a proxy before it, says 502 or 503 and not for how long, a
-    /// second later: one that is restarted is no trouble. Where one of these failed again, no other is tried
-    /// ([`Transport::hope_again`]). Who is told to wait (429, 503) waits, as long as all waits together stay within
-    /// [`Options::longest_wait`].
+    /// Sends the request and returns a successful answer. A GET over a broken connection is repeated once, because
+    /// servers close idle connections without notice. A GET that is answered with 502 or 503 without `Retry-After` is
+    /// repeated once after a second, because the server may be restarting; after one of these fails again, no other is
+    /// repeated until [`Transport::hope_again`]. An answer with `Retry-After` (429, 5xx) is waited for, as long as all
+    /// waits together stay within [`Options::longest_wait`].
     pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, Error> {
         let mut patience = self.options.longest_wait;
         let mut again_when_broken = question.method == Method::GET;
@@ -191,12 +193,12 @@ impl Transport {
         result
     }
 
-    /// Sends a mutation, once and never again: whatever fails, the service may have taken it. Nothing here waits for a
-    /// `Retry-After` either.
+    /// Sends a mutation exactly once: even if the request fails, the service may have accepted it. Does not wait for a
+    /// `Retry-After`.
     pub(crate) async fn mutate(&self, question: &Question, kind: MutationKind) -> MutationResult {
         let started = Instant::now();
         let mut received = 0;
-        // A key manager's complaint may repeat the secret that it was sent.
+        // A key manager's error may repeat the secret of the request.
         let secret = kind.service == ServiceType::KeyManager;
         let result = match self.read(question, &mut received).await {
             Ok(answer) => MutationResult::of(&question.name(), answer, secret),
@@ -212,7 +214,7 @@ impl Transport {
         if status.is_success() {
             return Ok(Answer { headers, body });
         }
-        // Keystone's complaint about a body may repeat it, and what we send there is secret.
+        // Keystone's error may repeat the request's body, which contains a secret.
         let words = if question.kind == Some(CallKind::Token) { &[][..] } else { &body[..] };
         Err(Failed::Final(refusal(&question.name(), status, &headers, words)))
     }
@@ -248,7 +250,7 @@ impl Transport {
 enum Failed {
     /// The connection broke after it was made.
     Broken(Error),
-    /// An answer, or none that a second attempt would get.
+    /// A second attempt on a new connection would not help.
     Final(Error),
 }
 
@@ -268,7 +270,8 @@ fn failed(question: &Question, timeout: Duration, error: reqwest::Error) -> Fail
     if connecting { Failed::Final(unreachable) } else { Failed::Broken(unreachable) }
 }
 
-/// rustls' own error, however deep the layers have buried it. An I/O error gives away what it wraps only when asked.
+/// Finds rustls' error in the chain of causes, at any depth. `source` does not return the error that an I/O error
+/// wraps, so that is looked at, too.
 fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

@@ -1,65 +1,66 @@
-//! The way through the pages of one list. Pure: it is told what came and says what to do.
+//! Walks through the pages of one list. Pure: the caller passes each page's IDs and learns what to do next.
 
 use std::collections::HashSet;
 
 use crate::Error;
 
-/// How often a list is begun anew because the row after which its next page was to start is gone.
+/// How often a list is restarted because the row that served as page marker was deleted.
 const RESTARTS: u32 = 3;
 
-/// More pages than any list that we can read to its end within a poll.
+/// More pages than can be read within one poll.
 const PAGES: u32 = 10_000;
 
-/// More rows than any cloud that we have heard of has of one kind.
+/// More rows of one kind than any known cloud has.
 const ROWS: usize = 1_000_000;
 
-/// What a page means for the list.
+/// What to do with a page, and whether the list is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Its rows belong to the list, and there may be more after [`Walk::marker`].
+    /// The rows belong to the list, and more may follow after [`Walk::marker`].
     More,
-    /// Its rows belong to the list, which is complete.
+    /// The rows belong to the list, which is complete.
     Last,
-    /// It is the first page once more, from a server that has no pages: the list was complete before it.
+    /// The page repeats the first one, from a server without pagination: the list was complete before it.
     Echo,
 }
 
-/// A walk along markers of our own, since the server's links drop filters and fields.
+/// The position in a list. Markers are made from the rows' IDs, because the server's links drop filters and fields.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     marker: Option<String>,
     seen: HashSet<String>,
     pages: u32,
     restarts: u32,
-    /// Whether the server has ever said that there is a next page.
+    /// Whether the server has ever offered a next page.
     offered: bool,
-    /// Whether the server may cut a list short without a word.
+    /// Whether the server may truncate a list without saying so.
     silent: bool,
 }
 
 impl Walk {
-    /// Along a list that the server may cut short without a word, at a length that it keeps to itself: only a page that
-    /// brings nothing new is its end. Keystone has cut its list of projects at 1,000 so.
+    /// Returns a walk for a server that may truncate a list at an unknown length without saying so: only a page without
+    /// new rows ends the list. Keystone truncates its list of projects at 1,000 in this way.
     pub(crate) fn of_a_silent_server() -> Self {
         Self { silent: true, ..Self::default() }
     }
 
-    /// After which row the next page starts; the beginning of the list without one.
+    /// Returns the ID of the row after which the next page starts, or `None` for the first page.
     pub(crate) fn marker(&self) -> Option<&str> {
         self.marker.as_deref()
     }
 
-    /// Takes the IDs of a page that was asked for with `limit`, and whether a next one was offered.
+    /// Called with the IDs of a page that was requested with `limit`, and whether the server offered a next one.
     ///
-    /// The list ends with a page that is empty, or without an offer and not exactly full. A page that is too short but has an
-    /// offer is not the end: a server's own maximum may be below our limit. A page that is too long is: a server that
-    /// ignores the limit gives everything. Exactly full and without an offer may be either, so one more is asked for.
+    /// The list ends with a page that is empty, or that has no next page and is not exactly full. A short page with a
+    /// next page is not the end, because the server's maximum may be below our limit. A page longer than `limit`
+    /// without a next page is the end, because a server that ignores the limit returns everything. After an exactly
+    /// full page without a next page, one more is requested, because it may be either.
     pub(crate) fn took(&mut self, what: &str, ids: &[Option<String>], next: bool, limit: u32) -> Result<Step, Error> {
         self.offered |= next;
         if let Some(Some(first)) = ids.first()
             && self.seen.contains(first)
         {
-            // Mitaka's Neutron without pagination: the marker is ignored, and so there was one page only.
+            // Mitaka's Neutron without pagination ignores the marker, so the list has one page.
             let as_long = self.silent || self.seen.len() == ids.len();
             return match self.pages == 1 && !self.offered && as_long {
                 true => Ok(Step::Echo),
@@ -89,7 +90,7 @@ impl Walk {
         Ok(Step::More)
     }
 
-    /// Begins anew, with what was read so far forgotten. False when that has happened too often.
+    /// Restarts the list and drops what was read so far. Returns false if it was restarted too often.
     pub(crate) fn restart(&mut self) -> bool {
         let Self { restarts, offered, silent, .. } = *self;
         *self = Self { restarts: restarts + 1, offered, silent, ..Self::default() };
@@ -105,7 +106,8 @@ mod tests {
         text.split_whitespace().map(|id| Some(id.to_owned()).filter(|id| id != "-")).collect()
     }
 
-    /// Plays pages (`ids`, `*` at the end: a next one is offered) at a limit of 3; the outcome in a word, and the pages read.
+    /// Passes pages (IDs; `*` at the end offers a next page) to a walk with limit 3. Returns the outcome and the number
+    /// of pages read.
     fn play(pages: &[&str]) -> (String, usize) {
         let mut walk = Walk::default();
         for (count, page) in pages.iter().enumerate() {
@@ -130,7 +132,7 @@ mod tests {
             (vec!["a b c *", ""], "Last", 2),
             // The server's maximum is 2, below our limit.
             (vec!["a b *", "c d *", "e"], "Last", 3),
-            // Exactly full, with no offer: only the next page tells.
+            // An exactly full page without a next page: only another request shows whether more follows.
             (vec!["a b c", "d"], "Last", 2),
             (vec!["a b c", ""], "Last", 2),
             // No pages at all: the limit is ignored, or the marker.
@@ -156,7 +158,7 @@ mod tests {
                 "cannot read the answer: pools: the last row of a page has no id, so the next page cannot be asked for",
                 1,
             ),
-            // A row without an id elsewhere is its own affair.
+            // A row without an ID does not matter unless it is the last one.
             (vec!["- b c *", "d"], "Last", 2),
         ] {
             assert_eq!(play(&pages), (end.to_owned(), read), "{pages:?}");
@@ -169,7 +171,7 @@ mod tests {
             (vec!["a b", "c d", "e", ""], "Last"),
             (vec!["a b *", "c *", ""], "Last"),
             (vec![""], "Last"),
-            // One that knows no markers: everything, twice; something may have come or gone in between.
+            // A server without markers returns everything twice; rows may be added or removed in between.
             (vec!["a b", "a b"], "Echo"),
             (vec!["a b c d", "a b c d e"], "Echo"),
             (vec!["a b c d", "a c d"], "Echo"),
@@ -181,7 +183,7 @@ mod tests {
             assert_eq!(steps.by_ref().map(|step| format!("{step:?}")).find(|step| step != "More").unwrap(), end);
             assert!(steps.next().is_none(), "{pages:?}");
         }
-        // It says that it has cut, and cannot be asked for more.
+        // The server says that the list is truncated, and returns no further page.
         let mut walk = Walk::of_a_silent_server();
         walk.took("projects", &ids("a b"), true, 1000).unwrap();
         walk.took("projects", &ids("a b"), true, 1000).unwrap_err();

@@ -1,4 +1,4 @@
-//! Why a load balancer is offered as it is, or why not: counts and sentences.
+//! Explains why a load balancer is published as it is, or why not, with counts and sentences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::safe_name::source_name;
 use crate::skip::{LeftOut, Skip};
 
 impl CloudPoller {
-    /// Everything that is left out now.
+    /// Returns every object that is left out now.
     pub fn left_out(&self) -> impl Iterator<Item = &LeftOut> {
         self.scopes().flat_map(|scope| scope.standings().values()).flat_map(|standing| &standing.left_out)
     }
 
-    /// How much is left out now, by reason.
+    /// Returns the number of objects that are left out now, by reason.
     #[must_use]
     pub fn skipped(&self) -> BTreeMap<Skip, u64> {
         let mut counts = BTreeMap::new();
@@ -25,7 +25,8 @@ impl CloudPoller {
         counts
     }
 
-    /// Why a source Service is offered as it is, or why not. A load balancer's ID will do for the name.
+    /// Explains why a source Service is published as it is, or why not. The key's name may also be a load balancer's
+    /// ID.
     #[must_use]
     pub fn explain(&self, key: &SourceKey) -> Vec<String> {
         if !self.projects().is_known() {
@@ -84,7 +85,7 @@ impl CloudPoller {
     }
 }
 
-/// What a load balancer does, and its Service does not: Gimbal sends traffic to the members by itself.
+/// Returns what a load balancer does and its Service does not, because Gimbal sends traffic to the members directly.
 fn not_carried(scope: &Scope, row: &LoadBalancer) -> Vec<String> {
     let belongings = scope.lists().belongings();
     let mut sentences = Vec::new();

@@ -1,12 +1,12 @@
-//! Turns an OpenStack cloud's load balancers, as rows of lists, into the Services of a backend.
+//! Translates an OpenStack cloud's load balancers, as rows of lists, into the Services of a backend.
 //!
 //! ```text
-//!   rows (lists, members) --answer--> Cloud --finish--> (SourceKey, model::Service or none)
-//!                         <--next_ask--
+//!   rows (lists, members) ---answer---> CloudPoller --finish--> PollOutcome: changes (SourceKey, Service or none)
+//!                         <-next_query-
 //! ```
 //!
-//! [`CloudPoller`] decides what to fetch and when something is proven gone. Nothing here waits, reads a clock or knows how the
-//! rows were fetched.
+//! [`CloudPoller`] decides what to fetch and when an object is proven gone. This crate does no I/O, does not wait, and
+//! reads no clock; the caller fetches the rows.
 
 mod explain;
 mod lists;

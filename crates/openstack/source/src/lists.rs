@@ -1,4 +1,4 @@
-//! The lists of one poll, and which object belongs to which.
+//! The lists of one poll, and which objects belong together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use gimbal_octavia_rows::{Id, L7Policy, List, Listener, LoadBalancer, Pool, Row,
 
 use crate::outcome::Trouble;
 
-/// Merges `list` with the table of the poll before, and reports the rows that cannot be read.
+/// Merges `list` with the table of the poll before, and adds the rows that cannot be read to `troubles`.
 pub(crate) fn merge<T: Row>(list: List<T>, before: Option<&Table<T>>, troubles: &mut Vec<Trouble>) -> Table<T> {
     let (table, unreadable) = Table::merge(list, before);
     troubles.extend(unreadable.into_iter().map(|row| Trouble::unreadable(T::KIND, row)));
@@ -23,7 +23,7 @@ pub(crate) struct Lists {
     pub(crate) policies: Table<L7Policy>,
 }
 
-/// Objects by the one that they belong to.
+/// Objects grouped by their parent: listeners by load balancer, policies by listener.
 #[derive(Debug, Default)]
 pub(crate) struct Belongings<'a> {
     pub(crate) listeners: HashMap<&'a Id, Vec<&'a Arc<Listener>>>,
@@ -31,8 +31,9 @@ pub(crate) struct Belongings<'a> {
 }
 
 impl Lists {
-    /// Keeps what these load balancers were told with, as far as it is missing now. They stand, so a row of theirs that
-    /// cannot be read in the next list is one that was told, and not a new one.
+    /// Copies the rows that these load balancers were published with from `before`, where they are missing now. The
+    /// load balancers stay published, so if one of these rows cannot be read in the next list, it is a known row and
+    /// not a new one.
     pub(crate) fn keep(&mut self, standing: &[&Id], before: &Self) {
         if standing.is_empty() {
             return;
@@ -52,7 +53,8 @@ impl Lists {
         }
     }
 
-    /// Sorts listeners by load balancer, whichever of the two names the other, and policies by listener; each by ID.
+    /// Groups listeners by load balancer, whichever of the two names the other, and policies by listener, each sorted
+    /// by ID.
     pub(crate) fn belongings(&self) -> Belongings<'_> {
         let mut found = Belongings::default();
         for listener in self.listeners.iter() {
@@ -68,7 +70,7 @@ impl Lists {
             }
         }
         for listener in self.listeners.iter() {
-            // The listener's row decides which there are, as a pool's does of its members.
+            // The listener's row decides which policies exist, as a pool's row does for its members.
             for policy in listener.l7_policies.iter().flatten().filter_map(|id| self.policies.get(id)) {
                 found.policies.entry(&listener.id).or_default().push(policy);
             }

@@ -1,4 +1,4 @@
-//! The members of pools as they were read last, and which pools' members to read.
+//! The members of pools as last read, and which pools' members to read again.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,15 +10,15 @@ use crate::outcome::Trouble;
 
 use jiff::Timestamp;
 
-/// A pool that its monitor does not call whole is swept as if it had been read that many times longer ago.
+/// A pool whose health monitor does not report it online is swept as if its last read were this many times longer ago.
 const URGENCY: u32 = 10;
 
-/// The members of one pool as they were read last.
+/// The members of one pool as last read.
 #[derive(Debug)]
 pub(crate) struct PoolMembers {
     members: Table<Member>,
     reading: Reading,
-    /// Whether each row could be read: what stands in for one that could not may have changed.
+    /// Whether every row could be read. If not, the rows kept in place of unreadable ones may have changed.
     whole: bool,
     when: Instant,
 }
@@ -36,7 +36,7 @@ impl PoolMembers {
         Self { members: merge(list, before.map(|before| &before.members), troubles), reading, whole, when }
     }
 
-    /// The members that the pool's row lists and that were read, in order. The row decides which there are.
+    /// Returns the members that were read and that the pool's row lists, by ID. The row decides which members exist.
     pub(crate) fn listed(&self, pool: &Pool) -> impl Iterator<Item = &Member> {
         let mut members: Vec<&Member> =
             pool.members.iter().filter_map(|id| self.members.get(id)).map(|member| &**member).collect();
@@ -45,7 +45,7 @@ impl PoolMembers {
         members.into_iter()
     }
 
-    /// Forgets those that the pool's row does not list.
+    /// Drops the members that the pool's row does not list.
     pub(crate) fn prune(&mut self, pool: &Pool) {
         if self.members.len() > pool.members.len() {
             let listed: HashSet<&Id> = pool.members.iter().collect();
@@ -53,12 +53,13 @@ impl PoolMembers {
         }
     }
 
-    /// Whether there are members of which nothing is known.
+    /// Returns whether the pool's row lists members of which nothing is known.
     pub(crate) fn lacks(&self, pool: &Pool) -> bool {
         pool.members.iter().any(|id| !self.members.contains(id) && !self.members.is_known_unread(id))
     }
 
-    /// Whether members came that the pool's row does not have yet, and some went that it still has.
+    /// Returns whether the member list has added members that the pool's row lacks, and lacks removed members that the
+    /// row still has.
     pub(crate) fn is_newer_than(&self, pool: &Pool) -> bool {
         let stays = |id: &&Id| match self.members.get(id) {
             Some(member) => member.provisioning != ProvisioningStatus::Deleting,
@@ -69,20 +70,21 @@ impl PoolMembers {
         came && !pool.members.iter().all(|id| stays(&id))
     }
 
-    /// Members that are listed and cannot be read.
+    /// Returns the members that the pool's row lists and that may be unreadable rows.
     pub(crate) fn unread<'p>(&self, pool: &'p Pool) -> impl Iterator<Item = &'p Id> {
         pool.members.iter().filter(|id| self.members.may_be_unread(id))
     }
 
-    /// Whether something says that it must be read again: a row that could not be read, a member that was never seen, a
-    /// change, or one that may overlap.
+    /// Returns whether the members must be read again: a row could not be read, a member was never read, or the pool
+    /// changed, or may have changed while it was read.
     pub(crate) fn is_stale(&self, pool: &Pool) -> bool {
         !self.whole
             || self.reading.is_stale(pool.updated_at, pool.provisioning)
             || pool.members.iter().any(|id| !self.members.contains(id))
     }
 
-    /// How urgently it is to be read although nothing says that it changed.
+    /// Returns the urgency for the sweep: the time since the last read, multiplied by `URGENCY` if the pool's health
+    /// monitor does not report it online.
     pub(crate) fn urgency(&self, pool: &Pool, now: Instant) -> Duration {
         let age = now.saturating_duration_since(self.when);
         let failing = pool.monitored && pool.operating != OperatingStatus::Online;

@@ -1,4 +1,4 @@
-//! What of a cloud is offered, and how it is looked at.
+//! Options: what of a cloud is published, and how it is polled.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use gimbal_model::wildcard_matches;
 use gimbal_octavia_rows::Project;
 
-/// How the lists are asked for; decided once, at start.
+/// How the lists are requested. Decided once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// One token sees the load balancers of every project: three lists for all of them.
+    /// One token sees the load balancers of every project, so three lists cover all of them.
     Bulk,
-    /// A token for each project, and three lists with each.
+    /// Each project has its own token, and three lists are read with each.
     PerProject,
 }
 
-/// What a load balancer's Service is named by (`--service-name`).
+/// How a load balancer's Service is named (`--service-name`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServiceName {
     /// `<name>-<id>`, or the ID alone if there is no name.
@@ -26,34 +26,34 @@ pub enum ServiceName {
     Id,
 }
 
-/// The same for every poll.
+/// Settings that are the same for every poll.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Projects offered, by name or ID; empty: all.
+    /// The projects to publish, by name or ID. Empty: all.
     pub projects: Vec<ProjectPattern>,
-    /// Projects that are not, though `projects` matches them.
+    /// Projects not to publish although `projects` matches them.
     pub exclude: Vec<ProjectPattern>,
     /// How Services are named.
     pub service_name: ServiceName,
-    /// Whether pools that L7 policies redirect to are offered, as Services of their own.
+    /// Whether pools that L7 policies redirect to are published as Services of their own.
     pub l7_pools: bool,
-    /// The time in which every pool's members are read once although nothing says that they changed: health of a member
-    /// does not show in any list. `None`: never.
+    /// The period in which every pool's members are read once although nothing indicates that they changed, because no
+    /// other list shows a member's health. `None`: never.
     pub sweep: Option<Duration>,
-    /// How old the list of projects may become in bulk mode. In the other mode every poll begins with it.
+    /// The maximum age of the list of projects in bulk mode. In per-project mode every poll reads it.
     pub projects_for: Duration,
-    /// How long a project that has left the list stands, in the mode with a token for each: Keystone tells a deleted project
-    /// from one on which a role was lost, or that was disabled, to nobody without rights.
+    /// How long the Services of a project that left the list are kept in per-project mode. Without further rights
+    /// Keystone does not show whether the project was deleted, disabled, or a role on it was lost.
     pub project_hold: Duration,
-    /// Whether the list of projects has only those on which the user has a role. In bulk mode one that it lacks is then
-    /// still a project while load balancers of it are listed.
+    /// Whether the list of projects has only those on which the user has a role. If so, in bulk mode a known project
+    /// that the list lacks is kept while load balancers of it are listed.
     pub by_role: bool,
-    /// How long after a project has vanished from everyone's lists another look must confirm it; `None` where the API tells
-    /// a deletion (404) from a lost role (403). Services remember what a token may do for some minutes, so that a role that
-    /// was taken and given back leaves short lists behind.
+    /// How long a project must be missing from the lists of all projects' objects before it counts as deleted. `None`
+    /// where the API distinguishes a deletion (404) from a lost role (403). OpenStack services cache for some minutes
+    /// what a token may do, so lists can stay short after a role was removed and granted again.
     pub second_look: Option<Duration>,
-    /// The project of the token that lists everyone's objects. Those of others in each list show that it sees all, whatever
-    /// roles it has.
+    /// The project of the token that lists all projects' objects. If each list has objects of other projects, the token
+    /// sees all, whatever roles it has.
     pub own: Option<gimbal_octavia_rows::Id>,
 }
 
@@ -85,7 +85,7 @@ impl Options {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectPattern(String);
 
-/// A text that can match no project.
+/// The error for a pattern that can match no project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("project pattern is empty: use a project's name or ID, in which '*' stands for any characters")]
 pub struct EmptyProjectPattern;
@@ -99,7 +99,7 @@ impl FromStr for ProjectPattern {
 }
 
 impl ProjectPattern {
-    /// Whether the whole of the project's name, or of its ID, matches.
+    /// Returns whether the project's whole name or whole ID matches.
     #[must_use]
     pub fn matches(&self, project: &Project) -> bool {
         wildcard_matches(&self.0, &project.name) || wildcard_matches(&self.0, project.id.as_str())

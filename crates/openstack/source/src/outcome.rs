@@ -1,4 +1,4 @@
-//! What a poll came to.
+//! The result of a poll.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,31 +6,33 @@ use std::sync::Arc;
 use gimbal_model::{Service, SourceKey};
 use gimbal_octavia_rows::{Id, ObjectKind, Unreadable};
 
-/// What a poll came to.
+/// The result of a poll.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PollOutcome {
-    /// The Services that differ from what was told before, in order; `None`: gone, and that is proven.
+    /// The Services that differ from those published before, by key. `None`: the Service is proven to be gone.
     pub changes: Vec<(SourceKey, Option<Arc<Service>>)>,
-    /// Why nothing at all was seen, if so.
+    /// Why the poll shows nothing of the cloud, if it does not.
     pub unknown: Option<String>,
-    /// Namespaces that were not seen whole, with the reason. What was last known of them stands; of what was never known,
-    /// nothing was said. Unlike a Service that keeps its last state, that is no ground for a snapshot.
+    /// The namespaces that were not listed completely, with the reason. Their published Services stay as they are;
+    /// Services that were never known are not published. Such a namespace is no basis for a snapshot, unlike a single
+    /// Service that keeps its last state.
     pub unknown_namespaces: BTreeMap<Arc<str>, String>,
-    /// Why there may be projects that were not seen: they have no namespace yet that could be called unknown.
+    /// Why there may be projects that were not listed, if so. They have no namespace yet that could be reported as
+    /// unknown.
     pub unlisted: Option<String>,
-    /// Why there may be Services of which nothing is known and that were offered before, if so: what the writer has beside
-    /// those that are told now stands. By itself it makes no poll incomplete.
+    /// Why Services that an earlier process published may exist although nothing is known of them now, if so. The
+    /// writer keeps what it has beyond the Services published now. This alone does not make a poll incomplete.
     pub rest: Option<String>,
-    /// What went wrong, however small.
+    /// Everything that went wrong in the poll.
     pub troubles: Vec<Trouble>,
-    /// Member lists that were asked for since something said that they changed.
+    /// The number of member lists that were read because they may have changed.
     pub members_needed: usize,
-    /// Member lists that were asked for besides, for health and weights.
+    /// The number of further member lists that the sweep read, for health and weights.
     pub members_swept: usize,
 }
 
 impl PollOutcome {
-    /// Whether all of the cloud, as far as it is selected, was seen.
+    /// Returns whether all selected projects of the cloud were listed completely.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.unknown.is_none() && self.unlisted.is_none() && self.unknown_namespaces.is_empty()
@@ -40,36 +42,36 @@ impl PollOutcome {
 /// Something that went wrong in a poll. None of these deletes anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
-    /// A list was not had.
+    /// A list failed.
     #[error("the list of {kinds}{of} failed: {reason}", kinds = kind.plural(), of = of(project.as_ref()))]
     List {
-        /// Of what.
+        /// The kind of object that was listed.
         kind: ObjectKind,
-        /// Of one project, if so.
+        /// The project whose list it was; `None` for a list of all projects' objects.
         project: Option<Id>,
-        /// Why.
+        /// The error or the cause, human-readable.
         reason: String,
     },
-    /// The members of a pool were not had; those last known stand.
+    /// The members of a pool could not be read. The last known members stay published.
     #[error("the members of pool {pool} are not known: {reason}")]
     Members {
         /// The pool.
         pool: Id,
-        /// Why.
+        /// The error or the cause, human-readable.
         reason: String,
     },
-    /// A row cannot be read. What it last said stands.
+    /// A row of a list cannot be read. Its last readable state stays in use.
     #[error("{kind} {id} cannot be read: {problem}", id = id.as_deref().unwrap_or("without an ID"))]
     Unreadable {
-        /// What it is.
+        /// The kind of the object.
         kind: ObjectKind,
-        /// Which one, if it says so.
+        /// The object's ID, if it can be read.
         id: Option<String>,
-        /// What is wrong with it.
+        /// The decoder's error.
         problem: String,
     },
-    /// Two projects have names that yield one namespace. The one that had it first keeps it until the next restart; where
-    /// the others go is for the writer's policy to say.
+    /// Two projects have names that yield the same namespace. The project that had it first keeps it until the next
+    /// restart; the writer's policy decides where the others go.
     #[error(
         "project {project} ({name:?}) is offered under its ID: its name yields namespace {namespace}, which project {holder} {}; the writer rejects it (NameConflict) until its policy gives that ID a namespace (namespaces.map)",
         if *held { "has, until a restart" } else { "could have as well, so that nobody has it" }
@@ -77,16 +79,17 @@ pub enum Trouble {
     NameConflict {
         /// The project that is offered under its ID.
         project: Id,
-        /// Its name.
+        /// The project's name.
         name: Arc<str>,
-        /// The namespace.
+        /// The namespace that both names yield.
         namespace: Arc<str>,
-        /// Who has it, or could have.
+        /// The other project, which has the namespace or could have it as well.
         holder: Id,
-        /// Whether it has.
+        /// Whether `holder` has the namespace.
         held: bool,
     },
-    /// A load balancer of a project that no list of projects has had, while that list cannot be had. It waits, and no other.
+    /// A load balancer belongs to a project that was in no list of projects, and that list fails now. Only this
+    /// project's load balancers wait.
     #[error(
         "load balancer {load_balancer} belongs to project {project}, which is not known, and the list of projects failed"
     )]
@@ -96,50 +99,51 @@ pub enum Trouble {
         /// The first of its load balancers.
         load_balancer: Id,
     },
-    /// A project has left the list of those on which the user has a role.
+    /// A project left the list of projects on which the user has a role.
     #[error(
         "project {project} ({name:?}) has left the list of projects: it was deleted or disabled, or a role on it was lost; what was last known of it stands for a while (--project-hold)"
     )]
     ProjectLeft {
         /// The project.
         project: Id,
-        /// Its name.
+        /// The project's name.
         name: Arc<str>,
     },
-    /// The token sees less than it did, so what it does not see is not gone.
+    /// The token lost roles, so what it no longer lists is not proven to be gone.
     #[error("a role was lost: the token no longer has {}", roles.join(", "))]
     RoleLost {
         /// The names of the roles.
         roles: Vec<String>,
     },
-    /// Nothing says that the token still sees what it saw.
+    /// The token's roles could not be read, so it may list less than before.
     #[error("a project has vanished, and the roles of the token could not be asked for: {reason}")]
     RolesUnknown {
-        /// Why.
+        /// The error or the cause, human-readable.
         reason: String,
     },
-    /// The poll was given up before all members were read.
+    /// The poll timed out before all members were read.
     #[error("the members of {pools} pools were not read in time")]
     Unanswered {
-        /// How many.
+        /// The number of pools whose members were not read.
         pools: usize,
     },
-    /// Two lists, read one after the other, do not fit together. What was last known of the load balancer stands, once.
+    /// Two lists, read one after the other, do not fit together. The load balancer's last known state stays published
+    /// for one poll.
     #[error("load balancer {load_balancer} and {missing} were listed at different times, and do not fit together yet")]
     OpenReference {
         /// The load balancer.
         load_balancer: Id,
-        /// What is named in one list and missing in another.
+        /// The object that one list names and another lacks.
         missing: Id,
     },
-    /// The lists lack a project whose objects are there.
+    /// The lists have nothing of a project that had load balancers, and its deletion is not proven.
     #[error("project {project} has no load balancer in the list any more, and its load balancer {load_balancer} {why}")]
     ProjectUnseen {
         /// The project.
         project: Id,
-        /// The load balancer that was asked for by itself.
+        /// The load balancer that was looked up.
         load_balancer: Id,
-        /// What came of it.
+        /// The result of the lookup, as a phrase.
         why: String,
     },
 }

@@ -1,13 +1,13 @@
-//! The poll as a state machine: what to fetch next, and at the end of a poll what changed.
+//! The poll as a state machine: decides what to fetch next, and at the end of a poll what changed.
 //!
 //! ```text
-//!   begin --> next_ask ... answer ... next_ask --> finish: Outcome
+//!   begin --> next_query ... answer ... next_query --> finish: PollOutcome
 //!             (any number at once, in any order)
 //! ```
 //!
 //! Three lists are not a snapshot, a list can fail, and a role can be lost. None of these may look like a deletion
-//! (docs/design.md#rule-4). A poll costs one list of each kind, and the members of the pools that may have changed: a member's
-//! address and port never change, so the pool's row decides which endpoints exist.
+//! (docs/design.md#rule-4). A poll costs one list of each kind, and the members of the pools that may have changed: a
+//! member's address and port never change, so the pool's row decides which endpoints exist.
 
 mod poll;
 mod scope;
@@ -31,14 +31,16 @@ use crate::projects::{Keep, Projects};
 use crate::query::{ListScope, Query, Reply};
 use crate::translate::PortSets;
 
-/// How many times the age that a list of projects may have is waited for another one before the cloud is not known whole.
+/// The list of projects may fail for this many times `Options::projects_for` before the poll reports that projects may
+/// be missing.
 const PATIENCE: u32 = 3;
 
-/// Polls an OpenStack cloud: holds what earlier polls have shown, and the running poll. All times are the caller's.
+/// Polls an OpenStack cloud. Holds the results of earlier polls and the state of the running poll. The caller supplies
+/// every time.
 ///
-/// After [`Self::begin`] the caller fetches whatever [`Self::next_query`] tells, side by side if it likes, and reports each
-/// with [`Self::answer`], until [`Self::is_done`]. [`Self::finish`] ends the poll; what was not answered by then counts as
-/// failed.
+/// After [`Self::begin`] the caller fetches each query that [`Self::next_query`] returns, concurrently if it likes, and
+/// passes each result to [`Self::answer`], until [`Self::is_done`]. [`Self::finish`] ends the poll; queries that were
+/// not answered by then count as failed.
 #[derive(Debug)]
 pub struct CloudPoller {
     mode: Mode,
@@ -77,7 +79,7 @@ impl CloudPoller {
     pub fn begin(&mut self, now: Instant) {
         self.made.get_or_insert(now);
         let elapsed = self.began.replace(now).map(|began| now.saturating_duration_since(began)).unwrap_or_default();
-        // What was told in parts of a poll that is given up is still owed.
+        // The changes that an abandoned poll had already made certain are still to be published.
         let changes = std::mem::take(&mut self.poll.changes);
         self.poll = Poll { elapsed, changes, ..Poll::default() };
         let recent = self.projects_at.is_some_and(|at| now.saturating_duration_since(at) < self.options.projects_for);
@@ -99,7 +101,7 @@ impl CloudPoller {
         Some(ask)
     }
 
-    /// Takes an answer. An answer to a query of an earlier poll is ignored.
+    /// Applies an answer. An answer to a query of an earlier poll is ignored.
     pub fn answer(&mut self, answer: Reply, now: Instant) {
         if !self.poll.asked.remove(&answer.ask()) {
             return;
@@ -166,7 +168,7 @@ impl CloudPoller {
         let context = PollContext { options: &self.options, projects: &self.projects, now };
         for scope in self.scopes.values_mut().filter(|scope| !scope.is_done()) {
             match members.remove(scope.whose()) {
-                // The lists are whole: what was read of members is told, and the rest stands.
+                // The lists are complete: publish the members that were read, and keep the rest as published.
                 Some(pools) => scope.give_up(pools, context, &mut self.port_sets, &mut self.poll),
                 None => scope.fail("not every question was answered in time", context, &mut self.poll),
             }
@@ -191,8 +193,9 @@ impl CloudPoller {
         PollOutcome { changes: poll.changes.into_iter().collect(), ..poll.outcome }
     }
 
-    /// A list of those projects on which the user has a role lacks one that is disabled, or on which the role was lost, and
-    /// after a start nobody knows which were there before: for so long as one that leaves the list is held.
+    /// Returns why Services that an earlier process published may still exist. A list by role lacks projects that are
+    /// disabled or on which the role was lost, and after a start the earlier projects are not known. The doubt ends
+    /// after `project_hold`, the time for which a project that leaves the list is held.
     fn rest(&self, now: Instant) -> Option<String> {
         if let Some(reason) = self.projects.unread() {
             return Some(reason.to_owned());
@@ -247,7 +250,7 @@ impl CloudPoller {
         }
     }
 
-    /// A scope for each project that is selected, and none for any other.
+    /// Begins a scope for each selected project, and withdraws the scopes of all others.
     fn begin_projects(&mut self, now: Instant) {
         let wanted: Vec<ListScope> = self.projects.assigned().map(|(id, _)| ListScope::Project(id.clone())).collect();
         let (kept, gone) = std::mem::take(&mut self.scopes).into_iter().partition(|(whose, _)| wanted.contains(whose));

@@ -1,4 +1,4 @@
-//! Projects, and the namespace of each.
+//! Projects and their namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,26 +13,27 @@ use crate::query::ListScope;
 use crate::safe_name::namespace;
 use crate::skip::Skip;
 
-/// Where a project's Services are, and what each of them says of it.
+/// The namespace of a project's Services, and the annotations that name the project.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) namespace: Arc<str>,
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
-    /// Who has the namespace that the project's name yields.
+    /// The other project that has, or could have, the namespace that this project's name yields.
     taken_by: Option<Id>,
 }
 
 impl Place {
-    /// In the namespace that the project's name yields.
+    /// Returns the place in the namespace that the project's name yields.
     fn by_name(id: &Id, namespace: Arc<str>) -> Self {
-        // Where both are the same text, the writer takes the project for one whose name is taken. This one has
-        // no other name, or no rival, and without the annotation a map finds it by its namespace, which is its ID.
+        // If the annotation equals the namespace, the writer assumes that another project has the name. Here the name
+        // itself yields the ID and there is no conflict, so the annotation is omitted; a map finds the project by its
+        // namespace, which is its ID.
         let annotations = if *namespace == *id.as_str() { BTreeMap::new() } else { annotations(id) };
         Self { namespace, annotations, taken_by: None }
     }
 
-    /// In a namespace that only a map at the writer leads on from. It is the ID as it is, not made safe: the writer
-    /// recognises it by the annotation's being the same text.
+    /// Returns the place in a namespace that the writer publishes only if its policy maps it. The namespace is the
+    /// unchanged ID, not a safe name: the writer recognises it because the annotation has the same text.
     fn by_id(id: &Id, taken_by: Id) -> Self {
         Self { namespace: id.as_str().into(), annotations: annotations(id), taken_by: Some(taken_by) }
     }
@@ -46,66 +47,69 @@ fn annotations(id: &Id) -> BTreeMap<Arc<str>, Arc<str>> {
     [(keys::PROJECT.into(), id.as_str().into())].into()
 }
 
-/// What is kept although a list of projects lacks it.
+/// What decides which projects are kept although a list of projects lacks them.
 #[derive(Debug)]
 pub(crate) struct Keep {
     pub(crate) mode: Mode,
     pub(crate) now: Instant,
-    /// The projects whose load balancers were in the last list of everyone's.
+    /// The projects whose load balancers were in the last list of all projects' load balancers.
     pub(crate) seen: BTreeSet<Id>,
 }
 
-/// The projects of the last complete list. A namespace is held by a project's ID: a second project whose name yields it is
-/// offered under its own ID until it is free, a renamed project leaves its namespace and moves. Of several that were never
-/// seen one before the other, as after a restart, nobody holds it: whoever may make a project in some domain may give it
-/// the name of another one, and must gain nothing by that.
+/// The projects of the last complete list. A namespace is held by a project's ID: a second project whose name yields it
+/// is offered under its own ID until the namespace is free, and a renamed project leaves its namespace and moves. If
+/// several appear at once, as after a restart, no project holds it: a user who may create projects in some domain can
+/// reuse another project's name, and must gain nothing by that.
 #[derive(Debug, Default)]
 pub(crate) struct Projects {
     known: BTreeMap<Id, Arc<str>>,
-    /// Known ones that the list lacks, since when.
+    /// Known projects that the list lacks, and since when.
     left: BTreeMap<Id, Instant>,
-    /// Namespaces that nobody holds because several could, since when. What stands there from before is not to go at once.
+    /// Namespaces that no project holds because several could, and since when. Services published there before are not
+    /// removed at once.
     contested: BTreeMap<Arc<str>, Instant>,
-    /// One that is not selected has none.
+    /// By project; `None` for projects that are not selected.
     places: BTreeMap<Id, Option<Place>>,
     gone: BTreeSet<Id>,
-    /// Those whose rows in the last list cannot be read, and never could.
+    /// Projects whose rows in the last list cannot be read and were never read before.
     unread: BTreeSet<Id>,
-    /// One such row does not even say which it is: it may be any that the list lacks.
+    /// Whether an unreadable row has no ID either: it may be any project that the list lacks.
     nameless: bool,
     listed: bool,
 }
 
 impl Projects {
-    /// Whether a complete list was ever had.
+    /// Returns whether a complete list was ever received.
     pub(crate) fn is_known(&self) -> bool {
         self.listed
     }
 
-    /// Whether the last list says what is with this project: it has it, or was made when it was already missed.
+    /// Returns whether the last list decides about this project: it lists the project, or it was read to find this
+    /// project and lacks it.
     pub(crate) fn has_judged(&self, id: &Id) -> bool {
         self.known.contains_key(id) || self.gone.contains(id) || self.unread.contains(id)
     }
 
-    /// These own load balancers and are not in the list that was just made: there is no need to ask again at once.
+    /// Records projects that own load balancers and that a list just read lacks, so that the list is not read again at
+    /// once.
     pub(crate) fn judge_gone(&mut self, gone: BTreeSet<Id>) {
         self.gone.extend(gone);
     }
 
-    /// Whether a project is in the last list, or may be, and nothing is known of it.
+    /// Returns whether a project of which nothing is known is, or may be, an unreadable row of the last list.
     pub(crate) fn is_unread(&self, id: &Id) -> bool {
         !id.is_no_owner() && !self.known.contains_key(id) && (self.nameless || self.unread.contains(id))
     }
 
-    /// Why there may be more projects than those that are known, if so.
+    /// Returns why there may be more projects than are known, if so.
     pub(crate) fn unread(&self) -> Option<&'static str> {
         (self.nameless || !self.unread.is_empty()).then_some("the row of a project cannot be read, and never could")
     }
 
-    /// Takes a list.
+    /// Applies a list of projects.
     ///
     /// # Errors
-    /// When it is empty. That says that the user lost every role, which is no proof that a project is gone.
+    /// Fails when the list is empty. The user has then lost every role, which does not prove that a project is gone.
     pub(crate) fn update(&mut self, list: List<Project>, options: &Options, keep: Keep) -> Result<(), String> {
         if list.rows.is_empty() && list.unreadable.is_empty() {
             return Err("it is empty: the user has a role on no project".into());
@@ -140,21 +144,22 @@ impl Projects {
         Ok(())
     }
 
-    /// The trouble with a scope's project that has left the list and stands.
+    /// Returns the trouble to report for a scope whose project left the list and is held.
     pub(crate) fn left(&self, whose: &ListScope) -> Option<Trouble> {
         let ListScope::Project(id) = whose else { return None };
         let name = self.known.get(id).filter(|_| self.left.contains_key(id))?;
         Some(Trouble::ProjectLeft { project: id.clone(), name: name.clone() })
     }
 
-    /// Namespaces that several could hold, and nobody does, for less than `hold`.
+    /// Returns the namespaces that several projects could hold, for less than `hold` so far.
     pub(crate) fn contested(&self, now: Instant, hold: Duration) -> impl Iterator<Item = &Arc<str>> {
         let lately = move |since: &Instant| now.saturating_duration_since(*since) < hold;
         self.contested.iter().filter(move |(_, since)| lately(since)).map(|(namespace, _)| namespace)
     }
 
-    /// Those who hold the namespace that they want keep it; of others a single one gets it. A project's ID is held by itself:
-    /// a map that names it must lead no other project, named like it, to the same place.
+    /// Assigns a place to each selected project. A project that holds the namespace of its name keeps it; a free
+    /// namespace goes to a project only if no other wants it. The namespace of a project's ID is reserved for that
+    /// project: a map that names the ID must not apply to another project with that name.
     fn assign(&mut self, options: &Options, now: Instant) {
         let wanted: Vec<(Id, Option<Arc<str>>)> = self
             .known
@@ -196,12 +201,12 @@ impl Projects {
         }
     }
 
-    /// Where a project's Services are, or why nowhere.
+    /// Returns the place of a project's Services, or why it is not published.
     pub(crate) fn place(&self, id: &Id) -> Result<&Place, Skip> {
         self.places.get(id).ok_or(Skip::ProjectGone)?.as_ref().ok_or(Skip::ProjectNotSelected)
     }
 
-    /// The namespace of a scope that is one project's.
+    /// Returns the namespace of a scope of one project.
     pub(crate) fn namespace_of(&self, whose: &ListScope) -> Option<&Arc<str>> {
         match whose {
             ListScope::AllProjects => None,
@@ -209,17 +214,17 @@ impl Projects {
         }
     }
 
-    /// Every project that is selected and its namespace, in order.
+    /// Returns every selected project with its namespace, by ID.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = (&Id, &Arc<str>)> {
         self.places.iter().filter_map(|(id, place)| Some((id, &place.as_ref()?.namespace)))
     }
 
-    /// The projects whose names another one has.
+    /// Returns the trouble of each project that is offered under its ID due to a name conflict.
     pub(crate) fn conflicts(&self) -> impl Iterator<Item = Trouble> {
         self.places.keys().filter_map(|id| self.conflict(id))
     }
 
-    /// Who has this project's name, if that is another one.
+    /// Returns the name conflict of a project, if it has one.
     pub(crate) fn conflict(&self, id: &Id) -> Option<Trouble> {
         let holder = self.place(id).ok()?.taken_by.clone()?;
         let project = Project { id: id.clone(), name: self.known.get(id)?.clone() };

@@ -1,20 +1,20 @@
-//! What the machine asks the edge for, and what comes back.
+//! Queries of the poller to its caller, and the replies.
 
 use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, Pool, Project};
 
-/// Whose objects a list is to hold.
+/// The projects whose objects a list has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ListScope {
-    /// Those of all projects, with one token.
+    /// All projects, listed with one token.
     AllProjects,
-    /// Those of one project, with a token of its own.
+    /// One project, listed with a token for that project.
     Project(Id),
 }
 
-/// One thing to fetch. All that are told at once may be fetched side by side.
+/// One thing to fetch. All queries that are returned before the next answer may be fetched concurrently.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Query {
-    /// The projects.
+    /// The list of projects.
     Projects,
     /// A list of load balancers.
     LoadBalancers(ListScope),
@@ -26,43 +26,43 @@ pub enum Query {
     L7Policies(ListScope),
     /// The members of a pool.
     Members(ListScope, Id),
-    /// Whether one load balancer exists: tells a deletion from a role that was lost.
+    /// Whether one load balancer exists: distinguishes a deletion from a lost role.
     LoadBalancer(ListScope, Id),
-    /// Whether one listener exists, which lists of two polls name and do not have.
+    /// Whether one listener exists that other rows name and the list lacks, in two polls in a row.
     Listener(ListScope, Id),
-    /// The same for a pool.
+    /// Whether one pool exists, like [`Self::Listener`].
     Pool(ListScope, Id),
     /// Whether the token still has the roles that it had when the mode was decided.
     Roles(ListScope),
 }
 
-/// What an [`Query`] came to. A list is whole or an error; the error's text is for people.
+/// The result of a [`Query`]. A list is complete or an error, whose text is human-readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// To [`Query::Projects`].
+    /// Answers [`Query::Projects`].
     Projects(Result<List<Project>, String>),
-    /// To [`Query::LoadBalancers`].
+    /// Answers [`Query::LoadBalancers`].
     LoadBalancers(ListScope, Result<List<LoadBalancer>, String>),
-    /// To [`Query::Listeners`].
+    /// Answers [`Query::Listeners`].
     Listeners(ListScope, Result<List<Listener>, String>),
-    /// To [`Query::Pools`].
+    /// Answers [`Query::Pools`].
     Pools(ListScope, Result<List<Pool>, String>),
-    /// To [`Query::L7Policies`].
+    /// Answers [`Query::L7Policies`].
     L7Policies(ListScope, Result<List<L7Policy>, String>),
-    /// To [`Query::Members`].
+    /// Answers [`Query::Members`].
     Members(ListScope, Id, Result<List<Member>, MembersError>),
-    /// To [`Query::LoadBalancer`].
+    /// Answers [`Query::LoadBalancer`].
     LoadBalancer(ListScope, Id, Result<Existence, String>),
-    /// To [`Query::Listener`].
+    /// Answers [`Query::Listener`].
     Listener(ListScope, Id, Result<Existence, String>),
-    /// To [`Query::Pool`].
+    /// Answers [`Query::Pool`].
     Pool(ListScope, Id, Result<Existence, String>),
-    /// To [`Query::Roles`]: the names of those that are missing now.
+    /// Answers [`Query::Roles`] with the names of the roles that are missing now.
     Roles(ListScope, Result<Vec<String>, String>),
 }
 
 impl Reply {
-    /// What it answers.
+    /// Returns the query that this reply answers.
     #[must_use]
     pub fn ask(&self) -> Query {
         match self {
@@ -83,8 +83,8 @@ impl Reply {
 /// Why a pool's members are not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MembersError {
-    /// 404: the pool went between two calls, or came back from a copy of the database that lags.
+    /// 404: the pool was deleted between two calls, or was listed from a database replica that lags.
     PoolGone,
-    /// Anything else.
+    /// Any other failure, human-readable.
     Failed(String),
 }

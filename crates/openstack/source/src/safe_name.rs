@@ -10,11 +10,11 @@ use unicode_normalization::char::is_combining_mark;
 use crate::options::ServiceName;
 use gimbal_octavia_rows as rows;
 
-/// One more than the longest part of a source key on the wire: [`shorten`] stays below its limit.
+/// One more than the maximum length of a source key's part in the protocol, because [`shorten`] stays below its limit.
 const SOURCE_NAME: usize = 254;
 
-/// Returns `text` in lower-case letters, digits and single inner `-`. Accents are dropped and any other run of characters
-/// becomes a `-`; the result may be empty.
+/// Returns `text` in lower-case letters, digits and single inner `-`. Accents are dropped and any other run of
+/// characters becomes a `-`; the result may be empty.
 #[must_use]
 pub fn safe_name(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -31,7 +31,7 @@ pub fn safe_name(text: &str) -> String {
     safe
 }
 
-/// The name of a load balancer's Service in its source; with a `pool`, that of the Service for a pool of it.
+/// Returns the name of a load balancer's Service in its source, or with `pool` the name of the Service for that pool.
 pub(crate) fn source_name(by: ServiceName, load_balancer: &LoadBalancer, pool: Option<&Id>) -> Arc<str> {
     let name = match by {
         ServiceName::NameAndId => safe_name(&load_balancer.name),
@@ -43,7 +43,7 @@ pub(crate) fn source_name(by: ServiceName, load_balancer: &LoadBalancer, pool: O
     shorten(SOURCE_NAME, &parts).into()
 }
 
-/// The namespace that a project's name yields. One whose name has nothing that Kubernetes takes has its ID.
+/// Returns the namespace that a project's name yields, or its ID if the name has no character that Kubernetes allows.
 pub(crate) fn namespace(project: &rows::Project) -> Arc<str> {
     let name = match safe_name(&project.name) {
         name if name.is_empty() => safe_name(project.id.as_str()),
@@ -52,7 +52,7 @@ pub(crate) fn namespace(project: &rows::Project) -> Arc<str> {
     label_value(&name).into()
 }
 
-/// A load balancer's name as a label, as the original Gimbal wrote it.
+/// Returns a load balancer's name as a label value, as the original Gimbal wrote it.
 pub(crate) fn name_label(name: &str) -> Arc<str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let mut value: String = name.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(name(ServiceName::Id, "Web 1", None), lower);
         assert_eq!(name(ServiceName::NameAndId, "web", Some(&pool)), format!("web-{lower}-{pool}"));
         assert_eq!(name(ServiceName::Id, "web", Some(&pool)), format!("{lower}-{pool}"));
-        // The longest that OpenStack takes becomes 18 times as long by NFKD (U+FDFA).
+        // NFKD makes the longest name that OpenStack accepts up to 18 times longer (U+FDFA).
         for long in ["x".repeat(255), "x".repeat(216), "ﷺa".repeat(127), "½".repeat(255)] {
             let (one, two) =
                 (name(ServiceName::NameAndId, &long, None), name(ServiceName::NameAndId, &long, Some(&pool)));

@@ -1,17 +1,17 @@
-//! Why something of the cloud is left out.
+//! Objects of a cloud that are not published, and the reasons.
 
 use std::fmt;
 
 use gimbal_octavia_rows::{Id, ObjectKind};
 
-/// Why something is not offered.
+/// Why an object is not published, or is published without endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     /// A load balancer of a project that `projects` does not match, or `exclude` does.
     ProjectNotSelected,
     /// A load balancer of a project that the complete list of projects does not have.
     ProjectGone,
-    /// A row that cannot be read and never could.
+    /// An object whose row cannot be read and was never read before.
     Unreadable,
     /// A listener of the load balancer's own metrics: it has no members.
     Prometheus,
@@ -36,7 +36,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// For metrics and logs.
+    /// Returns the reason as used in metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Skip {
         }
     }
 
-    /// As a sentence's end.
+    /// Returns the reason as a clause that ends a sentence.
     pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::ProjectNotSelected => "its project is not selected (--projects, --exclude-projects)",
@@ -76,14 +76,14 @@ impl Skip {
     }
 }
 
-/// One thing that is left out, wholly or (see [`Skip`]) in its endpoints.
+/// One object that is left out, completely or without its endpoints (see [`Skip`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What it is.
+    /// The kind of the object.
     pub kind: ObjectKind,
-    /// Which one.
+    /// The object's ID.
     pub id: Id,
-    /// Why.
+    /// The reason.
     pub skip: Skip,
 }
 

@@ -20,11 +20,11 @@ use endpoints::endpoints;
 pub(crate) use ports::PortSets;
 use ports::{Port, port};
 
-/// The labels that the original gave.
+/// The labels that the original Gimbal set.
 const ID_LABEL: &str = "gimbal.projectcontour.io/load-balancer-id";
 const NAME_LABEL: &str = "gimbal.projectcontour.io/load-balancer-name";
 
-/// What a load balancer is made of, in one poll.
+/// Translates load balancers with the rows of one poll.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Translator<'a> {
     pub(crate) lists: &'a Lists,
@@ -32,7 +32,7 @@ pub(crate) struct Translator<'a> {
     pub(crate) options: &'a Options,
 }
 
-/// One Service to be: its ports, and where the traffic of each goes.
+/// A draft of one Service: its ports, and the pool of each.
 #[derive(Debug)]
 pub(crate) struct ServiceDraft<'a> {
     /// The pool that an L7 policy redirects to; `None` for the load balancer itself.
@@ -48,14 +48,14 @@ struct Route<'a> {
 }
 
 impl<'a> ServiceDraft<'a> {
-    /// The pools whose members are endpoints.
+    /// Returns the pools whose members become endpoints.
     pub(crate) fn live_pools(&self) -> impl Iterator<Item = &'a Pool> {
         self.routes.iter().filter(|route| route.live).filter_map(|route| route.pool)
     }
 }
 
 impl<'a> Translator<'a> {
-    /// The Services that a load balancer is to be. What is left out of them goes to `left_out`.
+    /// Drafts the Services of a load balancer. Adds the objects that are left out to `left_out`.
     pub(crate) fn offers(&self, balancer: &'a LoadBalancer, left_out: &mut Vec<LeftOut>) -> Vec<ServiceDraft<'a>> {
         let mut main = ServiceDraft { redirect: None, routes: Vec::new() };
         let mut redirects: BTreeMap<&Id, ServiceDraft<'a>> = BTreeMap::new();
@@ -116,7 +116,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The Services of a load balancer, with everything that is left out of them.
+    /// Translates a load balancer. Returns its Services, and every object that is left out of them.
     pub(crate) fn translate(
         &self,
         balancer: &'a LoadBalancer,
@@ -161,8 +161,8 @@ fn service_port(port: &Port) -> ServicePort {
     }
 }
 
-/// Whether traffic goes through it. `PENDING_*` and `ERROR` withdraw nothing: what was last known of it stays
-/// published.
+/// Returns whether an object carries traffic: it is switched on and not being deleted. `PENDING_*` and `ERROR` withdraw
+/// nothing: what was last known of the object stays published.
 fn is_live(
     kind: ObjectKind,
     id: &Id,

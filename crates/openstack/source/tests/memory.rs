@@ -1,5 +1,5 @@
-//! A large cloud stays small: what is held is bounded by the objects, compactly. Alone in its process, for it looks at the
-//! whole of it.
+//! The memory for a large cloud is bounded by its objects. The test has its own process because it measures the whole
+//! process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
@@ -14,7 +14,7 @@ fn resident_bytes() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Ten times the cloud that is to be shown. The texts of IDs are the world's own, and not counted.
+/// Ten times the promised size of a cloud. The texts of IDs belong to the test's world and are not counted.
 #[test]
 fn twenty_thousand_pools_under_120_mb() {
     let mut world = World::default();

@@ -16,7 +16,8 @@ fn id(text: &str) -> Id {
     Id::try_from(text).unwrap()
 }
 
-/// A cloud of two projects with a load balancer each, asked in either mode; `broken` lists fail.
+/// Answers for a cloud of two projects with a load balancer each, in either mode. Queries for which `broken` returns
+/// true fail.
 fn answer(ask: &Query, broken: &dyn Fn(&Query) -> bool) -> (Reply, bool) {
     let fails = broken(ask);
     let of = |whose: &ListScope| match whose {
@@ -119,7 +120,7 @@ fn a_list_that_fails_is_stale_and_unknown_and_changes_nothing() {
     assert_eq!(summary.result, PollResult::Failed);
     assert_eq!(summary.new_troubles.len(), 1);
     assert!(seen.take_changed().is_empty());
-    // In KINDS' order: projects are not asked for each time, and no members were needed in a poll that showed nothing.
+    // In the order of `KINDS`: projects are not queried in each poll, and a poll that showed nothing needed no members.
     assert_eq!(ages(&seen, later), [Some(30), Some(30), Some(0), Some(0), Some(30)]);
     assert!(seen.trouble().unwrap().contains("load balancers failed: 500"), "{:?}", seen.trouble());
     assert_eq!(seen.standing(), Standing::Complete, "one poll that fails is no news");
@@ -148,7 +149,7 @@ fn a_project_that_fails_is_its_own_affair() {
     assert_eq!(ages(&seen, now)[..3], [Some(0), None, Some(0)], "one list of load balancers is missing");
 }
 
-/// What was seen before is called unknown as late as the whole cloud is; what never was, at once.
+/// A namespace that was listed before is reported as unknown after the same time as the whole cloud, any other at once.
 #[test]
 fn a_project_is_waited_for_like_the_cloud() {
     let mut seen = seen(Mode::PerProject);
@@ -163,7 +164,7 @@ fn a_project_is_waited_for_like_the_cloud() {
     assert_eq!(seen.standing(), Standing::Complete);
 }
 
-/// With servers that take long to fail, or many projects, one poll lasts for minutes.
+/// With servers that are slow to fail, or many projects, one poll takes minutes.
 #[test]
 fn one_poll_that_fails_slowly_is_enough() {
     for (mode, takes, complete) in [
@@ -186,7 +187,7 @@ fn one_poll_that_fails_slowly_is_enough() {
     }
 }
 
-/// What left the list before the start is not gone for the writer.
+/// A project that left the list before the start is not gone for the writer.
 #[test]
 fn the_rest_is_not_known_for_a_while_with_a_token_for_each_project() {
     for (mode, known_at_once) in [(Mode::PerProject, false), (Mode::Bulk, true)] {

@@ -1,4 +1,4 @@
-//! The edge before a scripted cloud, without a writer.
+//! The source against a scripted cloud, without a writer.
 
 mod plaintext;
 
@@ -10,7 +10,7 @@ use gimbal_testkit::fake_openstack::{FakeCloud, FakeOpenStack};
 
 use super::*;
 
-/// Nothing here takes so long.
+/// Longer than anything in these tests takes.
 const LONG: Duration = Duration::from_secs(20);
 const TOKENS: &str = "POST /v3/auth/tokens";
 const CREDENTIAL: [(&str, &str); 2] =
@@ -31,7 +31,7 @@ fn balancer(cloud: &mut FakeCloud, project: &str, number: usize) {
     cloud.member(&pool, &format!("member{number}"), &format!("10.1.0.{number}"), 8080);
 }
 
-/// With all that belongs to it.
+/// Deletes a load balancer with its listener and pool.
 fn delete(cloud: &mut FakeCloud, number: usize) {
     for kind in ["lb", "listener", "pool"] {
         cloud.remove(&format!("{kind}{number}"));
@@ -45,7 +45,7 @@ fn write(dir: &Path, keys: &[(&str, &str)]) {
 }
 
 impl Run {
-    /// Two projects, of which the first one has a load balancer; the user sees everything.
+    /// Starts with two projects, of which the first has a load balancer. The user sees all projects.
     async fn start(set: impl FnOnce(&mut FakeCloud), keys: &[(&str, &str)], flags: &[&str]) -> Self {
         Self::with(FakeOpenStack::start().await.unwrap(), set, keys, flags)
     }
@@ -81,7 +81,7 @@ impl Run {
         Self { fake, dir, source, polls: 0 }
     }
 
-    /// Runs until it is so at the end of a poll, or of an attempt to enter.
+    /// Runs until `is_so` returns true at the end of a poll, or of an attempt to enter.
     async fn until(&mut self, what: &str, mut is_so: impl FnMut(&CloudSource, &FakeOpenStack) -> bool) {
         let begun = Instant::now();
         loop {
@@ -122,7 +122,7 @@ impl Run {
 #[tokio::test]
 async fn the_token_that_decided_is_used_on() {
     for (set, tokens) in [
-        // One from the password, one for the project.
+        // One token for the password, and one for the project.
         (Box::new(|_: &mut FakeCloud| {}) as Box<dyn FnOnce(&mut FakeCloud)>, 2),
         (Box::new(|cloud: &mut FakeCloud| balancer(cloud, "p2", 2)), 2),
     ] {
@@ -132,7 +132,7 @@ async fn the_token_that_decided_is_used_on() {
     }
 }
 
-/// No token of another scope can be made from an application credential's.
+/// No token of another scope can be made from an application credential's token.
 #[tokio::test]
 async fn an_application_credential_goes_over_to_bulk() {
     let mut run = Run::start(|_| {}, &CREDENTIAL, &[]).await;
@@ -143,7 +143,8 @@ async fn an_application_credential_goes_over_to_bulk() {
     assert_eq!(run.mode(), Mode::Bulk);
 }
 
-/// A policy for one kind of object: each poll shows more than its project's, and it can never be decided that it shows all.
+/// With a policy for one kind of object, each poll shows other projects' objects, but never proves that the token sees
+/// all.
 #[tokio::test]
 async fn what_cannot_be_decided_later_is_no_trouble() {
     let restrict = |cloud: &mut FakeCloud| {
@@ -152,7 +153,7 @@ async fn what_cannot_be_decided_later_is_no_trouble() {
     let mut run = Run::start(restrict, &[], &[]).await;
     run.complete(1).await;
     run.fake.set(|cloud| balancer(cloud, "p2", 2));
-    // Each look takes two tokens; p2's own is the third.
+    // Each decision takes two tokens; the third is that of p2.
     let before = run.fake.count(TOKENS) + 1;
     run.until("it was looked into three times", |source, fake| {
         assert_eq!(source.state.standing(), Standing::Complete);
@@ -164,7 +165,7 @@ async fn what_cannot_be_decided_later_is_no_trouble() {
     run.complete(1).await;
 }
 
-/// A role was taken that showed nothing; a week later a project's last load balancer goes.
+/// A role that is not needed is removed; a week later a project's last load balancer is deleted.
 #[tokio::test]
 async fn a_role_that_is_not_needed_fails_no_poll() {
     let set = |cloud: &mut FakeCloud| {
@@ -186,7 +187,7 @@ async fn a_role_that_is_not_needed_fails_no_poll() {
     })
     .await;
     assert_eq!(run.source.state.standing(), Standing::Complete);
-    // What it had is still compared with.
+    // The roles that the token had are still compared.
     run.fake.set(|cloud| cloud.global = false);
     run.until("a role is missed", |source, _| {
         source.state.trouble().is_some_and(|text| text.contains("role was lost"))
@@ -198,7 +199,7 @@ async fn a_role_that_is_not_needed_fails_no_poll() {
     run.complete(2).await;
 }
 
-/// With a token that sees all, each project's lists would be the whole cloud's.
+/// With a token that sees all, each project's unfiltered lists would be those of the whole cloud.
 #[tokio::test]
 async fn a_project_is_asked_for_by_itself() {
     let mut run = Run::start(|cloud| balancer(cloud, "p2", 2), &[], &["--mode", "per-project", "--l7-pools"]).await;
@@ -231,7 +232,7 @@ async fn a_secret_may_change_from_one_kind_to_the_other() {
     }
 }
 
-/// A token of the system is no proof that each kind of object is shown.
+/// A token scoped to the system does not prove that it sees each kind of object.
 #[tokio::test]
 async fn a_token_of_the_system_is_tried_like_any_other() {
     let keys = [("username", "fake"), ("password", "fake-secret"), ("systemScope", "all")];
@@ -248,7 +249,8 @@ async fn a_token_of_the_system_is_tried_like_any_other() {
     assert_eq!(run.mode(), Mode::Bulk);
 }
 
-/// While Octavia is missing in the catalog an old plug-in of Neutron answers, with nothing: that is another source.
+/// While Octavia is missing in the catalog, an old neutron-lbaas plug-in answers with empty lists: that is another
+/// source.
 #[tokio::test]
 async fn neutron_lbaas_is_another_source() {
     for (octavia, says) in [(true, false), (false, true)] {

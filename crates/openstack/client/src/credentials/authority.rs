@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use super::CredentialsError;
 use super::given::{Given, Key};
 
-/// Certificates from a file that is named, or from data that is given; none where neither is.
+/// Reads the certificates from the configured data or file. Returns none if neither is configured.
 pub(super) fn read(given: &Given) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
     if let Some(data) = given.text(Key::AuthorityData) {
         let certificates = match data.contains("-----BEGIN") {
@@ -27,14 +27,14 @@ pub(super) fn read(given: &Given) -> Result<Vec<CertificateDer<'static>>, Creden
     certificates.map_err(|problem| given.wrong(Key::AuthorityFile, &problem))
 }
 
-/// Certificates from a file.
+/// Reads the certificates from a file.
 pub(super) fn read_file(file: &Path) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
     let wrong = |problem: String| CredentialsError { place: file.display().to_string(), problem };
     let data = std::fs::read(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     pem(&data).map_err(wrong)
 }
 
-/// Base64 is often wrapped.
+/// Decodes base64, which may be wrapped.
 fn decode(text: &str) -> Result<Vec<u8>, String> {
     let text: String = text.split_ascii_whitespace().collect();
     STANDARD.decode(text).map_err(|error| format!("is neither PEM nor base64 of PEM: {error}"))

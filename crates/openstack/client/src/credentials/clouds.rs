@@ -30,7 +30,7 @@ pub(super) fn read(name: &str, variable: Variable<'_>) -> Result<Given, Credenti
     Ok(given)
 }
 
-/// The file that a variable names, whether it is there or not; else the first that is there.
+/// Returns the file that the variable names, whether or not it exists, else the first existing file.
 fn find(stem: &str, named_by: &str, variable: Variable<'_>) -> Option<PathBuf> {
     if let Some(path) = variable(named_by).filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -50,7 +50,7 @@ fn find(stem: &str, named_by: &str, variable: Variable<'_>) -> Option<PathBuf> {
 fn entry(file: &Path, name: &str) -> Result<Option<Map<String, Value>>, CredentialsError> {
     let wrong = |problem: String| CredentialsError { place: file.display().to_string(), problem };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    // The parser's message would show the lines around the mistake, and a password may be among them.
+    // The parser's message would quote the lines around the mistake, which may contain a password.
     let unreadable = |error: serde_saphyr::Error| match error.location() {
         Some(at) => wrong(format!("is not YAML that can be read, line {} column {}", at.line(), at.column())),
         None => wrong("is not YAML that can be read".to_owned()),
@@ -73,7 +73,7 @@ fn take(given: &mut Given, file: &Path, name: &str, entry: &Map<String, Value>) 
                 Value::String(text) => text.clone(),
                 Value::Bool(yes) => yes.to_string(),
                 Value::Null => continue,
-                // 0123 or 1e3 would come out as something else than was written.
+                // Numbers like 0123 or 1e3 would not keep the form in which they were written.
                 Value::Number(_) => {
                     return Err(CredentialsError { place, problem: "is a number; put it in quotes".to_owned() });
                 }
@@ -88,7 +88,7 @@ fn take(given: &mut Given, file: &Path, name: &str, entry: &Map<String, Value>) 
     Ok(())
 }
 
-/// What is written under `auth` is understood beside it too, and first there.
+/// Returns the value at `path`. A key under `auth` is also accepted beside it; the one under `auth` takes precedence.
 fn look_up<'a>(entry: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     match path.strip_prefix("auth.") {
         Some(key) => entry.get("auth").and_then(|auth| auth.get(key)).or_else(|| entry.get(key)),

@@ -1,4 +1,4 @@
-//! Settings by their key, whatever the place they came from calls them, and errors that name them as that place does.
+//! Settings by key, independent of their names in each source, and errors that use the source's names.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,8 +38,8 @@ pub(super) enum Key {
     Insecure,
 }
 
-/// What a setting is called in a folder, in `clouds.yaml` (those under `auth` are understood beside it too) and in the
-/// environment; the first name is the one to advise.
+/// The names of a setting in a folder, in `clouds.yaml` (those under `auth` are also accepted beside it) and in the
+/// environment. Errors suggest the first name.
 pub(super) struct Setting {
     pub key: Key,
     pub folder: &'static [&'static str],
@@ -85,17 +85,17 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting(Key::Insecure, &[], &["insecure"], &["OS_INSECURE"]),
 ];
 
-/// Where settings came from.
+/// The source of settings.
 pub(super) enum Source {
-    /// This folder, a file each.
+    /// A folder with one file for each setting.
     Folder(PathBuf),
     /// An entry of `clouds.yaml`.
     Cloud { file: PathBuf, name: String },
-    /// Variables.
+    /// Environment variables.
     Environment,
 }
 
-/// The settings of one source. Without a `Debug`, since it holds secrets in the clear for as long as they are read.
+/// The settings of one source. It has no `Debug`, because it holds secrets while they are read.
 pub(super) struct Given {
     source: Source,
     values: BTreeMap<Key, Value>,
@@ -112,7 +112,7 @@ impl Given {
         Self { source, values: BTreeMap::new() }
     }
 
-    /// Takes a value; an empty one is as good as none.
+    /// Adds a value. An empty value counts as missing.
     pub(super) fn put(&mut self, key: Key, text: String, place: String) {
         if !text.is_empty() {
             self.values.insert(key, Value { text: text.into(), place });
@@ -140,10 +140,10 @@ impl Given {
         self.text(id).map(|id| Domain::Id(id.to_owned())).or_else(by_name)
     }
 
-    /// A service's address. A password in it would be shown by errors, so it is refused.
+    /// Returns a service's URL. A URL with a password is refused, because errors would show it.
     pub(super) fn url(&self, key: Key) -> Result<Option<Url>, CredentialsError> {
         let Some(text) = self.text(key) else { return Ok(None) };
-        // The text itself is not repeated: it may hold the password that we are about to refuse.
+        // The error does not repeat the text, which may contain a password.
         let mut url = Url::parse(text).map_err(|error| self.wrong(key, &format!("is not a URL: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(self.wrong(key, "must start with http:// or https:// and name a host"));
@@ -159,7 +159,7 @@ impl Given {
         Ok(Some(url))
     }
 
-    /// Keystone's address, up to and with `/v3`.
+    /// Returns Keystone's URL, including `/v3`.
     pub(super) fn keystone_url(&self) -> Result<Url, CredentialsError> {
         let Some(mut url) = self.url(Key::AuthUrl)? else { return Err(self.missing(Key::AuthUrl)) };
         let path = url.path().trim_end_matches('/').to_owned();
@@ -173,7 +173,8 @@ impl Given {
         Ok(url)
     }
 
-    /// Who asks not to look at certificates would send the password to whoever answers.
+    /// Refuses settings that switch off certificate verification, which would send the password to any server that
+    /// answers.
     pub(super) fn refuse_no_verification(&self) -> Result<(), CredentialsError> {
         let yes = |text: &str| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
         let off = match (self.text(Key::Verify), self.text(Key::Insecure)) {
@@ -184,13 +185,13 @@ impl Given {
         Err(self.wrong(off, "certificates are always verified; name the authority that signed the cloud's instead"))
     }
 
-    /// An error about a value that was given.
+    /// Returns an error about a value that was given.
     pub(super) fn wrong(&self, key: Key, problem: &str) -> CredentialsError {
         let place = self.values.get(&key).map_or_else(|| self.source.place(), |value| value.place.clone());
         CredentialsError { place, problem: problem.to_owned() }
     }
 
-    /// An error about a value that was not given, or is empty.
+    /// Returns an error about a value that is missing or empty.
     pub(super) fn missing(&self, key: Key) -> CredentialsError {
         let names = |setting: &Setting| match self.source {
             Source::Folder(_) => setting.folder,

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A folder of its own with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -19,7 +19,7 @@ fn lookup(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
     move |name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
 }
 
-/// All that there is to see of credentials, and their secret; of an error, its text.
+/// Returns all fields of credentials with their secret, or the text of the error.
 fn shown(result: Result<Credentials, CredentialsError>) -> String {
     let credentials = match result {
         Ok(credentials) => credentials,
@@ -78,7 +78,7 @@ fn a_folder_as_seed_000_has_it() {
             ],
             "http://openstack001:5000/v3 someUser@default:secretPassword Unscoped neutron=http://openstack001:9696/",
         ),
-        // An end of line belongs to no value; other blanks do.
+        // Trailing line ends are not part of a value; other blanks are.
         (
             vec![("keystoneUrl", "http://k:5000\n"), ("username", "u\r\n"), ("password", " p \n")],
             "http://k:5000/v3 u@#default: p  Unscoped",
@@ -255,7 +255,7 @@ fn variables() {
     }
 }
 
-/// The cloud `lab` from these files in the user's configuration.
+/// Reads the cloud `lab` from these files in the user's configuration.
 fn from_cloud(files: &[(&str, &str)]) -> String {
     let dir = folder(files);
     let home = dir.path().display().to_string();
@@ -286,7 +286,7 @@ fn clouds_yaml() {
             )],
             "http://k:5000/v3 u@#default:p Unscoped region=one interface=internal neutron=http://n:9696/",
         ),
-        // Beside `auth` it counts too.
+        // A key beside `auth` is accepted, too.
         (
             vec![("clouds.yaml", lab("project_name: x\n    user_domain_name: d"))],
             "http://k:5000/v3 u@d:p NamedProject { name: \"x\", domain: Name(\"d\") }",

@@ -1,4 +1,4 @@
-//! Against a real neutron-lbaas, where there is a Python 3.7 to run it with; elsewhere `recorded.rs` has its answers.
+//! The client against a real neutron-lbaas, which needs Python 3.7. `recorded.rs` has its answers for other machines.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use gimbal_openstack_client::{
 use gimbal_testkit::openstack::{self, Api, OpenStack, Service, User};
 use serde_json::{Value, json};
 
-/// Makes objects of one project, as the administrator.
+/// Creates objects of one project, as the administrator.
 struct Maker {
     api: Api,
     project: String,
@@ -43,7 +43,7 @@ impl Maker {
     }
 }
 
-/// What the tree of load balancer `web` is made of.
+/// The IDs of load balancer `web` and the objects below it.
 struct Tree {
     balancer: String,
     pool: String,
@@ -83,7 +83,7 @@ fn in_order<'a>(ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
     ids
 }
 
-/// Pages of three rows. The region of neutron-lbaas has no Octavia, which would go first.
+/// Connects with pages of three rows. The region of neutron-lbaas has no Octavia, which would be preferred.
 async fn connect(cloud: &OpenStack) -> Cloud {
     let dir = tempfile::tempdir().unwrap();
     cloud.credentials(User::Discoverer).write_secret(dir.path()).unwrap();
@@ -121,7 +121,7 @@ async fn a_real_neutron_lbaas() {
     let foreign = cloud.project("beta").await.unwrap();
     let foreign = client.session(&Scope::Project(foreign)).load_balancing().await.unwrap();
     assert!(foreign.load_balancers(None).await.unwrap().rows.is_empty());
-    // Neutron does not tell what is another's from what is not there.
+    // Neutron answers 404 both for other projects' objects and for missing ones.
     assert_eq!(foreign.load_balancer(&tree.balancer).await.unwrap(), Lookup::Gone);
 }
 

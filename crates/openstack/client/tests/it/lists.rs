@@ -1,4 +1,4 @@
-//! Lists, page by page, from a cloud that does what the real one cannot be made to do.
+//! Lists, page by page, from a fake cloud with faults that a real one cannot be made to have.
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ async fn every_page_asks_for_the_same() {
                  &fields=provisioning_status&fields=listeners&fields=pools&project_id=p1&limit=3";
     let expected = ["", "&marker=lb2", "&marker=lb5"].map(|marker| format!("{LISTS}?{query}{marker}"));
     assert_eq!(calls, expected);
-    // The token sees more than that project.
+    // The token sees other projects' objects, too.
     assert_eq!(list(&cloud).await.unwrap(), "lb0 lb1 lb2 lb3 lb4 lb5 lb6 lb7 foreign");
 }
 
-/// Keystone 27 and later give a thousand projects at most, by ID, and say so only to who asks for a page.
+/// Keystone 27 and later return at most 1,000 projects, by ID, and say so only if a page is requested.
 #[tokio::test]
 async fn every_project_is_listed_though_keystone_cuts_in_silence() {
     for (paged, projects) in [(true, 6), (true, 4), (true, 0), (false, 6)] {
@@ -60,7 +60,7 @@ async fn a_project_that_goes_between_two_pages_begins_the_list_anew() {
     }));
     let found = session.all_projects().await.unwrap();
     assert_eq!(found.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["p1", "x1", "x2"]);
-    // One that is cut by a Keystone that knows no pages is no list.
+    // A list that a Keystone without pagination truncates is an error.
     fake.set(|cloud| {
         cloud.projects_paged = false;
         cloud.projects_truncated = true;
@@ -68,7 +68,7 @@ async fn a_project_that_goes_between_two_pages_begins_the_list_anew() {
     assert!(matches!(session.all_projects().await, Err(Error::Cut { .. })));
 }
 
-/// One that is restarted, or a proxy that finds none behind it.
+/// The server is restarted, or a proxy finds no server behind it.
 #[tokio::test]
 async fn a_server_that_is_away_for_a_moment_is_asked_once_more() {
     for status in [502, 503] {
@@ -82,7 +82,7 @@ async fn a_server_that_is_away_for_a_moment_is_asked_once_more() {
     }
 }
 
-/// A server in trouble is not asked everything twice, and one that was restarted is asked at once by all who waited.
+/// A server in trouble does not get every call twice, and after a restart all waiting calls are repeated at once.
 #[tokio::test]
 async fn of_many_calls_one_finds_out_whether_a_server_is_back() {
     let (fake, cloud) = cloud_with(1).await;
@@ -93,7 +93,7 @@ async fn of_many_calls_one_finds_out_whether_a_server_is_back() {
     fake.forget_calls();
     assert!(nine().await.iter().all(Result::is_err));
     assert_eq!(fake.count(LISTS), 10);
-    // It is not tried again before the next round.
+    // No call is repeated before the next round.
     assert!(nine().await.iter().all(Result::is_err));
     assert_eq!(fake.count(LISTS), 19);
     cloud.begin_round();
@@ -102,7 +102,7 @@ async fn of_many_calls_one_finds_out_whether_a_server_is_back() {
     let begun = std::time::Instant::now();
     assert!(nine().await.iter().all(Result::is_ok));
     assert_eq!(fake.count(LISTS), 37);
-    // A second for all together, and not one for each.
+    // All calls together wait one second, not one each.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
@@ -143,7 +143,7 @@ async fn a_page_that_repeats_is_an_error() {
 #[tokio::test]
 async fn a_marker_that_vanished_begins_the_list_anew() {
     let (fake, cloud) = cloud_with(5).await;
-    // The last row of the first page goes, and another comes, before the second is asked for.
+    // The last row of the first page is deleted, and another is added, before the second page is requested.
     fake.fail(Fault::on("/loadbalancers").with_marker().times(1).change(|cloud| {
         cloud.remove("lb2");
         cloud.load_balancer("p1", "new", "x");
@@ -152,7 +152,7 @@ async fn a_marker_that_vanished_begins_the_list_anew() {
     assert_eq!(cloud.calls().count(CallKind::LoadBalancers, CallOutcome::InvalidMarker), 1);
 }
 
-/// neutron-lbaas says nothing about a marker that vanished: it gives an empty page, as after the last row.
+/// neutron-lbaas answers a deleted marker with an empty page, as after the last row.
 #[tokio::test]
 async fn a_marker_that_vanished_without_a_word_begins_the_list_anew() {
     let (fake, _) = cloud_with(5).await;
@@ -160,7 +160,7 @@ async fn a_marker_that_vanished_without_a_word_begins_the_list_anew() {
     let cloud = connect(&fake).await.unwrap();
     fake.fail(Fault::on("/loadbalancers").with_marker().times(1).change(|cloud| cloud.remove("lb2")));
     assert_eq!(list(&cloud).await.unwrap(), "lb0 lb1 lb3 lb4");
-    // Where the last page is full, the row before the empty page is there, and that was the end.
+    // If the last page is full, the row before the empty page still exists, so the list has ended.
     fake.set(|cloud| cloud.remove("lb4"));
     assert_eq!(list(&cloud).await.unwrap(), "lb0 lb1 lb3");
 }
@@ -244,7 +244,7 @@ async fn pages_that_are_too_slow_become_smaller_and_stay_so() {
     let limits: Vec<_> =
         fake.calls().iter().filter_map(|call| call.rsplit_once("limit=")?.1.parse::<u32>().ok()).collect();
     assert_eq!(limits, [200, 100, 100]);
-    // What is too slow for a gateway counts as well.
+    // A gateway's time-out counts, too.
     fake.fail(Fault::on("/pools").larger_than(50).status(504));
     assert!(load_balancing(&cloud).await.pools(None).await.unwrap().rows.is_empty());
 }
@@ -294,7 +294,7 @@ async fn members_of_a_pool_and_of_none() {
     assert_eq!(members.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>(), ["m1", "m2", "m3", "m4"]);
     assert!(members.server_time.is_some());
     assert!(matches!(load_balancing.members("none").await, Err(Error::NotFound { .. })));
-    // The pool goes between two pages of its members: not found, and no part of a list.
+    // The pool is deleted between two pages of its members: the result is an error and not a partial list.
     fake.fail(Fault::on("/members").with_marker().times(1).change(|cloud| cloud.remove("pool")));
     assert!(matches!(load_balancing.members("pool").await, Err(Error::NotFound { .. })));
 }

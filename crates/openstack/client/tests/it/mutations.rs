@@ -1,4 +1,4 @@
-//! A change is sent once, whatever happens to its answer.
+//! A mutation is sent once, whatever happens to its answer.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::sync::{Arc, Mutex};
@@ -15,11 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::common::{credentials, options};
 
-/// What the service does once it has read a request to its end.
+/// What the service does after it has read a request completely.
 #[derive(Clone, Copy)]
 enum Reaction {
     Answer(&'static str, &'static str),
-    /// An answer with a header line beside its body.
+    /// An answer with this status line, header line and body.
     With(&'static str, &'static str, &'static str),
     /// The connection breaks before the answer.
     Break,
@@ -35,7 +35,7 @@ const BUSY: &str =
     r#"{"faultcode":"Server","faultstring":"Project busy.  Unable to lock the project.  Please try again."}"#;
 const DENIED: &str = r#"{"error":{"code":401,"message":"The request you have made requires authentication."}}"#;
 
-/// A load balancing service that reacts to the requests as it was told, then breaks every connection.
+/// A load balancing service with a scripted reaction to each request, which breaks every connection after the last one.
 struct Service {
     keystone: FakeOpenStack,
     requests: Arc<Mutex<Vec<String>>>,
@@ -100,7 +100,7 @@ async fn serve(mut connection: TcpStream, seen: Arc<Mutex<Vec<String>>>, reactio
     }
 }
 
-/// One request's first line and body, once it is complete.
+/// Reads one complete request. Returns its first line and body.
 async fn read(connection: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -172,7 +172,7 @@ async fn without_the_services_own_answer_nobody_knows_and_nothing_is_repeated() 
     }
 }
 
-/// Also on a connection that was used before, which the client may take for one that was closed while idle.
+/// The same on a connection that was used before, which the client may take for one that was closed while idle.
 #[tokio::test]
 async fn an_answer_that_is_lost_on_a_used_connection() {
     let service = Service::start(&[CREATED, Reaction::Break, CREATED]).await;

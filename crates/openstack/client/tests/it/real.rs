@@ -1,4 +1,5 @@
-//! Against a real Keystone and Octavia, over TLS with an authority of their own and small pages. neutron-lbaas: `lbaas.rs`.
+//! The client against a real Keystone and Octavia, over TLS with a private authority and small pages. For neutron-lbaas
+//! see `lbaas.rs`.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::time::Duration;
@@ -109,8 +110,8 @@ async fn what_others_see(cloud: &OpenStack, user: &Cloud, beta: &str, balancer: 
     assert_eq!(all.load_balancer(balancer).await.unwrap(), Lookup::Gone);
 }
 
-/// Keystone revokes all tokens of a user whose password changes. Who was refused is not asked again; who reads the credentials
-/// anew is let in.
+/// Keystone revokes all tokens of a user whose password changes. A client with the old password does not try again; a
+/// client with the new one connects.
 async fn a_password_that_changes(cloud: &OpenStack, user: &Cloud, alpha: &str) -> Cloud {
     let load_balancing = of(user, alpha).await;
     cloud.set_password(User::Discoverer, "another").await.unwrap();
@@ -120,7 +121,7 @@ async fn a_password_that_changes(cloud: &OpenStack, user: &Cloud, alpha: &str) -
     cloud.set_password(User::Discoverer, &before).await.unwrap();
     let error = load_balancing.load_balancers(None).await.unwrap_err();
     assert!(matches!(error, Error::InvalidCredentials { .. }), "{error}");
-    // What is revoked is known to a second: a token of the same second is refused as well.
+    // Revocations have a resolution of a second: a token issued in the same second is refused, too.
     let (user, list) = eventually("a list", Duration::from_secs(30), async || {
         let user = connect(cloud, User::Discoverer).await;
         let load_balancing = user.session(&Scope::Project(alpha.to_owned())).load_balancing().await?;
@@ -133,7 +134,7 @@ async fn a_password_that_changes(cloud: &OpenStack, user: &Cloud, alpha: &str) -
     user
 }
 
-/// Octavia cannot check a token then, and says 500.
+/// While Keystone is down, Octavia cannot validate tokens and answers 500.
 async fn keystone_that_goes_and_comes(cloud: &OpenStack, user: &Cloud, alpha: &str) {
     let load_balancing = of(user, alpha).await;
     cloud.stop(Service::Keystone).await.unwrap();

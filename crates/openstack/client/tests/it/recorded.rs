@@ -1,5 +1,5 @@
-//! neutron-lbaas as it was recorded (tests/openstack/recorded/lbaas), for machines that cannot run it: what the client
-//! reads, and what load balancing makes of it.
+//! Recorded answers of neutron-lbaas (tests/openstack/recorded/lbaas), for machines that cannot run it: what the client
+//! reads, and which Services result.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use gimbal_openstack_source::{CloudPoller as Poll, MembersError, Mode, Query, Re
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use serde_json::Value;
 
-/// What every replay answers; the others are for those tests that want them.
+/// The recordings that every replay answers with; single tests add others.
 const RECORDED: [&str; 9] = [
     "loadbalancers",
     "loadbalancer",
@@ -26,7 +26,7 @@ const RECORDED: [&str; 9] = [
     "l7policies",
 ];
 
-/// One recorded answer. IDs are others after each recording: tests find them by name.
+/// One recorded answer. IDs change with each recording, so tests find objects by name.
 struct Recorded {
     path: String,
     status: u16,
@@ -49,7 +49,7 @@ impl Recorded {
     }
 }
 
-/// A field of a recorded row, of that one whose field `key` has this value.
+/// Returns a field of the recorded row whose field `key` has this value.
 fn find(name: &str, key: &str, value: &str, field: &str) -> String {
     let body = Recorded::read(name).body;
     let row = body[name].as_array().unwrap().iter().find(|row| row[key] == value).unwrap();
@@ -74,8 +74,8 @@ fn sorted(ids: &[Id]) -> Vec<Id> {
     ids
 }
 
-/// Keystone, and beside it what answers as neutron-lbaas did. What was not recorded is refused there with 401, for it knows
-/// no token of that Keystone's.
+/// A Keystone, and a server that answers as neutron-lbaas did. That server refuses requests that were not recorded with
+/// 401, because it knows no token of this Keystone.
 struct Replay {
     keystone: FakeOpenStack,
     neutron: FakeOpenStack,
@@ -221,13 +221,13 @@ async fn a_token_that_is_refused_is_renewed_once() {
     assert!(error.to_string().contains("The request you have made requires authentication"), "{error}");
 }
 
-/// An unknown marker is answered as the end of a list is. Only a question for the row itself tells the two apart.
+/// An unknown marker is answered like the end of a list. Only a request for the row itself distinguishes the two.
 #[tokio::test]
 async fn an_empty_page_after_a_row_that_is_gone_is_not_the_end() {
     let replay = Replay::start(Options { page: 1, ..options() }).await;
     let load_balancing = replay.load_balancing().await;
     let (page, nothing) = (Recorded::read("loadbalancers-page"), Recorded::read("loadbalancers-unknown-marker"));
-    // The row is asked for without a limit.
+    // The row is requested without a limit.
     replay.neutron.fail(page.fault());
     replay.neutron.fail(nothing.fault().with_marker());
     let list = load_balancing.load_balancers(None).await.unwrap();
@@ -296,7 +296,7 @@ async fn a_poll_makes_services_of_them() {
     let (web, bare) = (named("loadbalancers", "web"), named("loadbalancers", ""));
     let (main, nameless) = (format!("alpha/web-{web} of \"web\""), format!("alpha/{bare} of \"\""));
     let redirect = format!("alpha/web-{web}-{} of \"web\"", named("pools", "static"));
-    // The third member is off, and listener `bare` has no pool.
+    // The third member is switched off, and listener `bare` has no pool.
     let of_main = [
         &*main,
         "  port-80 80 http",
@@ -305,7 +305,7 @@ async fn a_poll_makes_services_of_them() {
         "  10.30.0.12:8080 port-80 ready",
     ];
     let mut expected = [of_main.to_vec(), vec![&*redirect, "  port-80 80 http"], vec![&*nameless]];
-    // In the order of their keys.
+    // Sorted by key.
     expected.sort();
     assert_eq!(shown, expected.concat());
     let calls = replay.neutron.calls();

@@ -1,4 +1,4 @@
-//! Nothing that is secret leaves this crate but on the wire.
+//! Secrets leave this crate only in requests.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::io::Write;
@@ -31,7 +31,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Also with a Keystone that repeats what it was told, as its complaints about a body's shape do.
+/// Keystone's errors about a malformed body repeat the body, and so does this fake.
 #[tokio::test]
 async fn no_secret_in_errors_logs_or_debug() {
     let log = Log::default();

@@ -1,4 +1,4 @@
-//! Whose certificates are believed.
+//! Which certificates are trusted.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Speaks TLS in front of a server that does not; its port.
+/// Terminates TLS in front of a plaintext server. Returns its port.
 async fn terminate(pair: &Pair, behind: &str) -> u16 {
     let certificates = CertificateDer::pem_file_iter(&pair.cert).unwrap().collect::<Result<_, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_file(&pair.key).unwrap();
@@ -29,7 +29,7 @@ async fn terminate(pair: &Pair, behind: &str) -> u16 {
         while let Ok((stream, _)) = listener.accept().await {
             let (acceptor, behind) = (acceptor.clone(), behind.clone());
             tokio::spawn(async move {
-                // A client that does not believe us hangs up, which is what some tests are about.
+                // A client that does not trust the certificate hangs up, as some tests expect.
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let mut plain = TcpStream::connect(behind).await.unwrap();
                 copy_bidirectional(&mut stream, &mut plain).await.ok();

@@ -1,4 +1,4 @@
-//! Tokens: who gets one, for how long, and how often Keystone is asked.
+//! Tokens: how they are issued, cached and renewed, and how often Keystone is asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ async fn a_hundred_callers_log_in_once() {
     });
     assert_eq!(asked.unwrap(), 1);
     assert!(lists.into_iter().all(|list| list.unwrap() == "lb0"));
-    // One for the password, one for the project.
+    // One token for the password, and one for the project.
     assert_eq!((fake.count(TOKENS), cloud.calls().tokens_issued()), (2, 2));
 }
 
@@ -86,7 +86,7 @@ async fn a_revoked_token_is_replaced_once_for_all() {
     fake.forget_calls();
     let lists = join_all((0..100).map(|_| list(&cloud))).await;
     assert!(lists.into_iter().all(|list| list.unwrap() == "lb0"));
-    // The project's from the first token, which is revoked too; then the password, then the project's again.
+    // The project's token by the base token, which is revoked too; then one by the password, and the project's again.
     assert_eq!(fake.count(TOKENS), 3);
     assert_eq!(fake.count(LISTS), 200);
 }
@@ -113,14 +113,15 @@ async fn credentials_that_turned_invalid_are_shown_once() {
         let error = list_now(&cloud).await.unwrap_err();
         assert!(matches!(error, Error::InvalidCredentials { .. }), "{error}");
     }
-    // By the project's token, by the password, and then not again: a Keystone that counts would lock the account.
+    // One attempt by the base token and one by the password, and no more: a Keystone that counts would lock the
+    // account.
     assert!(fake.count(TOKENS) <= 2, "{}", fake.count(TOKENS));
     fake.set(|cloud| cloud.password = "fake-secret".into());
     let cloud = connect(&fake).await.unwrap();
     list_now(&cloud).await.unwrap();
 }
 
-/// As `list`, without the panic where the session has no token.
+/// Like `list`, without a panic if the session gets no token.
 async fn list_now(cloud: &Cloud) -> Result<usize, Error> {
     let load_balancing = cloud.session(&Scope::Project("p1".into())).load_balancing().await?;
     Ok(load_balancing.load_balancers(None).await?.rows.len())
@@ -129,7 +130,7 @@ async fn list_now(cloud: &Cloud) -> Result<usize, Error> {
 #[tokio::test]
 async fn a_token_is_renewed_before_it_ends() {
     let (fake, _) = cloud_with(1).await;
-    // What is left of it after its renewal is due must be longer than a busy machine takes.
+    // The lifetime left after the renewal is due must be longer than a busy machine takes.
     fake.set(|cloud| cloud.token_life = Duration::from_secs(15));
     let cloud = connect(&fake).await.unwrap();
     let session = cloud.session(&Scope::Project("p1".into()));
@@ -143,7 +144,7 @@ async fn a_token_is_renewed_before_it_ends() {
     })
     .await
     .unwrap();
-    // None was found to be too old by a service.
+    // No service refused an expired token.
     assert_eq!(cloud.calls().count(CallKind::LoadBalancers, CallOutcome::Unauthorized), 0);
 }
 
@@ -173,7 +174,7 @@ async fn projects_and_those_without_a_role() {
     assert!(matches!(cloud.projects().await, Err(Error::Cut { .. })));
 }
 
-/// The token stays the same, and what it stands for does not.
+/// The token stays the same, while its roles change.
 #[tokio::test]
 async fn a_token_that_lost_a_role_says_so_when_it_is_asked() {
     let (fake, cloud) = cloud_with(0).await;
@@ -185,12 +186,12 @@ async fn a_token_that_lost_a_role_says_so_when_it_is_asked() {
     assert_eq!(session.roles().await.unwrap(), before);
     let missing: Vec<_> = before.difference(&session.roles_now().await.unwrap()).cloned().collect();
     assert_eq!(missing, ["load-balancer_global_observer"]);
-    // One that is not accepted any more is replaced.
+    // A token that is no longer accepted is replaced.
     fake.set(|cloud| cloud.revoke_tokens());
     assert_eq!(session.roles_now().await.unwrap().len(), 1);
 }
 
-/// Keystone refuses it, and so does the fake.
+/// The fake refuses it as Keystone does.
 #[tokio::test]
 async fn an_application_credential_has_no_token_of_another_scope() {
     let (fake, _) = cloud_with(1).await;
@@ -200,7 +201,7 @@ async fn an_application_credential_has_no_token_of_another_scope() {
     assert!(matches!(error, Error::Forbidden { .. }), "{error}");
 }
 
-/// A catalog that is being repaired sends nobody elsewhere, and the token that says so is not kept.
+/// A catalog that changes for a while does not redirect calls, and the token with that catalog is dropped.
 #[tokio::test]
 async fn load_balancing_stays_where_it_was() {
     let (fake, cloud) = cloud_with(1).await;

@@ -1,4 +1,4 @@
-//! One scope's share of a poll: everyone's objects in bulk mode, one project's in the other.
+//! One scope's part of a poll: the objects of all projects in bulk mode, of one project in per-project mode.
 
 mod answers;
 mod fetch;
@@ -24,7 +24,7 @@ use crate::query::{ListScope, Query};
 use crate::skip::LeftOut;
 use crate::translate::PortSets;
 
-/// What a scope needs of its cloud.
+/// What a scope needs from its poller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PollContext<'a> {
     pub(super) options: &'a Options,
@@ -32,53 +32,53 @@ pub(super) struct PollContext<'a> {
     pub(super) now: Instant,
 }
 
-/// How one load balancer stands.
+/// What is published of one load balancer.
 #[derive(Debug)]
 pub(crate) struct PublishedBalancer {
     pub(crate) project: Id,
-    /// What was told of it last.
+    /// The Services that were published last.
     pub(crate) services: Vec<(SourceKey, Arc<Service>)>,
     pub(crate) left_out: Vec<LeftOut>,
-    /// Why what was told last stands although there may be news.
+    /// Why the published Services are kept although the lists may have changed.
     pub(crate) held: Option<String>,
 }
 
-/// The L7 policies of each listener that has some, as they were listed when the policies were read last.
+/// By listener that has L7 policies: the IDs in its row when the policies were last read, and that reading.
 type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
 
-/// A scope. What is kept between polls is what the last complete one saw.
+/// The state of a scope. Between polls it holds what the last complete poll listed.
 #[derive(Debug)]
 pub(crate) struct Scope {
     whose: ListScope,
     lists: Lists,
     members: HashMap<Id, PoolMembers>,
     standings: BTreeMap<Id, PublishedBalancer>,
-    /// Projects that have vanished from everyone's lists, since when; see [`Options::second_look`].
+    /// Projects that vanished from the lists of all projects' objects, and since when; see [`Options::second_look`].
     vanished: BTreeMap<Id, Instant>,
-    /// How often in a row the members of a pool could not be read, where the pool has some that never were.
+    /// How often in a row the members of a pool could not be read, for pools with members that were never read.
     unread: HashMap<Id, u32>,
-    /// By load balancer: what was named in one list and missing in another, in the poll before, if that was complete.
+    /// By load balancer: the objects that one list named and another lacked in the poll before, if that was complete.
     open: BTreeMap<Id, BTreeSet<Id>>,
-    /// Since when each of these is open, in polls without a failed one between them; see [`Options::second_look`].
+    /// Since when each of these is open without a failed poll in between; see [`Options::second_look`].
     open_since: HashMap<Id, Instant>,
     /// Pools whose members were listed after they had changed, in the poll before.
     newer: BTreeSet<Id>,
-    /// What was asked about last of these, so that those behind it have their turn.
+    /// The last of these that was looked up. The next poll continues after it, so that each has its turn.
     proved: Option<Id>,
     policies_of: PoliciesOf,
     savings: SweepBudget,
     run: Run,
 }
 
-/// How far a scope has come in this poll.
+/// The stage of a scope in this poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// The three lists are awaited, and whatever they turn out to need.
+    /// The three lists are awaited, and the list of projects if they need it.
     #[default]
     Listing,
-    /// Projects that are missing are asked for; L7 policies too.
+    /// Lookups of vanished projects, and the L7 policies, are awaited.
     Checking,
-    /// Objects that are named in one list and missing in another, for the second time, are asked for by themselves.
+    /// Lookups of objects that one list names and another lacks, for the second poll in a row, are awaited.
     Proving,
     /// Members are awaited.
     Reading,
@@ -86,7 +86,7 @@ enum Stage {
     Done,
 }
 
-/// What is known only for the time of one poll.
+/// State of one poll.
 #[derive(Debug, Default)]
 struct Run {
     stage: Stage,
@@ -95,24 +95,24 @@ struct Run {
     load_balancers: Option<List<LoadBalancer>>,
     listeners: Option<List<Listener>>,
     pools: Option<List<Pool>>,
-    /// The new lists, once they are merged with the last ones.
+    /// The new lists, after they are merged with those of the last poll.
     lists: Option<Lists>,
     policies_of: Option<PoliciesOf>,
-    /// Projects that the lists lack, for which one load balancer could not be shown to be gone.
+    /// Projects that the lists lack and whose deletion is not proven, with the reason.
     unseen: BTreeMap<Id, String>,
-    /// Pools that were gone when their members were asked for.
+    /// Pools that were gone (404) when their members were read.
     gone: BTreeSet<Id>,
-    /// Pools whose members could not be read, whatever the reason.
+    /// Pools whose members could not be read, for any reason.
     unread: BTreeSet<Id>,
-    /// Projects that had load balancers, and have none in the list.
+    /// Projects that had load balancers and have none in the new list.
     vanished: BTreeSet<Id>,
-    /// Projects of which nothing is known, while their list cannot be had.
+    /// Projects of which nothing is known while the list of projects fails or their rows cannot be read.
     unjudged: BTreeSet<Id>,
-    /// The token may show less than it did, so that a 404 proves nothing.
+    /// Whether the token may see less than before, so that a 404 proves nothing.
     roles_doubted: bool,
-    /// What is said to be gone, and not believed yet.
+    /// Objects that the API reports as gone and that are not yet treated as gone.
     doubted: HashSet<Id>,
-    /// What was asked for by itself since lists name it and do not have it, and what came of that.
+    /// The results of lookups of objects that one list names and another lacks.
     proofs: BTreeMap<Id, Result<Existence, String>>,
 }
 
@@ -147,7 +147,7 @@ impl Scope {
         poll.asks.extend([Query::LoadBalancers(whose()), Query::Listeners(whose()), Query::Pools(whose())]);
     }
 
-    /// Returns whose objects the scope lists.
+    /// Returns whether the scope lists all projects' objects or those of one project.
     pub(super) fn whose(&self) -> &ListScope {
         &self.whose
     }
@@ -172,7 +172,7 @@ impl Scope {
         self.run.stage == Stage::Done
     }
 
-    /// Goes on as far as the answers allow.
+    /// Advances through the stages as far as the answers allow.
     pub(super) fn advance(&mut self, context: PollContext<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
         while self.run.waiting == 0 && !self.is_done() {
             if let Some(reason) = self.run.failed.take() {
@@ -206,10 +206,11 @@ impl Scope {
         }
     }
 
-    /// This poll shows nothing of the scope: everything stands.
+    /// Called when this poll shows nothing of the scope. Everything that is published stays, and its namespaces are
+    /// reported as unknown.
     pub(super) fn fail(&mut self, reason: &str, context: PollContext<'_>, poll: &mut Poll) {
         self.run = Run::done();
-        // What is open after it may be another change, or the same role lost again.
+        // A reference that is open in a later poll may be due to another change, or to the same role lost again.
         self.open.clear();
         self.open_since.clear();
         self.vanished.clear();
@@ -225,7 +226,8 @@ impl Scope {
         }
     }
 
-    /// Makes one picture of the three lists. Not before the projects are known that it names.
+    /// Merges the three lists with those of the last poll. Returns false while lists are missing, or the projects that
+    /// they name are not known yet.
     fn merge(&mut self, context: PollContext<'_>, poll: &mut Poll) -> bool {
         let troubles = &mut poll.outcome.troubles;
         let run = &mut self.run;
@@ -255,7 +257,7 @@ impl Scope {
         match poll.newest_projects() {
             ProjectList::Fresh => {
                 self.run.unjudged = unread_owners(lists, context.projects);
-                // There is no need to ask again at once.
+                // The fresh list does not show these projects, so another list at once would not help.
                 poll.gone.extend(self.run.unjudged.iter().cloned());
                 true
             }
@@ -275,7 +277,7 @@ impl Scope {
     }
 }
 
-/// The projects of load balancers that are listed, and whose own rows cannot be read.
+/// Returns the projects of listed load balancers whose own rows cannot be read.
 fn unread_owners(lists: &Lists, projects: &Projects) -> BTreeSet<Id> {
     if projects.unread().is_none() {
         return BTreeSet::new();

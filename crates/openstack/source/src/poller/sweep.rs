@@ -1,4 +1,4 @@
-//! How many pools may be read again although nothing says that they changed.
+//! Limits how many pools a poll reads again although nothing indicates that they changed.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use std::time::Duration;
 pub(super) struct SweepBudget(Duration);
 
 impl SweepBudget {
-    /// Adds `elapsed` for each of `count` pools, and spends as much as it can: returns how many of the pools may be read now.
-    /// Most polls of a small cloud sweep none. However much time has passed, no more than one period is added.
+    /// Adds `elapsed` for each of `count` pools, and spends as much as it can: returns how many of the pools may be
+    /// read now. Most polls of a small cloud sweep none. However much time has passed, no more than one period is
+    /// added.
     pub(super) fn spend(&mut self, period: Option<Duration>, elapsed: Duration, count: u32) -> usize {
         let Some(period) = period.filter(|period| !period.is_zero()) else { return 0 };
         self.0 = self.0.saturating_add(elapsed.min(period).saturating_mul(count));

@@ -1,4 +1,4 @@
-//! Members as endpoints.
+//! Translation of members to endpoints.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,9 +8,9 @@ use gimbal_octavia_rows::{Address, Member, ObjectKind, OperatingStatus, Provisio
 
 use crate::skip::{LeftOut, Skip};
 
-/// Returns the endpoints of a pool, each with the port that it listens on. Traffic goes to the members directly, so the load
-/// balancer's choice is repeated here: a member that fails its health check is not ready, unless all fail, and a backup is
-/// not ready while a primary is.
+/// Returns the endpoints of a pool, each with the port that it listens on. Traffic goes to the members directly, so the
+/// load balancer's choice is repeated here: a member that fails its health check is not ready, unless all fail, and a
+/// backup is not ready while a primary is.
 pub(super) fn endpoints<'m>(
     members: impl Iterator<Item = &'m Member>,
     left_out: &mut Vec<LeftOut>,
@@ -26,7 +26,8 @@ pub(super) fn endpoints<'m>(
     let any = |backup: bool, failing: bool| {
         found.iter().any(|(_, _, member)| member.backup == backup && fails(member) == failing)
     };
-    // Who is ready: those that work, primaries before backups; if none works, the primaries; without any, the backups.
+    // Ready are working primaries, else working backups; if no member works, all primaries, or all backups if there are
+    // no primaries.
     let (backups, failing) = if any(false, false) {
         (false, false)
     } else if any(true, false) {
@@ -39,7 +40,7 @@ pub(super) fn endpoints<'m>(
         let ready = member.backup == backups && fails(member) == failing;
         // Some consumers look at `serving` alone.
         let conditions = Conditions { ready, serving: ready, terminating: false };
-        // Of two members in one place the one that takes traffic counts.
+        // If two members have the same address and port, the ready one counts.
         let held = endpoints.entry((port, address)).or_insert(conditions);
         *held = (*held).max(conditions);
     }

@@ -1,4 +1,4 @@
-//! Listeners as ports.
+//! Translation of listeners to ports.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use gimbal_octavia_rows::{Listener, Pool, Protocol};
 
 use crate::skip::Skip;
 
-/// More port sets than one cloud has; a cache that is full forgets everything instead of counting who uses what.
+/// More port sets than one cloud has. A full cache is cleared, which needs no count of users.
 const MOST_PORT_SETS: usize = 4096;
 
 /// A port of a Service.
@@ -26,8 +26,8 @@ impl Port {
     }
 }
 
-/// A listener's port. Its name tells the transport unless that is TCP, always, for a name must not change when a second
-/// listener comes.
+/// Returns a listener's port. Its name always contains the transport unless that is TCP, so that it does not change
+/// when a second listener is added.
 pub(super) fn port(listener: &Listener) -> Result<Port, Skip> {
     let (transport, suffix) = match &listener.protocol {
         Protocol::Http | Protocol::Https | Protocol::TerminatedHttps | Protocol::Tcp => (Transport::Tcp, ""),
@@ -40,7 +40,7 @@ pub(super) fn port(listener: &Listener) -> Result<Port, Skip> {
     Ok(Port { number, transport, name: format!("port-{number}{suffix}").into(), app_protocol: None })
 }
 
-/// What a pool's members speak: traffic goes to them, not to the listener.
+/// Returns the application protocol of a pool's members, which receive the traffic directly.
 pub(super) fn app_protocol(pool: &Pool) -> Result<Option<Arc<str>>, Skip> {
     match &pool.protocol {
         Protocol::Proxy | Protocol::ProxyV2 | Protocol::Prometheus | Protocol::Other(_) => Err(Skip::Unsupported),
@@ -51,12 +51,12 @@ pub(super) fn app_protocol(pool: &Pool) -> Result<Option<Arc<str>>, Skip> {
     }
 }
 
-/// One copy of each port set, which many Services have in common.
+/// A cache of port sets, so that Services share one copy of each.
 #[derive(Debug, Default)]
 pub(crate) struct PortSets(HashMap<(Port, u16), PortSet>);
 
 impl PortSets {
-    /// The port set of endpoints that listen on `number` for `port`.
+    /// Returns the port set of endpoints that listen on `number` for `port`.
     pub(super) fn get(&mut self, port: &Port, number: u16) -> PortSet {
         if self.0.len() >= MOST_PORT_SETS {
             self.0.clear();

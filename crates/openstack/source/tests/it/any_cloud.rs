@@ -1,5 +1,5 @@
-//! A cloud that changes between any two calls, whose lists fail or lag, and a caller that restarts: nothing is removed
-//! that was there all the time, and once the cloud rests the view is the cloud.
+//! A property test: the cloud changes between any two calls, lists fail or lag, and the caller restarts. Nothing that
+//! exists throughout is removed, and once the cloud rests, the published Services are those of the cloud.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,40 +14,40 @@ use proptest::prelude::*;
 
 const BALANCERS: u8 = 4;
 
-/// A name for both projects.
+/// A name that both projects may have.
 const SHARED: &str = "shared";
 
-/// What happens to the cloud.
+/// A change of the cloud.
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    /// A load balancer with listener, pool and so many members; those of one project have even numbers.
+    /// A load balancer with listener, pool and this number of members. Even numbers belong to one project.
     Create(u8, u8),
-    /// With everything below it.
+    /// Deletes a load balancer with everything below it.
     Delete(u8),
-    /// Its pool alone.
+    /// Deletes only the load balancer's pool.
     DeletePool(u8),
     AddMember(u8, u8),
     DeleteMember(u8, u8),
     Weight(u8, u8),
-    /// A listener more, on the same pool.
+    /// Adds a listener on the same pool.
     AddListener(u8),
     SwitchBalancer(u8),
     DeleteProject(u8),
     CreateProject(u8),
     RenameProject(u8, u8),
-    /// Time goes by.
+    /// Lets time pass.
     Wait(u8),
 }
 
-/// What happens to an answer.
+/// A fault of an answer.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Failed,
-    /// The rows the other way round.
+    /// The rows are reversed.
     Reordered,
-    /// One row of it cannot be read; with or without its ID.
+    /// One row cannot be read, with or without its ID.
     Spoiled(u8, bool),
-    /// The role on the project with odd numbers is lost for this poll and those after it, until it comes back.
+    /// The role on the project with odd numbers is lost from this poll on, until `RoleBack`.
     RoleLost,
     RoleBack,
     NeverComes,
@@ -109,16 +109,16 @@ fn project_of(balancer: u8) -> &'static str {
     if balancer.is_multiple_of(2) { "pa" } else { "pb" }
 }
 
-/// The cloud, and since when each address of it has been there without a break.
+/// The cloud, and the addresses that have existed without interruption.
 struct Truth {
     caller: Caller,
     mode: Mode,
     role_lost: bool,
     lost_for_a_poll: bool,
-    /// Endpoints that were there all the time since the last poll that told everything, by load balancer and address.
+    /// Endpoints that have existed without interruption since the last complete poll, by load balancer and address.
     steady: BTreeSet<(String, IpAddr)>,
     last_create: u32,
-    /// What this process was told, change by change.
+    /// The Services that this process has published, change by change.
     heard: BTreeMap<SourceKey, Arc<Service>>,
 }
 
@@ -203,7 +203,8 @@ impl Truth {
             Change::RenameProject(n, name) if world.projects.contains_key(&id(project_of(n))) => {
                 let name = match name {
                     0 | 1 => format!("{}{name}", project_of(n)),
-                    // One that the other may have, its ID, and none that is safe.
+                    // A name that the other project may have, the other project's ID, and a name without safe
+                    // characters.
                     2 => SHARED.into(),
                     3 => project_of(n + 1).into(),
                     _ => "日本".into(),
@@ -217,14 +218,14 @@ impl Truth {
         self.steady.retain(|held| there.contains(held));
     }
 
-    /// Every endpoint that the cloud offers now.
+    /// Returns every endpoint of the cloud now.
     fn there(&self) -> BTreeSet<(String, IpAddr)> {
         let fresh = Self::fresh(&self.caller.world, self.mode);
         endpoints(&fresh)
     }
 
-    /// What is told because it was seen. What stands only because lists did not fit together may be of objects that are
-    /// gone, and an address in it that is there again is another object's.
+    /// Returns the Services that the last poll confirmed. Services kept because lists did not fit together may have
+    /// deleted objects, and an address of theirs that exists again belongs to another object.
     fn seen(&self) -> BTreeMap<SourceKey, Arc<Service>> {
         let stands = |key: &SourceKey| {
             self.caller.cloud.explain(key).iter().any(|reason| reason.starts_with("what was last known of it stands"))
@@ -233,7 +234,7 @@ impl Truth {
         view.map(|(key, service)| (key.clone(), service.clone())).collect()
     }
 
-    /// What a caller that starts now, with a perfect server, tells.
+    /// Returns the Services that a new caller publishes now, with a server without faults.
     fn fresh(world: &World, mode: Mode) -> BTreeMap<SourceKey, Arc<Service>> {
         let mut caller = Caller::new(mode, Self::options(), world.clone());
         caller.poll();
@@ -287,7 +288,8 @@ impl Truth {
                     Step::Reply => break,
                     Step::Change(change) => self.change(*change),
                     Step::Fault(Fault::RoleLost) => self.role_lost = true,
-                    // One that comes and goes between the same two lists of two polls in a row is not told from a change.
+                    // A role that changes between the same two lists of two polls in a row looks like a change of the
+                    // cloud.
                     Step::Fault(Fault::RoleBack) => back = true,
                     Step::Fault(Fault::NeverComes) => never = true,
                     Step::Fault(fault) => {
@@ -301,7 +303,7 @@ impl Truth {
                 self.caller.cloud.answer(answer, self.caller.now);
             }
         }
-        // Lost or not, a role stays so for a whole poll at least.
+        // A role stays lost, or present, for at least one whole poll.
         self.role_lost &= !(back && self.lost_for_a_poll);
         self.lost_for_a_poll = self.role_lost;
         let outcome = self.caller.cloud.finish(self.caller.now);
@@ -316,14 +318,14 @@ impl Truth {
             self.caller.cloud.services().map(|(key, service)| (key.clone(), service.clone())).collect();
         assert_eq!(self.heard, held, "what is held is what was told");
         if outcome.is_complete() {
-            // A snapshot may be made of it: what it lacks is gone. Until then, what a restart left stands.
+            // A snapshot of a complete poll removes what it lacks. Until then what a restart left is kept.
             let told = self.caller.cloud.services().map(|(key, service)| (key.clone(), service.clone()));
             self.caller.view = told.collect();
         }
         outcome
     }
 
-    /// Nothing that was there from one whole poll on, without a break, is missing from what was told.
+    /// Checks that no endpoint that has existed since a complete poll is missing from the published Services.
     fn check(&self) -> Result<(), TestCaseError> {
         let told = endpoints(&self.caller.view);
         for held in &self.steady {
@@ -333,7 +335,7 @@ impl Truth {
     }
 }
 
-/// By load balancer: a project that is renamed moves its Services, which is no removal.
+/// Returns the endpoints by load balancer, not by key: a renamed project moves its Services, which is not a removal.
 fn endpoints(view: &BTreeMap<SourceKey, Arc<Service>>) -> BTreeSet<(String, IpAddr)> {
     let each = |(key, service): (&SourceKey, &Arc<Service>)| {
         let name = key.name.to_string();
@@ -342,7 +344,7 @@ fn endpoints(view: &BTreeMap<SourceKey, Arc<Service>>) -> BTreeSet<(String, IpAd
     view.iter().flat_map(each).collect()
 }
 
-/// Everything but namespaces and what follows from them.
+/// Returns the Services without their namespaces and what follows from these.
 fn wherever(view: &BTreeMap<SourceKey, Arc<Service>>) -> Vec<String> {
     let nowhere = |key: &SourceKey| SourceKey { namespace: "".into(), name: key.name.clone() };
     let shown = |(key, service): (&SourceKey, &Arc<Service>)| {
@@ -353,8 +355,8 @@ fn wherever(view: &BTreeMap<SourceKey, Arc<Service>>) -> Vec<String> {
     shown
 }
 
-/// Each project is where its name leads and says whose it is; if another one is there, it is under its ID. What the writer
-/// makes of namespace and annotation is its own.
+/// Checks that each project is in the namespace of its name with its annotation, or under its ID if another project has
+/// that namespace. What the writer does with these is not tested here.
 fn in_place(world: &World, view: &BTreeMap<SourceKey, Arc<Service>>) -> Result<(), TestCaseError> {
     let mut shared = BTreeSet::new();
     for (key, service) in view {
@@ -428,7 +430,7 @@ proptest! {
             match act {
                 Act::Quiet(change) => truth.change(change),
                 Act::Restart => {
-                    // The writer keeps what it was told; what is told anew replaces it only once it is whole.
+                    // The writer keeps what was published; a new snapshot replaces it only once a poll is complete.
                     truth.caller.cloud = gimbal_openstack_source::CloudPoller::new(mode, Truth::options());
                     truth.steady.clear();
                     truth.heard.clear();
@@ -444,7 +446,7 @@ proptest! {
                 }
             }
         }
-        // The cloud rests. Everything is read twice where it changed within a second of being read, and projects again.
+        // The cloud rests. Let polls reread what changed within a second of being read, and the list of projects.
         truth.role_lost = false;
         let mut last = PollOutcome::default();
         for _ in 0..6 {
@@ -453,7 +455,7 @@ proptest! {
         }
         prop_assert!(last.changes.is_empty(), "{:?}", last.changes);
         if truth.caller.world.projects.is_empty() {
-            return Ok(()); // An empty list of projects is a lost role: what was last known stands.
+            return Ok(()); // An empty list of projects is a lost role: everything is kept.
         }
         prop_assert!(last.is_complete(), "{:?}", last);
         let told: BTreeMap<SourceKey, Arc<Service>> =
@@ -463,13 +465,13 @@ proptest! {
         if truth.caller.world.projects.values().filter(|row| *row.name == *SHARED).count() < 2 {
             prop_assert_eq!(&told, &fresh);
         }
-        // Which of two has the name depends on who had it first; all else does not.
+        // Only the namespaces depend on which project had a name first.
         prop_assert_eq!(wherever(&told), wherever(&fresh));
         in_place(&truth.caller.world, &told)?;
     }
 }
 
-/// The property's own eye: a removal that nothing proves is seen by it.
+/// Tests the property itself: it detects a removal that is not proven.
 #[test]
 fn the_property_sees_a_removal() {
     let mut world = World::default();
@@ -492,7 +494,7 @@ fn the_property_sees_a_removal() {
     assert!(truth.check().is_ok());
     truth.caller.view.clear();
     assert!(truth.check().is_err());
-    // And what the cloud itself gives up is no longer asked for.
+    // Objects that the cloud itself deletes are no longer required.
     truth.change(Change::Delete(0));
     assert!(truth.check().is_ok());
 }

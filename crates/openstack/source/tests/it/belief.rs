@@ -1,4 +1,4 @@
-//! What may be believed: nothing goes that is not proven gone (docs/design.md#rule-4).
+//! Nothing is removed that is not proven gone (docs/design.md#rule-4).
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::faults::{fail, spoil, spoiled, two_projects};
@@ -47,7 +47,7 @@ fn one_project_that_fails_is_unknown_by_itself() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb4", "beta/web-lb2"]);
 }
 
-/// A project's token may see all projects: each is told once, in its own namespace.
+/// A project's token may see all projects: each is published once, in its own namespace.
 #[test]
 fn a_project_token_that_sees_everything_shows_its_project() {
     let mut caller = Caller::per_project(two_projects());
@@ -78,7 +78,7 @@ fn a_project_token_that_sees_everything_shows_its_project() {
     assert_eq!(told, ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
 }
 
-/// What does not come in time is not empty either.
+/// A list that does not arrive in time is not taken for empty.
 #[test]
 fn an_answer_that_never_comes_is_unknown() {
     let mut caller = Caller::bulk(two_projects());
@@ -100,10 +100,10 @@ fn an_answer_that_never_comes_is_unknown() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2"]);
 }
 
-/// Rule 2. Each list is of another moment.
+/// Each list is of another moment.
 #[test]
 fn an_open_reference_keeps_what_was_known_for_one_poll() {
-    // The pool is gone from its list, and its listener's row is older.
+    // The pool is missing from its list, and its listener's row is older.
     let mut caller = Caller::bulk(small());
     caller.settle();
     let before = caller.view.clone();
@@ -113,11 +113,11 @@ fn an_open_reference_keeps_what_was_known_for_one_poll() {
     assert!(outcome.is_complete(), "what was last known stands, and a snapshot may say so");
     assert!(matches!(&outcome.troubles[..], [Trouble::OpenReference { .. }]), "{:?}", outcome.troubles);
     assert_eq!(caller.view, before);
-    // Seen once more it is the truth.
+    // The same in the next poll is accepted.
     caller.poll();
     assert_eq!(caller.show(), "alpha/web-lb1\n  port-80 80/TCP\n");
 
-    // The load balancer is gone, and its listener is still listed.
+    // The load balancer is deleted, and its listener is still listed.
     let mut caller = Caller::bulk(two_projects());
     caller.settle();
     caller.world.load_balancers.remove(&id("lb3"));
@@ -125,7 +125,7 @@ fn an_open_reference_keeps_what_was_known_for_one_poll() {
     caller.poll();
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2"]);
 
-    // A reference that closes in between is a new one the next time.
+    // A reference that closes in between counts as new the next time.
     let mut caller = Caller::bulk(small());
     caller.settle();
     let pool = caller.world.pools[&id("p1")].clone();
@@ -137,7 +137,7 @@ fn an_open_reference_keeps_what_was_known_for_one_poll() {
     }
 }
 
-/// A load balancer that was never seen whole is not sent, and its namespace is not called seen.
+/// A load balancer that was never listed completely is not published, and its namespace is unknown.
 #[test]
 fn an_open_reference_at_the_start_is_unknown() {
     let mut world = small();
@@ -151,7 +151,7 @@ fn an_open_reference_at_the_start_is_unknown() {
     assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.1.2 rs-"]);
 }
 
-/// One of several load balancers of a project is gone: its others show that the project is seen.
+/// One of several load balancers of a project is deleted: the others show that the project is visible.
 #[test]
 fn a_deletion_beside_others_needs_no_question() {
     let mut caller = Caller::bulk(two_projects());
@@ -162,7 +162,7 @@ fn a_deletion_beside_others_needs_no_question() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb3"]);
 }
 
-/// Rule 4.
+/// A load balancer, listener or pool that is being deleted loses its endpoints; other statuses withdraw nothing.
 #[test]
 fn pending_delete_withdraws_and_other_statuses_do_not() {
     for (status, addresses) in [
@@ -186,14 +186,14 @@ fn pending_delete_withdraws_and_other_statuses_do_not() {
     }
 }
 
-/// Rule 5, which the original never had.
+/// A project that a complete list lacks is removed, which the original never did.
 #[test]
 fn a_project_that_is_gone_from_a_complete_list_is_removed() {
     for per_project in [false, true] {
         let mut caller = if per_project { Caller::per_project(two_projects()) } else { Caller::bulk(two_projects()) };
         caller.settle();
         caller.world.projects.remove(&id("pb"));
-        // A list that failed says nothing of projects.
+        // A failed list shows nothing of projects.
         for _ in 0..40 {
             caller.poll_with(|ask, _| matches!(ask, Query::Projects).then(|| fail(ask)));
         }
@@ -219,7 +219,7 @@ fn an_empty_list_of_projects_is_a_lost_role() {
     assert!(outcome.unknown.is_some(), "at the start, too, it is no proof of an empty cloud");
 }
 
-/// Rule 6.
+/// A 404 for a pool's members is not an empty list of members.
 #[test]
 fn members_of_a_pool_that_is_gone_are_not_an_empty_list() {
     let gone = |ask: &Query, _: &mut World| match ask {
@@ -233,7 +233,8 @@ fn members_of_a_pool_that_is_gone_are_not_an_empty_list() {
     let before = caller.view.clone();
     assert!(caller.poll_with(gone).changes.is_empty(), "once, what was known stands");
     assert_eq!(caller.view, before);
-    // The list of pools goes on to have it: a 404 never says that there are no members, and new ones come before old ones go.
+    // The pool stays listed: a 404 never means that there are no members, and new members are published before old ones
+    // are removed.
     for _ in 0..3 {
         assert!(caller.poll_with(gone).unknown_namespaces.contains_key("alpha"));
         assert_eq!(caller.view, before);
@@ -263,7 +264,7 @@ fn nothing_is_sent_before_its_members_are_known() {
     assert_eq!(caller.view.len(), 5 - 1);
 }
 
-/// A listener's pool is another one, which was not read yet: the Service stays as it was, never empty.
+/// A listener gets another pool, whose members were not read yet: the Service stays as it was and is never empty.
 #[test]
 fn an_unread_pool_keeps_what_was_known() {
     let mut caller = Caller::bulk(small());
@@ -300,7 +301,7 @@ fn a_row_that_cannot_be_read_any_more_stays_as_it_was_and_stops_nothing_else() {
     }
 }
 
-/// After a restart the writer may hold what cannot be read now, so its namespace is not called seen.
+/// After a restart the writer may hold objects that cannot be read now, so their namespace is unknown.
 #[test]
 fn a_row_that_never_could_be_read_is_not_absent() {
     for kind in 0..4 {
@@ -318,7 +319,7 @@ fn a_row_that_never_could_be_read_is_not_absent() {
     }
 }
 
-/// What was told never had the row, so leaving it out loses nothing, and the rest goes on.
+/// The published Services never had the row, so leaving it out removes nothing, and the rest is updated.
 #[test]
 fn a_new_row_that_cannot_be_read_does_not_freeze_what_was_told() {
     let mut caller = Caller::bulk(two_projects());

@@ -1,4 +1,4 @@
-//! What a poll costs: a list of each kind, and the members of those pools that may have changed.
+//! The calls of a poll: one list of each kind, and the members of the pools that may have changed.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ fn an_idle_poll_is_three_lists_and_no_members() {
     let outcome = caller.poll();
     assert_eq!((caller.asked.len(), caller.member_reads().len(), outcome.changes.len()), (4, 1, 1));
     assert_eq!(outcome.members_needed, 1);
-    // The change's second may not have been over.
+    // The second of the change may not have been over.
     caller.poll();
     assert_eq!(caller.asked.len(), 3, "ten seconds later it is");
 }
@@ -57,7 +57,7 @@ fn projects_are_listed_again_when_they_are_old_or_a_new_one_turns_up() {
     let outcome = caller.poll();
     assert!(caller.asked.contains(&Query::Projects) && outcome.is_complete());
     assert_eq!(caller.names(), ["alpha/web-lb1", "new/web-lb2"]);
-    // The list was made knowing of the orphan: there is no need to ask again at once.
+    // The list was read because of the orphan, so it is not read again at once.
     caller.poll();
     caller.poll();
     assert_eq!(caller.asked.len(), 3, "{:?}", caller.asked);
@@ -70,7 +70,7 @@ fn projects_are_listed_again_when_they_are_old_or_a_new_one_turns_up() {
     }
 }
 
-/// need(pool), line by line.
+/// Each condition under which a pool's members are read again.
 #[test]
 fn members_are_read_again_exactly_when_something_says_so() {
     let reads = |change: &mut dyn FnMut(&mut World)| {
@@ -121,7 +121,7 @@ fn a_change_within_the_second_of_a_read_is_not_lost() {
     assert!(caller.member_reads().is_empty());
 }
 
-/// What overlaps is compared with the list that preceded the read, not with the one after.
+/// An overlapping change is compared with the list before the read, not with the one after it.
 #[test]
 fn a_change_between_list_and_read_is_read_again() {
     let mut caller = Caller::bulk(small());
@@ -184,7 +184,7 @@ fn sweeping(world: World, period: u64) -> Caller {
     caller
 }
 
-/// Two pools in 300 s: most polls have no sweep, and none is forgotten.
+/// Two pools in 300 s: most polls sweep none, and no pool is forgotten.
 #[test]
 fn the_sweep_saves_up_a_budget() {
     let mut world = small();
@@ -202,7 +202,7 @@ fn the_sweep_saves_up_a_budget() {
     assert_eq!(polls, [15, 30, 45, 60]);
     let pools: Vec<&str> = swept.iter().map(|(_, pool)| &**pool).collect();
     assert_eq!(pools, ["p1", "p2", "p1", "p2"], "least recently read first");
-    // Health alone moves no list; the sweep finds it.
+    // A change of health alone shows in no list; the sweep finds it.
     caller.world.health("p1", "m1-0").operating = OperatingStatus::Error;
     (0..30).for_each(|_| drop(caller.poll()));
     assert!(caller.addresses().contains(&"10.0.1.1 ---".to_owned()), "{:?}", caller.addresses());
@@ -225,7 +225,7 @@ fn a_pool_that_its_monitor_calls_broken_is_swept_first_and_starves_no_other() {
     assert_eq!(reads.iter().collect::<BTreeSet<_>>().len(), 20, "{reads:?}");
 }
 
-/// A long outage is no reason to read everything at once.
+/// After a long outage not everything is read at once.
 #[test]
 fn the_budget_is_no_more_than_every_pool_once() {
     let mut caller = sweeping(large(1), 100);
@@ -236,7 +236,7 @@ fn the_budget_is_no_more_than_every_pool_once() {
     assert_eq!(caller.member_reads().len(), 1);
 }
 
-/// Mitaka: no times, so weights are found by the sweep alone; new members by their IDs.
+/// Mitaka has no timestamps, so changed weights are found only by the sweep, and new members by their IDs.
 #[test]
 fn without_times_only_unseen_members_and_the_sweep_lead_to_a_read() {
     let mut world = World { timeless: true, ..World::default() };
@@ -259,7 +259,7 @@ fn without_times_only_unseen_members_and_the_sweep_lead_to_a_read() {
     assert_eq!(caller.addresses(), ["10.0.1.2 rs-"]);
 }
 
-/// What stands in for a row that could not be read may have changed.
+/// The row kept in place of an unreadable one may have changed.
 #[test]
 fn a_read_with_an_unreadable_row_is_needed_still() {
     let mut caller = Caller::bulk(small());
@@ -281,7 +281,7 @@ fn a_read_with_an_unreadable_row_is_needed_still() {
     assert!(caller.member_reads().is_empty());
 }
 
-/// A read that failed is tried again in the next poll.
+/// A failed read is repeated in the next poll.
 #[test]
 fn a_failed_read_is_needed_still() {
     let mut caller = Caller::bulk(small());
@@ -298,7 +298,7 @@ fn a_failed_read_is_needed_still() {
     assert_eq!(caller.addresses(), ["10.0.1.2 rs-"]);
 }
 
-/// The changes of a project that is done do not wait for one that is slow.
+/// The changes of a project whose lists were read do not wait for a slow project.
 #[test]
 fn a_slow_project_delays_no_other() {
     let mut world = small();

@@ -1,5 +1,5 @@
-//! What a restart, a row that cannot be read, other roles and a 404 that proves nothing leave in doubt: nothing is removed by
-//! it, and nothing else waits for it.
+//! Doubts left by a restart, an unreadable row, changed roles or a 404 that proves nothing: they remove nothing, and
+//! nothing else waits for them.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::time::Duration;
@@ -16,8 +16,8 @@ fn held() -> Options {
     Options { project_hold: LOOK, ..quiet() }
 }
 
-/// Of projects that left the list while nobody looked nothing is known, so what the writer has of them stands as long as if
-/// they had been seen to go.
+/// Projects may have left the list while the process was down, so what the writer holds of them is kept as long as if
+/// they had left while it ran.
 #[test]
 fn after_a_start_a_list_by_role_is_not_all_that_there_was() {
     for (mode, by_role, doubted) in
@@ -65,7 +65,7 @@ fn a_row_with_no_id_that_says_whose_it_is_leaves_the_others_known() {
     }
 }
 
-/// A name that is no text, or a proxy's bad row, in the first list after a start.
+/// The first list after a start has a row with a name that is not text, or one that a proxy has damaged.
 #[test]
 fn a_project_whose_row_cannot_be_read_is_not_gone() {
     for (mode, says) in [(Mode::Bulk, Some("pb")), (Mode::Bulk, None), (Mode::PerProject, Some("pb"))] {
@@ -89,7 +89,7 @@ fn a_project_whose_row_cannot_be_read_is_not_gone() {
     }
 }
 
-/// A world in which `pb` has lost its load balancers, and others than `pa` are there still.
+/// A world in which `pb` has lost its load balancers, while `pa` and another project still have theirs.
 fn emptied(options: Options) -> Caller {
     let mut world = two_projects();
     world.project("pc", "gamma");
@@ -108,7 +108,7 @@ fn roles_lost(ask: &Query, _: &mut World) -> Option<Reply> {
     }
 }
 
-/// A role that was taken long ago, and showed nothing by itself.
+/// A role that was removed long ago, and that was not needed to see anything.
 #[test]
 fn a_role_that_is_not_needed_is_not_missed() {
     let mut caller = emptied(quiet());
@@ -117,7 +117,7 @@ fn a_role_that_is_not_needed_is_not_missed() {
     assert!(outcome.troubles[0].to_string().contains("not-needed"), "{outcome:?}");
     assert_eq!(caller.names(), ["alpha/web-lb1", "gamma/web-lb4"]);
 
-    // Where 404 says nothing, the project stands, and all others go on.
+    // Where a 404 proves nothing, the project's Services are kept, and all others are updated.
     let mut caller = emptied(Options { second_look: Some(Duration::ZERO), ..quiet() });
     caller.world.member("p4", "new", "10.0.0.9", 80);
     let outcome = caller.poll_with(roles_lost);
@@ -125,7 +125,7 @@ fn a_role_that_is_not_needed_is_not_missed() {
     assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
     assert!(caller.show().contains("10.0.0.9") && caller.view.len() == 4, "{}", caller.show());
 
-    // One list that shows none of theirs is a view that has shrunk.
+    // If one list has no objects of other projects, the token sees less than before.
     for kind in 0..3 {
         let mut caller = emptied(quiet());
         let before = caller.view.clone();
@@ -149,7 +149,7 @@ fn a_role_that_is_not_needed_is_not_missed() {
     }
 }
 
-/// neutron-lbaas' 404 of pools that another one of its processes hides.
+/// neutron-lbaas answers 404 for pools that one of its processes hides.
 #[test]
 fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
     for gone in [false, true] {
@@ -164,7 +164,7 @@ fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
             (Query::Pool(whose, pool), _) => Some(Reply::Pool(whose.clone(), pool.clone(), Ok(Existence::Gone))),
             _ => None,
         };
-        // Open first, then six polls of ten seconds.
+        // The reference is open first, and then for six polls of ten seconds.
         for poll in 0..6 {
             caller.poll_with(hidden);
             assert_eq!(caller.view, before, "{poll}");
@@ -175,7 +175,7 @@ fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
             assert_eq!(caller.addresses().len(), 2, "it is believed in the end");
             continue;
         }
-        // The role is seen to be missing: the poll has failed, and it all begins anew.
+        // The lost role is detected: the poll fails, and the wait starts again.
         let outcome = caller.poll_with(|ask, world| hidden(ask, world).or_else(|| roles_lost(ask, world)));
         assert!(outcome.unknown.is_some(), "{outcome:?}");
         for _ in 0..6 {
@@ -187,7 +187,7 @@ fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
     }
 }
 
-/// Pools are listed, all members of one are replaced, and then its members are read.
+/// All members of a pool are replaced after the pools were listed and before its members are read.
 #[test]
 fn members_that_are_replaced_between_two_lists_leave_no_gap() {
     for deleting in [false, true] {
@@ -218,7 +218,7 @@ fn members_that_are_replaced_between_two_lists_leave_no_gap() {
     }
 }
 
-/// A server whose lists never agree is believed at the second time.
+/// If a server's lists never agree, they are accepted the second time.
 #[test]
 fn lists_of_members_that_never_agree_are_believed() {
     let mut caller = Caller::bulk(two_projects());

@@ -1,4 +1,4 @@
-//! Whose a Service is, L7 pools, and the sentences that explain both.
+//! The project of a Service, Services for L7 pools, and the sentences that explain both.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::{Caller, World, id, row, small};
@@ -6,7 +6,7 @@ use gimbal_model::SourceKey;
 use gimbal_openstack_source::{Mode, Options, Query};
 use serde_json::json;
 
-/// A map at the writer finds a project by its ID, whatever the project is called.
+/// A map at the writer finds a project by its ID, whatever its name is.
 #[test]
 fn every_service_names_its_project() {
     let mut world = small();
@@ -59,7 +59,7 @@ fn redirect_pools_are_services_of_their_own_if_asked_for() {
         caller.poll();
         assert_eq!(policies(&caller), 0, "nothing says that they changed");
         assert_eq!(caller.view.len(), 2);
-        // Switched off: no endpoints; gone: no Service.
+        // A policy that is switched off has no endpoints; a deleted one has no Service.
         let touch = |world: &mut World| {
             let time = world.time();
             world.listeners.get_mut(&id("l1")).unwrap().updated_at = time;
@@ -77,7 +77,7 @@ fn redirect_pools_are_services_of_their_own_if_asked_for() {
     }
 }
 
-/// neutron-lbaas' listeners do not say which policies they have.
+/// neutron-lbaas' rows of listeners do not list their policies.
 #[test]
 fn redirect_pools_of_a_cloud_without_times() {
     let mut world = small();

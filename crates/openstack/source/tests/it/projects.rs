@@ -1,4 +1,4 @@
-//! The namespaces of projects: selection, renames, and two projects with one name.
+//! The namespaces of projects: selection, renames, and name conflicts.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::{Caller, World, failed, id, small};
@@ -6,7 +6,7 @@ use gimbal_model::SourceKey;
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{ListScope, Mode, Options, Query, Reply, Skip, Trouble};
 
-/// Two projects, of two domains, whose names yield one namespace.
+/// Two projects of different domains whose names yield the same namespace.
 fn twins() -> World {
     let mut world = World::default();
     world.project("pb", "Shop");
@@ -21,7 +21,7 @@ fn both(world: World) -> [Caller; 2] {
     })
 }
 
-/// Polls until the list of projects is surely a new one.
+/// Polls until the list of projects was certainly read again.
 fn later(caller: &mut Caller) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for _ in 0..31 {
@@ -47,7 +47,7 @@ fn the_first_project_keeps_the_namespace() {
         assert!(message.contains("project pa (\"shop\") is offered under its ID"), "{message}");
         assert!(message.contains("namespace shop, which project pb has"), "{message}");
         assert!(message.contains("(NameConflict)") && message.contains("namespaces.map"), "{message}");
-        // The holder goes: the name is free.
+        // The holder is deleted, so the name is free.
         caller.world.projects.remove(&id("pb"));
         caller.world.delete_load_balancer("lb2");
         assert!(later(&mut caller).is_empty());
@@ -64,7 +64,7 @@ fn at_the_start_nobody_has_a_namespace_that_several_could() {
         assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
         let said = caller.cloud.explain(&SourceKey::new("pa", "web-lb1")).join("\n");
         assert!(said.contains("namespace shop, which project pb could have as well, so that nobody has it"), "{said}");
-        // One goes: the other is alone.
+        // One project is deleted, so the other has no conflict.
         caller.world.projects.remove(&id("pa"));
         caller.world.delete_load_balancer("lb1");
         later(&mut caller);
@@ -72,7 +72,7 @@ fn at_the_start_nobody_has_a_namespace_that_several_could() {
     }
 }
 
-/// What stands from before a restart in a namespace that nobody holds now is not to go at once.
+/// Services published before a restart in a namespace that no project holds now are not removed at once.
 #[test]
 fn a_namespace_that_nobody_holds_is_unknown_for_a_while() {
     let mut world = twins();
@@ -85,8 +85,8 @@ fn a_namespace_that_nobody_holds_is_unknown_for_a_while() {
     assert!(caller.poll().is_complete());
 }
 
-/// The writer takes a namespace that is the project's ID for a name that is taken, so that only a conflict may look so:
-/// one always, whatever the ID, and a project whose only name it is never.
+/// The writer takes a namespace that equals the annotated project ID for a name conflict. So each conflict must have
+/// that form, whatever the ID, and a project without a conflict must not.
 #[test]
 fn the_project_is_its_namespace_only_where_its_name_is_taken() {
     for (project, name, expected) in [
@@ -114,7 +114,7 @@ fn the_project_is_its_namespace_only_where_its_name_is_taken() {
     }
 }
 
-/// Whoever may name a project must not get where a map leads another one by its ID.
+/// A user who may name a project must not reach the namespace to which a map leads another project by its ID.
 #[test]
 fn the_id_of_another_project_is_no_name_to_have() {
     let mut world = small();
@@ -124,7 +124,7 @@ fn the_id_of_another_project_is_no_name_to_have() {
         assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "pb/web-lb2 of pb"]);
         let said = caller.cloud.explain(&SourceKey::new("pb", "web-lb2")).join("\n");
         assert!(said.contains("namespace pa, which project pa has"), "{said}");
-        // A name that was held does not outrank a project that comes later with it as its ID.
+        // A held name does not take precedence over a later project that has it as its ID.
         caller.world.project("pb", "pc");
         later(&mut caller);
         assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "pc/web-lb2 of pb"]);
@@ -134,7 +134,7 @@ fn the_id_of_another_project_is_no_name_to_have() {
     }
 }
 
-/// Neither way without both halves: what was offered goes from the old namespace and comes to the new one, at once.
+/// In both directions the Services leave the old namespace and appear in the new one in the same poll.
 #[test]
 fn between_id_and_name_a_project_moves_whole() {
     let mut world = twins();
@@ -154,7 +154,7 @@ fn between_id_and_name_a_project_moves_whole() {
     }
 }
 
-/// The original keyed by name: a rename orphaned everything.
+/// The original used the name as key, so a rename orphaned all Services.
 #[test]
 fn a_renamed_project_moves() {
     for mut caller in both(small()) {
@@ -162,7 +162,7 @@ fn a_renamed_project_moves() {
         later(&mut caller);
         assert_eq!(caller.names(), ["gamma/web-lb1"]);
     }
-    // Two projects that exchange their names exchange their namespaces.
+    // Two projects that swap names swap namespaces.
     let mut world = small();
     world.project("pb", "beta");
     world.tree(2, "pb", 1);
@@ -198,7 +198,7 @@ fn projects_are_selected_by_name_id_and_pattern() {
     }
 }
 
-/// One that is not selected holds no namespace.
+/// A project that is not selected holds no namespace.
 #[test]
 fn an_unselected_project_is_in_nobodys_way() {
     let mut world = twins();
@@ -221,7 +221,7 @@ fn three_trees() -> World {
     world
 }
 
-/// A project that loses its name to another one stays where it was told until its own lists show it anew.
+/// A project that loses its name to another one keeps its namespace until its own lists are read again.
 #[test]
 fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
     let pools = Query::Pools(ListScope::Project(id("pb")));
@@ -240,7 +240,7 @@ fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
     }
     assert!(caller.poll().is_complete());
     assert_eq!(caller.names(), ["alpha/web-lb1", "pb/web-lb2", "pb/web-lb3"]);
-    // Back the same way.
+    // The same in the other direction.
     caller.world.project("pb", "beta");
     let outcome = caller.poll_with(|ask, _| fail(ask));
     assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta", "pb"]);
@@ -248,7 +248,7 @@ fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
 }
 
-/// In everyone's lists, too, a project that is offered under its ID is gone only when one question proves it.
+/// In bulk mode, too, a project that is offered under its ID is gone only when a lookup proves it.
 #[test]
 fn a_project_under_its_id_that_vanishes_is_asked_for() {
     let mut caller = Caller::bulk(three_trees());

@@ -1,4 +1,4 @@
-//! What was told stands while what would replace it cannot be read; and what cannot be read holds up nothing else.
+//! Published Services are kept while their replacement cannot be read, and what cannot be read delays nothing else.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{MembersError, Mode, Options, Query, Reply};
 
-/// New endpoints before old ones go: with none left, Envoy would answer 503.
+/// New endpoints are published before old ones are removed: with none left, Envoy would answer 503.
 #[test]
 fn members_that_were_all_replaced_stand_until_the_new_ones_are_read() {
     for gone in [false, true] {
@@ -34,7 +34,7 @@ fn members_that_were_all_replaced_stand_until_the_new_ones_are_read() {
     }
 }
 
-/// A list of projects that fails on the day on which a project is made.
+/// The list of projects fails after a project was created.
 #[test]
 fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
     let mut caller = Caller::bulk(two_projects());
@@ -54,7 +54,7 @@ fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb8", "beta/web-lb2", "new/web-lb7"]);
 }
 
-/// One load balancer may really be deleted in the minute in which the role goes.
+/// One load balancer may really be deleted in the minute in which the role is lost.
 #[test]
 fn one_that_is_gone_does_not_answer_for_its_project() {
     let mut caller = Caller::bulk(two_projects());
@@ -72,7 +72,7 @@ fn one_that_is_gone_does_not_answer_for_its_project() {
     assert_eq!(caller.view, before);
 }
 
-/// A first poll that is given up offers what it has read.
+/// A first poll that times out publishes what it has read.
 #[test]
 fn a_poll_that_is_given_up_tells_what_it_has_read() {
     let mut caller = Caller::bulk(two_projects());
@@ -93,7 +93,7 @@ fn a_poll_that_is_given_up_tells_what_it_has_read() {
     assert_eq!(caller.view.len(), 3);
 }
 
-/// Without the server's clock nobody knows whether the second of a change was over when it was read.
+/// Without the server's clock it is not known whether the second of a change was over at the time of the read.
 #[test]
 fn a_change_in_the_second_of_a_read_is_not_lost_where_answers_have_no_date() {
     let mut world = small();
@@ -110,12 +110,12 @@ fn a_change_in_the_second_of_a_read_is_not_lost_where_answers_have_no_date() {
     caller.world.health("p1", "m1-1").weight = 0; // In the same second: no time moves.
     caller.poll();
     assert_eq!(caller.addresses(), [""; 0]);
-    // Read twice, and then not again.
+    // The members are read twice, and then not again.
     caller.poll();
     assert!(caller.member_reads().is_empty());
 }
 
-/// Consumers that look at `serving` alone must not send traffic to what is not ready.
+/// Consumers that look at `serving` alone must not send traffic to endpoints that are not ready.
 #[test]
 fn what_is_not_ready_does_not_serve() {
     let mut world = small();
@@ -126,7 +126,7 @@ fn what_is_not_ready_does_not_serve() {
     assert_eq!(caller.addresses(), ["10.0.0.9 ---", "10.0.1.1 ---", "10.0.1.2 rs-"]);
 }
 
-/// A tenant may make a project of any name in a domain of its own.
+/// A tenant may create a project with any name in its own domain.
 #[test]
 fn a_restart_gives_a_namespace_to_no_namesake() {
     let mut world = World::default();
@@ -143,8 +143,8 @@ fn a_restart_gives_a_namespace_to_no_namesake() {
     assert_eq!(restarted.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
 }
 
-/// Policies differ by kind: a load balancer list that shows all, and a list of pools that does not, show the same gap in
-/// each poll.
+/// Policies differ by kind of object: a complete list of load balancers and a short list of pools have the same gap in
+/// every poll.
 #[test]
 fn what_a_list_lacks_for_ever_is_gone_only_when_it_is_shown_to_be() {
     for existence in [Ok(Existence::Found), Ok(Existence::Forbidden), Err("500".to_owned())] {
@@ -171,7 +171,7 @@ fn what_a_list_lacks_for_ever_is_gone_only_when_it_is_shown_to_be() {
     }
 }
 
-/// However many stay open, each has its turn.
+/// Every open reference is looked up in turn, however many there are.
 #[test]
 fn what_stays_open_keeps_nothing_else_from_being_asked_about() {
     let mut world = small();
@@ -198,7 +198,7 @@ fn what_stays_open_keeps_nothing_else_from_being_asked_about() {
     assert!(asked.len() > 40, "{asked:?}");
 }
 
-/// The same for a load balancer that its listener names.
+/// A load balancer that only its listener names is looked up, too.
 #[test]
 fn a_load_balancer_that_is_named_and_not_listed_is_asked_for() {
     let mut caller = Caller::bulk(two_projects());
@@ -216,7 +216,7 @@ fn a_load_balancer_that_is_named_and_not_listed_is_asked_for() {
     }
 }
 
-/// A token stays good when it loses one of its roles, and shows less.
+/// A token stays valid after a role is lost, and sees less.
 #[test]
 fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
     for roles in [Ok(vec!["load-balancer_global_observer".to_owned()]), Err("500".to_owned())] {
@@ -224,14 +224,15 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
         caller.settle();
         let before = caller.view.clone();
         let neutron = |ask: &Query, world: &mut World| match ask {
-            // 404 for what is another's, as neutron-lbaas says.
+            // 404 for other projects' objects, as neutron-lbaas answers.
             Query::LoadBalancer(whose, lb) => Some(Reply::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
             Query::Roles(whose) => Some(Reply::Roles(whose.clone(), roles.clone())),
             _ => crate::common::faults::lost(ask, world),
         };
         for _ in 0..3 {
             let outcome = caller.poll_with(neutron);
-            // A role that is missing may hide anything; one that cannot be asked about, what has vanished.
+            // A lost role may hide anything, so the poll fails; if the roles cannot be read, only what vanished is
+            // unknown.
             assert_eq!(outcome.unknown.is_some(), roles.is_ok(), "{outcome:?}");
             assert_eq!(outcome.unknown_namespaces.contains_key("beta"), roles.is_err(), "{outcome:?}");
             assert_eq!(caller.view, before);
@@ -241,7 +242,7 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
     }
 }
 
-/// Services remember for some minutes what a token may do: a role that is given back leaves short lists behind.
+/// OpenStack services cache for some minutes what a token may do, so lists stay short after a role is granted again.
 #[test]
 fn where_404_proves_nothing_a_second_look_must_confirm_it() {
     let options = Options { second_look: Some(Duration::from_secs(300)), ..crate::common::quiet() };
@@ -258,7 +259,7 @@ fn where_404_proves_nothing_a_second_look_must_confirm_it() {
     }
     assert!(caller.poll().is_complete());
     assert_eq!(caller.view, before);
-    // Really gone: believed at the second look, and no earlier.
+    // Really deleted: removed at the second look, and no earlier.
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
     for _ in 0..30 {
@@ -269,7 +270,7 @@ fn where_404_proves_nothing_a_second_look_must_confirm_it() {
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
 }
 
-/// With a token for each project nobody can tell a deleted project from a lost role.
+/// In per-project mode a deleted project cannot be distinguished from a lost role.
 #[test]
 fn a_project_that_leaves_the_list_is_held_for_a_while() {
     let options = Options { project_hold: Duration::from_secs(60), ..crate::common::quiet() };
@@ -293,7 +294,7 @@ fn a_project_that_leaves_the_list_is_held_for_a_while() {
     }
 }
 
-/// A role lost on one project takes it from the list of projects, and its load balancers are still in front of us.
+/// A project whose role was lost leaves the list of projects, while its load balancers are still listed.
 #[test]
 fn in_everyones_list_a_project_keeps_its_name_while_it_is_listed() {
     let options = Options { by_role: true, ..crate::common::quiet() };
@@ -325,7 +326,7 @@ fn a_list_of_projects_that_fails_for_long_leaves_the_cloud_unseen() {
     assert!(caller.poll().is_complete());
 }
 
-/// One row that can never be read keeps its own project unknown, and no other.
+/// A row that can never be read keeps only its own project unknown.
 #[test]
 fn a_row_that_says_whose_it_is_leaves_the_others_known() {
     let mut caller = Caller::bulk(two_projects());
@@ -356,7 +357,7 @@ fn excluded_projects_are_not_offered() {
     }
 }
 
-/// What a load balancer does and a Service cannot is not dropped in silence.
+/// Features of a load balancer that a Service cannot have are reported.
 #[test]
 fn what_is_not_carried_is_told() {
     let mut world = small();

@@ -1,4 +1,4 @@
-//! The Services that a load balancer becomes. Each known mistake of the original Gimbal has a test here.
+//! Translation of load balancers to Services. Each known mistake of the original Gimbal has a test here.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::{Caller, World, id, row, small};
@@ -28,7 +28,7 @@ fn skipped(world: World) -> Vec<(Skip, u64)> {
     caller.cloud.skipped().into_iter().collect()
 }
 
-/// A cloud with everything in it, as rows; the whole outcome.
+/// The complete outcome for a cloud with every feature, read from rows.
 #[test]
 fn a_rich_cloud() {
     let rows: serde_json::Value = serde_json::from_str(include_str!("golden/rich.json")).unwrap();
@@ -58,7 +58,7 @@ fn a_rich_cloud() {
         world.pools.insert(pool.id.clone(), pool);
     }
     let options = Options { l7_pools: true, projects_for: std::time::Duration::ZERO, ..Options::default() };
-    // A namesake that was there from the start would leave the namespace to nobody.
+    // With a namesake present from the start, no project would hold the namespace.
     let namesake = world.projects.remove(&id("5e000000000000000000000000000002")).unwrap();
     let mut caller = Caller::new(Mode::Bulk, options, world);
     caller.poll();
@@ -75,7 +75,7 @@ fn a_rich_cloud() {
     insta::assert_debug_snapshot!("rich_header", caller.view.values().nth(1).unwrap().header);
 }
 
-/// The original made every port TCP, and two `port-53` of TCP and UDP on one number.
+/// The original made every port TCP, and gave TCP and UDP ports of one number the same name, `port-53`.
 #[test]
 fn protocols() {
     for (listener, pool, tls, expected) in [
@@ -157,7 +157,7 @@ fn members_are_grouped_by_their_port() {
     );
 }
 
-/// What a member's state makes of it, beside one that is whole. The original ignored all of these.
+/// Members in states without traffic, beside a working one. The original ignored all of these states.
 #[test]
 fn members_that_take_no_traffic() {
     type Change = fn(&mut Member);
@@ -196,7 +196,7 @@ fn members_that_take_no_traffic() {
     }
 }
 
-/// Letters: primary or backup, failing in capitals.
+/// Letters stand for primaries and backups; failing ones are capitals.
 #[test]
 fn who_is_ready_when_some_fail() {
     for (members, ready) in [
@@ -276,7 +276,7 @@ fn a_pool_that_listeners_share_serves_each() {
     );
 }
 
-/// One address and port twice: the one that takes traffic counts, in whatever order they come.
+/// If two members have the same address and port, the ready one counts, in any order.
 #[test]
 fn duplicate_members() {
     for failing in ["a", "b"] {
@@ -300,7 +300,7 @@ fn duplicate_and_missing_ports_of_listeners() {
     assert_eq!(skipped(world), [(Skip::NoPort, 1), (Skip::DuplicatePort, 1)]);
 }
 
-/// The original compared subsets that came out of a map; label changes were never seen.
+/// The original compared subsets in map order, and never noticed changed labels.
 #[test]
 fn only_what_differs_is_a_change() {
     let mut world = small();
@@ -314,7 +314,7 @@ fn only_what_differs_is_a_change() {
     }
     caller.world.load_balancers.get_mut(&id("lb7")).unwrap().admin_state_up = false;
     assert_eq!(caller.poll().changes.len(), 1);
-    // Two names with one safe name: the label alone differs.
+    // Two names with the same safe name differ only in the label.
     caller.world.load_balancers.get_mut(&id("lb8")).unwrap().name = "WEB".into();
     let changes = caller.poll().changes;
     assert_eq!(changes.len(), 1);
@@ -323,7 +323,7 @@ fn only_what_differs_is_a_change() {
     assert_eq!(&*header.labels["gimbal.projectcontour.io/load-balancer-id"], "lb8");
 }
 
-/// A renamed load balancer is another Service.
+/// A renamed load balancer becomes another Service.
 #[test]
 fn a_renamed_load_balancer_moves() {
     let mut caller = Caller::bulk(small());

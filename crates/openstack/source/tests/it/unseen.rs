@@ -1,5 +1,5 @@
-//! A project that no list shows may be empty, or hidden from us: what it had stands until one or the other is
-//! proven, and loses nothing by it.
+//! A project that no list shows may be empty or hidden. Its Services are kept unchanged until one or the other is
+//! proven.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::faults::{fail, lost, spoil, spoiled, two_projects};
@@ -8,7 +8,7 @@ use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{Mode, Options, Query, Reply};
 use serde_json::json;
 
-/// A lookup tells a deletion (404) from a lost role (403).
+/// A lookup distinguishes a deletion (404) from a lost role (403).
 #[test]
 fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     let mut caller = Caller::bulk(two_projects());
@@ -21,11 +21,11 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
         assert_eq!(caller.asked.iter().filter(|ask| matches!(ask, Query::LoadBalancer(..))).count(), 1);
     }
     assert_eq!(caller.view, before);
-    // The role is back.
+    // The role is granted again.
     assert!(caller.poll().is_complete());
     assert_eq!(caller.view, before);
 
-    // All of them are really gone: a question for each, and the answers are believed at once.
+    // All of them are really deleted: each is looked up, and the answers are accepted at once.
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
     let outcome = caller.poll();
@@ -36,7 +36,7 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     assert!(caller.asked.iter().all(|ask| !matches!(ask, Query::LoadBalancer(..))));
 }
 
-/// What may be the row that cannot be read is no evidence that its project is seen.
+/// An object that may be the unreadable row does not prove that its project is visible.
 #[test]
 fn a_lost_role_shows_behind_a_row_without_an_id() {
     let mut caller = Caller::bulk(two_projects());
@@ -75,7 +75,8 @@ fn a_project_whose_emptiness_cannot_be_proven_stays() {
     }
 }
 
-/// Where a row without an ID may be each of the missing load balancers, the rest of the lists lacks them as little provenly.
+/// If an unreadable row without an ID may be any of the missing load balancers, the other lists do not prove their
+/// deletion either.
 #[test]
 fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
     let mut caller = Caller::bulk(two_projects());
@@ -95,7 +96,7 @@ fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
     assert_eq!(caller.view, before);
 }
 
-/// Twice open is the truth only in two polls in a row: a role may be lost, come back and be lost again.
+/// A reference proves a deletion only if it is open in two polls in a row: a role may be lost, granted and lost again.
 #[test]
 fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
     for forbidden in [true, false] {
@@ -120,15 +121,16 @@ fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
     }
 }
 
-/// What stands was told with rows that the lists lacked since. They are still the ones told, so one of them that cannot be
-/// read when it is listed again is not new.
+/// A kept Service was published with rows that the lists have lacked since. If one of these rows is listed again and
+/// cannot be read, it is a known row and not a new one.
 #[test]
 fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
     for (kind, named, midway) in (0..16).map(|n| (n % 4, n & 4 == 0, n & 8 != 0)) {
         let mut caller = Caller::bulk(two_projects());
         caller.settle();
         let before = caller.view.clone();
-        // The role goes before the first list, and nothing proves it; or after it, and the lists do not fit together.
+        // The role is lost before the first list, which nothing proves, or after it, so that the lists do not fit
+        // together.
         let outcome = caller.poll_with(|ask, world| match ask {
             Query::LoadBalancer(..) => Some(fail(ask)),
             Query::LoadBalancers(_) if midway => None,
@@ -138,7 +140,7 @@ fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
         if midway {
             assert!(caller.poll_with(lost).unknown.is_some());
         }
-        // The role is back.
+        // The role is granted again.
         caller.world.touch("p2");
         for _ in 0..2 {
             caller.poll_with(|ask, world| spoiled(ask, world, kind, named));
@@ -149,7 +151,7 @@ fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
     }
 }
 
-/// The L7 policies of what stands are kept with the rest, although the list of them was read meanwhile.
+/// The L7 policies of a kept load balancer are kept, too, although their list was read meanwhile.
 #[test]
 fn what_stood_unseen_loses_no_policy_that_cannot_be_read() {
     for named in [true, false] {

@@ -1,4 +1,4 @@
-//! A Keystone behind TLS, whose catalog sends tokens on without.
+//! A Keystone behind TLS, whose catalog has endpoints without TLS.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Speaks TLS in front of a server that does not; its port.
+/// Terminates TLS in front of a plaintext server. Returns its port.
 async fn terminate(pair: &Pair, behind: String) -> u16 {
     let certificates = CertificateDer::pem_file_iter(&pair.cert).unwrap().collect::<Result<_, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_file(&pair.key).unwrap();
@@ -61,7 +61,7 @@ async fn terminate(pair: &Pair, behind: String) -> u16 {
     port
 }
 
-/// Each list is asked for with a token, so it is told before the first.
+/// Every list carries a token, so the warning is logged before the first list.
 #[tokio::test]
 async fn it_is_told_before_a_token_goes_there() {
     let log = Log::default();

@@ -1,4 +1,4 @@
-//! A client of the fake cloud.
+//! Connects clients to the fake cloud.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
@@ -8,14 +8,14 @@ use std::time::Duration;
 use gimbal_openstack_client::{Cloud, Credentials, Error, LoadBalancing, Options, Scope};
 use gimbal_testkit::fake_openstack::FakeOpenStack;
 
-/// Credentials for Keystone at `url`, from variables.
+/// Returns credentials for Keystone at `url`, read from variables.
 pub fn credentials(url: &str, more: &[(&str, &str)]) -> Credentials {
     let all = [("OS_AUTH_URL", url), ("OS_USERNAME", "fake"), ("OS_PASSWORD", "fake-secret")];
     let find = |name: &str| more.iter().chain(&all).find(|(key, _)| *key == name).map(|pair| pair.1.to_owned());
     Credentials::from_env(find).unwrap()
 }
 
-/// Small pages, and time-outs that a test can wait for.
+/// Returns options with small pages, and time-outs that a test can wait for.
 pub fn options() -> Options {
     Options { page: 3, list_timeout: Duration::from_millis(700), ..Options::default() }
 }
@@ -24,7 +24,7 @@ pub async fn connect(fake: &FakeOpenStack) -> Result<Cloud, Error> {
     Cloud::connect(credentials(&fake.url(), &[]), options()).await
 }
 
-/// A cloud with project p1 and `count` load balancers lb0, lb1.. in it.
+/// Starts a cloud with project p1 and its `count` load balancers lb0, lb1, ...
 pub async fn cloud_with(count: usize) -> (FakeOpenStack, Cloud) {
     let fake = FakeOpenStack::start().await.unwrap();
     fake.set(|cloud| {
@@ -41,7 +41,7 @@ pub async fn load_balancing(cloud: &Cloud) -> LoadBalancing {
     cloud.session(&Scope::Project("p1".into())).load_balancing().await.unwrap()
 }
 
-/// The IDs of all load balancers that project p1's token sees, in a line.
+/// Returns the IDs of all load balancers that project p1's token sees, in one line.
 pub async fn list(cloud: &Cloud) -> Result<String, Error> {
     let list = load_balancing(cloud).await.load_balancers(None).await?;
     Ok(list.rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>().join(" "))

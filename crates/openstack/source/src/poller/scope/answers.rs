@@ -1,4 +1,4 @@
-//! What answers mean for a scope.
+//! Applies answers to a scope.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Scope {
         }
     }
 
-    /// A list of which nothing is had: this poll shows nothing of the scope.
+    /// Called when a list failed: this poll shows nothing of the scope.
     pub(in crate::poller) fn list_failed(&mut self, kind: ObjectKind, reason: String, poll: &mut Poll) {
         self.run.waiting -= 1;
         let trouble = Trouble::List { kind, project: self.project().cloned(), reason };
@@ -33,7 +33,7 @@ impl Scope {
     pub(in crate::poller) fn load_balancers(&mut self, mut list: List<LoadBalancer>) {
         self.run.waiting -= 1;
         if let ListScope::Project(id) = &self.whose {
-            // A token that may see more than was asked for shows more.
+            // The list is not filtered by project, and the token may see other projects.
             list.rows.retain(|row| row.project == *id);
         }
         self.run.load_balancers = Some(list);
@@ -55,7 +55,7 @@ impl Scope {
         let (at, whole) = (list.server_time, list.unreadable.is_empty());
         lists.policies = merge(list, Some(&self.lists.policies), &mut poll.outcome.troubles);
         let of = lists.listeners.iter().filter_map(|listener| {
-            // With a row that could not be read, the list is asked for again.
+            // If a row could not be read, this reading is not recorded, and the next poll lists the policies again.
             let policies = listener.l7_policies.clone().filter(|policies| whole && !policies.is_empty())?;
             let before = self.policies_of.get(&listener.id).map(|(_, reading)| reading);
             Some((listener.id.clone(), (policies, Reading::new(listener.updated_at, at, before))))
@@ -63,7 +63,7 @@ impl Scope {
         self.run.policies_of = Some(of.collect());
     }
 
-    /// One load balancer of a project that has vanished from the list was asked for.
+    /// Applies the lookup of one load balancer of a project that vanished from the list.
     pub(in crate::poller) fn existence(&mut self, id: &Id, existence: Result<Existence, String>, poll: &mut Poll) {
         if self.run.stage == Stage::Proving {
             return self.proof(id.clone(), existence);
@@ -79,7 +79,7 @@ impl Scope {
         };
         let trouble = Trouble::ProjectUnseen { project: project.clone(), load_balancer: id.clone(), why };
         if forbidden {
-            // The other lists are as little to be believed: they show what is left of the role.
+            // The lost role makes the other lists incomplete, too.
             self.run.failed.get_or_insert_with(|| trouble.to_string());
             self.run.waiting -= poll.forget(|ask| matches!(ask, Query::LoadBalancer(..) | Query::Roles(_)));
         }
@@ -87,8 +87,9 @@ impl Scope {
         poll.outcome.troubles.push(trouble);
     }
 
-    /// What the token may do now. With less than before, a project that has vanished is hidden, and who knows what else;
-    /// unless the lists show others' objects all the same: then the role was not what showed them.
+    /// Applies the token's present roles. With a role lost, vanished projects may only be hidden, and other objects
+    /// too, so the scope fails. It does not if each list still shows other projects' objects: then the role was not
+    /// needed to see them.
     pub(in crate::poller) fn roles(
         &mut self,
         missing: Result<Vec<String>, String>,
@@ -113,7 +114,7 @@ impl Scope {
         poll.outcome.troubles.push(trouble);
     }
 
-    /// Whether each list of this poll shows objects of other projects.
+    /// Returns whether each list of this poll shows objects of other projects.
     fn sees_others(&self, own: &Id) -> bool {
         let Some(lists) = &self.run.lists else { return false };
         let is_others = |row: &&Arc<LoadBalancer>| row.project != *own && !row.project.is_no_owner();
@@ -127,7 +128,7 @@ impl Scope {
         !others.is_empty() && listeners && pools
     }
 
-    /// Something that lists name and do not have was asked for by itself.
+    /// Records the lookup of an object that one list names and another lacks.
     pub(in crate::poller) fn proof(&mut self, id: Id, existence: Result<Existence, String>) {
         self.run.waiting -= 1;
         self.run.proofs.insert(id, existence);

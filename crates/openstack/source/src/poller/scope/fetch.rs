@@ -16,8 +16,8 @@ use crate::translate::Translator;
 const WITNESSES: usize = 3;
 
 impl Scope {
-    /// Looks up projects whose last load balancer left the list of all projects: the project was emptied, or a lost role
-    /// hides it. Also queries the L7 policies, if they may have changed.
+    /// Looks up projects whose last load balancer left the list of all projects: the project was emptied, or a lost
+    /// role hides it. Also queries the L7 policies, if they may have changed.
     pub(super) fn check(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let before = poll.asks.len();
@@ -29,7 +29,7 @@ impl Scope {
                     vanished.entry(&standing.project).or_default().push(id);
                 }
             }
-            // One may really be deleted in the minute in which the role goes, so it does not answer for the others.
+            // Several are looked up, because one of them may really be deleted in the minute in which the role is lost.
             let asked = vanished.values().flat_map(|balancers| balancers.iter().take(WITNESSES));
             poll.asks.extend(asked.map(|id| Query::LoadBalancer(self.whose.clone(), (*id).clone())));
             if !vanished.is_empty() {
@@ -49,7 +49,7 @@ impl Scope {
 
     fn policies_are_stale(&self, lists: &Lists) -> bool {
         lists.listeners.iter().any(|listener| match &listener.l7_policies {
-            // neutron-lbaas says neither which there are nor when one changed.
+            // neutron-lbaas lists neither a listener's policies nor when one changed.
             None => true,
             Some(policies) if policies.is_empty() => false,
             Some(policies) => self.policies_of.get(&listener.id).is_none_or(|(read, reading)| {
@@ -58,7 +58,8 @@ impl Scope {
         })
     }
 
-    /// Asks for the members that may have changed, newest change first, and for as many more as the sweep has saved up.
+    /// Queries the members that may have changed, newest change first, and as many further pools as the sweep budget
+    /// allows.
     pub(super) fn read(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let used = pools_in_use(lists, context);

@@ -1,5 +1,6 @@
-//! Proofs for what lists name and do not have: three lists are no snapshot, and one that is short for a reason that lasts,
-//! a policy for one kind of object, shows the same gap in every poll. So each gap is asked about by itself.
+//! Lookups of objects that one list names and another lacks. Three lists are not a snapshot, and a list that is short
+//! for a lasting reason, such as a policy for one kind of object, has the same gap in every poll. So each missing
+//! object is looked up before it counts as deleted.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
@@ -13,11 +14,12 @@ use crate::poller::poll::Poll;
 use crate::query::{ListScope, Query};
 use crate::translate::{PortSets, Translator};
 
-/// How many objects one poll asks about. What depends on the others stands until a later one.
+/// The number of objects that one poll looks up. Load balancers that depend on the others stay as published until a
+/// later poll.
 const PROOFS: usize = 16;
 
 impl Scope {
-    /// Asks for what was named and missing in the poll before, too.
+    /// Looks up the objects that were also named and missing in the poll before.
     pub(super) fn prove(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let belongings = lists.belongings();
@@ -36,9 +38,10 @@ impl Scope {
             }
         }
         let whose = &self.whose;
-        // Where 404 is said of what is hidden, too. With each project's own token there is nothing to compare with.
+        // neutron-lbaas answers 404 for hidden objects, too, so the roles are checked. In per-project mode there are no
+        // recorded roles to compare with.
         let doubtful = context.options.second_look.is_some() && *whose == ListScope::AllProjects && !asks.is_empty();
-        // In turns: those that stay open must not keep the others from being asked about.
+        // Continue after the last object that was looked up, so that objects that stay open do not starve the others.
         let (mut next, mut before) = (asks, BTreeMap::new());
         if let Some(last) = &self.proved {
             let rest = next.split_off(last);
@@ -63,7 +66,7 @@ impl Scope {
         poll.asks.extend(asks);
     }
 
-    /// The poll ends before these pools' members came: they are not known, and everything else is.
+    /// Called when the poll ends before the members of `pools` arrived. Publishes everything else.
     pub(in crate::poller) fn give_up(
         &mut self,
         pools: Vec<Id>,
@@ -76,7 +79,8 @@ impl Scope {
         self.publish(context, port_sets, poll);
     }
 
-    /// A pool whose new members could not be read keeps those that it had: new endpoints come before old ones go.
+    /// Keeps the last row, and so the last members, of each pool whose new members could not be read: new endpoints are
+    /// published before old ones are removed.
     pub(super) fn keep_unread(&mut self) {
         let Run { lists: Some(lists), unread, .. } = &mut self.run else { return };
         let lacks = |id: &Id| {
@@ -93,7 +97,8 @@ impl Scope {
         }
     }
 
-    /// Projects that have vanished, and whatever else is said to be gone, wait for a second look where one look proves nothing.
+    /// Delays the removal of vanished projects, and of other objects reported as gone, until a second look confirms it;
+    /// see [`Options::second_look`](crate::Options::second_look).
     pub(super) fn look_twice(&mut self, context: PollContext<'_>, now: Instant) {
         let vanished = &self.run.vanished;
         self.vanished.retain(|project, _| vanished.contains(project));

@@ -43,7 +43,8 @@ impl Scope {
         if let Some(policies_of) = policies_of {
             self.policies_of = policies_of;
         }
-        // A row of a load balancer that keeps its Services stands in for one that cannot be read in the next list.
+        // Keep the rows of load balancers that keep their Services, for the case that the next list's rows cannot be
+        // read.
         let kept =
             self.standings.iter().filter(|(_, standing)| standing.held.is_some() && !standing.services.is_empty());
         lists.keep(&kept.map(|(id, _)| id).collect::<Vec<_>>(), &self.lists);
@@ -84,7 +85,8 @@ impl<'a> Publisher<'_, 'a, '_> {
     fn balancers(&mut self, mut before: BTreeMap<Id, PublishedBalancer>) -> BTreeMap<Id, PublishedBalancer> {
         let (lists, run) = (self.view.lists, self.view.run);
         let mut standings = BTreeMap::new();
-        // No list shows the load balancers of an unseen project; rows of it stand in for unreadable ones.
+        // No list shows the load balancers of an unseen project; its rows here are kept ones that replace unreadable
+        // rows.
         let known =
             |row: &&Arc<LoadBalancer>| !run.unseen.contains_key(&row.project) && !run.unjudged.contains(&row.project);
         for balancer in lists.load_balancers.iter().filter(known) {
@@ -130,8 +132,8 @@ impl<'a> Publisher<'_, 'a, '_> {
         PublishedBalancer { project, services, left_out, held: None }
     }
 
-    /// Removes the Services of a load balancer that is not listed, or returns them if it may still exist. `named_by` are
-    /// listed objects that name it.
+    /// Removes the Services of a load balancer that is not listed, or returns them if it may still exist. `named_by`
+    /// are listed objects that name it.
     fn unlisted(
         &mut self,
         id: &Id,
@@ -171,20 +173,21 @@ impl<'a> Publisher<'_, 'a, '_> {
         if let Some(pool) = pools.find(|pool| !pool.members.is_empty() && !view.members.contains_key(&pool.id)) {
             return Some(format!("the members of pool {} are not known", pool.id));
         }
-        // The pool's row names the members that went, and the list has those that came: what is in both is neither the old
-        // set nor the new one. A difference that is still there in the next poll is believed.
+        // The pool's row still names removed members, and the member list already has added ones: what both have in
+        // common is neither the old set nor the new one. A difference that remains in the next poll is accepted.
         let mut pools = offers.iter().flat_map(|offer| offer.live_pools());
         if let Some(pool) = pools.find(|pool| view.members_just_changed(pool)) {
             return Some(format!("the members of pool {} changed between two lists", pool.id));
         }
-        // After a restart the writer may hold objects that cannot be read now. What this process published never had them.
+        // After a restart the writer may hold objects that cannot be read now. What this process published never had
+        // them.
         let unread = view.unread(balancer).into_iter().next().filter(|_| !is_published)?;
         Some(format!("{} {} cannot be read", unread.kind, unread.id))
     }
 
-    /// Records open references of load balancer `id`. Returns why they do not prove a deletion yet: one of them was not open
-    /// in the poll before, was not shown to be gone, or may be an unreadable row. If the load balancer itself is `missing`,
-    /// that is what must be shown to be gone.
+    /// Records open references of load balancer `id`. Returns why they do not prove a deletion yet: one of them was not
+    /// open in the poll before, was not shown to be gone, or may be an unreadable row. If `missing` is the load
+    /// balancer itself, that must be shown to be gone instead of the references.
     fn still_open(&mut self, id: &Id, references: &BTreeSet<Id>, missing: Option<&Id>) -> Option<String> {
         self.open.insert(id.clone(), references.clone());
         let (view, before) = (self.view, self.open_before.get(id));

@@ -1,5 +1,5 @@
-//! What the lists of one poll show, and what is missing in them. Three lists are not a snapshot, so each may name objects
-//! that another one lacks.
+//! What the lists of one poll show, and what is missing in them. Three lists are not a snapshot, so each may name
+//! objects that another one lacks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,12 +11,12 @@ use crate::members::PoolMembers;
 use crate::skip::{LeftOut, Skip};
 use crate::translate::Translator;
 
-/// The merged lists of one poll, with what was looked up besides.
+/// The merged lists of one poll, and the results of its lookups.
 pub(super) struct PollView<'a> {
     pub(super) lists: &'a Lists,
     pub(super) parts: Translator<'a>,
     pub(super) members: &'a HashMap<Id, PoolMembers>,
-    /// Pools whose members had been listed after they changed, in the poll before.
+    /// Pools whose members were listed after they had changed, in the poll before.
     pub(super) newer: &'a BTreeSet<Id>,
     pub(super) run: &'a Run,
 }
@@ -63,7 +63,8 @@ impl<'a> PollView<'a> {
         })
     }
 
-    /// Returns whether the members of a pool are newer than the pool's row, by more than the row of the next poll explains.
+    /// Returns whether the members of a pool are newer than the pool's row, by more than the row of the next poll
+    /// explains.
     pub(super) fn members_just_changed(&self, pool: &Pool) -> bool {
         self.members.get(&pool.id).is_some_and(|read| read.is_newer_than(pool)) && !self.newer.contains(&pool.id)
     }
@@ -92,8 +93,8 @@ impl<'a> PollView<'a> {
     }
 }
 
-/// Returns the load balancers that listeners or pools name and that the list of load balancers lacks, with those that name
-/// them.
+/// Returns the load balancers that listeners or pools name and that the list of load balancers lacks, with those that
+/// name them.
 pub(super) fn named_without_row<'a>(lists: &'a Lists, belongings: &Belongings<'a>) -> HashMap<&'a Id, BTreeSet<Id>> {
     let mut named: HashMap<&Id, BTreeSet<Id>> = HashMap::new();
     for (id, listeners) in &belongings.listeners {

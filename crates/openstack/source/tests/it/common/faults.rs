@@ -1,4 +1,4 @@
-//! Servers that fail.
+//! Answers of failing servers.
 
 use gimbal_octavia_rows::{Existence, List, Unreadable};
 use gimbal_openstack_source::{MembersError, Query, Reply};
@@ -15,7 +15,7 @@ pub fn two_projects() -> World {
     world
 }
 
-/// The answer that says that the list failed.
+/// Returns the reply that the query failed.
 pub fn fail(ask: &Query) -> Reply {
     match ask.clone() {
         Query::Projects => Reply::Projects(Err(failed())),
@@ -31,7 +31,7 @@ pub fn fail(ask: &Query) -> Reply {
     }
 }
 
-/// What a server shows that lost the role on `pb`.
+/// Returns a server's answer after the role on `pb` was lost.
 pub fn lost(ask: &Query, world: &mut World) -> Option<Reply> {
     match ask {
         Query::LoadBalancers(whose) => {
@@ -49,7 +49,7 @@ pub fn lost(ask: &Query, world: &mut World) -> Option<Reply> {
     }
 }
 
-/// The rows of a list with one of them unreadable, by its ID or without.
+/// Makes one row of a list unreadable, with or without its ID.
 pub fn spoil<T>(mut list: List<T>, which: impl Fn(&T) -> bool, says: Option<&str>) -> List<T> {
     list.rows.retain(|row| !which(row));
     list.unreadable.push(Unreadable { id: says.map(Into::into), project: None, problem: "invalid type".into() });

@@ -25,7 +25,7 @@ pub fn row<T: DeserializeOwned>(json: Value) -> T {
     serde_json::from_value(json).unwrap()
 }
 
-/// The cloud as it really is.
+/// The real state of the cloud.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub projects: BTreeMap<Id, Project>,
@@ -36,9 +36,9 @@ pub struct World {
     pub policies: BTreeMap<Id, L7Policy>,
     /// The server's clock, in seconds.
     pub seconds: i64,
-    /// neutron-lbaas has no times.
+    /// Whether rows have no timestamps, as with neutron-lbaas.
     pub timeless: bool,
-    /// A proxy takes the server's clock (`Date`) away.
+    /// Whether a proxy strips the server's clock (`Date`).
     pub undated: bool,
 }
 
@@ -82,13 +82,13 @@ impl World {
         members.get_mut(&id(member)).unwrap()
     }
 
-    /// A change of a member through the API moves its pool's `updated_at`.
+    /// Changes a member through the API, which updates its pool's `updated_at`.
     pub fn change_member(&mut self, pool: &str, member: &str) -> &mut Member {
         self.touch(pool);
         self.health(pool, member)
     }
 
-    /// A change of a member's health does not.
+    /// Changes a member's health, which does not update `updated_at`.
     pub fn health(&mut self, pool: &str, member: &str) -> &mut Member {
         self.members.get_mut(&id(pool)).unwrap().get_mut(&id(member)).unwrap()
     }
@@ -104,7 +104,7 @@ impl World {
         self.pools.get_mut(&id(pool)).unwrap().updated_at = time;
     }
 
-    /// With everything below it, as `cascade=true` does.
+    /// Deletes a load balancer with everything below it, like `cascade=true`.
     pub fn delete_load_balancer(&mut self, balancer: &str) {
         let balancer = id(balancer);
         self.load_balancers.remove(&balancer);
@@ -114,7 +114,7 @@ impl World {
         members.retain(|pool, _| pools.contains_key(pool));
     }
 
-    /// A load balancer with one listener, one pool and `members` members, in `project`.
+    /// Adds a load balancer with one listener, one pool and `members` members to `project`.
     pub fn tree(&mut self, n: usize, project: &str, members: usize) {
         let (balancer, pool) = (format!("lb{n}"), format!("p{n}"));
         self.load_balancer(&balancer, project, "web");
@@ -129,7 +129,7 @@ impl World {
         List { rows, unreadable: Vec::new(), server_time: self.time().filter(|_| !self.undated) }
     }
 
-    /// What a perfect server answers now.
+    /// Returns the answer of a server without faults.
     pub fn answer(&self, ask: &Query) -> Reply {
         let of = |whose: &ListScope, project: &Id| match whose {
             ListScope::AllProjects => true,
@@ -190,13 +190,13 @@ fn existence(there: bool) -> Existence {
     if there { Existence::Found } else { Existence::Gone }
 }
 
-/// Polls a world, and holds what it was told.
+/// Polls a world, and holds the published Services.
 pub struct Caller {
     pub cloud: CloudPoller,
     pub world: World,
     pub now: Instant,
     pub view: BTreeMap<SourceKey, Arc<Service>>,
-    /// What the last poll asked for.
+    /// The queries of the last poll.
     pub asked: Vec<Query>,
 }
 
@@ -215,12 +215,12 @@ impl Caller {
         Self::new(Mode::PerProject, quiet(), world)
     }
 
-    /// One poll of a perfect server.
+    /// Polls a server without faults once.
     pub fn poll(&mut self) -> PollOutcome {
         self.poll_with(|_, _| None)
     }
 
-    /// One poll; `fault` may answer instead of the world, or change it before it answers.
+    /// Polls once. `fault` may answer instead of the world, or change the world before it answers.
     pub fn poll_with(&mut self, mut fault: impl FnMut(&Query, &mut World) -> Option<Reply>) -> PollOutcome {
         self.now += INTERVAL;
         self.world.seconds += i64::try_from(INTERVAL.as_secs()).unwrap();
@@ -246,7 +246,7 @@ impl Caller {
         }
     }
 
-    /// Polls until nothing moves: fresh changes are read twice, for their second may not be over.
+    /// Polls until nothing changes. Recent changes are read twice, because their second may not be over.
     pub fn settle(&mut self) -> PollOutcome {
         self.poll();
         self.poll();
@@ -257,7 +257,7 @@ impl Caller {
         self.view.keys().map(ToString::to_string).collect()
     }
 
-    /// Each Service with the project that it names, if it does.
+    /// Returns each Service with the project that its annotation names, if any.
     pub fn owners(&self) -> Vec<String> {
         let owner = |service: &Service| {
             let annotations = &service.header.annotations;
@@ -274,7 +274,7 @@ impl Caller {
         self.view.iter().map(|(key, service)| show(key, service)).collect()
     }
 
-    /// Addresses of everything, each with its conditions.
+    /// Returns all addresses with their conditions.
     pub fn addresses(&self) -> Vec<String> {
         self.view
             .values()
@@ -302,7 +302,7 @@ fn letters(conditions: gimbal_model::Conditions) -> String {
         .collect()
 }
 
-/// A Service in lines: key, ports, endpoints.
+/// Formats a Service in lines: key, ports, endpoints.
 pub fn show(key: &SourceKey, service: &Service) -> String {
     let mut lines = vec![format!("{key}")];
     for port in &service.header.ports {
@@ -328,12 +328,12 @@ pub fn show(key: &SourceKey, service: &Service) -> String {
     lines.join("\n") + "\n"
 }
 
-/// How many clouds a property is tried on: so many as `GIMBAL_PROVE` says, where a long proof is wanted.
+/// Returns the number of cases of a property test: `GIMBAL_PROVE` if set, for a longer run, else 400.
 pub fn cases() -> u32 {
     std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
 }
 
-/// Without a sweep, and believing at once what is proven.
+/// Options without a sweep and without a hold for projects.
 pub fn quiet() -> Options {
     Options { sweep: None, project_hold: Duration::ZERO, ..Options::default() }
 }
