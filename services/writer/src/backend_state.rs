@@ -1,4 +1,4 @@
-//! What the writer keeps for each backend over restarts, and how it is written: see [`BackendState`].
+//! Stores the state of each backend over restarts, and defines its format: see [`BackendState`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(render(&full)["lostSince"], "2020-09-13T12:26:40.123Z");
     }
 
-    /// A writer of before wrote no names, and reads what is written now.
+    /// An earlier version wrote no names, and reads what is written now.
     #[test]
     fn a_window_of_another_version_is_understood() {
         let window = WindowRecord { at: at(1), base: 100, lost: 25, listed: BTreeMap::new(), unlisted: 25 };

@@ -1,5 +1,5 @@
-//! Who a peer is ([rule 2](../../../docs/design.md#rule-2)): the names of its certificate, compared with the configuration.
-//! This is the only place where that is decided, for sources, viewers and admins alike.
+//! Who a peer is ([rule 2](../../../docs/design.md#rule-2)): the names of its certificate, compared with the
+//! configuration. This is the only place where that is decided, for sources, viewers and admins alike.
 
 use std::fmt::Display;
 

@@ -30,7 +30,7 @@ impl Tasks {
     /// Waits until the process is asked to end, or a task ends by itself; the other tasks are then asked to end.
     ///
     /// # Errors
-    /// Returns the failure of the task that ended, with its name.
+    /// Returns the failure of the task that ended.
     pub async fn run(&mut self) -> Result<(), Exit> {
         let ended = tokio::select! {
             biased;
