@@ -112,7 +112,7 @@ fn render(state: &BackendState) -> Data {
     data
 }
 
-/// Reads a state, and returns with it the keys that could not be read because somebody edited them.
+/// Reads a state, and returns with it the keys that could not be read because a person edited them.
 fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     let mut odd = Vec::new();
     let text = |key: &str| data.get(key).filter(|value| !value.is_empty());

@@ -114,7 +114,7 @@ impl Handle {
     }
 
     /// Passes on a message of a stream. Waits while the owner is busy, which is the back-pressure. `turn` is one of the
-    /// stream's permits, so that no stream fills the mailbox alone. A part of a snapshot also takes one of [`BULK`]
+    /// stream's permits, so that no stream fills the mailbox alone. A part of a snapshot also takes one of `BULK`
     /// permits that all streams share, in turn, so that snapshots never fill the mailbox.
     ///
     /// # Errors

@@ -109,7 +109,7 @@ mod tests {
     async fn who_cannot_reach_its_cluster_for_long_is_not_ready() {
         let (owner, mut mail, _) = Handle::new();
         tokio::spawn(async move {
-            // The owner has observed its cluster, and answers every question so.
+            // The owner has observed its cluster, whatever the question is.
             while let Some(Mail::Ask(question)) = mail.recv().await {
                 let mut state = observed();
                 question(&mut state);

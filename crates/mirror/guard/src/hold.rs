@@ -51,8 +51,8 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Returns whether a quarter more is held than when the id was given, so that an approval by that id does not cover
-    /// it. A smaller growth keeps the id; otherwise a growing hold could never be approved.
+    /// Returns whether over a quarter more is held than when the id was given, so that an approval by that id does not
+    /// cover it. A smaller growth keeps the id; otherwise a growing hold could never be approved.
     pub(crate) fn has_outgrown_its_id(&self, endpoints: u64) -> bool {
         endpoints > self.told + self.told / 4
     }

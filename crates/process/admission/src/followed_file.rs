@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of reads at the start, which should not be delayed by a whole second.
 const START_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a file holds, and how it is read.
+/// The content of a file, and how it is parsed.
 pub trait FileFormat: Sized {
     /// Why a file cannot be used. Its text names the file.
     type Error: Display + Send + 'static;

@@ -8,8 +8,8 @@ use clap::Parser;
 
 use crate::Exit;
 
-/// Parses the command line. If the process has to end, the reason is already written: help and version to stdout (code
-/// 0), a mistake as one line to stderr (code 2).
+/// Parses the command line. If the process has to end, the reason is already written: help and version to stdout with
+/// code 0, a mistake as one line to stderr with code 2.
 ///
 /// # Errors
 /// Returns the exit code.

@@ -59,7 +59,7 @@ struct InFlight<T> {
     tenant: Option<T>,
     /// The urgency with which it was handed out.
     urgency: Urgency,
-    /// What was pushed for it since.
+    /// The tenant and urgency pushed for the key since, if any.
     next: Option<Waiting<T>>,
     noticed: usize,
 }

@@ -85,7 +85,7 @@ impl SharedLimit {
         }
     }
 
-    /// Starts the current turn anew, because fewer writes were in flight than allowed: throughput then says nothing
+    /// Restarts the current turn, because fewer writes were in flight than allowed: throughput then says nothing
     /// about the server.
     pub(crate) fn idle(&mut self) {
         self.turn = Turn { skip: self.current(), ..Turn::default() };

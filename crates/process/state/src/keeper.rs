@@ -8,7 +8,7 @@ use crate::Format;
 use crate::store::{Change, Store};
 use crate::task::{Request, Task};
 
-/// What the task reports.
+/// An event that the task reports.
 pub enum StateEvent<F: Format> {
     /// The API server has accepted this version of a tenant's state, and with it all earlier ones.
     Kept(F::Tenant, u64),

@@ -106,7 +106,8 @@ pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     }
 }
 
-/// Shortest time for which the guard can hold: anything shorter is released by the next snapshot or tick.
+/// Shortest time that is accepted for the guard. A removal held for less would be released by the next snapshot or
+/// tick.
 const SHORTEST_GUARD_TIME: Duration = Duration::from_secs(1);
 
 /// Parses a time of the guard, if there is one.

@@ -99,8 +99,8 @@ impl LossMetrics {
         }
     }
 
-    /// Sets the metrics of loss. A backend that the configuration does not name has none, because it is not expected to
-    /// connect.
+    /// Sets the metrics. How long a backend has been lost, and its stage, are set for configured backends only, because
+    /// others are not expected to connect.
     pub(super) fn show(&self, backends: &[&Backend], is_known: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let labels = |backend: &Backend| Labels { backend: backend.name.to_string() };

@@ -358,7 +358,7 @@ proptest! {
     }
 }
 
-/// The first records name single removals, so that what is back is not lost for the next writer either.
+/// The record names the targets of single removals, so that what is back is not lost for the next writer either.
 #[test]
 fn what_is_back_before_a_restart_is_not_lost_after_it() {
     let mut world = World::new(GuardConfig::default(), [20; SERVICES]);

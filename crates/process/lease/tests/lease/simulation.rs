@@ -1,5 +1,5 @@
 //! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: there are never
-//! two leaders, and no leader believes to have led throughout while another led in between.
+//! two leaders, and no leader takes itself for the only one since it last led if another led in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -214,8 +214,8 @@ impl World {
         machines.all(|machine| machine.has_seen(&lease.metadata.uid))
     }
 
-    /// Records whether this candidate leads. Returns an error if it believes to have led throughout, but another led
-    /// meanwhile.
+    /// Records whether this candidate leads. Returns an error if it takes up its earlier leadership although another
+    /// led meanwhile.
     fn note_leader(&mut self, of: usize) -> Result<(), String> {
         let now = self.now(of);
         let lead = self.candidates[of].machine.as_ref().and_then(|machine| machine.lead(now));
