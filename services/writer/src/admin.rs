@@ -1,4 +1,4 @@
-//! What people decide. Only the writer that leads takes it, and it answers when what was decided outlives it.
+//! Decisions of administrators. Only the leader takes them, and it answers once a decision is stored.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::decommission;
 use crate::inspection_service::{Answers, ended};
 use gimbal_lease::Leadership;
 
-/// How often it is looked whether a decision is kept, and how long a caller waits for that.
+/// Interval of checks whether a decision is stored, and how long a caller waits for it.
 const LOOK: Duration = Duration::from_millis(50);
 const KEPT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -63,7 +63,7 @@ fn parse(backend: &str) -> Result<BackendName, Status> {
 }
 
 impl Answers {
-    /// The refusal of a writer that does not lead.
+    /// Returns the error of a writer that does not lead.
     fn standby(&self) -> Status {
         let who = match &*self.leadership.borrow() {
             Leadership::Follower { holder } if !holder.is_empty() => format!("{holder} does: ask that one"),
@@ -72,7 +72,7 @@ impl Answers {
         Status::unavailable(format!("this writer does not lead; {who}"))
     }
 
-    /// Asks the state something that only a leader knows.
+    /// Asks the state a question that only a leader can answer.
     async fn ask_leader<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Reconciler) -> Result<T, Status> + Send + 'static,
@@ -81,7 +81,7 @@ impl Answers {
         self.owner.ask(led).await.map_err(ended)?.ok_or_else(|| self.standby())?
     }
 
-    /// Decides something for a backend, and waits until that is kept.
+    /// Decides something for a backend, and waits until the decision is stored.
     async fn decide<T: Send + 'static>(
         &self,
         backend: BackendName,
@@ -126,7 +126,7 @@ mod tests {
         BackendName::parse("node02").unwrap()
     }
 
-    /// A writer that knows node02, and the questions that come to it.
+    /// A writer that knows node02, and the mailbox of its owner.
     fn writer(leadership: Leadership) -> (Answers, Reconciler, mpsc::Receiver<Mail>) {
         let (owner, mail, _) = Handle::new();
         let limits =

@@ -1,4 +1,4 @@
-//! Sends the writes of a job to the API server. Carries and converts; decides nothing.
+//! Sends the writes of a job to the API server. It only sends and converts; all decisions are made elsewhere.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,44 +17,46 @@ use crate::metrics::Metrics;
 use crate::throttle::Throttle;
 use gimbal_lease::{Leadership, Moment};
 
-/// A create met a conflict, and nothing of ours is there: in words of ours, for the server's own may be about others.
+/// Used when a create is answered with a conflict and no object of ours exists. The server's own message may name other
+/// tenants' objects.
 const NOT_CREATED: &str =
     "the API server answers 409 to its creation; a quota of the namespace, a webhook or a proxy may be why";
 
-/// Everything a write needs. Cheap to clone.
+/// What is needed to send writes. Cheap to clone.
 #[derive(Clone)]
 pub struct Writes {
-    /// Own connections: a burst of writes must not stand before a watch or the lease. To withhold writes that are not
-    /// permitted any more when a connection is there.
+    /// A client with connections of its own, because a burst of writes must not delay a watch or the lease. It should
+    /// withhold writes that are no longer permitted once a connection is open.
     pub cluster: Cluster,
-    /// No write is sent after its deadline.
+    /// No write is sent after the leadership's deadline.
     pub leadership: watch::Receiver<Leadership>,
-    /// No write is sent before it ends.
+    /// No write is sent while a pause lasts.
     pub throttle: Throttle,
-    /// Counts and times.
+    /// Counts and times the writes.
     pub metrics: Metrics,
-    /// Failures by kind and code that the log holds already: an outage fails every write.
+    /// Failures by kind and code that were logged recently: an outage fails every write.
     pub failures: Arc<Quiet<(&'static str, &'static str)>>,
 }
 
-/// How a write ended, and what that tells of the API server, if it was sent.
+/// How a write ended.
 pub struct Sent {
-    /// How it ended.
+    /// The result for the reconciler.
     pub written: Written,
-    /// What that tells.
+    /// Measurement for the limiter; `None` if nothing was sent.
     pub sample: Option<WriteSample>,
 }
 
-/// How the creation of a namespace ended, and what that tells of the API server, if it was asked.
+/// How the creation of a namespace ended.
 pub struct Created {
-    /// Why it could not be created, in words.
+    /// The reason of a failure, as text for people.
     pub result: Result<(), String>,
-    /// What that tells.
+    /// Measurement for the limiter; `None` if nothing was sent.
     pub sample: Option<WriteSample>,
 }
 
 impl Writes {
-    /// Carries a job out, so many writes side by side; one answer for each action, in order.
+    /// Sends the writes of a job, at most `side_by_side` at a time. Returns one result for each action, in order. The
+    /// second stage is sent only if every write of the first succeeded.
     pub async fn carry_out(&self, job: &Job, side_by_side: usize) -> Vec<Sent> {
         let (first, rest) = job.stages();
         let mut sent = self.write_all(first, side_by_side).await;
@@ -67,16 +69,16 @@ impl Writes {
     }
 
     async fn write_all(&self, actions: &[Action], side_by_side: usize) -> Vec<Sent> {
-        // Most are alone, and then nobody has to watch over them.
+        // Most stages have one write, and need no stream.
         if let [action] = actions {
             return vec![self.write(action).await];
         }
-        // Collected first: a stream that borrows closures over references is not Send as far as the compiler can see.
+        // Collected first: the compiler cannot prove that a stream of closures over references is Send.
         let writes: Vec<_> = actions.iter().map(|action| self.write(action)).collect();
         futures::stream::iter(writes).buffered(side_by_side).collect().await
     }
 
-    /// Whether a write may be sent now.
+    /// Returns whether a write may be sent now.
     #[must_use]
     pub fn may_write(&self) -> bool {
         self.leadership.borrow().may_write(Moment::now())
@@ -104,7 +106,8 @@ impl Writes {
         let write_result = result.as_ref().err().map_or(WriteResult::Answered, |error| self.write_result(error));
         let written = match result {
             Ok(written) => written,
-            // A create reports a missing namespace as not found; to the others it means that the object is gone.
+            // A create reports a missing namespace as not found; for other writes not found means that the object is
+            // gone.
             Err(error @ ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => {
                 tracing::debug!(kind, name = %action.name(), %error, "the object was gone already");
                 Written::Gone
@@ -124,8 +127,7 @@ impl Writes {
         Sent { written, sample: Some(WriteSample { sent, took, result: write_result }) }
     }
 
-    /// Here, and nowhere else, is told in the API server's own words what went wrong. Agents hear less: see
-    /// [`ApiError::public_reason`].
+    /// Logs the API server's own message. This is the only place: agents get less, see [`ApiError::public_reason`].
     fn log(&self, kind: &'static str, name: &str, error: &ApiError) {
         if let Some(untold) = self.failures.tell((kind, code(error)), Instant::now()) {
             tracing::warn!(kind, name, %error, untold, "a write failed");
@@ -134,7 +136,7 @@ impl Writes {
         }
     }
 
-    /// What an error tells of the API server. One that asks for patience gets it from here on.
+    /// Returns what an error says about the API server. Begins a pause if the server asks for one.
     fn write_result(&self, error: &ApiError) -> WriteResult {
         let throttled = matches!(error, ApiError::Throttled { .. });
         if throttled || error.retry_after().is_some() {
@@ -148,8 +150,8 @@ impl Writes {
         }
     }
 
-    /// Creates a namespace for a backend whose policy says so. It bears no mark of ownership: it is never changed nor
-    /// deleted by us.
+    /// Creates a namespace for a backend whose policy asks for it. It gets no mark of ownership: the writer never
+    /// changes or deletes it.
     pub async fn create_namespace(&self, name: &str, backend: &BackendName) -> Created {
         let unsent = |why: &str| Created { result: Err(why.into()), sample: None };
         let sent = Instant::now();
@@ -188,7 +190,8 @@ impl Writes {
         }
     }
 
-    /// A create that meets an object looks whose it is: one of ours comes from a create whose answer was lost.
+    /// Creates an object. If one exists already, returns it if it is ours: an earlier create succeeded, but its answer
+    /// was lost.
     async fn create_or_find<T: Object>(
         &self,
         object: &T,
@@ -206,8 +209,7 @@ impl Writes {
         }
     }
 
-    /// A write met another version than it named, or so the API server says: what is there now is looked up, for the watch
-    /// may never tell of it.
+    /// Looks up the object after a write was refused because of its version, because the watch may never report it.
     async fn after_conflict(&self, action: &Action) -> Written {
         let (kind, namespace, name) = (action.kind(), action.namespace(), action.name());
         let there = match kind {
@@ -217,7 +219,7 @@ impl Writes {
         };
         match there {
             Ok(Some(there)) => Written::Conflict { there },
-            // It is not ours any more; a create of the name will find out whose it is.
+            // The object is no longer ours. A create of the name will find its owner.
             Ok(None) if !matches!(action, Action::Create(_)) => Written::Gone,
             Err(ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => Written::Gone,
             Ok(None) | Err(ApiError::NotFound { .. }) => Written::Failed(WriteFailure::Api(NOT_CREATED.into())),
@@ -225,7 +227,7 @@ impl Writes {
         }
     }
 
-    /// The object of a name, if it bears our mark.
+    /// Returns the object of this name if it has our mark.
     async fn find<T: Object>(
         &self,
         namespace: &str,
@@ -272,7 +274,7 @@ fn failure(error: &ApiError) -> WriteFailure {
     }
 }
 
-/// For metrics.
+/// Returns the error's kind as metrics spell it.
 pub(crate) fn code(error: &ApiError) -> &'static str {
     match error {
         ApiError::NotFound { .. } => "not_found",
@@ -305,7 +307,8 @@ mod tests {
 
     use super::*;
 
-    /// The 409 of a create comes from something else than the object: a quota, a webhook, or a proxy with words of its own.
+    /// The 409 of a create may have another cause than the object: a quota, a webhook, or a proxy with a message of its
+    /// own.
     #[tokio::test]
     async fn who_answers_409_to_a_create_is_quoted_to_nobody() {
         let server = TestCluster::start().await.unwrap();
@@ -329,7 +332,7 @@ mod tests {
         assert!(told.contains("409") && !told.contains("in trouble"), "{told}");
     }
 
-    /// What a credential plug-in printed, its environment, and where the API server is, are no business of any backend's.
+    /// Agents must not learn what a credential plug-in printed, its environment, or the address of the API server.
     #[test]
     fn agents_hear_no_word_of_anybody_else() {
         let message =
@@ -348,7 +351,7 @@ mod tests {
             };
             assert!(!["hunter2", "://", "10.0.0.1"].iter().any(|word| told.contains(word)), "{told}");
         }
-        // What is wrong with an object of its own is for the backend to hear in full.
+        // What is wrong with an object of the backend itself is reported in full.
         let verdict = "Service \"web\" is invalid: spec.ports[0].name: too long";
         let refused = failure(&ApiError::Invalid { message: verdict.into() });
         assert_eq!(refused, WriteFailure::Invalid(verdict.into()));

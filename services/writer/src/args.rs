@@ -12,7 +12,8 @@ use gimbal_runtime::Exit;
 use gimbal_lease::Times;
 use gimbal_schedule::LimiterSettings;
 
-/// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's credentials.
+/// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's
+/// credentials.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gimbal-writer", version)]
 pub struct Args {
@@ -62,17 +63,19 @@ pub struct Args {
     /// Whether several writers agree on one by a Lease.
     #[arg(long, env = "GIMBAL_LEADER_ELECTION", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub leader_election: bool,
-    /// How long the Lease lasts without a renewal, in whole seconds: so long a leader that died is missed. Its holder writes
-    /// for two thirds of it, and renews it after one; 3s suits an API server that answers within two seconds.
+    /// How long the Lease lasts without a renewal, in whole seconds: so long a leader that died is missed. Its holder
+    /// writes for two thirds of it, and renews it after one; 3s suits an API server that answers within two seconds.
     #[arg(long, env = "GIMBAL_LEASE_DURATION", value_name = "DURATION", default_value = "3s")]
     pub lease_duration: gimbal_runtime::HumanDuration,
-    /// How long agents have to come back to a writer that begins to lead before anything new follows from their absence (onLoss).
+    /// How long agents have to come back to a writer that begins to lead before anything new follows from their absence
+    /// (onLoss).
     #[arg(long, env = "GIMBAL_LOSS_GRACE", value_name = "DURATION", default_value = "30s")]
     pub loss_grace: gimbal_runtime::HumanDuration,
     /// How often everything is compared, though no comparison should ever find anything.
     #[arg(long, env = "GIMBAL_COMPARISON_INTERVAL", value_name = "DURATION", default_value = "5m")]
     pub comparison_interval: gimbal_runtime::HumanDuration,
-    /// Threads to work with: one takes the least time for the same work, and is enough for thousands of writes a second.
+    /// Threads to work with: one takes the least time for the same work, and is enough for thousands of writes a
+    /// second.
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub worker_threads: NonZeroUsize,
     /// Form of the log on standard error.
@@ -80,11 +83,11 @@ pub struct Args {
     pub log_format: gimbal_runtime::LogFormat,
 }
 
-/// Where a pod finds the namespace that it runs in.
+/// File in which a pod finds its own namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 impl Args {
-    /// How the Gimbal cluster is reached.
+    /// Returns how to reach the Gimbal cluster.
     #[must_use]
     pub fn access(&self) -> Access {
         match &self.kubeconfig {
@@ -93,7 +96,7 @@ impl Args {
         }
     }
 
-    /// How fast to write.
+    /// Returns the limits on writes.
     #[must_use]
     pub fn limits(&self) -> LimiterSettings {
         LimiterSettings {
@@ -105,10 +108,10 @@ impl Args {
         }
     }
 
-    /// How long the Lease lasts, and what follows from that.
+    /// Returns the times of the Lease.
     ///
     /// # Errors
-    /// A duration that no Lease can have.
+    /// Returns an error if no Lease can have the duration.
     pub fn lease_times(&self) -> Result<Times, Exit> {
         let duration: std::time::Duration = self.lease_duration.into();
         if (Times::SHORTEST..=Times::LONGEST).contains(&duration) && duration.subsec_nanos() == 0 {
@@ -117,7 +120,7 @@ impl Args {
         Err(Exit::Usage(format!("--lease-duration {}: whole seconds from 2s to 1h", self.lease_duration)))
     }
 
-    /// The namespace for the Lease and for what is kept.
+    /// Returns the namespace of the Lease and of the stored state.
     #[must_use]
     pub fn own_namespace(&self) -> String {
         self.namespace.clone().unwrap_or_else(|| match std::fs::read_to_string(POD_NAMESPACE) {

@@ -1,4 +1,4 @@
-//! What the writer keeps for each backend over restarts, and how it is written: see [`BackendState`].
+//! Stores the state of each backend over restarts, and defines its format: see [`BackendState`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -112,7 +112,7 @@ fn render(state: &BackendState) -> Data {
     data
 }
 
-/// Reads a state, and returns with it the keys that could not be read because somebody edited them.
+/// Reads a state, and returns with it the keys that could not be read because a person edited them.
 fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     let mut odd = Vec::new();
     let text = |key: &str| data.get(key).filter(|value| !value.is_empty());
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(render(&full)["lostSince"], "2020-09-13T12:26:40.123Z");
     }
 
-    /// A writer of before wrote no names, and reads what is written now.
+    /// An earlier version wrote no names, and reads what is written now.
     #[test]
     fn a_window_of_another_version_is_understood() {
         let window = WindowRecord { at: at(1), base: 100, lost: 25, listed: BTreeMap::new(), unlisted: 25 };

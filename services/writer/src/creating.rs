@@ -1,5 +1,5 @@
-//! Namespaces that are created because a policy says so: one after the other, each of them a write like any other, and
-//! backends by turns.
+//! Creates the namespaces that policies ask for: one after the other, each limited like any other write, and backends
+//! take turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tokio::task::{JoinError, JoinSet};
 use crate::apply::Created;
 use crate::in_flight::JobsInFlight;
 
-/// Namespaces that wait. Backends take turns, each with its own first-in-first-out line that is never empty: a source with
-/// many new ones is no reason for another to wait.
+/// Namespaces that are pending. Backends take turns, each with its own first-in-first-out line that is never empty, so
+/// a source with many new namespaces does not delay another backend's.
 #[derive(Default)]
 struct Waiting(VecDeque<(BackendName, VecDeque<Arc<str>>)>);
 
@@ -35,26 +35,26 @@ impl Waiting {
     }
 }
 
-/// See the module. Part of the owner's state.
+/// Creates namespaces. Part of the owner's state.
 #[derive(Default)]
 pub struct Creating {
     waiting: Waiting,
-    /// One at most.
+    /// The creation in flight, at most one.
     under_way: JoinSet<(Arc<str>, Created)>,
 }
 
 impl Creating {
-    /// A namespace is to be created.
+    /// Enqueues a namespace.
     pub fn ask(&mut self, namespace: Arc<str>, backend: BackendName) {
         self.waiting.push(namespace, backend);
     }
 
-    /// Whoever leads next asks anew.
+    /// Clears the queue. The reconciler of the next leader asks again.
     pub fn forget(&mut self) {
         self.waiting = Waiting::default();
     }
 
-    /// Starts the next, if it may start now.
+    /// Starts the next creation if one is pending, none is in flight, and the limits allow it.
     pub fn start(&mut self, jobs: &mut JobsInFlight, state: &Reconciler, now: Instant) {
         if self.waiting.0.is_empty() || !self.under_way.is_empty() || !jobs.start_single(state, now) {
             return;
@@ -65,19 +65,19 @@ impl Creating {
             let created = writes.create_namespace(&namespace, &backend).await;
             match &created.result {
                 Ok(()) => tracing::info!(%backend, %namespace, "created a namespace, as the backend's policy says"),
-                // Whoever tried has told why.
+                // The reason was already logged as a warning where the write was sent.
                 Err(reason) => tracing::debug!(%backend, %namespace, reason, "a namespace was not created"),
             }
             (namespace, created)
         });
     }
 
-    /// The next that ends; `None` if none is under way.
+    /// Returns the next creation that ends; `None` if none is in flight.
     pub async fn next(&mut self) -> Option<Result<(Arc<str>, Created), JoinError>> {
         self.under_way.join_next().await
     }
 
-    /// Takes in how it ended.
+    /// Passes the result of a creation to the reconciler.
     pub fn ended(
         &mut self,
         (namespace, created): (Arc<str>, Created),
@@ -108,7 +108,7 @@ mod tests {
     use gimbal_lease::{Leadership, Moment};
     use gimbal_schedule::{LimiterSettings, WriteLimiter};
 
-    /// An API server that is not there answers as well: what counts is how often it is asked.
+    /// An unreachable API server is enough: only the rate of requests counts.
     const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], \
         clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}";
 
@@ -141,7 +141,7 @@ mod tests {
         let (mut now, mut created) = (Instant::now(), Vec::new());
         for _ in 0..20 {
             now += Duration::from_millis(260);
-            // As often as the owner has its turn.
+            // As often as the owner calls it.
             for _ in 0..3 {
                 creating.start(&mut jobs, &state, now);
                 creating.start(&mut jobs, &state, now);
@@ -155,7 +155,7 @@ mod tests {
             }
         }
         assert_eq!(created, (0..20).map(|n| format!("ns{n}")).collect::<Vec<_>>());
-        // Another backend's is not behind them.
+        // Another backend's namespace is not behind them.
         creating.ask("other".into(), BackendName::parse("b").unwrap());
         for next in ["ns20", "other", "ns21"] {
             now += Duration::from_secs(1);
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(*ended.0, *next);
             creating.ended(ended, &mut jobs, &mut state, now);
         }
-        // Who leads no more sends nothing; what waits, waits.
+        // A writer that no longer leads sends nothing; what is pending stays pending.
         now += Duration::from_secs(60);
         jobs.start_jobs(&mut state, now);
         leader.send(Leadership::Follower { holder: String::new() }).unwrap();

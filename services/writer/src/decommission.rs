@@ -1,4 +1,4 @@
-//! The answers about a backend that is removed, or lost.
+//! Answers about a backend that is removed, or lost.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use gimbal_reconcile::{Backend, Inventory, Mode, NotDecommissioned, Reconciler, 
 use gimbal_wire::pb;
 use tonic::Status;
 
-/// Tells what a removal would be, or orders it. `any`: there is no configuration, and a backend is known from its first
-/// Hello on.
+/// Returns what a removal would do, or orders it. `any`: there is no configuration, and a backend is known from its
+/// first Hello on.
 pub(crate) fn answer(
     state: &mut Reconciler,
     any: bool,
@@ -36,7 +36,7 @@ pub(crate) fn answer(
     Ok(pb::DecommissionResponse { id, services, endpoint_slices: slices, endpoints, endpoints_objects })
 }
 
-/// Why a backend cannot be removed as it is.
+/// Returns why a backend cannot be removed now.
 fn refusal(backend: &Backend, any: bool) -> Option<String> {
     let name = &backend.name;
     if any {
@@ -47,14 +47,14 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
         .then(|| format!("backend {name} is configured: take it out of the file, or set its mode to quarantine, first"))
 }
 
-/// How far the removal of a backend is.
+/// Returns how far the removal of a backend is.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
     let id = backend.decommission.and_then(|_| backend.state.decommission.clone())?;
     let Inventory { services, slices, endpoints, .. } = state.inventory(&backend.name);
     Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints })
 }
 
-/// For how long a backend is lost, and what is made of that.
+/// Returns how long a backend has been lost, and which loss stage applies.
 pub(crate) fn loss(backend: &Backend, now: Instant) -> pb::BackendLoss {
     let stage = match backend.loss.stage() {
         Stage::Hold => pb::LossStage::Hold,

@@ -1,4 +1,4 @@
-//! The agents' streams: who is speaking, then frames to the owner and answers back.
+//! The agents' streams: identifies the peer, then passes frames to the owner and messages back.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,29 +19,30 @@ use crate::metrics::Metrics;
 use crate::owner::STREAM_QUEUE;
 use gimbal_admission::Identity;
 
-/// How long an agent may take to say Hello.
+/// How long an agent may take to send Hello.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// Messages of one stream that may wait for the owner: who floods waits for itself, not others for it.
+/// Messages of one stream that may be pending at the owner. An agent that floods delays itself, not others.
 const TURNS: usize = 4;
 
-/// An agent that takes no message for so long is gone; what waits for it must not be kept as long as it likes.
+/// The stream of an agent that takes no message for this long ends, so that what is pending for it is not kept for
+/// ever.
 const READS: Duration = Duration::from_secs(10);
 
-/// How long an agent may take to read what it was told before goodbye.
+/// How long an agent may take to read its goodbye and what is queued before it.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// Serves the streams of agents.
 pub struct Streams {
-    /// Who may speak, as it is now.
+    /// The configuration in force: which certificates stand for which backends.
     pub config: watch::Receiver<Arc<Config>>,
-    /// Where frames go.
+    /// The owner, which receives the frames.
     pub owner: Handle,
-    /// Where refusals are counted.
+    /// Counts refused and broken streams.
     pub metrics: Metrics,
-    /// The end of the process.
+    /// Cancelled when the process ends.
     pub shutdown: CancellationToken,
-    /// Refusals by peer and reason that the log holds already.
+    /// Refusals by peer and reason that were logged recently.
     pub refusals: Quiet<(String, GoodbyeReason)>,
 }
 
@@ -57,11 +58,11 @@ impl Discovery for Streams {
             Ok(generation) => generation,
             Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };
-        // When the process ends, what is read stops first, and the owner's goodbye is still to come.
+        // At shutdown reading stops first, and the owner's goodbye is still sent.
         let mut speaks = true;
         let mut config = self.config.clone();
         let turns = Arc::new(Semaphore::new(TURNS));
-        // The message that waits for the owner. What is said to the agent does not wait with it.
+        // The message that is pending at the owner. Messages to the agent do not wait for it.
         let mut passing = pin!(Fuse::terminated());
         let farewell = loop {
             tokio::select! {
@@ -108,7 +109,7 @@ impl Discovery for Streams {
         if let Some(goodbye) = farewell {
             self.metrics.dismissed(backend.as_str(), goodbye.reason);
             tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
-            // First, so that nothing more of it counts; an agent that does not read is not waited for.
+            // First, so that nothing more of it counts; an agent that does not read does not delay this.
             self.owner.closed(&backend, generation).await;
             if tokio::time::timeout(GOODBYE, say(&peer, &outgoing, goodbye)).await.is_err() {
                 tracing::debug!(%peer, "the agent did not take the goodbye");
@@ -123,7 +124,7 @@ fn goodbye(reason: GoodbyeReason, message: String) -> Goodbye {
     Goodbye { reason, message, retry_after: None }
 }
 
-/// Whether a peer still stands for the backend that its stream was opened for.
+/// Returns an error if the peer no longer stands for the backend that its stream was opened for.
 fn still_speaks(config: &Config, peer: &Peer, backend: &BackendName) -> Result<(), String> {
     match config.identify(peer) {
         Identity::Certified { tenant: Ok(now), .. } if now.name == *backend => Ok(()),
@@ -160,7 +161,7 @@ impl Streams {
         let config = self.config.borrow().clone();
         match config.identify(peer) {
             Identity::Certified { tenant, .. } => Ok((tenant.map_err(unknown)?.name.clone(), None, hello)),
-            // Plaintext on loopback: whoever is on this machine may be any backend.
+            // Plaintext on loopback: any local process may be any backend.
             Identity::Anyone => {
                 let name = BackendName::parse(&hello.backend).map_err(|error| unknown(error.to_string()))?;
                 let known = config.backend_named(&name);
@@ -173,7 +174,7 @@ impl Streams {
 
     async fn refuse(&self, peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
         self.metrics.refused(goodbye.reason);
-        // That this one does not lead is no news of any peer: one line a minute for all of them.
+        // A standby refuses every agent, whatever the peer: one line a minute for all of them.
         let whose = if goodbye.reason == GoodbyeReason::NotLeader { "" } else { peer.key() };
         if let Some(untold) = self.refusals.tell((whose.to_owned(), goodbye.reason), Instant::now()) {
             tracing::warn!(%peer, reason = ?goodbye.reason, text = goodbye.message, untold, "stream refused");
@@ -206,13 +207,13 @@ mod tests {
         AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 }
     }
 
-    /// An open stream: where the owner's messages go in, and where they come out.
+    /// An open stream: where the owner sends messages, and where the agent receives them.
     struct Open {
         owner: mpsc::Sender<WriterMessage>,
         agent: mpsc::Receiver<WriterMessage>,
     }
 
-    /// Opens a stream that says all this after Hello, and then nothing.
+    /// Opens a stream whose agent sends these messages after Hello, and then nothing.
     async fn open(
         handle: &Handle,
         mail: &mut mpsc::Receiver<Mail>,
@@ -232,7 +233,7 @@ mod tests {
         Open { owner, agent }
     }
 
-    /// What is there once nobody has anything more to do.
+    /// Returns what is in the mailbox once no task can make progress.
     async fn waiting(mail: &mut mpsc::Receiver<Mail>) -> Vec<Mail> {
         for _ in 0..1000 {
             tokio::task::yield_now().await;
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(waiting(&mut mail).await.len(), 1, "one was dealt with");
     }
 
-    /// Whose messages wait.
+    /// Returns the backends of the pending messages.
     fn whose(mail: &[Mail]) -> Vec<&str> {
         fn of(mail: &Mail) -> &str {
             match mail {
@@ -279,7 +280,7 @@ mod tests {
         let _other = open(&handle, &mut mail, "other", std::iter::once(heartbeat())).await;
         assert_eq!(whose(&waiting(&mut mail).await), ["other"], "a heartbeat passes");
         assert_eq!(waits.agent.try_recv(), Ok(WriterMessage::Ack(1)), "so does what is said to one whose data waits");
-        // The room of those that are dealt with goes to as many others.
+        // The room that is released goes to as many other streams.
         held.clear();
         let next = waiting(&mut mail).await;
         let mut fair = whose(&next);

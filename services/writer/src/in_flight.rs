@@ -1,4 +1,4 @@
-//! The jobs in flight: starts as many as the limits allow and takes in how they end.
+//! The jobs in flight: starts as many as the limits allow, and passes on their results.
 
 use std::time::Instant;
 
@@ -77,8 +77,8 @@ impl JobsInFlight {
         }
     }
 
-    /// Starts and pays for a single write that belongs to no job, if one may start now. Where both wait, single writes and
-    /// jobs alternate; call this before [`JobsInFlight::start_jobs`].
+    /// Starts and pays for a single write that belongs to no job, if one may start now. Where both wait, single writes
+    /// and jobs alternate; call this before [`JobsInFlight::start_jobs`].
     pub fn start_single(&mut self, state: &Reconciler, now: Instant) -> bool {
         let paused_until = self.writes.throttle.until(now);
         self.writes.may_write() && self.in_flight.start_single(state.is_shared(now), paused_until, now)
@@ -116,7 +116,7 @@ impl JobsInFlight {
         state.finish(&job, written, now);
     }
 
-    /// Returns when to start jobs again, if only time stands in the way.
+    /// Returns when to start jobs again, if the rates or a pause prevent it now.
     #[must_use]
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         self.in_flight.limiter().wake_at(self.writes.throttle.until(now), now)

@@ -1,4 +1,4 @@
-//! What people may ask and decide, answered by the owner.
+//! Answers inspection calls and decisions of administrators, with what the owner knows.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,23 +22,23 @@ use crate::watch_rpc::follow;
 use gimbal_admission::Identity;
 use gimbal_lease::{Leadership, Moment};
 
-/// What is wrong with a backend in the eyes of a writer that hears no agent.
+/// Reported as the problem of every backend by a writer that has no streams.
 const STANDBY: &str = "this writer does not lead and hears no agent; ask the one that leads";
-/// Events that may wait for a reader of Watch.
+/// Events that may be pending for a reader of Watch.
 const WATCH_QUEUE: usize = 256;
-/// Scopes that are unknown, of each backend, and characters of the reason of each.
+/// Most unknown scopes listed for each backend, and most characters of the reason of each.
 const UNKNOWN: usize = 10;
 const UNKNOWN_REASON: usize = 200;
 
-/// See the module.
+/// Serves the inspection service and the admin service.
 pub struct Answers {
-    /// Who may see what.
+    /// The configuration in force: which backends a certificate may see.
     pub config: watch::Receiver<Arc<Config>>,
-    /// Who knows.
+    /// The owner, which answers the questions.
     pub owner: Handle,
-    /// What this writer is called in the Lease.
+    /// Identity of this writer in the Lease.
     pub identity: String,
-    /// Who decides.
+    /// The leadership: only the leader takes decisions.
     pub leadership: watch::Receiver<Leadership>,
 }
 
@@ -61,7 +61,7 @@ impl Inspection for Answers {
     fn writer(&self) -> Option<pb::WriterStanding> {
         let leadership = self.leadership.borrow();
         let leader = match &*leadership {
-            // Late or not: it knows of no other.
+            // Even if the lease is late: no other leader is known.
             Leadership::Leader { .. } => self.identity.clone(),
             Leadership::Follower { holder } => holder.clone(),
         };
@@ -135,7 +135,7 @@ impl Inspection for Answers {
     }
 }
 
-/// The first few of what is unknown: what one backend says must not make the list of all too long to be read.
+/// Returns the first few unknown scopes: those of one backend must not make the list of all too long to read.
 fn unknown<S: AsRef<str>>(all: impl Iterator<Item = (Scope, S)>) -> Vec<pb::UnknownScope> {
     let mut all = all.map(|(scope, reason)| {
         let reason = reason.as_ref().chars().take(UNKNOWN_REASON).collect();
@@ -187,7 +187,7 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
     }
 }
 
-/// What the configuration says of a backend, and what comes of it.
+/// Returns the policy of a backend, and how much of its quota is used.
 fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::BackendPolicy {
     let (used, quota) = (backend.usage.total(), backend.policy.quota);
     let measure = |used, limit| Some(pb::QuotaUse { used, limit });
@@ -229,7 +229,7 @@ fn millis(duration: std::time::Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// A backend's certificate learns of others only that there is somebody.
+/// Converts an explanation for a viewer. A viewer of one backend learns of another backend only that it holds the name.
 fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
     let seen = |claim: &Claim| viewer.sees(claim.backend.as_str());
     let others = explanation.others.iter().filter(|other| seen(other));

@@ -1,5 +1,5 @@
-//! The writer: the only process with write access to the Gimbal cluster. Discoverers stream to it what their sources offer,
-//! and it makes the Gimbal cluster match.
+//! The writer: the only process with write access to the Gimbal cluster. Discoverers stream to it what their sources
+//! offer, and it makes the Gimbal cluster match.
 //!
 //! ```text
 //!  discoverers -> discovery -+                       +-> in_flight, apply -> API server

@@ -1,18 +1,18 @@
-//! Services as people see them, in order and a part at a time, so that no question holds the owner up for long.
+//! Services for inspection calls, in order and in parts, so that no question keeps the owner busy for long.
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Reconciler, ServiceStatus, State};
 use gimbal_transport::{Part, Place, Viewer};
 use gimbal_wire::pb;
 
-/// Services that one question looks at.
+/// Most Services that one question reads.
 const PART: usize = 500;
 
-/// What somebody asks about.
+/// The Services that a call asks about.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     pub(crate) viewer: Viewer,
-    /// Empty: every one.
+    /// Name of a backend; empty: every one.
     pub(crate) backend: String,
     /// Source namespace; empty: every one.
     pub(crate) namespace: String,
@@ -23,7 +23,7 @@ impl Selection {
         self.wants_backend(&claim.backend) && (self.namespace.is_empty() || *claim.key.namespace == *self.namespace)
     }
 
-    /// The backend that it is about, if it is one only.
+    /// Returns the backend if the selection is limited to one.
     pub(crate) fn only_backend(&self) -> Option<BackendName> {
         match &self.viewer {
             Viewer::Backend(own) => Some(own.clone()),
@@ -35,7 +35,7 @@ impl Selection {
         self.viewer.sees(name.as_str()) && (self.backend.is_empty() || name.as_str() == self.backend)
     }
 
-    /// Those of the next few after a place that are `wanted`.
+    /// Returns the `wanted` Services among the next few after a place.
     pub(crate) fn part(
         &self,
         state: &Reconciler,
@@ -62,7 +62,7 @@ impl Selection {
     }
 }
 
-/// A Service as it is told.
+/// Converts the status of a Service for an answer.
 pub(crate) fn status(known: &ServiceStatus) -> pb::ServiceStatus {
     let state = match known.state {
         State::Synced => pb::ServiceState::Synced,

@@ -1,4 +1,4 @@
-//! The way to the owner: messages of agents, questions of people.
+//! The mailbox of the owner: messages of agents, and questions of inspection calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,22 +8,22 @@ use gimbal_reconcile::{Claim, Policy, Reconciler};
 use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
 
-/// Messages of agents that wait for the owner. Short, so that a flood stays in the agents.
+/// Messages that may be pending at the owner. Few, so that a flood stays at the agents.
 const MAILBOX: usize = 256;
-/// Parts of snapshots that may wait for the owner, of all streams together: when every agent comes back at once, the others
-/// stay where they are, and nothing else waits behind them.
+/// Parts of snapshots that may be pending at the owner, of all streams together. When every agent comes back at once,
+/// the other parts stay at the agents, and nothing else waits behind them.
 pub(crate) const BULK: usize = 16;
 /// Changes of status that a reader of Watch may lag behind.
 const TOUCHED: usize = 4096;
 
 pub(crate) type Question = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
-/// What comes in.
+/// A message to the owner.
 pub(crate) enum Mail {
-    /// An agent said Hello under a certificate that names this backend.
+    /// Opens a stream. An agent sent Hello under a certificate that names this backend.
     Open {
         backend: BackendName,
-        /// Adds the backend, if it is to be known from here on only.
+        /// Policy of a backend that becomes known by this Hello only.
         policy: Option<Box<Policy>>,
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,
@@ -33,7 +33,7 @@ pub(crate) enum Mail {
         backend: BackendName,
         generation: u64,
         message: AgentMessage,
-        /// Given back once the message is dealt with: what may wait here of one stream, and of snapshots.
+        /// Permits that are released once the message is processed: the stream's, and one for a part of a snapshot.
         turns: Vec<OwnedSemaphorePermit>,
     },
     Closed {
@@ -43,7 +43,7 @@ pub(crate) enum Mail {
     Ask(Question),
 }
 
-/// A way to the owner. Cheap to clone.
+/// Sends messages to the owner. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     mail: mpsc::Sender<Mail>,
@@ -51,8 +51,8 @@ pub struct Handle {
     touched: Touched,
 }
 
-/// Where changes of status are told to those who watch. Who watches one backend is woken by its changes only: others' are as
-/// many as others make.
+/// Notifies readers of Watch of changes of status. A reader of one backend is woken by that backend's changes only,
+/// however many changes others have.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Touched(Arc<Mutex<BTreeMap<Option<BackendName>, broadcast::Sender<Claim>>>>);
 
@@ -61,18 +61,18 @@ impl Touched {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those who watch the backend, and those who watch all of them.
+    /// Notifies the readers of the backend, and the readers of all backends.
     pub(crate) fn tell(&self, claim: Claim) {
         let mut readers = self.readers();
         for whose in [Some(claim.backend.clone()), None] {
-            // A failure means that the last reader left.
+            // An error means that the last reader left.
             if readers.get(&whose).is_some_and(|reader| reader.send(claim.clone()).is_err()) {
                 readers.remove(&whose);
             }
         }
     }
 
-    /// Changes of one backend, or of all, from now on.
+    /// Subscribes to the changes of one backend, or of all, from now on.
     fn subscribe(&self, backend: Option<BackendName>) -> broadcast::Receiver<Claim> {
         let mut readers = self.readers();
         readers.retain(|_, reader| reader.receiver_count() > 0);
@@ -80,13 +80,13 @@ impl Touched {
     }
 }
 
-/// The owner is gone: the process ends.
+/// The owner has ended, because the process ends.
 #[derive(Debug, thiserror::Error)]
 #[error("the writer is shutting down")]
 pub struct Ended;
 
 impl Handle {
-    /// A handle, and the owner's end of it.
+    /// Creates a handle, and the owner's end of it.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Mail>, Touched) {
         let (sender, mail) = mpsc::channel(MAILBOX);
         let touched = Touched::default();
@@ -97,7 +97,7 @@ impl Handle {
     /// Opens a stream. Messages for the agent go to `outgoing`; it is closed when the stream must end.
     ///
     /// # Errors
-    /// The goodbye to answer with.
+    /// Returns the goodbye to answer with.
     pub async fn open(
         &self,
         backend: BackendName,
@@ -113,12 +113,12 @@ impl Handle {
         answer.await.map_err(|_| ending())?
     }
 
-    /// Passes a message of a stream on. Waits while the owner is busy: that is the back-pressure. `turn` is one of the
-    /// stream's, so that no stream fills the mailbox before others; and snapshots have so many between them that they never fill
-    /// it, a part of each in turn.
+    /// Passes on a message of a stream. Waits while the owner is busy, which is the back-pressure. `turn` is one of the
+    /// stream's permits, so that no stream fills the mailbox alone. A part of a snapshot also takes one of `BULK`
+    /// permits that all streams share, in turn, so that snapshots never fill the mailbox.
     ///
     /// # Errors
-    /// When the process ends.
+    /// Returns an error if the process ends.
     pub async fn message(
         &self,
         backend: &BackendName,
@@ -134,7 +134,7 @@ impl Handle {
         self.mail.send(mail).await.map_err(|_| Ended)
     }
 
-    /// A stream ended. That the owner is gone already needs no telling.
+    /// Reports that a stream ended. If the owner has ended already, nothing is to be done.
     pub async fn closed(&self, backend: &BackendName, generation: u64) {
         let mail = Mail::Closed { backend: backend.clone(), generation };
         if self.mail.send(mail).await.is_err() {
@@ -142,10 +142,10 @@ impl Handle {
         }
     }
 
-    /// Asks the state something, or tells it something.
+    /// Runs `question` on the state, and returns its answer.
     ///
     /// # Errors
-    /// When the process ends.
+    /// Returns an error if the process ends.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
@@ -160,7 +160,7 @@ impl Handle {
         answer.await.map_err(|_| Ended)
     }
 
-    /// Source Services of one backend, or of all, whose status may have changed, from now on.
+    /// Subscribes to the source Services of one backend, or of all, whose status may have changed, from now on.
     #[must_use]
     pub fn touched(&self, backend: Option<BackendName>) -> broadcast::Receiver<Claim> {
         self.touched.subscribe(backend)

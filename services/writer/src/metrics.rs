@@ -1,4 +1,4 @@
-//! What Prometheus sees.
+//! The writer's Prometheus metrics.
 
 mod limiter;
 mod loss;
@@ -172,7 +172,7 @@ struct Inner {
 }
 
 impl Metrics {
-    /// Registers everything.
+    /// Creates every metric and registers it.
     pub fn register(registry: &mut Registry) -> Self {
         let inner = Inner {
             happened: Happened::register(registry.sub_registry_with_prefix("gimbal_writer")),
@@ -199,61 +199,62 @@ impl Metrics {
         all
     }
 
-    /// A write was answered.
+    /// Records the answer to a write.
     pub fn written(&self, verb: &'static str, kind: &'static str, code: &'static str, took: Duration) {
         self.0.own.writes.get_or_create_owned(&WriteLabels { verb, kind, code }).inc();
         self.0.own.write_seconds.get_or_create_owned(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 
-    /// A change of a backend was applied so long after its source told of it.
+    /// Records that a change of a backend was applied `took` after its source reported it.
     pub fn propagated(&self, backend: &str, took: Duration) {
         let labels = BackendLabels { backend: backend.to_owned() };
         self.0.own.propagation_seconds.of_labels(labels).observe(took.as_secs_f64());
     }
 
-    /// A watch failed.
+    /// Records a failure of a watch.
     pub fn watch_failed(&self, kind: &'static str, reason: &'static str) {
         self.0.own.watch_failures.get_or_create_owned(&WatchLabels { kind, reason }).inc();
     }
 
-    /// Who leads, as far as is known; empty: nobody.
+    /// Sets the known leader; empty if none is known.
     pub fn led_by(&self, holder: &str) {
         let holder = (!holder.is_empty()).then(|| (HolderLabels { holder: holder.to_owned() }, 1));
         self.0.own.lease_holder.show(holder);
     }
 
-    /// A call about the Lease ended.
+    /// Records the end of a call about the Lease.
     pub fn lease_called(&self, verb: &'static str, code: &'static str) {
         self.0.own.lease_calls.get_or_create_owned(&LeaseLabels { verb, code }).inc();
     }
 
-    /// The age of the oldest change that waits.
+    /// Sets the age of the oldest pending change.
     pub fn oldest_pending(&self, age: Duration) {
         self.0.own.oldest_pending.set(age.as_secs_f64());
     }
 
-    /// A stream was refused.
+    /// Records that a stream was refused.
     pub fn refused(&self, reason: GoodbyeReason) {
         self.0.own.refused_streams.get_or_create_owned(&ReasonLabels { reason: format!("{reason:?}") }).inc();
     }
 
-    /// The writer ended a stream of a backend.
+    /// Records that the writer ended a stream of a backend.
     pub fn dismissed(&self, backend: &str, reason: GoodbyeReason) {
         let labels = GoodbyeLabels { backend: backend.to_owned(), reason: format!("{reason:?}") };
         self.0.own.goodbyes.of_labels(labels).inc();
     }
 
-    /// A stream of a backend ended in an error: its connection broke, or a message was too large.
+    /// Records that a stream of a backend ended in an error: its connection broke, or a message was too large.
     pub fn broke(&self, backend: &str) {
         self.0.own.broken_streams.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
-    /// A backend's agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be confirmed.
+    /// Records that an agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be
+    /// confirmed.
     pub fn resync(&self, backend: &str) {
         self.0.own.resyncs.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
-    /// A connection was refused.
+    /// Records that a connection was refused.
     pub fn connection_refused(&self, refusal: &Refusal) {
         match refusal.problem {
             Problem::Silent => self.0.own.probes.inc(),
@@ -264,43 +265,43 @@ impl Metrics {
         };
     }
 
-    /// The configuration file changed: what it says now is in force, or could not be taken.
+    /// Records that the configuration file changed. `good`: the new content is in force; otherwise it was not valid.
     pub fn config_read(&self, good: bool) {
         self.0.policy.config_read(good);
     }
 
-    /// The API server asked for a pause of all writes.
+    /// Records that the API server asked for a pause of all writes.
     pub fn paused(&self) {
         self.0.limiter.paused();
     }
 
-    /// A write could have gone, and had to wait so long.
+    /// Records that a write was ready, and how long it had to wait for a limit.
     pub fn waited(&self, wait: WaitReason, time: Duration) {
         self.0.limiter.waited(wait, time);
     }
 
-    /// Shows how many writes may go side by side now.
+    /// Sets how many writes may be in flight now.
     pub fn show_limit(&self, limit: &ConcurrencyLimit, shared: &SharedLimit) {
         self.0.limiter.show(limit, shared);
     }
 
-    /// Another thing is made of a backend's loss from now on.
+    /// Records that a backend entered another loss stage.
     pub fn lost(&self, backend: &str, stage: gimbal_reconcile::Stage) {
         self.0.loss.entered(backend, stage);
     }
 
-    /// The mass-change guard of a backend did something.
+    /// Records an event of a backend's mass-change guard.
     pub fn guarded(&self, backend: &str, event: &gimbal_plan::GuardEvent) {
         self.0.loss.guarded(backend, event);
     }
 
-    /// A namespace was created, or could not be.
+    /// Records that a namespace was created, or could not be.
     pub fn namespace_created(&self, good: bool) {
         self.0.policy.namespace_created(good);
     }
 
-    /// Shows the state as it is now. What is known of backends is a leader's: a standby hears no agent, and its zeros would
-    /// stand beside the leader's figures.
+    /// Sets every metric of the state. Metrics of backends exist on the leader only: a standby has no streams, and its
+    /// zeros would appear beside the leader's values.
     ///
     /// `may_write`: the lease is not late.
     pub fn show(&self, reconciler: &Reconciler, may_write: bool) {
@@ -326,7 +327,7 @@ impl Metrics {
             signed(holds.map(|held| held.endpoints_removed).max().unwrap_or_default())
         };
         inner.own.held_endpoints.show(each(held));
-        // Nobody waits for the agent of a backend that the configuration does not name.
+        // A backend that the configuration does not name is not expected to connect.
         let listed = || led.iter().filter(|backend| backend.listed);
         inner.own.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.connected))));
         inner.own.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end.is_complete()))));
@@ -348,11 +349,11 @@ fn rejects(backend: &Backend) -> impl Iterator<Item = (RejectLabels, i64)> {
         .map(move |(reason, count)| (RejectLabels { backend: name.clone(), reason: reason.as_str() }, signed(*count)))
 }
 
-/// Kinds of objects that our agents tell of. An agent that calls them otherwise makes no series of its own.
+/// Kinds of source objects that our agents report. Other names share the label `other`, so that they add no series.
 const KINDS: [&str; 8] =
     ["services", "endpointslices", "endpoints", "projects", "loadbalancers", "listeners", "pools", "members"];
 
-/// The age of each kind; of all that have no place in [`KINDS`] the oldest.
+/// Returns the age of each kind. For kinds that are not in [`KINDS`], the oldest counts.
 fn ages(backend: &Backend) -> BTreeMap<SourceLabels, f64> {
     let mut ages = BTreeMap::new();
     for source in backend.end.freshness() {
@@ -364,16 +365,16 @@ fn ages(backend: &Backend) -> BTreeMap<SourceLabels, f64> {
     ages
 }
 
-/// What happened since the process started. Each figure has two names: the first ones were registered as gauges, and stay for
-/// those who ask for them.
+/// Counts since the process started. Each has two names: the first ones were registered as gauges, and stay for the
+/// dashboards that use them.
 #[derive(Debug)]
 struct Happened(Vec<(Gauge, Counter, Count)>);
 
-/// Which of the figures.
+/// Selects one of the counts.
 type Count = fn(&Counters) -> u64;
 
 impl Happened {
-    /// Old name, new name, help and value of each figure.
+    /// Old name, new name, help and value of each count.
     fn all() -> [(&'static str, &'static str, &'static str, Count); 4] {
         [
             (
@@ -424,7 +425,7 @@ impl Happened {
     }
 }
 
-/// Gauges are signed; no count of ours comes near the limit.
+/// Gauges are signed; no count comes near the limit.
 fn signed(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! The task that owns the [`Reconciler`]: everything that happens comes in by its mailbox, everything that is decided
-//! goes out from here. Nobody else touches the state.
+//! The task that owns the [`Reconciler`]: all input arrives in its mailbox, and every decision is carried out from
+//! here. No other task touches the state.
 
 mod leading;
 #[cfg(test)]
@@ -27,69 +27,71 @@ use crate::metrics::Metrics;
 use crate::watches::{Again, ClusterEvent};
 use gimbal_lease::{Leadership, Moment};
 
-/// Inputs taken in one turn before decisions are made.
+/// Most inputs taken in one turn before decisions are made.
 const TURN: usize = 512;
-/// How often time is told to the state.
+/// Interval of [`Reconciler::tick`].
 const TICK: Duration = Duration::from_millis(100);
-/// How often metrics are brought up to date.
+/// Interval of updates of the metrics.
 const SHOW: Duration = Duration::from_secs(1);
-/// Messages that may wait for an agent. One that reads slower than this is told goodbye and resumes by digest.
+/// Messages that may be pending for an agent. The stream of an agent that reads slower ends; the agent resumes by
+/// digest.
 pub const STREAM_QUEUE: usize = 4096;
-/// How long writes under way may take to end when the process ends.
+/// How long writes in flight may take to end at shutdown.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
 /// An open stream, as the owner sees it.
 struct Stream {
     outgoing: mpsc::Sender<WriterMessage>,
-    /// Deltas that are not acknowledged yet: number, and when the source told its agent of the oldest change.
+    /// Deltas that are not acknowledged yet: sequence number, and when the source reported the oldest change to the
+    /// agent.
     told: VecDeque<(u64, Instant)>,
 }
 
-/// What the owner works with.
+/// The parts that the owner works with.
 pub struct Parts {
-    /// The state.
+    /// The state that it owns.
     pub state: Reconciler,
-    /// What the watches see.
+    /// Events of the watches.
     pub events: mpsc::Receiver<ClusterEvent>,
-    /// To begin them anew.
+    /// Restarts the watches.
     pub again: Again,
     /// Whether this process leads.
     pub leadership: watch::Receiver<Leadership>,
-    /// Whether it could do a leader's work, if it is one.
+    /// Whether this process, if it leads, could do a leader's work.
     pub able: watch::Sender<bool>,
-    /// The way of writes to the API server.
+    /// The jobs in flight, and the client that sends them.
     pub jobs: JobsInFlight,
-    /// Where the state of backends is kept.
+    /// Stores the state of backends.
     pub keeper: StateKeeper<BackendFormat>,
-    /// What is counted.
+    /// The writer's metrics.
     pub metrics: Metrics,
-    /// Beaten as long as the owner lives.
+    /// Beaten on every tick of the owner.
     pub health: gimbal_runtime::Health,
 }
 
-/// See the module.
+/// The owner task.
 pub struct Owner {
     parts: Parts,
     mail: mpsc::Receiver<Mail>,
     touched: Touched,
-    /// By generation: while a newer stream takes over, there are two of a backend.
+    /// Open streams by generation: while a newer stream takes over, a backend has two.
     streams: HashMap<u64, Stream>,
     shown: Option<Instant>,
     leading: Option<u64>,
-    /// Agents are sent on: see [`Reconciler::stand_aside`].
+    /// Whether agents are sent to another writer: see [`Reconciler::stand_aside`].
     aside: bool,
-    /// The epoch that began last, and when: what is kept is asked for.
+    /// The epoch for which the stored state was requested last, and when this process could last do its work in it.
     begun: Option<(u64, Instant)>,
-    /// The Gimbal cluster has been seen whole since the start.
+    /// Whether the Gimbal cluster has been observed completely since the start.
     observed: bool,
     /// Namespaces that are to be created.
     creating: Creating,
-    /// A task that was part of this one failed: it cannot go on.
+    /// The failure of a task that the owner started. The owner cannot go on after it.
     failed: Option<JoinError>,
 }
 
 impl Owner {
-    /// An owner and the way to it.
+    /// Creates the owner and the handle by which other tasks reach it.
     #[must_use]
     pub fn new(parts: Parts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
@@ -99,10 +101,10 @@ impl Owner {
         (Self { parts, mail, touched, streams, shown, leading, aside, begun, observed, creating, failed }, handle)
     }
 
-    /// Runs until `shutdown`, then says goodbye to every agent and waits for the writes under way.
+    /// Runs until `shutdown`, then sends every agent a goodbye and waits for the writes in flight.
     ///
     /// # Errors
-    /// When a task that it started panicked: a write whose end nobody hears of would be under way for ever.
+    /// Returns an error if a task that it started panicked: the owner would never learn the result of its write.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Exit> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -130,13 +132,13 @@ impl Owner {
         Ok(())
     }
 
-    /// Starts what may start now, and sends what is to be said.
+    /// Starts the writes that may start now, and carries out the reconciler's outputs.
     fn start(&mut self) {
-        // Before the jobs: where they are many, no room is left after them. The jobs see to it that they have their turn, too.
+        // Before the jobs: with many jobs, no room is left after them. `start_single` makes the two alternate.
         self.creating.start(&mut self.parts.jobs, &self.parts.state, Instant::now());
         self.parts.jobs.start_jobs(&mut self.parts.state, Instant::now());
         self.send();
-        // What the jobs asked for just now.
+        // Namespaces that the jobs asked for just now.
         self.creating.start(&mut self.parts.jobs, &self.parts.state, Instant::now());
     }
 
@@ -156,7 +158,7 @@ impl Owner {
         }
     }
 
-    /// Takes what else is there, so that decisions are made on all of it.
+    /// Takes further pending inputs, so that decisions are based on all of them.
     fn take_more(&mut self) {
         for _ in 0..TURN {
             if let Some(done) = self.parts.jobs.try_next() {
@@ -189,7 +191,7 @@ impl Owner {
             }
             Mail::Message { backend, generation, message, turns } => {
                 if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message
-                    // An agent that does not keep to its credit gains no memory here either.
+                    // An agent that exceeds its credit uses no more memory here either.
                     && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.told.len() < STREAM_QUEUE)
                 {
                     stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
@@ -252,7 +254,7 @@ impl Owner {
                         "the Gimbal cluster's store was put back to an older state: everything is listed again"
                     );
                     self.parts.again.list();
-                    // What is kept of the backends was in it too.
+                    // The stored state of backends went back as well.
                     self.parts.state.keep_all();
                 }
                 Output::Keep { backend, version, state } => match self.leading {
@@ -314,7 +316,7 @@ impl Owner {
                 self.parts.metrics.dismissed(backend.as_str(), goodbye.reason);
                 tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
             }
-            // Services have no reports, facts or contents.
+            // Streams of Services have no reports, facts or contents.
             WriterMessage::Report { .. } | WriterMessage::Facts(_) | WriterMessage::ContentRequest(_) => {}
             WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}
         }
@@ -329,7 +331,7 @@ impl Owner {
         let goodbye =
             Goodbye { reason: GoodbyeReason::Shutdown, message: "the writer shuts down".into(), retry_after: None };
         for stream in self.streams.values() {
-            // A stream that is full or gone needs no goodbye: the agent sees it end.
+            // A stream that is full or closed needs no goodbye: the agent sees it end.
             stream.outgoing.try_send(WriterMessage::Goodbye(goodbye.clone())).ok();
         }
         self.streams.clear();
@@ -338,7 +340,7 @@ impl Owner {
         if tokio::time::timeout(LAST_WRITES, waiting).await.is_err() {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }
-        // With its keeper's end of the way, which ends after what was to be kept.
+        // Dropping `self` drops the keeper, whose task ends after it has written what is pending.
     }
 }
 

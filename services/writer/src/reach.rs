@@ -1,4 +1,5 @@
-//! What is heard of the Gimbal cluster: by each watch for itself, for one may be refused or fail while all else goes well.
+//! Whether the Gimbal cluster can be reached, for each watch by itself, because one may be refused or fail while others
+//! work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,25 +7,26 @@ use std::time::Duration;
 use gimbal_reconcile::Watched;
 use gimbal_runtime::Health;
 
-/// When the API server said something of each kind that is watched. Cheap to clone.
+/// When the API server last gave a sign of life for each watched kind. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Reach(Arc<[Health]>);
 
 impl Reach {
-    /// Out of reach is a kind of which nothing is heard for `limit`. Now counts as heard.
+    /// Creates a state in which a kind is out of reach after `limit` without a sign of life. The creation counts as
+    /// one.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
         Self(Watched::ALL.iter().map(|_| Health::new(limit)).collect())
     }
 
-    /// The API server said something of a kind.
+    /// Records a sign of life of a kind.
     pub fn heard(&self, kind: Watched) {
         if let Some(health) = self.of(kind) {
             health.beat();
         }
     }
 
-    /// The kinds of which nothing is heard, each with its silence.
+    /// Returns the kinds that are out of reach, each with the time since its last sign of life.
     #[must_use]
     pub fn silent(&self) -> Vec<(Watched, Duration)> {
         let all = Watched::ALL.iter().zip(&*self.0);
@@ -35,7 +37,7 @@ impl Reach {
         Watched::ALL.iter().zip(&*self.0).find(|(each, _)| **each == kind).map(|(_, health)| health)
     }
 
-    /// For how long nothing was heard of a kind.
+    /// Returns the time since the last sign of life of a kind.
     #[cfg(test)]
     pub(crate) fn silence(&self, kind: Watched) -> Duration {
         self.of(kind).map(Health::silence).unwrap_or_default()

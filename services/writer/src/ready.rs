@@ -1,4 +1,4 @@
-//! What this writer tells of itself: whether it is ready, what can be asked of it, and who leads.
+//! Publishes whether this writer is ready, which calls it serves, and who leads.
 
 use std::time::Duration;
 
@@ -13,30 +13,32 @@ use crate::metrics::Metrics;
 use crate::reach::Reach;
 use gimbal_lease::{Leadership, Moment};
 
-/// A watch on an API server that is there hears something once a minute at least.
+/// Time without a sign of life after which a watch is out of reach. A healthy API server sends one at least once a
+/// minute.
 pub(crate) const UNREACHABLE: Duration = Duration::from_secs(150);
-/// Calls that fail for so long are no hiccup.
+/// Calls that fail for this long are more than a short disturbance.
 const FAILING: Duration = Duration::from_secs(30);
-/// How often it is looked.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Who tells.
+/// What the checks read, and where they publish.
 pub(crate) struct Report {
     pub(crate) owner: Handle,
     pub(crate) readiness: Readiness,
-    /// What the watches on the Gimbal cluster hear.
+    /// Signs of life of the watches on the Gimbal cluster.
     pub(crate) reach: Reach,
-    /// For how long no call to the Gimbal cluster has been answered; `None`: the last one was.
+    /// Returns for how long no call to the Gimbal cluster has been answered; `None` if the last one was.
     pub(crate) failing: Box<dyn Fn() -> Option<Duration> + Send>,
     pub(crate) leadership: watch::Receiver<Leadership>,
-    /// What this writer is called in the Lease.
+    /// Identity of this writer in the Lease.
     pub(crate) identity: String,
     pub(crate) metrics: Metrics,
 }
 
 impl Report {
-    /// Ready is who has seen the Gimbal cluster and can still reach it, whether it leads or not: a follower takes over at
-    /// once. Tells `serving` the same, until the end. `observing` ends once the Gimbal cluster was seen.
+    /// Publishes readiness until `shutdown`, to `readiness` and `serving` alike. A writer is ready when it has observed
+    /// the Gimbal cluster and can still reach it, whether it leads or not, because a follower takes over at once.
+    /// `observing` is dropped once the Gimbal cluster was observed.
     pub(crate) async fn run(self, observing: Guard, serving: watch::Sender<Serving>, shutdown: CancellationToken) {
         let mut observing = Some(observing);
         let mut away: Option<Guard> = None;
@@ -80,7 +82,7 @@ impl Report {
         self.leadership.borrow().may_write(Moment::now())
     }
 
-    /// Tells who leads, when that changes.
+    /// Logs and publishes the leader when it changes.
     fn name(&self, before: &mut String) {
         let now = match &*self.leadership.borrow() {
             Leadership::Leader { .. } => self.identity.clone(),
@@ -107,7 +109,7 @@ mod tests {
     async fn who_cannot_reach_its_cluster_for_long_is_not_ready() {
         let (owner, mut mail, _) = Handle::new();
         tokio::spawn(async move {
-            // It has observed its cluster: whatever is asked, that is the answer.
+            // The owner has observed its cluster, whatever the question is.
             while let Some(Mail::Ask(question)) = mail.recv().await {
                 let mut state = observed();
                 question(&mut state);
@@ -124,7 +126,7 @@ mod tests {
                 }
             })
         };
-        // One is not heard of, whatever the others tell.
+        // One kind gives no sign of life, whatever the others do.
         let [services, others @ ..] = &Watched::ALL;
         hear(others);
         let (lead, leadership) = watch::channel(Leadership::Follower { holder: "other".into() });

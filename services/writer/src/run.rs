@@ -1,4 +1,4 @@
-//! Puts the parts together, and takes them apart in order.
+//! Builds the writer's parts, and ends them in order.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,8 +38,8 @@ use gimbal_schedule::WriteLimiter;
 
 /// Name of the Lease that replicas compete for.
 const LEASE_NAME: &str = "gimbal-writer";
-/// Changes and bytes that a discoverer may have unacknowledged. Enough to keep every write slot busy; when the API server is
-/// slower than the changes come, a newer value takes the place of the older one here.
+/// Changes and bytes that a discoverer may have unacknowledged. Enough to keep every write slot busy. When changes come
+/// faster than the API server takes them, a newer value replaces the older one here.
 const CREDIT: Credit = Credit { changes: 4000, bytes: 8 << 20 };
 /// A stream on which the discoverer is silent for this long is closed.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -47,10 +47,10 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 const HEALTH: Duration = Duration::from_secs(10);
 const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 
-/// Runs until it is told to end.
+/// Runs until a signal asks it to end.
 ///
 /// # Errors
-/// What was wrong with the flags, the files or the ports.
+/// Returns an error if the flags, the files or the ports are not usable.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     let times = args.lease_times()?;
@@ -76,7 +76,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
             certificate.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
         };
         let reloading = reloader.run(show, shutdown.clone());
-        // A file system that hangs must not keep the process from ending.
+        // A file system that hangs must not delay the end of the process.
         tasks.spawn("the look at the TLS files", until(shutdown.clone(), reloading));
         credentials
     });
@@ -84,7 +84,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let admin = serve_admin(admin_listener, registry, readiness.clone(), health.clone(), shutdown.clone());
     tasks.spawn("the admin server", admin);
 
-    // The lease is given back last, when nothing can be written any more.
+    // The lease is released last, when nothing can be written any more.
     let release = CancellationToken::new();
     let namespace = args.own_namespace();
     let address = listener.local_addr();
@@ -119,14 +119,14 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     })
     .with_grace(args.loss_grace.into());
     state.configure(current.config().borrow().policies(), Instant::now());
-    // Each has its own connections: a burst of writes must not stand before a watch or the lease. What changes anything
-    // leaves under the lease only, however long it takes to connect.
+    // Each has its own connections, because a burst of writes must not delay a watch or the lease. Writes are sent only
+    // while the lease lasts, however long it takes to connect.
     let (events, again, mut watch_tasks) = watches::start(&watching, &metrics, &reach);
     tasks.spawn("a watch on the Gimbal cluster", {
         let shutdown = shutdown.clone();
         async move {
             tokio::select! {
-                // The watches end with the owner, who listens to them no more.
+                // The watches end when the owner drops their receiver.
                 biased;
                 () = shutdown.cancelled() => Ok(()),
                 ended = watch_tasks.join_next() => Err(Exit::Failure(format!("a watch on the Gimbal cluster ended: {ended:?}"))),
@@ -204,7 +204,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     supervise(tasks, shutdown, lease.map(|task| (task, release))).await
 }
 
-/// Runs until it ends or `shutdown`.
+/// Runs `work` until it ends or `shutdown`.
 async fn until(shutdown: CancellationToken, work: impl Future<Output = ()>) -> Result<(), Exit> {
     shutdown.run_until_cancelled(work).await;
     Ok(())
@@ -231,7 +231,7 @@ fn tell_doubts(config: &Config) {
     }
 }
 
-/// Puts each new configuration in force. One that is wrong is told, and the one before stays.
+/// Puts each new configuration in force. One that is not valid is logged, and the previous one stays.
 async fn follow(mut file: FollowedFile, owner: Handle, current: Arc<Current>, metrics: Metrics) {
     loop {
         match file.changed::<Config>().await {
@@ -239,7 +239,7 @@ async fn follow(mut file: FollowedFile, owner: Handle, current: Arc<Current>, me
                 tell_doubts(&config);
                 let policies = config.policies();
                 let backends = policies.len();
-                // The state goes first: an agent of a new backend that is let in finds its backend known.
+                // The state first: an agent of a new backend that is admitted must find its backend known.
                 if owner.ask(move |state| state.configure(policies, Instant::now())).await.is_err() {
                     // The process ends.
                     return std::future::pending().await;

@@ -1,10 +1,10 @@
-//! The process as a whole: it ends when a part of it does, and gives its lease back last.
+//! The process as a whole: it ends when one of its tasks does, and releases its lease last.
 
 use gimbal_runtime::{Exit, Tasks};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Whoever ends first ends all: the others are asked to, then the lease is given back. Its task ends last.
+/// Runs until `shutdown` or the first task ends, asks the others to end, then releases the lease, whose task ends last.
 pub(crate) async fn supervise(
     mut tasks: Tasks,
     shutdown: CancellationToken,
@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// A process of an owner, another task and a lease; what was there when the lease was given back.
+    /// A process with another task and a lease; `released` is how many tasks still ran when the lease was released.
     struct Process {
         tasks: Tasks,
         shutdown: CancellationToken,

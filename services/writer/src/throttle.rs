@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use gimbal_schedule::Pause;
 use tokio::sync::watch;
 
-/// A [`Pause`] that every write checks right before it is sent, so that no further write follows the one that was refused.
-/// Clones share it.
+/// A [`Pause`] that every write checks right before it is sent, so that no further write follows the one that was
+/// refused. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Throttle(Arc<watch::Sender<Pause>>);
 

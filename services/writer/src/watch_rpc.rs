@@ -1,5 +1,6 @@
-//! Who follows what is known: what is there, a marker, then each change. What changes while a reader takes its time waits as
-//! a set of keys, so that a slow one costs no more than a fast one and misses no last state.
+//! Serves the Watch call: the current Services, a marker, then each change. Changes that occur while a reader is busy
+//! are kept as a set of keys, so that a slow reader costs no more memory than a fast one and always gets the last
+//! state.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -12,11 +13,11 @@ use tokio::sync::{broadcast, mpsc};
 use crate::listing::{Selection, status};
 use crate::mailbox::Handle;
 
-/// Why no more is told.
+/// Why the current round ended.
 enum Stop {
     /// The reader is gone, or the process ends.
     Over,
-    /// Changes were missed: all has to be told anew.
+    /// Changes were missed: everything has to be sent again.
     Missed,
 }
 
@@ -25,11 +26,11 @@ struct Follower {
     selection: Selection,
     events: mpsc::Sender<pb::WatchResponse>,
     touched: broadcast::Receiver<Claim>,
-    /// What changed since it was told.
+    /// Services that changed since they were sent.
     changed: BTreeSet<Claim>,
 }
 
-/// Tells a reader until it is gone.
+/// Sends the selected Services and their changes to a reader until it is gone.
 pub(crate) async fn follow(owner: Handle, selection: Selection, events: mpsc::Sender<pb::WatchResponse>) {
     let touched = owner.touched(selection.only_backend());
     let mut follower = Follower { owner, selection, events, touched, changed: BTreeSet::new() };
@@ -95,7 +96,7 @@ impl Follower {
         .await
     }
 
-    /// Notes what changes while the reader takes its time.
+    /// Sends an event. Meanwhile, records what changes.
     async fn tell(&mut self, event: Event) -> Result<(), Stop> {
         loop {
             tokio::select! {

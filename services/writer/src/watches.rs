@@ -1,4 +1,4 @@
-//! The watches on the Gimbal cluster, each a task that hands what it sees to the owner.
+//! The watches on the Gimbal cluster, each a task that passes its events to the owner.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::apply::code;
 use crate::metrics::Metrics;
 use crate::reach::Reach;
 
-/// Events that may wait for the owner.
+/// Events that may be pending at the owner.
 const QUEUE: usize = 64;
-/// Pages of lists among them, of all kinds together: one that is told while the next one is read. A page takes megabytes.
+/// Pages of lists among them, of all kinds together: one is applied while the next is read. A page takes megabytes.
 const PAGES: usize = 2;
 
 type StateUpdate = Box<dyn FnOnce(&mut Reconciler, Instant) + Send>;
 
-/// Something that a watch saw.
+/// An event of a watch, ready to be applied to the state.
 pub struct ClusterEvent(StateUpdate);
 
 impl ClusterEvent {
-    /// Tells the state of it.
+    /// Applies the event to the state.
     pub fn apply(self, state: &mut Reconciler, now: Instant) {
         (self.0)(state, now);
     }
 }
 
-/// How a kind is told to the state.
+/// A kind that is watched, and how its objects are applied to the state.
 trait WatchedKind: Object {
     const WATCHED: Watched;
-    /// The label that marks what is ours; `None`: all objects matter.
+    /// The label that marks objects of the writer; `None`: all objects are watched.
     const MARK: Option<&'static str>;
     fn apply(self, state: &mut Reconciler, now: Instant);
     fn delete(self, state: &mut Reconciler, now: Instant);
@@ -85,8 +85,8 @@ impl WatchedKind for Namespace {
     }
 }
 
-/// Starts every watch. The tasks end when the receiver is dropped.
-/// `reach` hears of whatever the API server says.
+/// Starts every watch. The tasks end when the receiver is dropped. `reach` records every sign of life of the API
+/// server.
 pub fn start(
     cluster: &Cluster,
     metrics: &Metrics,
@@ -104,23 +104,23 @@ pub fn start(
     (receiver, Again(asks), tasks)
 }
 
-/// Begins every watch anew.
+/// Restarts the watches.
 pub struct Again(value::Sender<()>);
 
 impl Again {
-    /// Lists every kind.
+    /// Lists every kind again.
     pub fn list(&self) {
         self.0.send_replace(());
     }
 }
 
-/// The way to the owner.
+/// The channel to the owner, and what the watches share.
 #[derive(Clone)]
 struct Way {
     events: mpsc::Sender<ClusterEvent>,
-    /// Every watch is to begin anew.
+    /// Changes when every watch is to start again.
     again: value::Receiver<()>,
-    /// Turns of pages that wait for the owner.
+    /// Permits for pages that are pending at the owner.
     pages: Arc<Semaphore>,
     reach: Reach,
 }
@@ -148,7 +148,8 @@ async fn follow<T: WatchedKind>(cluster: Cluster, way: Way, metrics: Metrics) {
         }
         let apply: StateUpdate = match event {
             WatchEvent::ListBegin => {
-                // The list is asked for once the owner knows of it: it is newer than all that the owner knew by then.
+                // The list is requested after the owner has recorded its start, so that it is newer than all that the
+                // owner knew by then.
                 let (taken, mut begun) = mpsc::channel::<Infallible>(1);
                 let update: StateUpdate = Box::new(move |state, _| {
                     state.list_begin(T::WATCHED);
@@ -174,7 +175,7 @@ async fn follow<T: WatchedKind>(cluster: Cluster, way: Way, metrics: Metrics) {
                     listed,
                     "the Gimbal cluster's store went back to an older state: all of it is compared anew"
                 );
-                // What is kept of the backends is in the same store.
+                // The stored state of backends is in the same store.
                 Box::new(|state, _| state.keep_all())
             }
             WatchEvent::ListDone => Box::new(|state, now| state.list_end(T::WATCHED, now)),
@@ -188,7 +189,7 @@ async fn follow<T: WatchedKind>(cluster: Cluster, way: Way, metrics: Metrics) {
             }
             WatchEvent::Failed(error) => {
                 metrics.watch_failed(T::KIND.plural, code(&error));
-                // Once for each outage: it is retried until it works, and the metric counts.
+                // Logged once for each outage: it is retried until it works, and the metric counts.
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(kind = T::KIND.plural, %error, "the watch on the Gimbal cluster failed; it is retried");
                 }
@@ -212,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// A watch that is refused is tried again and again, and that is not to hear of the API server.
+    /// A refused watch is retried for ever, and refusals do not count as signs of life.
     #[tokio::test]
     async fn of_what_it_may_not_read_a_writer_hears_nothing() {
         let server = TestCluster::start().await.unwrap();
@@ -225,7 +226,7 @@ mod tests {
         let reach = Reach::new(Duration::from_secs(3600));
         let begun = Instant::now();
         let (mut events, _again, _tasks) = start(&cluster, &metrics, &reach);
-        // Whoever takes the events lets the watches go on.
+        // The events must be taken, or the watches stop.
         tokio::spawn(async move { while events.recv().await.is_some() {} });
         let refused = || {
             let mut text = String::new();

@@ -1,14 +1,14 @@
-//! One target: what it had within the window, what it has, and what it would lose.
+//! The account of one target: its endpoints now, their peak within the window, and the pending loss.
 
 use std::time::{Duration, Instant};
 
 use crate::floors::Part;
 use crate::pending::Pending;
 
-/// The window is kept in so many pieces.
+/// Drops that are closer together than this fraction of the window share one step.
 const PIECES: u32 = 64;
 
-/// It had `level` until `until`, and fewer since.
+/// The target had `level` endpoints until `until`, and fewer since.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     from: Instant,
@@ -16,25 +16,25 @@ struct Step {
     level: u64,
 }
 
-/// See the module. Only kept of targets that lost something within the window, or are about to.
+/// The account of one target. Kept only while the target has lost something within the window, or has a pending loss.
 #[derive(Debug, Clone)]
 pub(crate) struct Account<S> {
-    /// Endpoints that it has.
+    /// Endpoints that the target has now.
     now: u64,
-    /// More than that it had within the window: falling, the largest first. Steps of nearly one time are one, which counts
-    /// until the last of them is out of the window: rather too long than too short.
+    /// Larger counts that it had within the window, falling, the largest first. Steps that are close in time are merged
+    /// and count until the last of them leaves the window: rather too long than too short.
     steps: Vec<Step>,
-    /// Whose endpoints it lost last.
+    /// The source of the endpoints that it lost last.
     pub(crate) source: Option<S>,
-    /// When it lost something last, even if that is back.
+    /// Time of its last loss, even if the endpoints are back.
     fell: Option<Instant>,
     pub(crate) pending: Pending,
-    /// What was let pass since it was last known to be at rest. A write that is under way does all of it, whatever is wanted
-    /// by now.
+    /// Endpoints whose removal was allowed since no write was in flight. A write in flight completes even if the
+    /// desired state has changed since.
     pub(crate) granted: u64,
-    /// Nobody knows whether a write of that was done.
+    /// Whether the result of the write that was allowed is unknown.
     pub(crate) in_doubt: bool,
-    /// Of what it has, what is in another target too while it moves there.
+    /// Endpoints of `now` that also exist under another target because they are moving there.
     pub(crate) twice: u64,
 }
 
@@ -58,27 +58,28 @@ impl<S: Clone + Eq> Account<S> {
         Self { now, ..Self::default() }
     }
 
-    /// The most that it had within the window.
+    /// Returns the largest count that the target had within the window.
     pub(crate) fn peak(&self) -> u64 {
         self.steps.first().map_or(self.now, |step| step.level)
     }
 
-    /// Of those, how many it has not now.
+    /// Returns how many endpoints of the peak it does not have now.
     pub(crate) fn missing(&self) -> u64 {
         self.peak().saturating_sub(self.now)
     }
 
-    /// Of what is missing, or may be by what is under way, what one does not see who knows that it had `listed`.
+    /// Returns how many endpoints are missing, or may be removed by writes in flight, beyond what a record with
+    /// `listed` endpoints for this target accounts for.
     pub(crate) fn unlisted(&self, listed: u64) -> u64 {
         self.unlisted_with(self.granted, listed)
     }
 
-    /// The same, if so much were let pass.
+    /// Like `unlisted`, as if the removal of `granted` endpoints had been allowed.
     pub(crate) fn unlisted_with(&self, granted: u64, listed: u64) -> u64 {
         (self.missing() + granted).min(self.peak().saturating_sub(listed))
     }
 
-    /// What may go yet, wanted or not: a write that is under way is not called back.
+    /// Returns how many endpoints may still go: those pending, or those granted to a write in flight if these are more.
     pub(crate) fn at_risk(&self) -> u64 {
         self.pending.waiting().max(self.granted)
     }
@@ -87,7 +88,7 @@ impl<S: Clone + Eq> Account<S> {
         Part { of: self.now, loss: self.pending.loss, waiting: self.pending.waiting() }
     }
 
-    /// What is missing was this source Service's; nothing of it is there, and nothing is under way.
+    /// Returns whether `source` was the last to lose endpoints here, nothing is left here, and no write is in flight.
     pub(crate) fn was_of(&self, source: &S) -> bool {
         self.source.as_ref() == Some(source) && self.now == 0 && self.pending.loss == 0 && self.granted == 0
     }
@@ -97,7 +98,8 @@ impl<S: Clone + Eq> Account<S> {
         !lost && self.pending.loss == 0 && self.granted == 0 && self.twice == 0
     }
 
-    /// It has so many, and nothing is under way that is not in doubt. Of what it lost, `forgiven` counts as if it never had been.
+    /// Sets the observed count. No write is in flight afterwards unless it is in doubt. Of the fall, `forgiven`
+    /// endpoints count as if they had never existed.
     pub(crate) fn set(&mut self, count: u64, forgiven: u64, at: Instant, window: Duration) {
         let fallen = self.now.saturating_sub(count);
         self.pending.fell(fallen);
@@ -116,7 +118,7 @@ impl<S: Clone + Eq> Account<S> {
         }
     }
 
-    /// It had so many until now, and lost what it has not any more.
+    /// Records that the target had `level` endpoints until `at`. What it has by now is not missing.
     pub(crate) fn had(&mut self, level: u64, at: Instant, window: Duration) {
         self.fell = Some(at);
         while self.steps.pop_if(|step| step.level <= level).is_some() {}
@@ -127,7 +129,7 @@ impl<S: Clone + Eq> Account<S> {
         self.drop_reached();
     }
 
-    /// What another target had is its own past from now on; but `released` of it counts as if it never had been.
+    /// Takes over the past of another target. Of that, `released` endpoints count as if they had never existed.
     pub(crate) fn inherit(&mut self, other: &Self, released: u64) {
         let theirs = other.steps.iter().map(|step| Step { level: step.level.saturating_sub(released), ..*step });
         let mut all: Vec<Step> = self.steps.iter().copied().chain(theirs).collect();
@@ -145,17 +147,17 @@ impl<S: Clone + Eq> Account<S> {
         self.source = self.source.take().or_else(|| other.source.clone());
     }
 
-    /// What it has again it does not miss.
+    /// Drops the steps that the current count has reached again: nothing of them is missing.
     fn drop_reached(&mut self) {
         while self.steps.pop_if(|step| step.level <= self.now).is_some() {}
     }
 
-    /// When it next may be out of the window that something was lost.
+    /// Returns the time of the loss that leaves the window first.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.steps.first().map(|step| step.until).or(self.fell)
     }
 
-    /// Forgets what is out of the window.
+    /// Drops the losses that have left the window.
     pub(crate) fn expire(&mut self, now: Instant, window: Duration) {
         let out = |at: Instant| now.saturating_duration_since(at) >= window;
         self.steps.retain(|step| !out(step.until));

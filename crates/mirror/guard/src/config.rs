@@ -1,30 +1,31 @@
-//! What the guard is told by the writer's configuration.
+//! The part of the writer's configuration that the guard uses.
 
 use std::time::Duration;
 
 use crate::Floors;
 
-/// When the guard holds, and for how long.
+/// Limits of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// Share of the endpoints that may go within the window; 100 or more never holds.
+    /// Share of the endpoints that may be missing at any time within the window; at 100 or more only the floors hold.
     pub max_drop_percent: u8,
-    /// So many may always go within the window.
+    /// This many endpoints may be missing whatever the share.
     pub min_endpoints: u64,
-    /// Length of the window.
+    /// Time for which a lost endpoint counts as missing.
     pub window: Duration,
-    /// A complete snapshot that was begun this long after a partial drop confirms it.
+    /// A complete snapshot confirms a partial drop if it began at least this long after the drop.
     pub quiet_time: Duration,
-    /// Any drop is let through after this time; `None`: never.
+    /// Every held removal is released after this time; `None`: never.
     pub release_all_after: Option<Duration>,
-    /// What must be left of a namespace or a Service.
+    /// Minimum number of endpoints in a namespace or a Service.
     pub floors: Floors,
-    /// Losses of readiness are held by the same rule, counted in ready endpoints.
+    /// Whether losses of readiness are held by the same limits, counted in ready endpoints.
     pub readiness: bool,
 }
 
 impl GuardConfig {
-    /// For the guard that counts ready endpoints alone: it never holds where that is not wanted, and has no floors.
+    /// Returns the configuration of the guard that counts ready endpoints: it has no floors, and holds only if
+    /// `readiness` is set.
     #[must_use]
     pub fn of_readiness(self) -> Self {
         let max_drop_percent = if self.readiness { self.max_drop_percent } else { 100 };

@@ -1,59 +1,59 @@
-//! What the guard says.
+//! Verdicts and events of the guard.
 
 /// Whether a target's removals may be written now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
-    /// They may.
+    /// The removals may be written.
     Allowed,
-    /// They are held.
+    /// The removals are held.
     Held,
-    /// They may when the record that [`super::Guard::record`] gives is kept.
+    /// The removals may be written once the record that [`super::Guard::record`] returns is stored.
     Unkept,
 }
 
-/// What it means that a target has fewer endpoints than before.
+/// Whether a fall of a target's endpoint count is a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fall {
-    /// They are lost, whoever removed them.
+    /// The endpoints count as missing, whoever removed them.
     Lost,
-    /// A decision of the operator took them, or this writer does not lead and does not count.
+    /// The fall does not count: an operator's decision caused it, or this writer does not lead.
     Forgiven,
 }
 
-/// Why held removals are let through.
+/// Why held removals are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// A later snapshot said so again.
+    /// A later complete snapshot confirmed them.
     Snapshot,
-    /// A person did.
+    /// A person approved them.
     Approval,
-    /// `release_all_after` is over.
+    /// They have waited for `release_all_after`.
     Age,
 }
 
-/// What happened to a hold, for logs, metrics and the agent.
+/// A change of a hold, for logs, metrics and the discoverer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuardEvent {
-    /// Removals are held. Told again, with another id, when a partial drop became one to nothing, or the reverse, and when
-    /// more is held by a quarter than was told.
+    /// Removals are held. Sent again with a new id when a partial drop becomes a drop to nothing or the reverse, and
+    /// when a quarter more is held than when the id was given.
     Held(HeldDrop),
-    /// So little is missing by now that nothing need be held.
+    /// The hold ended: what is missing and pending is within the limits again.
     Ended {
-        /// Of the hold.
+        /// Id of the hold.
         id: String,
     },
-    /// Removals are let through.
+    /// Removals are released.
     Released {
-        /// Of the hold.
+        /// Id of the hold.
         id: String,
-        /// Endpoints that may go.
+        /// Endpoints that may now be removed.
         endpoints: u64,
-        /// Why.
+        /// Reason of the release.
         by: Release,
     },
-    /// A complete snapshot that begins now would decide.
+    /// A complete snapshot that begins now would release something.
     SnapshotWanted {
-        /// Of the hold.
+        /// Id of the hold.
         id: String,
     },
 }
@@ -61,15 +61,15 @@ pub enum GuardEvent {
 /// Removals that are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldDrop {
-    /// For an approval. It changes when a partial drop becomes one to nothing, and when it grows by a quarter: that is not
-    /// what a person approved.
+    /// Id that an approval names. It changes when a partial drop becomes a drop to nothing or the reverse, and when the
+    /// drop grows by a quarter, because an earlier approval does not cover that.
     pub id: String,
-    /// Endpoints that wait to go.
+    /// Endpoints whose removal is held.
     pub endpoints_removed: u64,
-    /// Endpoints that the share is taken of.
+    /// Endpoints that the share is computed from: those that exist and those missing within the window.
     pub endpoints_before: u64,
-    /// Services that lose endpoints.
+    /// Targets whose removals are held.
     pub targets: usize,
-    /// Nothing would remain of the backend.
+    /// Whether nothing of the backend would remain.
     pub to_nothing: bool,
 }

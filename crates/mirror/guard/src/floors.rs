@@ -1,26 +1,27 @@
-//! What must be left of a namespace or a Service, whatever its share of the backend. Off by default.
+//! Minimum number of endpoints of a namespace or a Service, whatever its share of the backend. Off by default.
 
 use std::collections::BTreeMap;
 
 use crate::GuardKey;
 
-/// A removal that takes a namespace or a Service from this many endpoints or more to fewer is held; 0: never.
+/// A removal that takes a namespace or a Service from at least this many endpoints to fewer is held; 0 disables the
+/// floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Floors {
-    /// Endpoints that the backend has in one namespace of the Gimbal cluster.
+    /// Floor for the endpoints of the backend in one namespace of the Gimbal cluster.
     pub endpoints_per_namespace: u64,
-    /// Endpoints of one Service.
+    /// Floor for the endpoints of one Service.
     pub endpoints_per_service: u64,
 }
 
-/// What waits to go from one target.
+/// The pending loss of one target.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Part {
-    /// Endpoints that it has.
+    /// Endpoints that the target has.
     pub(crate) of: u64,
-    /// Of those, how many are to go.
+    /// Endpoints of these that are to be removed.
     pub(crate) loss: u64,
-    /// Of those, how many wait and are not released.
+    /// Endpoints of `loss` that are not released.
     pub(crate) waiting: u64,
 }
 
@@ -29,11 +30,11 @@ struct Namespace {
     total: u64,
     loss: u64,
     waiting: u64,
-    /// The part of `waiting` that its Services' floors hold.
+    /// The part of `waiting` that the floors of Services hold.
     below: u64,
 }
 
-/// Sums, kept up to date with each change so that a mass change costs no more than its size.
+/// Sums for each namespace, updated with each change, so that a mass change costs no more than its size.
 #[derive(Debug, Clone)]
 pub(crate) struct Levels<K: GuardKey> {
     floors: Floors,
@@ -46,7 +47,7 @@ impl<K: GuardKey> Levels<K> {
         Self { floors, namespaces: BTreeMap::new(), held: 0 }
     }
 
-    /// Other floors, from now on. `parts` is all that waits.
+    /// Replaces the floors. `parts` are the pending losses of all targets.
     pub(crate) fn configure<'a>(&mut self, floors: Floors, parts: impl Iterator<Item = (&'a K, Part)>)
     where
         K: 'a,
@@ -61,14 +62,14 @@ impl<K: GuardKey> Levels<K> {
         }
     }
 
-    /// The backend has so many endpoints more, or fewer, under a target.
+    /// Records that the target's endpoint count went from `before` to `after`.
     pub(crate) fn holds(&mut self, target: &K, before: u64, after: u64) {
         self.update(target.group(), |namespace, _| {
             namespace.total = namespace.total.saturating_sub(before) + after;
         });
     }
 
-    /// What waits to go from a target is another number.
+    /// Records that the target's pending loss changed from `old` to `new`.
     pub(crate) fn change(&mut self, target: &K, old: Part, new: Part) {
         self.update(target.group(), |namespace, floors| {
             let below = |part: Part| if floors.service(part) { part.waiting } else { 0 };
@@ -78,12 +79,12 @@ impl<K: GuardKey> Levels<K> {
         });
     }
 
-    /// Endpoints that floors hold.
+    /// Returns how many endpoints the floors hold.
     pub(crate) fn held(&self) -> u64 {
         self.held
     }
 
-    /// Whether a floor holds what waits to go from a target.
+    /// Returns whether a floor holds the target's pending loss.
     pub(crate) fn holds_back(&self, target: &K, part: Part) -> bool {
         let namespace = self.namespaces.get(target.group()).is_some_and(|namespace| self.floors.namespace(namespace));
         part.waiting > 0 && (namespace || self.floors.service(part))

@@ -1,5 +1,6 @@
-//! The mass-change guard of one backend (docs/design.md#rule-5): of what the Gimbal cluster held within the window, only a share
-//! may be missing. Counted for each target, as endpoints fewer than it had: what is back is not missing.
+//! The mass-change guard of one backend (docs/design.md#rule-5): of what the Gimbal cluster held within the window,
+//! only a share may be missing. Losses are counted for each target as the difference to its peak, so an endpoint that
+//! is back is not missing.
 
 mod books;
 mod passage;
@@ -22,16 +23,16 @@ struct Sums {
     missing: u64,
     loss: u64,
     waiting: u64,
-    /// Waiting, or under way.
+    /// Endpoints whose removal is pending or in flight.
     at_risk: u64,
-    /// Missing, or about to be, and not told of by the record that is kept.
+    /// Endpoints that are missing, or about to be, and that the stored record does not account for.
     unlisted: u64,
-    /// There in two targets.
+    /// Endpoints that exist under two targets.
     twice: u64,
 }
 
-/// What a writer before this one may have removed of nobody knows what: it counts for a whole window more, for nobody knows
-/// when it was either.
+/// Losses that an earlier writer's record counts without naming a target. They count as missing for one more whole
+/// window, because the record does not say when they happened either.
 #[derive(Debug, Clone, Copy)]
 struct Inherited {
     base: u64,
@@ -43,22 +44,23 @@ struct Inherited {
 #[derive(Debug, Clone)]
 pub struct Guard<K: GuardKey = gimbal_model::TargetKey> {
     config: GuardConfig,
-    /// Of targets that lost something within the window, or are about to.
+    /// Accounts of the targets that lost something within the window, or have a pending loss.
     accounts: BTreeMap<K, Account<K::Source>>,
-    /// Where each source Service lost something last, as long as there is an account of it.
+    /// The target under which each source Service last lost endpoints, as long as that target has an account.
     lost: BTreeMap<K::Source, K>,
-    /// When each account may forget something.
+    /// When each account may drop a loss.
     due: BTreeSet<(Instant, K)>,
     sums: Sums,
-    /// Endpoints that all targets have.
+    /// Endpoints of all targets together.
     total: u64,
     inherited: Option<Inherited>,
     records: Records<K>,
-    /// The record that is kept names what is no loss: it was released, or is elsewhere.
+    /// Whether the stored record lists losses that no longer count: they were released, or the endpoints exist
+    /// elsewhere.
     outdated: bool,
     levels: Levels<K>,
     hold: Option<Hold>,
-    /// The whole backend is held, not merely what is below a floor.
+    /// Whether everything pending is held because the share is exceeded, not only what is below a floor.
     whole: bool,
     earlier: Option<Earlier>,
     asked: Option<Instant>,
@@ -68,7 +70,7 @@ pub struct Guard<K: GuardKey = gimbal_model::TargetKey> {
 }
 
 impl<K: GuardKey> Guard<K> {
-    /// Creates a guard that knows of nothing. Report what exists with [`Guard::observed`] before the first loss.
+    /// Creates a guard that knows no endpoints. Report what exists with [`Guard::observed`] before the first loss.
     #[must_use]
     pub fn new(config: GuardConfig) -> Self {
         Self {
@@ -92,7 +94,7 @@ impl<K: GuardKey> Guard<K> {
     }
 
     /// Restores what an earlier process stored. `has` returns how many endpoints a target has, as far as that was
-    /// [`Guard::observed`].
+    /// reported with [`Guard::observed`].
     pub fn restore(
         &mut self,
         window: Option<&WindowRecord<K>>,
@@ -104,7 +106,7 @@ impl<K: GuardKey> Guard<K> {
         let length = self.config.window;
         if let Some(record) = window.filter(|record| self.may_hold() && record.counts(wall, length)) {
             self.records = Records::restored(record, now, wall);
-            // Nobody knows when within the time of the record it went.
+            // The losses happened at an unknown time while the record was in use; the latest possible time counts.
             let age = wall.duration_since(record.end(length)).unwrap_or_default();
             if let Some(at) = now.checked_sub(age) {
                 for (target, had) in &record.listed {
@@ -115,13 +117,13 @@ impl<K: GuardKey> Guard<K> {
             self.inherited = Some(Inherited { base: record.base, unlisted: record.unlisted, until });
         }
         self.earlier = hold.map(|record| Earlier::new(record.clone(), now, wall));
-        // Ids are given far more seldom than once a millisecond: none of a writer before this one is given again.
+        // Ids are given far less often than once a millisecond, so no id of an earlier writer is given again.
         let age = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.serial = self.serial.max(u64::try_from(age.as_millis()).unwrap_or_default());
         self.refresh(now);
     }
 
-    /// Forgets every loss and hold, but not what exists.
+    /// Clears every loss and hold, but not the endpoint counts.
     pub fn forget(&mut self) {
         self.accounts.clear();
         self.lost.clear();
@@ -134,7 +136,7 @@ impl<K: GuardKey> Guard<K> {
         self.events.clear();
     }
 
-    /// Replaces the configuration. What only the old one held may go.
+    /// Replaces the configuration. Removals that only the old configuration held are no longer held.
     pub fn configure(&mut self, config: GuardConfig, now: Instant) {
         if config == self.config {
             return;
@@ -144,9 +146,9 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Records that `target` now has `after` endpoints instead of `before`, and that no write to it is in flight. What else
-    /// is to be removed there is reported anew with [`Guard::pending`]. If `source` is known, what it lost under another
-    /// target no longer counts as missing as far as it has it here.
+    /// Records that `target` now has `after` endpoints instead of `before`, and that no write to it is in flight.
+    /// Report what else is to be removed there again with [`Guard::pending`]. If `source` is known, its losses under
+    /// another target no longer count as missing as far as it has these endpoints here.
     pub fn observed(
         &mut self,
         target: &K,
@@ -175,7 +177,8 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Of what a source Service lost elsewhere, and where nothing of it stands any more, it has `after` here.
+    /// Moves the losses of a source Service from a target where nothing of it is left to this one, where it has
+    /// `after`.
     fn is_of(&mut self, target: &K, source: &K::Source, before: u64, after: u64) {
         if before == 0 && after > 0 {
             let elsewhere = self.lost.get(source).filter(|lost| *lost != target).cloned();
@@ -194,7 +197,7 @@ impl<K: GuardKey> Guard<K> {
         }
     }
 
-    /// Records that everything `from` had has moved to `to`, which has `there` endpoints. What is not there is missing.
+    /// Records that everything `from` had has moved to `to`, which has `there` endpoints. The difference is missing.
     pub fn moved(&mut self, from: &K, before: u64, to: &K, there: u64, now: Instant) {
         let past = self.accounts.get(from).cloned().unwrap_or_default();
         self.observed(from, None, before, 0, Fall::Forgiven, now);
@@ -211,7 +214,7 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Sets whether the result of a write to `target` is unknown. While it is, the removals that were allowed still count as
+    /// Sets whether the result of a write to `target` is unknown. While it is, removals that were allowed count as
     /// possible.
     pub fn in_doubt(&mut self, target: &K, doubt: bool) {
         if self.accounts.get(target).is_some_and(|account| account.in_doubt != doubt) {
@@ -227,8 +230,9 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Records that applying the plan for `target` would remove `loss` of its `of` endpoints; 0 clears it. Call this for every
-    /// target of a bulk change before the first [`Guard::verdict`]; otherwise the first removals are not counted.
+    /// Records that applying the plan for `target` would remove `loss` of its `of` endpoints; 0 clears it. Call this
+    /// for every target of a bulk change before the first [`Guard::verdict`]; otherwise the first removals are not
+    /// counted.
     pub fn pending(&mut self, target: &K, loss: u64, of: u64, now: Instant) {
         if loss > 0 || self.accounts.contains_key(target) {
             let quiet = self.config.quiet_time;
@@ -237,7 +241,7 @@ impl<K: GuardKey> Guard<K> {
         self.refresh(now);
     }
 
-    /// Returns the targets whose removals are neither held nor known to be done.
+    /// Returns the targets with pending removals that are not held.
     pub fn passing(&self) -> impl Iterator<Item = &K> {
         let waiting = self.accounts.iter().filter(|(_, account)| account.pending.loss > 0);
         waiting.filter(|(target, account)| !self.is_held(target, account)).map(|(target, _)| target)
@@ -260,7 +264,7 @@ impl<K: GuardKey> Guard<K> {
     #[must_use]
     pub fn hold_record(&self, now: Instant, wall: SystemTime) -> Option<HoldRecord> {
         if let Some(earlier) = &self.earlier {
-            // It may yet be met again.
+            // The stored hold may yet match a hold of this process.
             return Some(earlier.record().clone());
         }
         let hold = self.hold.as_ref()?;

@@ -1,31 +1,31 @@
-//! A hold, and how it goes on over restarts of the writer.
+//! A hold, and how it continues over restarts of the writer.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// A hold of before a restart is not met any more after so long, though a part of its backend be unknown all the while: it
-/// would lend its age to a drop that nobody has seen yet.
+/// A stored hold is no longer matched after this time, even if a part of its backend is unknown throughout: it would
+/// lend its age to a drop that no person has seen yet.
 const LONGEST_EARLIER: Duration = Duration::from_secs(600);
 
-/// A hold, as it is kept over restarts.
+/// A hold as it is stored to survive restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldRecord {
-    /// Its id.
+    /// Id of the hold.
     pub id: String,
-    /// Since when it holds.
+    /// When the hold began.
     pub since: SystemTime,
-    /// Endpoints that waited to go.
+    /// Endpoints whose removal was held.
     pub endpoints: u64,
-    /// Endpoints that waited to go when its id was given.
+    /// Endpoints whose removal was held when the id was given.
     pub told: u64,
-    /// Nothing would remain of the backend.
+    /// Whether nothing of the backend would remain.
     pub to_nothing: bool,
 }
 
-/// When something began, maybe before this process.
+/// When something began, possibly before this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Since {
     pub(crate) at: Instant,
-    /// Its age at that time.
+    /// Age at `at`.
     pub(crate) before: Duration,
 }
 
@@ -34,31 +34,31 @@ impl Since {
         Self { at, before: Duration::ZERO }
     }
 
-    /// Its age; `None` before it is known of.
+    /// Returns the age at `now`; `None` if `now` is before `at`.
     pub(crate) fn age(&self, now: Instant) -> Option<Duration> {
         Some(now.checked_duration_since(self.at)? + self.before)
     }
 }
 
-/// A hold that stands.
+/// The current hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
     pub(crate) id: String,
     pub(crate) since: Since,
     pub(crate) to_nothing: bool,
-    /// Endpoints that waited to go when its id was given.
+    /// Endpoints whose removal was held when the id was given.
     pub(crate) told: u64,
 }
 
 impl Hold {
-    /// It holds more by a quarter than what its id was given for: an approval by that id is not meant for it. Not for
-    /// less, or nobody could approve what grows while he looks.
+    /// Returns whether over a quarter more is held than when the id was given, so that an approval by that id does not
+    /// cover it. A smaller growth keeps the id; otherwise a growing hold could never be approved.
     pub(crate) fn has_outgrown_its_id(&self, endpoints: u64) -> bool {
         endpoints > self.told + self.told / 4
     }
 }
 
-/// A hold of a writer before this one, until it is met again.
+/// A hold of an earlier writer, until a hold of this process matches it.
 #[derive(Debug, Clone)]
 pub(crate) struct Earlier {
     pub(crate) since: Since,
@@ -67,7 +67,7 @@ pub(crate) struct Earlier {
 
 impl Earlier {
     pub(crate) fn new(record: HoldRecord, now: Instant, wall: SystemTime) -> Self {
-        // A clock that was set back makes it younger, never older.
+        // If the clock was set back, the hold counts as younger, never as older.
         let before = wall.duration_since(record.since).unwrap_or_default();
         Self { since: Since { at: now, before }, record }
     }
@@ -76,12 +76,12 @@ impl Earlier {
         &self.record
     }
 
-    /// Whoever was to tell what it holds has done so by now.
+    /// Returns whether the time to match the hold is over.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since.at) >= LONGEST_EARLIER
     }
 
-    /// The same figures: the same hold.
+    /// Returns whether the figures are those of this hold.
     pub(crate) fn is(&self, endpoints: u64, to_nothing: bool) -> bool {
         self.record.endpoints == endpoints && self.record.to_nothing == to_nothing
     }

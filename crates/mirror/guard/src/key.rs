@@ -1,4 +1,4 @@
-//! What the guard counts by.
+//! The keys that the guard counts weight by.
 
 use std::fmt::Debug;
 use std::sync::Arc;

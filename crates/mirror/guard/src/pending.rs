@@ -1,18 +1,19 @@
-//! What one target would lose.
+//! The loss that is pending for one target.
 
 use std::time::{Duration, Instant};
 
 use crate::hold::{Hold, Since};
 
-/// The quiet time, and beyond it the age of what waits, is told apart in so many pieces.
+/// Steps are merged if their ages differ by less than this fraction of the quiet time, or of their age if that is
+/// longer.
 const PIECES: u32 = 16;
 
-/// The loss has been no less than `level` since then.
+/// The loss has been at least `level` since `since`.
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    /// When the first part of it began to wait.
+    /// When the first part of the step began to wait.
     from: Since,
-    /// When the last one did.
+    /// When the last part did.
     since: Since,
     level: u64,
 }
@@ -20,10 +21,11 @@ struct Step {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pending {
     pub(crate) loss: u64,
-    /// The part of `loss` that may go.
+    /// The part of `loss` that is released.
     pub(crate) released: u64,
-    /// Since when how much of it waits: rising, the oldest first, `loss` the last. Steps of nearly one age are one, as young as
-    /// the youngest of them: rather too young than too old, but by no more than a piece, or what joins would put it off for ever.
+    /// How much of the loss has waited since when: rising, the oldest first, the last one is `loss`. Steps of similar
+    /// age are merged and count as the youngest of them: rather too young than too old. The bound on the difference
+    /// keeps a loss that grows all the time from never becoming due.
     steps: Vec<Step>,
 }
 
@@ -32,7 +34,7 @@ impl Pending {
         self.loss - self.released
     }
 
-    /// The loss is another number from now on. What it is more waits since now, and what waited before as long as it did.
+    /// Sets the loss. An increase waits from now on; the rest keeps its age.
     pub(crate) fn set(&mut self, loss: u64, now: Instant, quiet: Duration) {
         if loss > self.loss {
             let since = Since::new(now);
@@ -40,7 +42,7 @@ impl Pending {
             self.merge(now, quiet);
         } else {
             let below = self.steps.iter().take_while(|step| step.level < loss).count();
-            // Of the step that reaches it, as much as is left.
+            // Keeps as much of this step as is left.
             self.steps.truncate(below + usize::from(loss > 0));
             if let Some(last) = self.steps.last_mut() {
                 last.level = loss;
@@ -50,7 +52,7 @@ impl Pending {
         self.released = self.released.min(loss);
     }
 
-    /// So much of it is gone; what was released goes first, and what waited longest.
+    /// Records that `by` endpoints of the loss are gone: the released ones first, then those that waited longest.
     pub(crate) fn fell(&mut self, by: u64) {
         self.loss = self.loss.saturating_sub(by);
         self.released = self.released.saturating_sub(by).min(self.loss);
@@ -60,7 +62,7 @@ impl Pending {
         });
     }
 
-    /// All of it waits since then.
+    /// Sets the age of the whole loss.
     pub(crate) fn waits_since(&mut self, since: Since) {
         self.steps.clear();
         if self.loss > 0 {
@@ -68,7 +70,8 @@ impl Pending {
         }
     }
 
-    /// The part of the loss that waited for `after` at `at`, in this hold; what is released already is a part of it, or more.
+    /// Returns the part of the loss that has waited for `after` at `at`, within this hold. It may include what is
+    /// already released.
     pub(crate) fn due(&self, hold: &Hold, at: Instant, after: Duration) -> u64 {
         let old_enough = |since: &Since| since.age(at).is_some_and(|age| age >= after);
         if !old_enough(&hold.since) {
@@ -77,12 +80,12 @@ impl Pending {
         self.steps.iter().rev().find(|step| old_enough(&step.since)).map_or(0, |step| step.level)
     }
 
-    /// Lets that part go.
+    /// Releases that part.
     pub(crate) fn release(&mut self, due: u64) {
         self.released = self.released.max(due.min(self.loss));
     }
 
-    /// Makes one of steps that differ little for their age, so that there are few of them however often the loss changes.
+    /// Merges steps of similar age, so that there are few of them however often the loss changes.
     fn merge(&mut self, now: Instant, quiet: Duration) {
         self.steps.dedup_by(|later, earlier| {
             let [oldest, youngest] = [earlier.from, later.since].map(|since| since.age(now).unwrap_or_default());
@@ -110,7 +113,7 @@ mod tests {
         Hold { id: String::new(), since: Since::new(now), to_nothing: false, told: 0 }
     }
 
-    /// However often the loss changes, few steps are kept, and none is taken for much younger than it is, or for older.
+    /// However often the loss changes, few steps are kept, and no part counts as much younger than it is, or as older.
     #[test]
     fn a_loss_that_rises_for_a_day() {
         let (start, mut pending) = (start(), Pending::default());

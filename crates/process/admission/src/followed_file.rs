@@ -1,7 +1,7 @@
 //! A configuration file that is read again when its content changes.
 //!
-//! It is polled, because events of the file system do not cover the cases that matter: a mounted Secret or ConfigMap swaps
-//! links, an editor replaces the file, and a network file system sends no events.
+//! It is polled, because events of the file system do not cover the cases that matter: a mounted Secret or ConfigMap
+//! swaps links, an editor replaces the file, and a network file system sends no events.
 //!
 //! A content is taken once two reads in a row find it. A half-written file is often valid, and may lack the lines that
 //! restrict a tenant.
@@ -14,13 +14,13 @@ use std::time::Duration;
 use gimbal_transport::{Follow, Step};
 use sha2::{Digest as _, Sha256};
 
-/// Interval of reads. Whoever writes the file in pieces must not pause longer than this between them.
+/// Interval of reads. A program that writes the file in pieces must not pause longer than this between them.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval of reads at the start, which should not be delayed by a whole second.
 const START_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a file holds, and how it is read.
+/// The content of a file, and how it is parsed.
 pub trait FileFormat: Sized {
     /// Why a file cannot be used. Its text names the file.
     type Error: Display + Send + 'static;

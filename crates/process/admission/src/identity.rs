@@ -1,5 +1,5 @@
-//! Who a peer is ([rule 2](../../../docs/design.md#rule-2)): the names of its certificate, compared with the configuration.
-//! This is the only place where that is decided, for sources, viewers and admins alike.
+//! Identifies a peer ([rule 2](../../../docs/design.md#rule-2)): the names of its certificate, compared with the
+//! configuration. This is the only place where that is decided, for sources, viewers and admins alike.
 
 use std::fmt::Display;
 
@@ -7,17 +7,17 @@ use gimbal_transport::Peer;
 
 /// A configured tenant, for example a backend of the writer.
 pub trait Tenant {
-    /// What errors call a tenant, for example `backend`. The plural is formed with `s`.
+    /// Noun for a tenant in errors, for example `backend`. The plural is formed with `s`.
     const NOUN: &str;
 
     /// Returns the tenant's name.
     fn name(&self) -> &dyn Display;
 
-    /// Returns the URI or DNS name that the tenant's certificate must have, or `None` if no certificate stands for it.
+    /// Returns the URI or DNS name that the tenant's certificate must have, or `None` if it has no certificate.
     fn identity(&self) -> Option<&str>;
 }
 
-/// What a peer may do.
+/// The identity of a peer, which decides what it may do.
 #[derive(Debug)]
 pub enum Identity<'a, T> {
     /// The peer is connected over loopback without TLS and may claim any identity.

@@ -5,8 +5,8 @@ use std::error::Error;
 /// The longest line that [`first_line`] returns, in characters. A proxy can answer with a page of HTML on one line.
 const MAX_CHARS: usize = 300;
 
-/// Returns an error and its causes on one line, separated by colons. Causes whose text is already there are left out, since
-/// many errors repeat their cause in their own message.
+/// Returns an error and its causes on one line, separated by colons. Causes whose text is already there are left out,
+/// since many errors repeat their cause in their own message.
 #[must_use]
 pub fn one_line(error: &(dyn Error + 'static)) -> String {
     let mut line = String::new();

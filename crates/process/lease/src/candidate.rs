@@ -49,8 +49,8 @@ pub struct Candidate {
 pub type OnCall = Box<dyn Fn(&'static str, Option<&ApiError>) + Send>;
 
 impl Candidate {
-    /// Starts to compete. When `stop` is cancelled, the task releases the Lease and ends; everything that writes must have
-    /// ended before.
+    /// Starts to compete. When `stop` is cancelled, the task releases the Lease and ends; everything that writes must
+    /// have ended before.
     #[must_use]
     pub fn start(self, stop: CancellationToken) -> (watch::Receiver<Leadership>, JoinHandle<()>) {
         let (publish, leadership) = watch::channel(Leadership::Follower { holder: String::new() });
@@ -72,7 +72,8 @@ struct Task {
 
 impl Task {
     async fn run(mut self, stop: CancellationToken) {
-        // `stop` interrupts a wait, never a call: calls have a time-out, and the result decides what there is to release.
+        // `stop` interrupts a wait, never a call: calls have a time-out, and the result decides what there is to
+        // release.
         while !stop.is_cancelled() {
             let fitness = (self.candidate.fitness)();
             if fitness == Fitness::Unable && self.election.held().is_some() {

@@ -1,12 +1,13 @@
-//! Decides who leads, from what was seen of the Lease and on this process's own clock. Performs no I/O: the caller brings
-//! answers and time.
+//! Decides who leads, from what was seen of the Lease and on this process's own clock. Performs no I/O: the caller
+//! brings answers and time.
 //!
 //! There are never two leaders. A leader counts [`Times::deadline`] from *before* it sent the renewal that succeeded.
-//! Everyone else counts the longer [`Times::duration`] from *after* it saw that renewal, and takes over only by a write that
-//! names the resourceVersion it saw. No two clocks are compared; only their rates matter, and those may differ by a third.
+//! Everyone else counts the longer [`Times::duration`] from *after* it saw that renewal, and takes over only by a write
+//! that names the resourceVersion it saw. No two clocks are compared; only their rates matter, and those may differ by
+//! a third.
 //!
-//! After its deadline a leader must not write, but it is still the leader: its state stays true as long as no other process
-//! is seen to have led. It stops leading when it sees another holder, another epoch, another Lease, or none.
+//! After its deadline a leader must not write, but it is still the leader: its state stays true as long as no other
+//! process is seen to have led. It stops leading when it sees another holder, another epoch, another Lease, or none.
 
 use std::time::Duration;
 
@@ -96,8 +97,8 @@ impl Election {
         }
     }
 
-    /// Returns the next call. `wall` is the time of day, written into the Lease for people to read. A process that does not
-    /// do its work (`works` is false) neither takes the Lease nor renews it.
+    /// Returns the next call. `wall` is the time of day, written into the Lease for people to read. A process that does
+    /// not do its work (`works` is false) neither takes the Lease nor renews it.
     #[must_use]
     pub fn step(&self, now: Moment, wall: &str, works: bool) -> Call {
         let at = |when: Moment, step: Call| if now < when { Call::Wait(when) } else { step };
@@ -129,7 +130,8 @@ impl Election {
     }
 
     /// Returns the time-out of the next call. Normally it is so short that after a broken connection there is time for
-    /// another call before the Lease runs out. It grows with the latency of answers, for a slow answer is better than none.
+    /// another call before the Lease runs out. It grows with the latency of answers, for a slow answer is better than
+    /// none.
     #[must_use]
     pub fn patience(&self) -> Duration {
         (self.slow * 2).clamp(self.times.renew, self.times.deadline)

@@ -1,8 +1,8 @@
 //! Leader election by a Kubernetes Lease: of several processes one leads, and knows by its own clock until when it may
 //! write.
 //!
-//! [`Election`] decides and performs no I/O; [`Candidate`] is the task that carries its calls out over the Kubernetes client
-//! and publishes the [`Leadership`].
+//! [`Election`] decides and performs no I/O; [`Candidate`] is the task that carries its calls out over the Kubernetes
+//! client and publishes the [`Leadership`].
 
 mod candidate;
 mod election;
@@ -74,11 +74,11 @@ impl Leadership {
     }
 }
 
-/// Returns the identity under which this process holds a Lease. A process that restarts at the same address of the same host
-/// has the same identity and takes its own Lease back at once.
+/// Returns the identity under which this process holds a Lease. A process that restarts at the same address of the same
+/// host has the same identity and takes its own Lease back at once.
 ///
-/// Two processes with one identity would both lead. Host names are not always unique, and an address is unique within its
-/// network only, so the identity also contains the kernel's boot ID and the number of the network namespace.
+/// Two processes with one identity would both lead. Host names are not always unique, and an address is unique within
+/// its network only, so the identity also contains the kernel's boot ID and the number of the network namespace.
 #[must_use]
 pub fn identity(listen: &SocketAddr) -> String {
     let kernel = |file: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{file}")).unwrap_or_default();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since the machine started, suspension included. It means nothing on another machine. It is a type of its own so that
-/// it is never compared with [`std::time::Instant`], which stops while the machine is suspended.
+/// Time since the machine started, suspension included. It means nothing on another machine. It is a type of its own so
+/// that it is never compared with [`std::time::Instant`], which stops while the machine is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The times of a lease. A lease of three seconds (the default) is relied on for two, renewed each second, and read by other
-/// candidates twice a second.
+/// The times of a lease. A lease of three seconds (the default) is relied on for two, renewed each second, and read by
+/// other candidates twice a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// How long other candidates wait for a renewal before they take over.

@@ -21,15 +21,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Exit, Health, Readiness};
 
-/// Connections at a time. Each takes a file, and files are what a lease and the agents need, too.
+/// Most connections at a time. Each takes a file descriptor, which the lease and the streams need, too.
 const CONNECTIONS: usize = 64;
-/// How long a question may take to come; so long a connection may rest, too.
+/// How long a request may take to arrive, and how long a connection may be idle.
 const QUESTION: Duration = Duration::from_secs(5);
 /// How long a connection may last.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long its last answer may take after that.
+/// How long its last response may take after that.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
-/// Pause after a connection that could not be taken.
+/// Delay after a connection that could not be accepted.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// Time for open requests to end at shutdown.
 const GRACE: Duration = Duration::from_secs(1);
@@ -42,11 +42,11 @@ struct Sources {
     health: Health,
 }
 
-/// Serves `/metrics` (OpenMetrics text), `/healthz` (200 while `health` is beaten) and `/readyz` (200 when nothing is
-/// awaited, else 503 and its names) until `shutdown`.
+/// Serves `/metrics` (OpenMetrics text), `/healthz` (200 while `health` is alive) and `/readyz` (200 when ready, else
+/// 503 and the names of what is awaited) until `shutdown`.
 ///
 /// # Errors
-/// None as yet: a connection that fails concerns nobody else.
+/// Never, so far: a connection that fails affects no other client.
 pub async fn serve_admin(
     listener: TcpListener,
     registry: Arc<Registry>,
@@ -61,7 +61,7 @@ pub async fn serve_admin(
         .with_state(Sources { registry, readiness, health });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
-    // Whoever comes when all places are taken waits in the kernel's queue, which takes nothing of ours.
+    // When all permits are taken, new clients wait in the kernel's queue, which costs this process nothing.
     while let Some(Ok(place)) = shutdown.run_until_cancelled(places.clone().acquire_owned()).await {
         while connections.try_join_next().is_some() {}
         match shutdown.run_until_cancelled(listener.accept()).await {
@@ -74,7 +74,7 @@ pub async fn serve_admin(
                 });
             }
             Some(Err(error)) => {
-                // Files run out, or the peer left already: neither ends a process that does its work.
+                // No file descriptor is left, or the peer has closed already: neither ends a process that works.
                 tracing::debug!(%error, "a connection to the admin endpoint was not taken");
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
@@ -82,12 +82,12 @@ pub async fn serve_admin(
     }
     drop(listener);
     let rest = async { while connections.join_next().await.is_some() {} };
-    // What is open after that is cut.
+    // Connections still open after that are cut.
     tokio::time::timeout(GRACE, rest).await.ok();
     Ok(())
 }
 
-/// Answers what one connection asks, for no longer than a connection may last.
+/// Serves the requests of one connection, for no longer than [`LONGEST`].
 async fn answer(socket: TcpStream, router: Router, shutdown: CancellationToken) {
     let service = TowerToHyperService::new(router);
     let mut server = http1::Builder::new();

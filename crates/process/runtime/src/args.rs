@@ -1,4 +1,4 @@
-//! Command lines. clap explains a mistake over several lines; here it is one, as every other wrong input.
+//! Command lines. clap explains a mistake over several lines; here it is one line, as for every other wrong input.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -8,16 +8,16 @@ use clap::Parser;
 
 use crate::Exit;
 
-/// Reads the command line. Where the process has to end, the reason is already written: help and version to stdout
-/// (code 0), a mistake as one line to stderr (code 2).
+/// Parses the command line. If the process has to end, the reason is already written: help and version to stdout with
+/// code 0, a mistake as one line to stderr with code 2.
 ///
 /// # Errors
-/// The code to end with.
+/// Returns the exit code.
 pub fn parse<A: Parser>() -> Result<A, ExitCode> {
     parse_from(std::env::args_os()).map_err(|stop| match stop {
         Stop::Shown(text) => match show(&text) {
             Ok(()) => ExitCode::SUCCESS,
-            // As `head` does: whoever has read enough closes the pipe.
+            // As with `head`: a reader that has enough closes the pipe.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => Exit::Failure(format!("cannot write to standard output: {error}")).report(),
         },
@@ -44,7 +44,7 @@ fn parse_from<A: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<A, 
     })
 }
 
-/// What is wrong; usage and tips come after an empty line.
+/// Returns the first paragraph of the message; usage and tips follow after an empty line.
 fn first_paragraph(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let lines = text.lines().take_while(|line| !line.trim().is_empty());

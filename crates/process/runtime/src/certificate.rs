@@ -1,10 +1,10 @@
-//! How it stands with a process's certificate, for Prometheus.
+//! Prometheus metrics of a process's certificate.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// For a process that shows a certificate. Cheap to clone.
+/// Metrics of the certificate that a process presents. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateMetrics {
     not_after: Gauge,
@@ -13,7 +13,7 @@ pub struct CertificateMetrics {
 }
 
 impl CertificateMetrics {
-    /// `registry` has the process's prefix.
+    /// Registers the metrics in `registry`, which has the process's prefix.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "tls_certificate_not_after",
@@ -26,8 +26,8 @@ impl CertificateMetrics {
         registry.register("tls_reloads", "Times that changed certificate files were taken", self.reloads.clone());
     }
 
-    /// What the files were found to be: when the certificate in use ends (seconds since 1970), whether the files could be
-    /// used, and whether something new was taken from them just now.
+    /// Records one read of the files: when the certificate in use ends (seconds since 1970), whether the files could be
+    /// used, and whether a change was taken over by this read.
     pub fn show(&self, not_after: i64, good: bool, taken: bool) {
         self.not_after.set(not_after);
         self.good.set(good.into());

@@ -1,23 +1,23 @@
-//! How a process ends: one line on stderr, and a code that scripts can tell apart.
+//! How a process ends: one line on stderr, and an exit code that scripts can distinguish.
 
 use std::future::Future;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// Why a process ends, other than because it was asked to.
+/// Why a process ends without having been asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Exit {
-    /// Wrong input: a flag, a file, credentials. Starting again changes nothing. Code 2.
+    /// Wrong input: a flag, a file, credentials. A restart does not help. Exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// Anything else. Code 1.
+    /// Any other failure. Exit code 1.
     #[error("{0}")]
     Failure(String),
 }
 
 impl Exit {
-    /// The code that the process ends with.
+    /// Returns the exit code.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -26,7 +26,7 @@ impl Exit {
         }
     }
 
-    /// What is written to stderr: always one line.
+    /// Returns the message for stderr, always one line.
     #[must_use]
     pub fn line(&self) -> String {
         let message = self.to_string();
@@ -39,8 +39,8 @@ impl Exit {
     }
 }
 
-/// Runs a process to its end: TLS provider, runtime, `work`, exit code. `name` is what its threads are called; with one,
-/// everything runs on the first.
+/// Runs a process to its end: TLS provider, runtime, `work`, exit code. `name` is the name of its threads. With one
+/// thread, everything runs on the main thread.
 pub fn run<F>(name: &str, threads: NonZeroUsize, work: F) -> ExitCode
 where
     F: Future<Output = Result<(), Exit>>,
@@ -53,14 +53,14 @@ where
     }
 }
 
-/// More than any machine has cores; a runtime with far more ends badly.
+/// Bound on the worker threads: more than any machine has cores. The runtime fails with far more.
 const MOST_THREADS: usize = 1024;
 
 fn try_run<F>(name: &str, threads: NonZeroUsize, work: F) -> Result<(), Exit>
 where
     F: Future<Output = Result<(), Exit>>,
 {
-    // Libraries install one silently if there is none; two providers in a process would each serve some connections.
+    // Libraries install a provider silently if none is installed; with two, each would serve some of the connections.
     static PROVIDER: OnceLock<bool> = OnceLock::new();
     let ours = || rustls::crypto::aws_lc_rs::default_provider().install_default().is_ok();
     if !PROVIDER.get_or_init(ours) {
@@ -85,7 +85,7 @@ where
         .build()
         .map_err(|error| Exit::Failure(format!("cannot start the runtime: {error}")))?;
     let result = runtime.block_on(work);
-    // A blocking call that hangs (name resolution) must not keep an ended process.
+    // A blocking call that hangs (name resolution) must not delay the end of the process.
     runtime.shutdown_background();
     result
 }
@@ -110,7 +110,7 @@ mod tests {
             Err(Exit::Usage("as told".to_owned()))
         };
         assert_eq!(try_run("test", one, work), Err(Exit::Usage("as told".to_owned())));
-        // Twice in a process is no accident: tests do it.
+        // Twice in a process is allowed: tests do it.
         assert_eq!(try_run("test", one.saturating_add(1), async { Ok(()) }), Ok(()));
     }
 }

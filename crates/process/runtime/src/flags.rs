@@ -20,7 +20,7 @@ impl TlsArgs {
     /// Certificate, key and authorities: all of them or none.
     ///
     /// # Errors
-    /// When some are named and some are not, in one line that names the missing flags.
+    /// Returns an error if some are set and some are not. It names the missing flags.
     pub fn files(&self) -> Result<Option<(PathBuf, PathBuf, PathBuf)>, String> {
         match (&self.tls_cert, &self.tls_key, &self.tls_ca) {
             (None, None, None) => Ok(None),

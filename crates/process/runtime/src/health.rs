@@ -1,4 +1,4 @@
-//! Whether the task that owns a process's state still turns.
+//! Liveness of the task that owns a process's state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Alive while somebody calls [`Health::beat`] often enough. Cheap to clone.
+/// Alive while [`Health::beat`] is called often enough. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Health {
     limit: Duration,
@@ -16,25 +16,25 @@ pub struct Health {
 }
 
 impl Health {
-    /// Dead when it is not beaten for `limit`. Now counts as a beat.
+    /// Creates a health that is dead after `limit` without a beat. The creation counts as a beat.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
         Self { limit, begun: Instant::now(), last: Arc::default() }
     }
 
-    /// The owner's loop calls this on every turn.
+    /// Records a beat. The owner's loop calls this on every turn.
     pub fn beat(&self) {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(millis, Ordering::Relaxed);
     }
 
-    /// Time since the last beat.
+    /// Returns the time since the last beat.
     #[must_use]
     pub fn silence(&self) -> Duration {
         self.begun.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))
     }
 
-    /// Whether the last beat is recent.
+    /// Returns whether the last beat is within the limit.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.silence() <= self.limit

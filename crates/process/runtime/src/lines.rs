@@ -1,5 +1,6 @@
-//! Lines on their way to standard error. A thread of its own writes them, so that whoever does not read them (a full pipe) or
-//! reads no more (a closed one) stands in nobody's way. What does not fit is counted, and told when there is room again.
+//! Lines on their way to standard error. A thread of its own writes them, so that a reader that does not read (a full
+//! pipe) or has gone (a closed one) delays no other task. Lines that do not fit are counted, and the count is logged
+//! once there is room.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -8,10 +9,10 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that may wait.
+/// Most lines that may be pending.
 const ROOM: usize = 8192;
 
-/// The way in. Clones are one.
+/// The sending end of the queue. Clones share one queue.
 #[derive(Clone)]
 pub(crate) struct Lines(Arc<Queue>);
 
@@ -25,14 +26,14 @@ struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Vec<u8>>,
-    /// A line is being written.
+    /// Whether a line is being written.
     writing: bool,
     lost: u64,
 }
 
 impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing is left half done under this lock.
+        // No code under this lock can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -41,7 +42,7 @@ impl Lines {
     /// Starts the thread that writes to `out`; it ends with the process.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(mut out: impl Write + Send + 'static) -> std::io::Result<Self> {
         let lines = Self(Arc::default());
         let queue = lines.0.clone();
@@ -60,7 +61,7 @@ impl Lines {
                     let told = format!("{lost} lines of this log are lost: whoever reads it is too slow\n");
                     out.write_all(told.as_bytes()).ok();
                 }
-                // There is nobody left to be told that nobody listens.
+                // A failure to write cannot be reported anywhere.
                 out.write_all(&line).and_then(|()| out.flush()).ok();
             }
         })?;
@@ -80,7 +81,7 @@ impl Lines {
     /// Waits until everything is written, and no longer than `limit`.
     pub(crate) fn flush(&self, limit: Duration) {
         let under_way = |state: &mut State| state.writing || !state.waiting.is_empty();
-        // A poisoned lock or a time-out: either way the wait is over.
+        // A poisoned lock or a time-out ends the wait as well.
         drop(self.0.done.wait_timeout_while(self.0.state(), limit, under_way));
     }
 }

@@ -1,4 +1,4 @@
-//! Logs, to stderr: stdout belongs to what was asked for.
+//! Logs, to stderr: stdout is for the output that was asked for.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write};
@@ -29,18 +29,18 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging at `level` (in the syntax of `RUST_LOG`), or at what `GIMBAL_LOG` says.
+/// Starts logging at `level` (in the syntax of `RUST_LOG`), or at the level in the variable `GIMBAL_LOG`.
 ///
 /// # Errors
-/// When a level cannot be read, or logging was started before.
+/// Returns an error if the level is not valid, or if logging was started before.
 pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     let filter = filter(std::env::var(VARIABLE).ok().as_deref(), level)?;
-    // Colours are for people: in a file or a collector their codes stand between a field's name and its value.
+    // Colours are for terminals: in a file or a collector their codes come between a field's name and its value.
     let coloured = std::io::stderr().is_terminal();
     let lines = Lines::start(std::io::stderr());
     let lines = lines.map_err(|error| Exit::Failure(format!("cannot start logging: {error}")))?;
     let lines = LINES.get_or_init(|| lines).clone();
-    // Otherwise a line that cannot be written is told by eprintln!, which panics for the same reason.
+    // Otherwise a line that cannot be written is reported by eprintln!, which panics for the same reason.
     let builder = tracing_subscriber::fmt().log_internal_errors(false);
     let builder = builder.with_env_filter(filter).with_writer(OneLine { coloured, to: lines }).with_ansi(coloured);
     let started = match format {
@@ -50,7 +50,7 @@ pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     started.map_err(|error| Exit::Failure(format!("cannot start logging: {error}")))
 }
 
-/// The last words of a process: after its log, and no longer than a second, for whoever reads may not read any more.
+/// Writes the last line of a process after its log. Waits at most a second, because the reader may be gone.
 pub(crate) fn last_line(line: &str) {
     match LINES.get() {
         Some(lines) => {
@@ -58,22 +58,22 @@ pub(crate) fn last_line(line: &str) {
             lines.flush(LAST);
         }
         None => {
-            // Where that cannot be written either, the exit code says it.
+            // If that fails, too, the exit code still says it.
             writeln!(std::io::stderr().lock(), "{line}").ok();
         }
     }
 }
 
-/// Waits until what was logged is written, and no longer than a second.
+/// Waits until everything logged is written, at most a second.
 pub(crate) fn flush() {
     if let Some(lines) = LINES.get() {
         lines.flush(LAST);
     }
 }
 
-/// Writes each event as one line, whatever is in its fields: what a peer says must not look like a line of ours.
+/// Writes each event as one line, whatever its fields contain: text from a peer must not look like a line of ours.
 struct OneLine<M> {
-    /// Our own colours are control characters too.
+    /// Whether escape characters are kept, because our own colours consist of them.
     coloured: bool,
     to: M,
 }
@@ -92,7 +92,7 @@ struct OneLineWriter<W> {
 }
 
 impl<W: Write> Write for OneLineWriter<W> {
-    /// An event comes in one piece, with the end of its line.
+    /// Writes one event, which comes in one piece with the end of its line.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         self.to.write_all(&one_line(event, self.coloured))?;
         Ok(event.len())
@@ -103,7 +103,7 @@ impl<W: Write> Write for OneLineWriter<W> {
     }
 }
 
-/// The event with its control characters written out, but for the last one, which ends the line.
+/// Returns the event with its control characters escaped, except for the newline at its end.
 fn one_line(event: &[u8], coloured: bool) -> Cow<'_, [u8]> {
     const ESCAPE: u8 = 0x1b;
     let (text, end) = match event.strip_suffix(b"\n") {
@@ -134,7 +134,7 @@ fn filter(variable: Option<&str>, level: &str) -> Result<EnvFilter, Exit> {
 mod tests {
     use super::*;
 
-    /// Keeps what is logged.
+    /// A writer that keeps what is logged.
     #[derive(Clone, Default)]
     struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! Metrics declared as tables: one line for each metric gives its field, its registration and its entry in the reference.
+//! Metrics declared as tables: one line for each metric gives its field, its registration and its entry in the
+//! reference.
 
 use std::fmt::Debug;
 
@@ -113,8 +114,8 @@ pub fn describe_row<M: TableMetric>(
     MetricDoc { name: format!("{prefix}_{name}{unit}{total}"), kind: M::KIND, labels, help }
 }
 
-/// Declares a group of metrics. Each row is `field: Type, "name" [labels], "help";`. A `seconds` after the labels adds the
-/// unit; `= expression` after the type creates the metric where its default does not suit.
+/// Declares a group of metrics. Each row is `field: Type, "name" [labels], "help";`. A `seconds` after the labels adds
+/// the unit; `= expression` after the type creates the metric where its default does not suit.
 ///
 /// The macro declares the struct, `register(&mut Registry) -> Self`, which registers every field under the prefix, and
 /// `reference() -> Vec<MetricDoc>`.

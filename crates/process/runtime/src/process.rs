@@ -1,4 +1,4 @@
-//! What the kernel tells of this process, under the names that every program's are known by.
+//! Process metrics that the kernel provides, under the names that Prometheus clients commonly use.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,15 +9,15 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// See the module. Read at each scrape; what the kernel does not tell is left out.
+/// Reads the metrics at each scrape. A value that the kernel does not provide is left out.
 #[derive(Debug)]
 struct Process {
     /// Seconds since 1970.
     started: f64,
 }
 
-/// Adds `process_resident_memory_bytes`, `process_open_fds` and `process_start_time_seconds`. To be called when the process
-/// starts: that is the time of its start.
+/// Adds `process_resident_memory_bytes`, `process_open_fds` and `process_start_time_seconds`. Call it when the process
+/// starts: the time of the call is the start time.
 pub fn register_process_metrics(registry: &mut Registry) {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     registry.register_collector(Box::new(Process { started }));
@@ -47,7 +47,7 @@ fn resident() -> Option<f64> {
 
 fn open_files() -> Option<f64> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of them is the folder that is read.
+    // One of them is the directory that is being read.
     u32::try_from(open.saturating_sub(1)).ok().map(f64::from)
 }
 
@@ -70,7 +70,7 @@ mod tests {
         register_process_metrics(&mut registry);
         let bytes = sample(&registry, "process_resident_memory_bytes");
         assert!((1e6..1e11).contains(&bytes), "{bytes}");
-        // The other tests of this process open and close files, too, but not so many.
+        // The other tests of this process open and close files, too, but fewer than this.
         let before = sample(&registry, "process_open_fds");
         let files: Vec<_> = (0..200).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();
         let after = sample(&registry, "process_open_fds");

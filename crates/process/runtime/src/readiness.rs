@@ -1,11 +1,11 @@
-//! What must be up before a process is ready, by name: "not ready" without a reason helps nobody.
+//! What a process waits for before it is ready, by name, so that "not ready" comes with its reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Whether a process is ready: when nothing blocks it. Cheap to clone.
+/// Whether a process is ready: it is when nothing blocks it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Readiness(Arc<watch::Sender<Blocks>>);
 
@@ -30,13 +30,14 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Ready, until something blocks.
+    /// Creates a readiness that is ready until something blocks it.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Not ready until the guard is dropped or [`Guard::done`]. May be called again when it is lost again.
+    /// Blocks readiness until the guard is dropped or [`Guard::done`] is called. Call it again when the same thing is
+    /// lost again.
     pub fn block(&self, what: impl Into<String>) -> Guard {
         let mut id = 0;
         self.0.send_modify(|blocks| {
@@ -47,16 +48,16 @@ impl Readiness {
         Guard { id, readiness: self.clone() }
     }
 
-    /// What is awaited, in the order in which it began to be. Empty: ready.
+    /// Returns the names of what blocks, the oldest first; empty if ready.
     #[must_use]
     pub fn awaited(&self) -> Vec<String> {
         self.0.borrow().awaited.values().cloned().collect()
     }
 
-    /// Waits until it is ready, or is not.
+    /// Waits until the process is ready, or until it is not.
     pub async fn becomes(&self, ready: bool) {
         let mut changes = self.0.subscribe();
-        // Fails only without a sender, and `self` is one.
+        // This fails only without a sender, and `self` is one.
         if changes.wait_for(|blocks| blocks.awaited.is_empty() == ready).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -69,7 +70,7 @@ impl Readiness {
 }
 
 impl Guard {
-    /// What was awaited is up.
+    /// Ends the block: what was awaited is up.
     pub fn done(self) {
         drop(self);
     }

@@ -1,20 +1,20 @@
-//! Signals: the first one asks, the second one does not.
+//! Signals: the first one asks the process to end, the second one ends it.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::Exit;
 
-/// A token that SIGTERM, SIGINT or SIGHUP cancels: a terminal that is closed is no reason to leave without a goodbye. SIGHUP is
-/// left alone where the process was started to ignore it. A second signal ends the process at once, with code 1.
+/// Returns a token that SIGTERM, SIGINT or SIGHUP cancels, so that a closed terminal, too, leads to an orderly end.
+/// SIGHUP is ignored if the process was started to ignore it. A second signal ends the process at once, with code 1.
 ///
 /// # Errors
-/// When signals cannot be watched.
+/// Returns an error if signals cannot be watched.
 pub fn shutdown_token() -> Result<CancellationToken, Exit> {
     let failed = |error| Exit::Failure(format!("cannot watch signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    // To listen is to take the signal in place of whoever ignored it for this process, as nohup does.
+    // Listening would replace an ignored signal, as `nohup` sets it up.
     let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
     let token = CancellationToken::new();
     let asked = token.clone();
@@ -44,7 +44,7 @@ async fn of(signal: Option<&mut Signal>) -> Option<()> {
     }
 }
 
-/// Whether whoever started the process lets it ignore SIGHUP. Where the kernel does not say, it is not so.
+/// Returns whether the process was started with SIGHUP ignored; false if the kernel does not say.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,12 +1,12 @@
-//! The tasks that a process is made of: one that ends, or panics, ends the process.
+//! The tasks of a process: if one ends or panics, the process ends.
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::Exit;
 
-/// A process without one of its parts looks alive and is not: it holds its lease and its port, and does nothing. So whoever
-/// ends first ends all. Dropped with its tasks.
+/// The tasks of a process. A process without one of its tasks looks alive and is not: it holds its lease and its port,
+/// and does nothing. So the first task that ends, ends all. Dropping this aborts the tasks.
 #[derive(Debug)]
 pub struct Tasks {
     running: JoinSet<Result<(), Exit>>,
@@ -15,22 +15,22 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// None yet. `shutdown` asks them to end.
+    /// Creates an empty set. Cancelling `shutdown` asks the tasks to end.
     #[must_use]
     pub fn new(shutdown: CancellationToken) -> Self {
         Self { running: JoinSet::new(), names: Vec::new(), shutdown }
     }
 
-    /// Starts one that is there for as long as the process is.
+    /// Starts a task that lives as long as the process.
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = Result<(), Exit>> + Send + 'static) {
         let id = self.running.spawn(task).id();
         self.names.push((id, name));
     }
 
-    /// Waits until the process is asked to end, or a task ends by itself: then the others are asked to.
+    /// Waits until the process is asked to end, or a task ends by itself; the other tasks are then asked to end.
     ///
     /// # Errors
-    /// The task that ended, and why.
+    /// Returns the failure of the task that ended.
     pub async fn run(&mut self) -> Result<(), Exit> {
         let ended = tokio::select! {
             biased;
@@ -51,7 +51,7 @@ impl Tasks {
     /// Waits until every task has ended, after they were asked to.
     ///
     /// # Errors
-    /// The first that failed.
+    /// Returns the first failure.
     pub async fn ended(mut self) -> Result<(), Exit> {
         let mut first = Ok(());
         while let Some(ended) = self.running.join_next_with_id().await {

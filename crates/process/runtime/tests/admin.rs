@@ -72,7 +72,7 @@ async fn readiness_names_what_is_awaited() {
 async fn health_follows_the_beat() {
     let health = Health::new(Duration::ZERO);
     let endpoint = start(health.clone()).await;
-    // Without a beat the silence soon exceeds nothing at all.
+    // Without a beat, the silence soon exceeds the limit of zero.
     while health.is_alive() {
         tokio::task::yield_now().await;
     }
@@ -90,7 +90,7 @@ async fn an_open_request_does_not_hold_shutdown_up() {
     tokio::time::timeout(Duration::from_secs(5), endpoint.server).await.unwrap().unwrap().unwrap();
 }
 
-/// Nobody else comes in while all places are taken, and each is given up before long.
+/// While all permits are taken no other client is served, and each permit is released before long.
 #[tokio::test]
 async fn however_many_connect_and_say_nothing_others_come_in() {
     let endpoint = start(healthy()).await;
@@ -110,13 +110,13 @@ async fn however_many_connect_and_say_nothing_others_come_in() {
     silent[0].read_to_end(&mut rest).await.ok();
 }
 
-/// A scrape takes what it takes; one that reads nothing has its end.
+/// A scrape may take long, but one that is never read ends.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_goes_on_and_on_ends() {
     let endpoint = start(healthy()).await;
     let mut socket = TcpStream::connect(endpoint.address).await.unwrap();
     let mut answers = 0;
-    // Asked again each second on the same connection, it is told to come anew before long.
+    // Asked each second on one connection, the server closes it before long.
     while answers < 200 {
         if socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.is_err() {
             break;

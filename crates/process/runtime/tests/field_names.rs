@@ -1,5 +1,5 @@
-//! Names that a log line of ours has already: a field of an event that has one of them stands twice in its JSON line, and
-//! readers drop the line, or one of the two.
+//! Names that every log line already has: an event field with one of them occurs twice in its JSON line, and readers
+//! drop the line, or one of the two.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names of the fields of each event, as they are written: `name`, `name = value`, `%name`, `?name`.
+/// Returns the names of the fields of each event, as written: `name`, `name = value`, `%name`, `?name`.
 fn fields(text: &str) -> impl Iterator<Item = String> {
     let levels = ["error!(", "warn!(", "info!(", "debug!(", "trace!("];
     let events = text.split("tracing::").skip(1).filter_map(move |event| {
         let (_, event) =
             levels.iter().find_map(|level| event.split_once(level).filter(|(before, _)| before.is_empty()))?;
-        // The text that is told comes last, and ends the fields.
+        // The message comes last, and ends the fields.
         event.split('"').next()
     });
     events.flat_map(|fields| {

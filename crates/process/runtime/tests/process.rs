@@ -9,7 +9,7 @@ use gimbal_runtime::{Exit, LogFormat, init_logging, run, shutdown_token};
 const ROLE: &str = "GIMBAL_TEST_ROLE";
 
 fn child(role: &str) -> Command {
-    // Whoever started the tests may have had them ignore it, as nohup does.
+    // The tests themselves may run with SIGHUP ignored, as under `nohup`.
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP").arg(std::env::current_exe().unwrap());
     command.args(["--exact", "as_child", "--nocapture"]).env(ROLE, role).env_remove("GIMBAL_LOG");
@@ -22,7 +22,7 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// What the child does; nothing when this binary runs as a test.
+/// The child's work; does nothing when this binary runs as a test.
 #[test]
 fn as_child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -86,7 +86,7 @@ fn the_first_signal_asks() {
     }
 }
 
-/// As under nohup: whoever ignored the signal for it wanted it to outlive the session.
+/// As under `nohup`: a process started with the signal ignored should outlive the session.
 #[test]
 fn a_hangup_that_is_ignored_at_the_start_stays_so() {
     let mut command = Command::new("sh");
@@ -111,7 +111,7 @@ fn whoever_reads_the_log_may_be_gone() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     stderr.read_line(&mut String::new()).unwrap();
     drop(stderr);
-    // It says that it was told to end, to nobody.
+    // It logs its end to a closed pipe.
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

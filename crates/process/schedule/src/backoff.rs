@@ -23,8 +23,8 @@ impl Backoff {
         self.first.saturating_mul(1 << earlier_failures.min(MAX_DOUBLINGS)).min(self.longest)
     }
 
-    /// Returns a delay between zero and [`Backoff::delay`], chosen by `random` ("full jitter"). Use it where many clients
-    /// lose the same server and must not come back all at once.
+    /// Returns a delay between zero and [`Backoff::delay`], chosen by `random` ("full jitter"). Use it where many
+    /// clients lose the same server and must not come back all at once.
     #[must_use]
     pub fn jittered(self, earlier_failures: u32, random: u64) -> Duration {
         let micros = u64::try_from(self.delay(earlier_failures).as_micros()).unwrap_or(u64::MAX);

@@ -10,7 +10,8 @@ const MAX_WINDOW_TIME: Duration = Duration::from_secs(1);
 const TOLERANCE: u32 = 2;
 /// Factor applied to the limit after a 429, or when nothing is answered any more.
 const HALF: f64 = 0.5;
-/// Smallest factor applied when answers are late. Latency may be high for a moment only, and writing too little costs, too.
+/// Smallest factor applied when answers are late. Latency may be high for a moment only, and writing too little costs,
+/// too.
 const HARDEST: f64 = 0.7;
 /// Largest factor applied when answers are late.
 const SOFTEST: f64 = 0.95;
@@ -45,8 +46,8 @@ pub struct WriteSample {
     pub result: WriteResult,
 }
 
-/// A limit on the writes in flight, by additive increase and multiplicative decrease: it grows with each answer in time,
-/// and shrinks with a 429 or when more than one in ten answers of a window is late.
+/// A limit on the writes in flight, by additive increase and multiplicative decrease: it grows with each answer in
+/// time, and shrinks with a 429 or when more than one in ten answers of a window is late.
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
     max: f64,
@@ -54,8 +55,8 @@ pub struct ConcurrencyLimit {
     target: Duration,
     /// The limit after the last 429. Above it the limit grows slowly.
     refused: f64,
-    /// When the limit shrank last. Writes sent before that were sent under a higher limit and are ignored, so that the many
-    /// refusals of one storm count once.
+    /// When the limit shrank last. Writes sent before that were sent under a higher limit and are ignored, so that the
+    /// many refusals of one storm count once.
     since: Option<Instant>,
     window: Vec<Duration>,
     opened: Option<Instant>,
@@ -90,8 +91,8 @@ impl ConcurrencyLimit {
         self.latest.filter(|latest| *latest != NEVER)
     }
 
-    /// Returns the latency above which the limit shrinks; `None` means never. That is the target, or twice the latency of a
-    /// lone write where that is longer: fewer writes in flight would not make such a server faster.
+    /// Returns the latency above which the limit shrinks; `None` means never. That is the target, or twice the latency
+    /// of a lone write where that is longer: fewer writes in flight would not make such a server faster.
     #[must_use]
     pub fn tolerated(&self) -> Option<Duration> {
         let alone = self.alone.map_or(Duration::ZERO, |alone| alone.saturating_mul(TOLERANCE));

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-/// How long the server counts as shared after a fresh change met other work. The writes that delay the next fresh change
-/// were sent before it arrives, so room has to be made in advance.
+/// How long the server counts as shared after a fresh change met other work. The writes that delay the next fresh
+/// change were sent before it arrives, so room has to be made in advance.
 const SHARED_FOR: Duration = Duration::from_secs(10);
 
 /// Counts the writes in flight for each tenant. Memory is bounded by the tenants that have one.

@@ -54,8 +54,8 @@ impl InFlight {
         self.writes -= width;
     }
 
-    /// Starts and pays for a single write that belongs to no job, if one may start now. Single writes and jobs alternate
-    /// where both wait. Call [`InFlight::done`] with 1 when it ends.
+    /// Starts and pays for a single write that belongs to no job, if one may start now. Single writes and jobs
+    /// alternate where both wait. Call [`InFlight::done`] with 1 when it ends.
     pub fn start_single(&mut self, is_shared: bool, paused_until: Option<Instant>, now: Instant) -> bool {
         if self.jobs_first || self.room(is_shared, paused_until, now).is_err() {
             return false;
@@ -111,7 +111,7 @@ impl<L: Ord + Clone> Lanes<L> {
         self.lanes.remove(lane);
     }
 
-    /// Returns when to ask the lanes for room again, if only time stands in the way of some.
+    /// Returns when to ask the lanes for room again, if the rates or a pause prevent writes in some of them now.
     #[must_use]
     pub fn wake_at(&self, paused_until: Option<Instant>, now: Instant) -> Option<Instant> {
         self.lanes.values().filter_map(|lane| lane.limiter().wake_at(paused_until, now)).min()

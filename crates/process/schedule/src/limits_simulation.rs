@@ -11,20 +11,20 @@ use crate::shared_limit::SharedLimit;
 
 const TARGET: Duration = Duration::from_millis(500);
 
-/// A server with so many workers, each of which takes so long for a write. What waits is served in turn.
+/// A server with `workers` workers, each of which takes `service` for a write. Pending writes are served in order.
 #[derive(Debug, Clone, Copy)]
 struct Server {
     workers: usize,
     service: Duration,
 }
 
-/// What a run showed in its last part.
+/// What the last part of a run showed.
 #[derive(Debug)]
 struct Seen {
     writes_per_second: f64,
-    /// Least and greatest.
+    /// Lowest and highest limit.
     limits: (usize, usize),
-    /// The slowest of nine in ten.
+    /// The 90th percentile.
     latency: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Server {
         Self { workers, service: Duration::from_millis(millis) }
     }
 
-    /// What it can do at most for a client with so many writes under way.
+    /// Returns the most writes a second that it can answer to a client with at most `most` in flight.
     fn capacity(&self, most: u32) -> f64 {
         self.workers.min(most as usize) as f64 / self.service.as_secs_f64()
     }
@@ -51,7 +51,7 @@ impl Run {
         Self { limit: ConcurrencyLimit::new(most, TARGET), now: Instant::now(), under_way: BinaryHeap::new() }
     }
 
-    /// Goes on until this server has answered so many writes, and looks at the last third of them. One write in
+    /// Runs until this server has answered `answers` writes, and measures the last third of them. One write in
     /// `slow_ones` takes ten seconds in some webhook, without taking a worker; 0: none does.
     fn write(&mut self, answers: usize, server: Server, slow_ones: usize) -> Seen {
         let mut free: BinaryHeap<Reverse<Instant>> = vec![Reverse(self.now); server.workers].into();
@@ -86,7 +86,7 @@ impl Run {
 fn a_limit_for_every_server() {
     for (what, server, most, limits) in [
         ("a quick server with room", Server::new(100, 5), 32, 32..=32),
-        // As a small machine does: 1,300 writes a second at most, whatever is under way. Nobody suffers.
+        // Like a small machine: 1,300 writes a second at most, whatever is in flight. No client suffers.
         ("a quick server that is busy all the time", Server::new(2, 1), 64, 64..=64),
         ("a webhook that takes its time, and room", Server::new(1000, 800), 32, 32..=32),
         ("a slow server: what it answers in the target", Server::new(4, 100), 256, 14..=22),
@@ -135,13 +135,15 @@ proptest! {
         let seen = Run::new(most).write(12_000, server, 0);
         prop_assert!(seen.limits.0 >= 1);
         prop_assert!(seen.writes_per_second > 0.85 * server.capacity(most), "{:?} of {}", seen, server.capacity(most));
-        // Where one alone takes longer than the target, twice that. It is noticed when it is passed, by one turn of service.
+        // If a lone write takes longer than the target, twice its latency is tolerated. An excess is noticed one
+        // service time late.
         let tolerated = TARGET.max(2 * server.service) + server.service;
         prop_assert!(seen.latency < tolerated.mul_f64(1.25), "{:?}, {:?} is tolerated", seen, tolerated);
     }
 }
 
-/// A server that writes what waits together, as etcd does: each round takes `round`, and `each` more for each write in it.
+/// A server that commits pending writes together, as etcd does: each round takes `round`, and `each` more for every
+/// write in it.
 #[derive(Debug, Clone, Copy)]
 struct Rounds {
     round: Duration,
@@ -155,8 +157,8 @@ impl Rounds {
     }
 }
 
-/// Always something to write, so many answers, each taking up to half as long again as it should by chance. The numbers
-/// side by side in the last third.
+/// Runs a limit of at most `most` over `answers` answers of a client that always has more to write. The times of the
+/// answers vary at random. Returns the limits in the last third.
 fn side_by_side(most: u32, answers: u32, per_second: impl Fn(usize) -> f64) -> Vec<usize> {
     let (mut limit, mut now, mut chance, mut seen) = (SharedLimit::new(most), Instant::now(), 1_u64, Vec::new());
     for answer in 0..answers {

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 /// Length of a pause after a refusal that names no time.
 const DEFAULT: Duration = Duration::from_secs(1);
-/// Longest pause, whatever the server (or a proxy before it) asks for. A mistake of theirs must not stop writes for a day.
+/// Longest pause, whatever the server (or a proxy before it) asks for. A mistake of theirs must not stop writes for a
+/// day.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// Until when the server asked not to be sent anything, by a 429 or a `Retry-After`.

@@ -59,7 +59,7 @@ struct InFlight<T> {
     tenant: Option<T>,
     /// The urgency with which it was handed out.
     urgency: Urgency,
-    /// What was pushed for it since.
+    /// The tenant and urgency pushed for the key since, if any.
     next: Option<Waiting<T>>,
     noticed: usize,
 }
@@ -89,8 +89,8 @@ impl<T, K> Queue<T, K> {
 }
 
 impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
-    /// Enqueues a key. If it waits already, the higher urgency counts and a delay ends; otherwise it keeps its place, so
-    /// that lines do not grow with the number of changes.
+    /// Enqueues a key. If it waits already, the higher urgency counts and a delay ends; otherwise it keeps its place,
+    /// so that lines do not grow with the number of changes.
     pub fn push(&mut self, key: &K, tenant: &T, urgency: Urgency) {
         if let Some(InFlight { next, .. }) = self.in_flight.get_mut(key) {
             let urgency = next.as_ref().map_or(urgency, |n| n.urgency.max(urgency));
@@ -293,7 +293,7 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         self.in_flight.len()
     }
 
-    /// Returns when the first delay or rest ends, if only time stands between a key and its turn.
+    /// Returns when the first delay or rest ends, if keys are delayed or tenants rest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let delayed = self.delayed.first().map(|(until, _)| *until);

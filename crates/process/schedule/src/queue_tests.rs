@@ -63,7 +63,7 @@ fn what_comes_during_a_write_waits_for_its_end() {
     assert_eq!(queue.pop(now), Some(x));
 }
 
-/// One that was throttled comes back before what a resync wants, as it went.
+/// A throttled key comes back before a resync's keys, with the urgency that it had.
 #[test]
 fn what_has_to_wait_comes_back_as_urgent_as_it_was() {
     let (mut queue, now) = (Queue::default(), Instant::now());
@@ -77,7 +77,7 @@ fn what_has_to_wait_comes_back_as_urgent_as_it_was() {
     assert_eq!(drain(&mut queue, later), ["x", "y"]);
 }
 
-/// Two backends that both want a name are in line for it once, however often each changes.
+/// A key that two backends want has one place in the queue, however often each changes.
 #[test]
 fn a_line_does_not_grow_with_changes() {
     let (mut queue, now) = (Queue::default(), Instant::now());
@@ -123,7 +123,7 @@ fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
     assert_eq!(queue.len(), 2);
     let next = queue.next_deadline().unwrap();
     assert_eq!(next, now + Duration::from_millis(500));
-    // Whatever comes meanwhile, each target waits once.
+    // Each key has one place in the queue, whatever is pushed meanwhile.
     queue.push(&target("a2"), &backend("a"), Urgency::Fresh);
     assert_eq!(write(&mut queue, next - Duration::from_millis(1)), [""; 0]);
     assert_eq!(write(&mut queue, next), ["a2"]);
@@ -132,7 +132,7 @@ fn a_backend_over_its_pace_waits_alone_and_loses_nothing() {
     assert_eq!(queue.next_deadline(), None);
 }
 
-/// Backend `a` floods, all `slots` are taken by it, and `b` has one change: how many writes end until it starts.
+/// Backend `a` floods and takes all `slots`, and `b` has one change. Returns how many writes end until it starts.
 fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u64>) -> usize {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.set_rate_limit(&backend("a"), changes_per_second);
@@ -148,7 +148,7 @@ fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u6
     let mut under_way: VecDeque<String> = std::iter::from_fn(|| start(&mut queue)).take(slots).collect();
     queue.push(&target("b"), &backend("b"), Urgency::Fresh);
     for ended in 0..1000 {
-        // A slot may be free already, where `a` has to rest.
+        // A slot may be free already while `a` rests.
         while under_way.len() < slots
             && let Some(started) = start(&mut queue)
         {
@@ -159,7 +159,7 @@ fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u6
         }
         let Some(done) = under_way.pop_front() else { break };
         queue.done(&done);
-        // Whatever is written of the flood changes again meanwhile.
+        // Each key of the flood that is written changes again meanwhile.
         queue.push(&done, &backend("a"), urgency);
     }
     usize::MAX
@@ -168,10 +168,10 @@ fn writes_before_b(slots: usize, urgency: Urgency, changes_per_second: Option<u6
 #[test]
 fn one_change_beside_a_flood_waits_for_two_writes_at_most_however_many_are_under_way() {
     for slots in [1, 2, 8, 64] {
-        // Its turn comes after one of the flood, and bulk's once in a while.
+        // Its turn comes after one of the flood, and a bulk turn comes once in a while.
         assert!(writes_before_b(slots, Urgency::Fresh, None) <= 2, "{slots} slots, fresh");
         assert!(writes_before_b(slots, Urgency::Bulk, None) <= 2, "{slots} slots, bulk");
-        // A backend that may not go on leaves its turn and its slots to the others.
+        // A backend over its rate leaves its turn and its slots to the others.
         let changes_per_second = Some(slots as u64);
         assert_eq!(writes_before_b(slots, Urgency::Fresh, changes_per_second), 1, "{slots} a second, and slots");
         assert_eq!(writes_before_b(slots + 5, Urgency::Fresh, changes_per_second), 0, "{slots} a second");

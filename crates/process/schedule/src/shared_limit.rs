@@ -1,7 +1,7 @@
-//! How many writes in flight are useful: the point beyond which more of them add little throughput. While several tenants
-//! share the server, more writes than that only make the next tenant wait. The point is found by comparing the throughput
-//! at one level with that at twice or half of it, in turns. Latency is not considered: it shows how busy the server is, not
-//! how much it could do.
+//! How many writes in flight are useful: the point beyond which more of them add little throughput. While several
+//! tenants share the server, more writes than that only make the next tenant wait. The point is found by comparing the
+//! throughput at one level with that at twice or half of it, in turns. Latency is not considered: it shows how busy the
+//! server is, not how much it could do.
 
 use std::time::{Duration, Instant};
 
@@ -85,8 +85,8 @@ impl SharedLimit {
         }
     }
 
-    /// Starts the current turn anew, because fewer writes were in flight than allowed: throughput then says nothing about the
-    /// server.
+    /// Restarts the current turn, because fewer writes were in flight than allowed: throughput then says nothing
+    /// about the server.
     pub(crate) fn idle(&mut self) {
         self.turn = Turn { skip: self.current(), ..Turn::default() };
     }

@@ -31,9 +31,9 @@ impl<T: Clone + Ord + Hash, K> TenantLines<T, K> {
         line.push_back(key);
     }
 
-    /// Returns the next key and its tenant. Skips tenants that `may_go` refuses (they keep their turn), tenants for which
-    /// `rests_until` returns a time (they lose it), and keys that `is_current` refuses: entries left behind by a key that
-    /// moved to another line.
+    /// Returns the next key and its tenant. Skips tenants that `may_go` refuses (they keep their turn), tenants for
+    /// which `rests_until` returns a time (they lose it), and keys that `is_current` refuses: entries left behind by a
+    /// key that moved to another line.
     pub(crate) fn pop(
         &mut self,
         now: Instant,

@@ -23,8 +23,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket that gains `rate` tokens a second and holds at most `burst` worth of them, but at least one.
-    /// A rate of zero never gives a token.
+    /// Creates a full bucket that gains `rate` tokens a second and holds at most `burst` worth of them, but at least
+    /// one. A rate of zero never gives a token.
     #[must_use]
     pub fn new(rate: u64, burst: Duration) -> Self {
         let one = if rate == 0 { SECOND } else { accrual_time(1, rate).max(1) };

@@ -58,8 +58,8 @@ impl WaitReason {
 pub enum Room {
     /// This many writes of any tenant.
     Anybody(usize),
-    /// This many writes, each a fresh change of a tenant that has nothing in flight. Other work waits until fewer writes are
-    /// in flight, so that it does not delay such a change.
+    /// This many writes, each a fresh change of a tenant that has nothing in flight. Other work waits until fewer
+    /// writes are in flight, so that it does not delay such a change.
     Quiet(usize),
 }
 
@@ -127,8 +127,9 @@ impl WriteLimiter {
         self.shared.idle();
     }
 
-    /// Pays for the first of these writes, which is about to start, and for as many of the following as the rates allow.
-    /// Returns how many were paid for. `size` returns the bytes of a write; it is called only if bytes are limited.
+    /// Pays for the first of these writes, which is about to start, and for as many of the following as the rates
+    /// allow. Returns how many were paid for. `size` returns the bytes of a write; it is called only if bytes are
+    /// limited.
     pub fn pay<W>(&mut self, writes: &[W], size: impl Fn(&W) -> u64) -> usize {
         let mut paid = 0;
         for write in writes {
@@ -181,7 +182,7 @@ impl WriteLimiter {
         &self.concurrency
     }
 
-    /// Returns when to ask for room again, if only time stands in the way.
+    /// Returns when to ask for room again, if the rates or a pause prevent writes now.
     #[must_use]
     pub fn wake_at(&self, paused_until: Option<Instant>, now: Instant) -> Option<Instant> {
         let buckets = [&self.writes, &self.fanout].into_iter().flatten().filter_map(TokenBucket::next);

@@ -31,7 +31,7 @@ fn a_storm_of_429s_is_one_sign() {
         limiter.answered(&answer(now + SECOND / 2, millis, WriteResult::Answered));
     }
     assert_eq!(limiter.concurrency_limit().current(), 16, "where it was refused, the way up is a slow one");
-    // What is sent after it and refused again is the next.
+    // A write sent after it that is refused counts again.
     limiter.answered(&answer(now + SECOND, 1, WriteResult::Throttled));
     assert_eq!(limiter.concurrency_limit().current(), 8);
     for n in 2..20 {
@@ -101,8 +101,8 @@ fn a_pause_ends_by_itself() {
     assert_eq!(limiter.wake_at(until, now + SECOND), None);
 }
 
-/// Writes whatever may be written for three seconds, looking each millisecond, in jobs of `size` creates. Returns how
-/// many writes started in each.
+/// Writes as much as is allowed for three seconds, polling each millisecond, in jobs of `size` creates. Returns how
+/// many writes started in each second.
 fn write(limiter: &mut WriteLimiter, size: usize, bytes: u64) -> [usize; 3] {
     let (start, mut writes) = (Instant::now(), [0; 3]);
     for ms in 0..3000_usize {

@@ -1,4 +1,4 @@
-//! What a record holds.
+//! The format of a record.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
@@ -24,6 +24,6 @@ pub trait Format: Send + Sync + 'static {
     /// Writes a state, one text for each figure, so that `kubectl` shows it.
     fn render(state: &Self::State) -> Data;
 
-    /// Reads a state, and returns with it the keys that could not be read because somebody edited them.
+    /// Reads a state, and returns with it the keys that could not be read because a person edited them.
     fn parse(data: &Data) -> (Self::State, Vec<&'static str>);
 }

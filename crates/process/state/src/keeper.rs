@@ -8,7 +8,7 @@ use crate::Format;
 use crate::store::{Change, Store};
 use crate::task::{Request, Task};
 
-/// What the task reports.
+/// An event that the task reports.
 pub enum StateEvent<F: Format> {
     /// The API server has accepted this version of a tenant's state, and with it all earlier ones.
     Kept(F::Tenant, u64),
@@ -35,8 +35,8 @@ impl<F: Format> PartialEq for StateEvent<F> {
     }
 }
 
-/// Sends requests to the task that keeps the records. When it is dropped, the task writes what is pending and ends within a
-/// second.
+/// Sends requests to the task that keeps the records. When it is dropped, the task writes what is pending and ends
+/// within a second.
 pub struct StateKeeper<F: Format> {
     requests: mpsc::UnboundedSender<Request<F>>,
     events: mpsc::UnboundedReceiver<StateEvent<F>>,
@@ -56,7 +56,8 @@ impl<F: Format> StateKeeper<F> {
         (Self { requests, events }, Task::new(store, leadership, publish).run(receiver))
     }
 
-    /// Requests the records of every tenant. Retried until it works or the epoch ends; answered by [`StateEvent::Read`].
+    /// Requests the records of every tenant. Retried until it works or the epoch ends; answered by
+    /// [`StateEvent::Read`].
     pub fn read(&self, epoch: u64) {
         self.request(Request::Read(epoch));
     }

@@ -1,5 +1,5 @@
-//! State that outlives the process: one record for each tenant, each in a `ConfigMap` of its own, written only under the
-//! lease and only when it changes.
+//! State that outlives the process: one record for each tenant, each in a `ConfigMap` of its own, written only under
+//! the lease and only when it changes.
 //!
 //! [`StateKeeper`] is the handle of the task that reads and writes the records; a [`Format`] says what they hold.
 

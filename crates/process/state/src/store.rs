@@ -8,12 +8,12 @@ use gimbal_kubernetes_objects::{ConfigMap, Meta, Object as _, keys};
 
 use crate::{Data, Format};
 
-/// What is to become of one tenant's record.
+/// The change of one tenant's record.
 #[derive(Debug, Clone)]
 pub(crate) enum Change<S> {
-    /// It is to hold this version of the state.
+    /// The record is to hold this version of the state.
     Keep(u64, S),
-    /// It is to be deleted.
+    /// The record is to be deleted.
     Forget,
 }
 

@@ -95,7 +95,7 @@ async fn a_record_that_cannot_be_written_keeps_no_others_from_being_kept() {
         stage.keeper.keep(1, name("node02"), version, state("b"));
         assert_eq!(stage.told().await, StateEvent::Kept(name("node02"), version));
     }
-    // It is taken up when it can be written.
+    // The change is written once it can be.
     stage.server.admin().delete(&format!("{maps}/gimbal-backend-aaa")).await.unwrap();
     assert_eq!(stage.told().await, StateEvent::Kept(name("aaa"), 1));
     assert_eq!(stage.kept("aaa").await.as_deref(), Some("a"));
@@ -107,14 +107,14 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
     stage.leadership.send_replace(leader(1, Duration::ZERO));
     stage.keeper.keep(1, name("node02"), 1, state("a"));
     stage.keeper.keep(1, name("node02"), 2, state("b"));
-    // What was asked after it comes first: the change was taken, and waits.
+    // The read, requested later, is answered first: the change was accepted and is pending.
     stage.keeper.read(1);
     assert_eq!(stage.told().await, StateEvent::Read(1, Vec::new()));
     stage.leadership.send_replace(leader(1, FOR_LONG));
     assert_eq!(stage.told().await, StateEvent::Kept(name("node02"), 2));
     assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
 
-    // Of another epoch it is older than what whoever led between has kept.
+    // After a change of epoch it is older than what the leader between may have stored.
     stage.leadership.send_replace(leader(1, Duration::ZERO));
     stage.keeper.keep(1, name("node02"), 3, state("old"));
     stage.leadership.send_replace(leader(3, FOR_LONG));
@@ -127,7 +127,7 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
     timeout(LIMIT, stage.task).await.unwrap().unwrap();
 }
 
-/// Somebody's tool takes the labels away: whoever leads next would not find the record.
+/// Another tool removes the labels: the next leader would not find the record.
 #[tokio::test]
 async fn a_record_that_lost_its_labels_gets_them_back() {
     let server = TestCluster::start().await.unwrap();
@@ -149,7 +149,7 @@ async fn nothing_is_replaced_that_was_read_under_a_lease_that_ended() {
     let store = |permit: watch::Receiver<Leadership>, ends: bool| {
         let leadership = leadership.clone();
         let permit = move || {
-            // Asked when the write is about to leave, that is, after the read was answered.
+            // Called when the write is about to be sent, that is, after the read was answered.
             if ends {
                 leadership.send_replace(leader(1, Duration::ZERO));
             }

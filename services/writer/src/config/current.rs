@@ -1,4 +1,4 @@
-//! The configuration that is in force.
+//! The configuration in force.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use tokio::sync::watch;
 
 use super::Config;
 
-/// Where the configuration is replaced, as a whole, and handed to those who follow it.
+/// Replaces the configuration as a whole, and publishes it to its followers.
 pub struct Current {
     config: watch::Sender<Arc<Config>>,
     denied: watch::Sender<Denied>,
 }
 
 impl Current {
-    /// Starts with this one.
+    /// Starts with this configuration.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let denied = watch::Sender::new(config.denied.clone());
         Self { config: watch::Sender::new(Arc::new(config)), denied }
     }
 
-    /// From now on this one is in force: a stream whose certificate does not stand for its backend any more ends, and so
-    /// does every connection whose certificate is denied.
+    /// Puts this configuration in force. Streams whose certificate no longer stands for their backend end, and so does
+    /// every connection whose certificate is denied.
     pub fn replace(&self, config: Config) {
-        // A list that stays the same wakes nobody.
+        // A list that stays the same wakes no follower.
         self.denied.send_if_modified(|denied| {
             let changed = *denied != config.denied;
             denied.clone_from(&config.denied);
@@ -33,13 +33,13 @@ impl Current {
         self.config.send_replace(Arc::new(config));
     }
 
-    /// For those who need all of it.
+    /// Returns a receiver of the whole configuration.
     #[must_use]
     pub fn config(&self) -> watch::Receiver<Arc<Config>> {
         self.config.subscribe()
     }
 
-    /// For the door.
+    /// Returns a receiver of the denied certificates, for the listener.
     #[must_use]
     pub fn denied(&self) -> watch::Receiver<Denied> {
         self.denied.subscribe()

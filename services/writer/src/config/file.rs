@@ -1,4 +1,4 @@
-//! The file as it is written, and what becomes of it.
+//! The file's format, and its conversion to a [`Config`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -136,7 +136,7 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// A URI or DNS name, as it stands in a certificate's subject alternative names.
+/// A URI or DNS name, as in a certificate's subject alternative names.
 struct Identity(String);
 
 impl<'de> Deserialize<'de> for Identity {
@@ -153,10 +153,10 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// A backend is lost when it was away for so long, and not before.
+/// Shortest time in `onLoss`. A backend that was away for less must not count as lost.
 const SHORTEST_LOSS: Duration = Duration::from_secs(1);
 
-/// Reads and checks the text of a file; `path` is only named.
+/// Parses and checks the text of a file. `path` is used in errors only.
 pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let wrong = |location: Option<serde_saphyr::Location>, message: &str| ConfigError {
         place: match location {
@@ -165,7 +165,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
         },
         problem: message.to_owned(),
     };
-    // A file that is being written is empty for a moment; that must never read as "no backends".
+    // A file that is being written is empty for a moment, which must never read as "no backends".
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(wrong(None, "is empty: name at least one backend, or write {} for none"));
     }
@@ -286,7 +286,7 @@ impl Guard {
     }
 }
 
-/// The message in one line, without the place, which stands before it.
+/// Returns the message on one line, without the place, which is printed before it.
 fn plain(error: &serde_saphyr::Error) -> String {
     let options = serde_saphyr::render_options! {
         formatter: &serde_saphyr::UserMessageFormatter,

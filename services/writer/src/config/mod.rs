@@ -1,5 +1,6 @@
-//! The writer's configuration: who may speak, for which namespaces and addresses, and what happens when they fall silent
-//! (docs/design.md#command-lines). Read again when the file changes, and replaced as a whole.
+//! The writer's configuration: the backends and their identities, the namespaces and addresses that they may use, and
+//! what happens when they are lost (docs/design.md#command-lines). Read again when the file changes, and replaced as a
+//! whole.
 
 mod current;
 mod file;
@@ -22,7 +23,7 @@ use ipnet::IpNet;
 
 pub use current::Current;
 
-/// What an agent with one address may take to notice that its connection is dead.
+/// How long an agent with one address may take to notice that its connection is dead.
 const RECONNECT: Duration = Duration::from_secs(15);
 
 /// The whole configuration.
@@ -30,7 +31,7 @@ const RECONNECT: Duration = Duration::from_secs(15);
 pub struct Config {
     /// Identities that may use the AdminService.
     pub admins: Vec<String>,
-    /// Certificates that are refused whatever they say.
+    /// Certificates that are refused, whatever names they have.
     pub denied: Denied,
     /// Ranges that no backend may publish; already part of each backend's rules.
     pub refused_addresses: Vec<IpNet>,
@@ -43,15 +44,15 @@ pub struct Config {
 /// One backend and its policy.
 #[derive(Debug, Clone)]
 pub struct BackendConfig {
-    /// Its name.
+    /// The backend's name.
     pub name: BackendName,
-    /// The URI or DNS SAN of its client certificate; `None` only for a first look without certificates.
+    /// The URI or DNS SAN of its client certificate; `None` only without certificates ([`Config::first_look`]).
     pub identity: Option<String>,
     /// What it may publish, and what happens when it is lost.
     pub policy: Policy,
 }
 
-/// The file cannot be used: one line with the file, the line and what is wrong.
+/// Why a file cannot be used, on one line: the file, the line, and the problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ConfigError {
@@ -63,16 +64,16 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// When it cannot be read, is no YAML, holds an unknown key, or a value that makes no sense.
+    /// Returns an error if the file cannot be read, is not YAML, or has an unknown key or an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| Self::unreadable(path, &error))?;
         Self::parse(path, &text)
     }
 
-    /// Checks the text of a file, which `path` only names in the error.
+    /// Parses and checks the text of a file. `path` is used in errors only.
     ///
     /// # Errors
-    /// When it is no YAML, holds an unknown key, or a value that makes no sense.
+    /// Returns an error if the text is not YAML, or has an unknown key or an invalid value.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         file::read(path, text)
     }
@@ -83,19 +84,19 @@ impl Config {
         identify(peer, &self.admins, &self.backends)
     }
 
-    /// What holds without a file: any backend, under the default policy. For plaintext on loopback only.
+    /// Returns the configuration without a file: any backend, under the default policy. For plaintext on loopback only.
     #[must_use]
     pub fn first_look() -> Self {
         Self { any_backend: true, ..Self::default() }
     }
 
-    /// Whether a backend need not be listed: there is no file.
+    /// Returns whether backends need not be listed, because there is no file.
     #[must_use]
     pub fn admits_any(&self) -> bool {
         self.any_backend
     }
 
-    /// The backend of this name where there are no certificates to tell.
+    /// Returns the backend of this name, for connections without certificates.
     #[must_use]
     pub fn backend_named(&self, name: &BackendName) -> Option<Cow<'_, BackendConfig>> {
         match self.backends.iter().find(|backend| &backend.name == name) {
@@ -104,13 +105,13 @@ impl Config {
         }
     }
 
-    /// The policy of each backend that is listed.
+    /// Returns the policy of each listed backend.
     #[must_use]
     pub fn policies(&self) -> BTreeMap<BackendName, Policy> {
         self.backends.iter().map(|backend| (backend.name.clone(), backend.policy.clone())).collect()
     }
 
-    /// What the file allows and its author may not mean, a sentence each.
+    /// Returns warnings: what the file allows and its author may not intend, one sentence each.
     #[must_use]
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = self.names_that_meet();
@@ -127,8 +128,8 @@ impl Config {
         doubts
     }
 
-    /// Two backends of which one can take names that the other would have (Service `b-c` of `a`, Service `c` of `a-b`), as
-    /// long as they are free.
+    /// Returns a warning for each two backends of which one can take names that the other would have (Service `b-c` of
+    /// `a`, Service `c` of `a-b`), as long as they are free.
     fn names_that_meet(&self) -> Vec<String> {
         let names = || self.backends.iter().map(|backend| backend.name.as_str());
         let joins = |short: &str, long: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));

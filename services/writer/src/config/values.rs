@@ -1,4 +1,4 @@
-//! The leaves of the file. Each checks itself while it is read, so that its error carries its line.
+//! The values in the file. Each checks itself while it is parsed, so that an error has its line.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// Reads a text by its parser.
+/// Deserializes a text with a parser.
 fn parsed<'de, D: Deserializer<'de>, T>(from: D, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, D::Error> {
     let text = String::deserialize(from)?;
     parse(&text).map_err(D::Error::custom)
@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
-/// A namespace that a map leads to.
+/// The target namespace of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NamespaceName(pub(super) String);
 
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Denial {
     }
 }
 
-/// An application protocol that is written in the place of another.
+/// An application protocol that replaces another.
 #[derive(Debug, Clone)]
 pub(super) struct AppProtocol(pub(super) String);
 
@@ -91,12 +91,12 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// A number, or nothing.
+/// Parses a number, if there is one.
 pub(super) fn optional_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<Number>::deserialize(from)?.map(|number| number.0))
 }
 
-/// A number of at least one, or nothing: a rate of nothing would let nothing through, deletions neither.
+/// Parses a number of at least one, if there is one: a rate of zero would let nothing through, not even deletions.
 pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     match optional_number(from)? {
         Some(0) => {
@@ -106,10 +106,11 @@ pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     }
 }
 
-/// What is held for a shorter time is not held at all: the next snapshot, or the next tick, lets it go.
+/// Shortest time that is accepted for the guard. A removal held for less would be released by the next snapshot or
+/// tick.
 const SHORTEST_GUARD_TIME: Duration = Duration::from_secs(1);
 
-/// A time of the guard's that holds something, or none.
+/// Parses a time of the guard, if there is one.
 pub(super) fn optional_guard_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HumanDuration>, D::Error> {
     match Option::<HumanDuration>::deserialize(from)? {
         Some(time) if time.0 < SHORTEST_GUARD_TIME => Err(D::Error::custom(
@@ -119,7 +120,7 @@ pub(super) fn optional_guard_time<'de, D: Deserializer<'de>>(from: D) -> Result<
     }
 }
 
-/// A share.
+/// A percentage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Percent(pub(super) u8);
 

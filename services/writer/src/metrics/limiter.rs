@@ -1,4 +1,4 @@
-//! How fast we write, and what holds us back.
+//! Metrics of the limits on writes.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

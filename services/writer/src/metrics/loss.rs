@@ -1,4 +1,4 @@
-//! What is lost, held, drained or removed.
+//! Metrics of loss, holds, draining and decommissioning.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -74,13 +74,13 @@ metrics_table! {
 }
 
 impl LossMetrics {
-    /// A stage was entered.
+    /// Records that a backend entered a loss stage.
     pub(super) fn entered(&self, backend: &str, stage: Stage) {
         let labels = Staged { backend: backend.to_owned(), stage: stage.as_str() };
         self.stages.of_labels(labels).inc();
     }
 
-    /// The guard of a backend did something.
+    /// Records an event of a backend's guard.
     pub(super) fn guarded(&self, backend: &str, event: &GuardEvent) {
         let backend = backend.to_owned();
         match event {
@@ -99,7 +99,8 @@ impl LossMetrics {
         }
     }
 
-    /// Of a backend that the configuration does not name, no loss is told: nobody waits for it.
+    /// Sets the metrics. How long a backend has been lost, and its stage, are set for configured backends only, because
+    /// others are not expected to connect.
     pub(super) fn show(&self, backends: &[&Backend], is_known: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let labels = |backend: &Backend| Labels { backend: backend.name.to_string() };

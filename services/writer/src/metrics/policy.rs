@@ -1,4 +1,4 @@
-//! What the policies of the backends allow, and what comes of it.
+//! Metrics of the backends' policies, and of what follows from them.
 
 use gimbal_reconcile::{Amount, Backend, Mode, Quota, Reconciler, Tally};
 use gimbal_runtime::metrics_table;
@@ -91,7 +91,7 @@ fn is_quarantined(backend: &Backend) -> bool {
     backend.listed && backend.policy.mode == Mode::Quarantine
 }
 
-/// What a quota can limit: how much of it is used, and the limit.
+/// Returns for each limit of a quota its metric's labels, how much is used, and the limit.
 fn measures(backend: &Backend) -> [(Measured, u64, Option<u64>); 3] {
     let Amount { services, endpoints, bytes } = backend.usage.total();
     let Quota { services: most, endpoints: most_endpoints, bytes: most_bytes, .. } = backend.policy.quota;

@@ -1,4 +1,4 @@
-//! Series with labels that end: what is true of a backend no more must not stay in Prometheus until a restart.
+//! Series with labels that end: what no longer applies to a backend must not stay in Prometheus until a restart.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -9,16 +9,16 @@ use gimbal_runtime::TableMetric;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{Atomic, Gauge};
 
-/// Gauges that are shown as a whole: a series that is left out the next time ends.
+/// Gauges that are set as a whole: a series that is left out the next time ends.
 #[derive(Debug)]
 pub(super) struct Shown<L: Clone + Hash + Eq, N, A> {
     family: Family<L, Gauge<N, A>>,
     shown: Mutex<HashSet<L>>,
 }
 
-/// Of whole numbers.
+/// Gauges of whole numbers.
 pub(super) type Counts<L> = Shown<L, i64, AtomicI64>;
-/// Of seconds.
+/// Gauges of seconds.
 pub(super) type Seconds<L> = Shown<L, f64, AtomicU64>;
 
 impl<L: Clone + Hash + Eq, N, A: Default> Default for Shown<L, N, A> {
@@ -28,7 +28,7 @@ impl<L: Clone + Hash + Eq, N, A: Default> Default for Shown<L, N, A> {
 }
 
 impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> Shown<L, N, A> {
-    /// All of it, as it is now.
+    /// Sets the series, and ends those that are not among them.
     pub(super) fn show(&self, now: impl IntoIterator<Item = (L, N)>) {
         let mut shown = HashSet::new();
         for (labels, value) in now {
@@ -71,11 +71,11 @@ where
 
 /// Labels that name a backend.
 pub(super) trait OfBackend: Clone + Hash + Eq {
-    /// Its name.
+    /// Returns the backend's name.
     fn backend(&self) -> &str;
 }
 
-/// Counters or histograms of what happens to backends: they end with their backend.
+/// Counters or histograms of events of backends. The series of a backend end when it is no longer known.
 #[derive(Debug)]
 pub(super) struct Events<L: OfBackend, M> {
     family: Family<L, M>,
@@ -95,14 +95,14 @@ impl<L: OfBackend, M> Events<L, M> {
 }
 
 impl<L: OfBackend, M: Clone> Events<L, M> {
-    /// The metric with these labels.
+    /// Returns the metric with these labels.
     pub(super) fn of_labels(&self, labels: L) -> M {
         let metric = self.family.get_or_create_owned(&labels);
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(labels);
         metric
     }
 
-    /// Ends what is of a backend that is known no more.
+    /// Ends the series of backends that are no longer known.
     pub(super) fn keep(&self, is_known: impl Fn(&str) -> bool) {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).retain(|labels| {
             let known = is_known(labels.backend());

@@ -1,4 +1,4 @@
-//! Which series there are, and when they end.
+//! Which series exist, and when they end.
 
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ impl Writer {
         self.state.configure(policies, self.now);
     }
 
-    /// The samples with this in them.
+    /// Returns the samples that contain this text.
     fn samples(&self, with: &str) -> Vec<String> {
         self.metrics.show(&self.state, self.may_write);
         let mut text = String::new();
@@ -59,12 +59,13 @@ fn a_standby_tells_nothing_of_backends() {
         ["gimbal_writer_backend_connected{backend=\"node02\"} 0"]
     );
     writer.state.lead(None);
-    // What it counted it has counted.
+    // Counts of the past stay.
     let of_backends = writer.samples("gimbal_writer_backend_");
     assert!(of_backends.iter().all(|sample| sample.contains("_total{")), "{of_backends:?}");
 }
 
-/// A leader that is late does not lead as far as anybody can tell, and one that stands aside knows no more than a standby.
+/// A leader whose lease is late does not report that it leads, and one that stands aside reports no more than a
+/// standby.
 #[test]
 fn who_cannot_write_does_not_say_that_it_leads() {
     let mut writer = Writer::with(&["node02"]);
@@ -88,7 +89,7 @@ fn nobody_waits_for_a_backend_that_is_not_configured() {
         assert_eq!(writer.samples(ended), Vec::<String>::new());
     }
     assert_eq!(writer.samples("backend_listed"), ["gimbal_writer_backend_listed{backend=\"node02\"} 0"]);
-    // One that nobody knows any more, as after its decommission, has no series at all.
+    // A backend that is no longer known, as after its decommission, has no series at all.
     writer.metrics.broke("gone");
     writer.metrics.dismissed("gone", GoodbyeReason::Shutdown);
     writer.metrics.propagated("gone", Duration::from_secs(1));
@@ -148,7 +149,7 @@ fn what_only_grows_is_a_counter_and_what_a_label_says_is_true() {
     assert_eq!(writer.samples("gimbal_writer_build_info{version=").len(), 1);
 }
 
-/// Each series that a busy writer exposes, as `name{labels} type`.
+/// Returns each series that a busy writer exposes, as `name{labels} type`.
 fn exposition(registry: &Registry) -> Vec<String> {
     let mut text = String::new();
     encode(&mut text, registry).unwrap();

@@ -1,4 +1,4 @@
-//! What the owner does with its lease.
+//! How the owner follows its lease.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -6,15 +6,16 @@ use super::Owner;
 use crate::backend_state::{BackendFormat, StateEvent};
 use gimbal_lease::Moment;
 
-/// How long one that leads may be unable to do its work before it says so.
+/// How long a leader may be unable to do its work before it reports that.
 const ABLE_WITHIN: Duration = Duration::from_secs(30);
-/// How long a lease may be late before its leader stands aside: longer than an API server needs to come back, and so short
-/// that, if another leads meanwhile, agents are with that one before it counts them as lost for long.
+/// How long a lease may be late before its leader stands aside: long enough for an API server to come back, and so
+/// short that, if another writer leads meanwhile, agents reach it before it counts their backends as lost for long.
 const LATE: Duration = Duration::from_secs(90);
 
 impl Owner {
-    /// A new leader first reads what was kept by the one before. A lease that is late is still this leader's, but not for
-    /// ever: cut off from its API server, it would keep its agents from another that leads.
+    /// Follows the leadership. A new leader first reads the state that the previous one stored. A leader whose lease is
+    /// late stays leader, but not forever: cut off from its API server, it would keep its agents away from another
+    /// leader.
     pub(super) fn follow_leadership(&mut self, now: Instant, moment: Moment) {
         let epoch = self.parts.leadership.borrow().epoch();
         if self.leading.is_some() && epoch != self.leading {
@@ -28,7 +29,7 @@ impl Owner {
                 self.parts.keeper.read(epoch);
             }
         }
-        // A store that was put back is listed anew by whoever leads: another leader could do no more.
+        // A store that was restored is listed again by any leader: a change of leader would not help.
         self.observed = self.observed || self.parts.state.has_observed();
         let works = epoch.is_none() || (self.leading.is_some() && self.observed);
         if works && let Some((_, begun)) = &mut self.begun {
@@ -45,7 +46,7 @@ impl Owner {
             StateEvent::Read(epoch, kept) => {
                 let holds = self.parts.leadership.borrow().epoch() == Some(epoch);
                 if !holds || self.leading.is_some() {
-                    // Another epoch has begun since, or will be seen to have.
+                    // Another epoch has begun since, or is about to be seen.
                     return;
                 }
                 for (backend, state) in kept {

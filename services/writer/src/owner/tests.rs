@@ -1,4 +1,4 @@
-//! What becomes of agents' streams while the lease is late, and of namespaces while many jobs wait.
+//! Agents' streams while the lease is late, and namespaces while many jobs are pending.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn name() -> BackendName {
     BackendName::parse("node02").unwrap()
 }
 
-/// An owner whose API server is not there, and how it is led.
+/// Returns an owner whose API server does not exist, and the sender of its leadership.
 fn owner() -> (Owner, watch::Sender<Leadership>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("kubeconfig");
@@ -59,7 +59,7 @@ fn owner() -> (Owner, watch::Sender<Leadership>) {
     (Owner::new(parts).0, lead)
 }
 
-/// An agent dials: what it hears, or why it is refused.
+/// Opens a stream as an agent does. Returns the messages to the agent, or why it was refused.
 fn dial(owner: &mut Owner) -> Result<mpsc::Receiver<WriterMessage>, GoodbyeReason> {
     let hello = Hello {
         protocol: (PROTOCOL, PROTOCOL),
@@ -77,7 +77,7 @@ fn dial(owner: &mut Owner) -> Result<mpsc::Receiver<WriterMessage>, GoodbyeReaso
     answer.try_recv().unwrap().map(|_| heard).map_err(|goodbye| goodbye.reason)
 }
 
-/// What an agent hears, and whether its stream is open still.
+/// Returns the goodbyes that an agent received, and whether its stream is still open.
 fn hear(heard: &mut mpsc::Receiver<WriterMessage>) -> (Vec<GoodbyeReason>, bool) {
     let mut goodbyes = Vec::new();
     loop {
@@ -101,7 +101,7 @@ async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
         owner.follow_leadership(Instant::now(), renewed + SECOND * seconds);
         owner.send();
     };
-    // An API server that is away for a minute costs nothing.
+    // An API server that is away for a minute has no effect.
     look(&mut owner, 90);
     assert_eq!(hear(&mut agent), (vec![], true));
     look(&mut owner, 91);
@@ -116,7 +116,7 @@ async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
     assert_eq!(hear(&mut agent), (vec![], true));
 }
 
-/// The Gimbal cluster has nothing but a namespace, and the backend's source has so many Services in it.
+/// Shows a Gimbal cluster with one namespace, and a backend whose source has `services` Services in it.
 fn fill(owner: &mut Owner, services: u8) {
     let (state, now) = (&mut owner.parts.state, Instant::now());
     for kind in Watched::ALL {
@@ -159,7 +159,7 @@ fn fill(owner: &mut Owner, services: u8) {
     assert_eq!(state.pending(), usize::from(services));
 }
 
-/// There is room for one write at a time, and always a job of another backend that could have it.
+/// There is room for one write at a time, and always a job of another backend that could take it.
 #[tokio::test]
 async fn namespaces_and_jobs_take_turns() {
     let (mut owner, lead) = owner();

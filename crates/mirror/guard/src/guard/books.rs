@@ -1,4 +1,4 @@
-//! What is missing of what there was.
+//! Sums over the accounts: how many endpoints there were, and how many of them are missing.
 
 use std::time::Instant;
 
@@ -7,44 +7,44 @@ use crate::GuardKey;
 use crate::account::Account;
 
 impl<K: GuardKey> Guard<K> {
-    /// All that was there within the window. What was inherited without a name is believed as far as the base says that was
-    /// inherited with it.
+    /// Returns how many endpoints existed within the window. Losses that an earlier writer recorded without a name
+    /// raise it at most to the base of that writer's record.
     pub(super) fn base(&self) -> u64 {
         let known = self.there() + self.sums.missing;
         let inherited = |inherited: Inherited| inherited.base.min(known + inherited.unlisted);
         self.inherited.map_or(0, inherited).max(known)
     }
 
-    /// All that is there, what moves but once.
+    /// Returns how many endpoints exist now; an endpoint that is moving counts once.
     pub(super) fn there(&self) -> u64 {
         self.total.saturating_sub(self.sums.twice)
     }
 
-    /// Of that, what is missing.
+    /// Returns how many endpoints of the base are missing.
     pub(super) fn missing(&self) -> u64 {
         self.sums.missing + self.inherited.map_or(0, |inherited| inherited.unlisted)
     }
 
-    /// Missing, or about to be, and not told of by the record that is kept, or not with a name.
+    /// Returns how many endpoints are missing, or about to be, that the stored record does not list by target.
     pub(super) fn unlisted(&self) -> u64 {
         self.sums.unlisted + self.inherited.map_or(0, |inherited| inherited.unlisted)
     }
 
-    /// How many may be missing. What was released and still stands is gone already, as far as that goes: what is missing beside
-    /// it is a part of the rest.
+    /// Returns how many endpoints may be missing. Released removals that are not yet written do not count in the base,
+    /// because they are as good as gone.
     pub(super) fn allowance(&self) -> u64 {
         let base = self.base().saturating_sub(self.sums.loss - self.sums.waiting);
         let share = u128::from(base) * u128::from(self.config.max_drop_percent) / 100;
         u64::try_from(share).unwrap_or(u64::MAX).max(self.config.min_endpoints)
     }
 
-    /// Another record is kept.
+    /// Computes the unlisted sum again after the stored record changed.
     pub(super) fn count_unlisted(&mut self) {
         let unlisted = |(target, account): (&K, &Account<K::Source>)| account.unlisted(self.records.listed(target));
         self.sums.unlisted = self.accounts.iter().map(unlisted).sum();
     }
 
-    /// Changes the account of a target, which has `has` endpoints if it has no account yet.
+    /// Changes the account of `target`, which has `has` endpoints if it has no account yet, and updates all sums.
     pub(super) fn update(&mut self, target: &K, has: u64, change: impl FnOnce(&mut Account<K::Source>)) {
         let listed = self.records.listed(target);
         let mut account = self.accounts.remove(target).unwrap_or_else(|| Account::having(has));
@@ -75,7 +75,7 @@ impl<K: GuardKey> Guard<K> {
         }
     }
 
-    /// Forgets what is out of the window.
+    /// Drops the losses that have left the window.
     pub(super) fn advance(&mut self, now: Instant) {
         let window = self.config.window;
         self.inherited.take_if(|inherited| now >= inherited.until);

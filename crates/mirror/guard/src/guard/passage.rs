@@ -1,4 +1,4 @@
-//! What may be written now, and what has to be kept before.
+//! Verdicts on removals, and the records that must be stored before them.
 
 use std::time::{Instant, SystemTime};
 
@@ -7,7 +7,8 @@ use crate::record::{Entry, WindowRecord};
 use crate::{Guard, GuardKey, Passage};
 
 impl<K: GuardKey> Guard<K> {
-    /// Whether the target's removals may be written now. What may is noted: see [`Guard::record`].
+    /// Returns whether the target's removals may be written now, and grants them if so. For [`Passage::Unkept`], store
+    /// [`Guard::record`] and call [`Guard::kept`] first.
     pub fn verdict(&mut self, target: &K, now: Instant) -> Passage {
         self.refresh(now);
         let Some(account) = self.accounts.get(target).filter(|account| account.pending.waiting() > 0) else {
@@ -32,9 +33,8 @@ impl<K: GuardKey> Guard<K> {
         Passage::Unkept
     }
 
-    /// Notes what somebody else removed, so that the next writer counts it too, and what was released, so that it does not. To be
-    /// called now and then while this writer
-    /// leads.
+    /// Asks for a new record if the stored one lacks losses that others caused, or lists removals that were released,
+    /// so that the next writer counts correctly. Called periodically while this writer leads.
     pub fn note(&mut self, now: Instant) {
         self.refresh(now);
         if self.records.drop_old(now, self.config.window) {
@@ -45,25 +45,26 @@ impl<K: GuardKey> Guard<K> {
         }
     }
 
-    /// What has to be kept before [`Passage::Unkept`] becomes [`Passage::Allowed`]; given once, and again where that is not
-    /// told for long. Then [`Guard::kept`].
+    /// Returns the record that must be stored before [`Passage::Unkept`] becomes [`Passage::Allowed`]. It is returned
+    /// once, and again if [`Guard::kept`] is not called for long.
     pub fn record(&mut self, wall: SystemTime) -> Option<WindowRecord<K>> {
         self.records.take(wall)
     }
 
-    /// Whether the record is not kept for so long that nothing but removals should go on waiting for it.
+    /// Returns whether storing the record takes so long that only removals should still wait for it.
     #[must_use]
     pub fn record_is_late(&self, now: Instant) -> bool {
         self.records.is_late(now)
     }
 
-    /// Whether removals wait for a record that is late.
+    /// Returns whether removals wait for a record that is late.
     #[must_use]
     pub fn waits_for_record(&self) -> bool {
         self.records.was_late() && self.accounts.values().any(|account| account.pending.waiting() > account.granted)
     }
 
-    /// The record that was given last is kept. True if targets wait for that.
+    /// Records that the record returned last is stored. Returns true if a record was outstanding, so targets may be
+    /// waiting.
     pub fn kept(&mut self) -> bool {
         let kept = self.records.kept();
         if kept {
@@ -72,7 +73,7 @@ impl<K: GuardKey> Guard<K> {
         kept
     }
 
-    /// Asks for a record of all that is missing, or waits and is not held.
+    /// Asks for a record of everything that is missing, or pending and not held.
     fn ask(&mut self, now: Instant) {
         if self.records.is_asked() {
             self.records.repeat(now);

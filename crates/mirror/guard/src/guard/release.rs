@@ -1,4 +1,4 @@
-//! When a hold begins and ends, and what lets it go.
+//! When a hold begins and ends, and what releases it.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::{Guard, GuardEvent, GuardKey, Release};
 const ID_BYTES: usize = 5;
 
 impl<K: GuardKey> Guard<K> {
-    /// A complete snapshot was begun at `begun`, and what it says has been told as [`Guard::pending`]. Lets a partial drop
-    /// through, as far as the snapshot `covers` it and it is older than that by the quiet time; true if anything was let
-    /// through. `all`: nothing of the backend is unknown.
+    /// Applies a complete snapshot that began at `begun`; its losses must already be reported with [`Guard::pending`].
+    /// Releases a partial drop as far as the snapshot `covers` it and began at least the quiet time after it. Returns
+    /// true if anything was released. `all`: no part of the backend is unknown.
     pub fn snapshot_complete(&mut self, begun: Instant, all: bool, covers: impl Fn(&K) -> bool, now: Instant) -> bool {
         self.refresh(now);
         let partial = self.hold.as_ref().is_some_and(|hold| !hold.to_nothing);
@@ -27,8 +27,8 @@ impl<K: GuardKey> Guard<K> {
         released
     }
 
-    /// All that the backend has is known, and what of it is to go has been told: what was held before the restart, and is not
-    /// by now, is not held any more, or is another hold.
+    /// Called when the whole backend is known and its pending losses are reported. A hold from before the restart that
+    /// does not match the current one by now is dropped.
     pub fn all_is_told(&mut self, now: Instant) {
         if self.earlier.is_some() {
             self.refresh(now);
@@ -36,7 +36,8 @@ impl<K: GuardKey> Guard<K> {
         }
     }
 
-    /// A person approves the hold. The endpoints that may go now; `None` if there is no such hold (any more).
+    /// Approves the hold with this id. Returns how many endpoints may be removed now, or `None` if there is no such
+    /// hold.
     pub fn approve(&mut self, id: &str) -> Option<u64> {
         self.hold.as_ref().filter(|hold| hold.id == id)?;
         let released = self.release(Release::Approval, None, |_| true);
@@ -44,7 +45,7 @@ impl<K: GuardKey> Guard<K> {
         Some(released)
     }
 
-    /// Lets through what is old enough, and tells what happened since the last time. To be called now and then.
+    /// Releases what is old enough, and returns the events since the last call. Called periodically.
     pub fn tick(&mut self, now: Instant) -> Vec<GuardEvent> {
         self.refresh(now);
         if let Some(after) = self.config.release_all_after.filter(|_| self.hold.is_some()) {
@@ -59,7 +60,7 @@ impl<K: GuardKey> Guard<K> {
         std::mem::take(&mut self.events)
     }
 
-    /// Whether a complete snapshot that begins now would let anything through.
+    /// Returns whether a complete snapshot that begins now would release anything.
     #[must_use]
     pub fn wants_snapshot(&self, now: Instant) -> bool {
         let Some(hold) = self.hold.as_ref().filter(|hold| !hold.to_nothing) else { return false };
@@ -68,7 +69,8 @@ impl<K: GuardKey> Guard<K> {
         self.accounts.iter().any(|(target, account)| self.is_held(target, account) && due(account))
     }
 
-    /// Marks of what is held as much as is due, or all of it. The number of endpoints that were not marked before.
+    /// Releases the part of each held loss that is due, or all of it if `due` is `None`. Returns how many endpoints
+    /// were released.
     fn release(&mut self, by: Release, due: Option<(Instant, Duration)>, covers: impl Fn(&K) -> bool) -> u64 {
         let Some(hold) = self.hold.clone() else { return 0 };
         let part = |account: &Account<K::Source>| match due {
@@ -89,7 +91,7 @@ impl<K: GuardKey> Guard<K> {
         endpoints
     }
 
-    /// Brings the hold up to date.
+    /// Drops old losses, and begins, changes or ends the hold accordingly.
     pub(super) fn refresh(&mut self, now: Instant) {
         self.advance(now);
         self.earlier.take_if(|earlier| earlier.is_over(now));
@@ -99,7 +101,7 @@ impl<K: GuardKey> Guard<K> {
         let to_nothing = self.sums.loss >= self.there();
         match &self.hold {
             Some(hold) if !tripped => {
-                // Told as released already where nothing waits.
+                // If nothing is pending any more, the release was already reported.
                 if waiting > 0 || self.sums.loss == 0 {
                     self.events.push(GuardEvent::Ended { id: hold.id.clone() });
                 }
@@ -117,8 +119,8 @@ impl<K: GuardKey> Guard<K> {
         self.meet_again();
     }
 
-    /// A hold with the figures of one before the restart is that one: an approval by its id is meant for it, and it has
-    /// been quiet for as long.
+    /// Takes over the id and age of a hold from before the restart if its figures match: an approval by that id is
+    /// meant for this hold, and its quiet time goes on.
     fn meet_again(&mut self) {
         let Some(hold) = &self.hold else { return };
         let endpoints = self.held_endpoints();
@@ -131,15 +133,15 @@ impl<K: GuardKey> Guard<K> {
         self.tell_held();
     }
 
-    /// Of what was held and not yet told, the newest says it all.
+    /// Replaces a `Held` event that was not yet delivered: the newest is enough.
     fn tell_held(&mut self) {
         let held = self.held().map(GuardEvent::Held);
         self.events.retain(|event| !matches!(event, GuardEvent::Held(_)));
         self.events.extend(held);
     }
 
-    /// Another one for each hold, of this process and of those before it: an approval that is sent twice, or late, would let
-    /// go what nobody looked at.
+    /// Returns an id that no hold of this process or an earlier one had: a repeated or late approval must not release
+    /// removals that were not part of it.
     fn id(&mut self, to_nothing: bool) -> String {
         self.serial += 1;
         let mut digest = Sha256::new();

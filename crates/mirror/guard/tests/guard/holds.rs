@@ -1,4 +1,4 @@
-//! The guard: what it holds, what it lets through, and when.
+//! What the guard holds, what it releases, and when.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +11,7 @@ fn key(n: usize) -> TargetKey {
     TargetKey::new("ns", format!("service-{n}"))
 }
 
-/// A guard of a backend that has had its targets for a while, and a clock.
+/// A guard of a backend that has had its targets for longer than the window, and a clock.
 pub(super) struct Case {
     pub(super) guard: Guard,
     pub(super) now: Instant,
@@ -31,12 +31,12 @@ impl Case {
         case
     }
 
-    /// Under the configuration that is the default.
+    /// A guard with the default configuration.
     pub(super) fn of(has: &[u64]) -> Self {
         Self::new(GuardConfig::default(), has)
     }
 
-    /// A target has another number of endpoints, whoever made it so.
+    /// Changes a target's endpoint count, as any client may.
     pub(super) fn have(&mut self, n: usize, has: u64) {
         let before = std::mem::replace(&mut self.has[n], has);
         self.guard.observed(&key(n), None, before, has, Fall::Lost, self.now);
@@ -51,7 +51,7 @@ impl Case {
         self.now += time;
     }
 
-    /// The verdict, with what has to be kept for it kept at once.
+    /// Returns the verdict. A record that it needs is stored at once.
     pub(super) fn verdict(&mut self, n: usize) -> Passage {
         let first = self.guard.verdict(&key(n), self.now);
         if first != Passage::Unkept {
@@ -61,7 +61,7 @@ impl Case {
         self.guard.verdict(&key(n), self.now)
     }
 
-    /// Writes what a target loses, if it may.
+    /// Writes the pending loss of a target if the verdict allows it.
     pub(super) fn write(&mut self, n: usize) -> bool {
         let passes = self.verdict(n) == Passage::Allowed;
         if passes {
@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// Whoever was to keep it may have failed to, and nobody told.
+/// The record may not have been stored, without any error reported.
 #[test]
 fn what_is_not_told_to_be_kept_is_asked_for_again() {
     let mut case = Case::of(&[100, 100]);
@@ -127,7 +127,7 @@ fn more_than_the_share_is_held() {
     }
 }
 
-/// Whether the loss comes at once or one by one.
+/// A loss counts the same at once or one by one.
 #[test]
 fn many_small_ones_count_together() {
     let mut case = Case::of(&[1; 100]);
@@ -140,7 +140,7 @@ fn many_small_ones_count_together() {
     assert_eq!((gone, case.held().targets), (50, 50));
 }
 
-/// However many go and come, those that are away at one time count.
+/// However many endpoints go and come back, only those missing at one time count.
 #[test]
 fn what_is_back_is_not_lost() {
     let mut case = Case::of(&[10; 10]);
@@ -151,7 +151,7 @@ fn what_is_back_is_not_lost() {
         case.wait(SECOND);
         case.have(n, 10);
     }
-    // Half of it is back, by whomever: as much may go again.
+    // Half of it is back, whoever restored it: as much may go again.
     for n in 0..5 {
         case.lose(n, 10);
         assert!(case.write(n));
@@ -162,7 +162,7 @@ fn what_is_back_is_not_lost() {
     assert_eq!(case.verdict(5), Passage::Allowed);
 }
 
-/// A write is not called back: what it removes counts from the moment that it may go until it is known what became of it.
+/// A write cannot be revoked: its removals count from the verdict that allows them until its result is known.
 #[test]
 fn what_is_under_way_counts_though_it_is_wanted_again() {
     let mut case = Case::of(&[30, 30, 40]);
@@ -177,7 +177,7 @@ fn what_is_under_way_counts_though_it_is_wanted_again() {
     assert_eq!(case.verdict(1), Passage::Allowed);
 }
 
-/// A record is in use for as long as it takes to go by it, however short the window.
+/// A record is in use long enough to write the removals, however short the window.
 #[test]
 fn a_window_shorter_than_a_write_takes() {
     for window in [Duration::ZERO, Duration::from_millis(500)] {
@@ -193,7 +193,7 @@ fn a_window_shorter_than_a_write_takes() {
     }
 }
 
-/// Whoever removed it.
+/// Losses count whoever removed the endpoints.
 #[test]
 fn what_others_remove_counts() {
     let mut case = Case::of(&[40, 20, 40]);
@@ -207,7 +207,7 @@ fn what_others_remove_counts() {
 #[test]
 fn what_moved_is_not_lost_and_what_it_loses_there_is() {
     let mut case = Case::of(&[60, 0, 40]);
-    // It is there in part when it goes where it was: the rest is missing there.
+    // The target's endpoints are partly at the new place when the old one is removed: the rest is missing there.
     case.have(1, 30);
     case.lose(0, 30);
     assert_eq!(case.verdict(0), Passage::Allowed);
@@ -232,7 +232,7 @@ fn what_was_lost_before_the_window_counts_no_more() {
     assert_eq!(case.verdict(1), Passage::Allowed);
 }
 
-/// Losses of one target that are counted as one are counted until the last of them is out of the window.
+/// Losses of one target that share a step count until the last of them leaves the window.
 #[test]
 fn two_losses_at_nearly_one_time() {
     let mut case = Case::of(&[71, 29]);
@@ -246,7 +246,7 @@ fn two_losses_at_nearly_one_time() {
     assert_eq!(case.verdict(1), Passage::Allowed);
 }
 
-/// A writer that starts knows what is there, not what was lost before; that is the base.
+/// A writer that starts knows what exists, not what was lost before; what exists is the base.
 #[test]
 fn after_a_restart_the_base_is_what_is_held() {
     let mut case = Case::of(&[60, 40]);
@@ -254,7 +254,7 @@ fn after_a_restart_the_base_is_what_is_held() {
     assert_eq!(case.verdict(0), Passage::Held);
 }
 
-/// A backend that has just come has a base too.
+/// A backend that connected just now has a base, too.
 #[test]
 fn a_young_backend_may_delete() {
     let mut case = Case::of(&[0, 0]);
@@ -317,7 +317,7 @@ fn a_snapshot_releases_only_what_is_old_enough() {
     // The rest alone is no mass change.
     assert_eq!(case.verdict(1), Passage::Allowed);
 
-    // Nor of one target more than what is old enough; what joined it is a mass change by itself.
+    // Of one target, too, only what is old enough is released; what joined it is a mass change by itself.
     let mut case = Case::of(&[200, 1000, 199]);
     let start = case.now;
     case.lose(0, 200);
@@ -334,7 +334,8 @@ fn a_snapshot_releases_only_what_is_old_enough() {
     assert_eq!(case.verdict(1), Passage::Allowed);
 }
 
-/// A pod that is replaced while the rest waits joins the drop: it waits for its own quiet time, and puts off nobody else's.
+/// A pod that is replaced while the rest waits joins the drop: it waits for its own quiet time, and delays no other
+/// endpoint.
 #[test]
 fn steady_replacement_puts_off_no_confirmation() {
     let mut case = Case::of(&[600, 100]);
@@ -370,7 +371,7 @@ fn no_snapshot_releases_a_drop_to_nothing() {
     assert!(!case.guard.wants_snapshot(case.now));
     assert!(!case.snapshot(case.now));
     assert_eq!(case.verdict(0), Passage::Held);
-    // Approving the partial drop is not approving this.
+    // An approval of the partial drop does not cover this one.
     assert_eq!(case.guard.approve(&partial.id), None);
     assert_eq!(case.guard.approve(&whole.id), Some(100));
     assert_eq!(case.verdict(0), Passage::Allowed);

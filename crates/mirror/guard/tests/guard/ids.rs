@@ -1,4 +1,4 @@
-//! Which approval is good for what: the ids of holds.
+//! Which hold an approval releases: the ids of holds.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use super::holds::Case;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// It may be sent twice, or late: what is held then was looked at by nobody.
+/// An approval may be sent twice, or late; by then no person has looked at what is held.
 #[test]
 fn an_approval_is_good_for_one_drop() {
     let mut case = Case::of(&[60, 40]);
@@ -23,8 +23,8 @@ fn an_approval_is_good_for_one_drop() {
     assert_eq!(case.verdict(0), Passage::Held);
 }
 
-/// A hold that grows while somebody looks at it lets go little more than he saw; and each part of a large drop is not
-/// told by itself.
+/// A hold that grows while a person looks at it releases little more than was shown; and the parts of a large drop are
+/// not each reported.
 #[test]
 fn an_approval_is_good_for_what_was_seen() {
     let mut case = Case::of(&[60, 10, 10, 100]);
@@ -43,7 +43,7 @@ fn an_approval_is_good_for_what_was_seen() {
     assert_eq!((held.endpoints_removed, case.guard.approve(&held.id)), (170, Some(170)));
 }
 
-/// What comes in parts is one hold.
+/// Losses that come in parts are one hold.
 #[test]
 fn a_drop_that_grows_is_told_once_a_tick() {
     let mut case = Case::of(&[10; 20]);
@@ -55,7 +55,7 @@ fn a_drop_that_grows_is_told_once_a_tick() {
     assert_eq!(case.held().id, held.id);
 }
 
-/// An approval that comes late is not meant for a later drop, though it be as large; and a hold that ended leaves nothing
+/// A late approval is not meant for a later drop, even one of the same size; and a hold that ended leaves nothing
 /// behind.
 #[test]
 fn each_hold_has_an_id_of_its_own() {
@@ -71,7 +71,7 @@ fn each_hold_has_an_id_of_its_own() {
     assert_eq!(case.guard.approve(&first.id), None);
 }
 
-/// A hold of a writer before this one, of 130 endpoints, of which 110 were told with its id.
+/// A guard with a stored hold of an earlier writer: 130 endpoints, of which 110 were held when its id was given.
 fn restored() -> Case {
     let mut case = Case::of(&[150, 100]);
     let record =
@@ -89,7 +89,7 @@ fn restarts_make_an_id_good_for_no_more_than_was_told_with_it() {
     assert_ne!(case.held().id, "x", "more by a quarter than 110");
 }
 
-/// Where something is unknown for good, nobody ever says that all has been told.
+/// If a part of the source stays unknown, [`all_is_told`](gimbal_guard::Guard::all_is_told) is never called.
 #[test]
 fn a_hold_of_before_a_restart_lends_its_age_for_ten_minutes() {
     let mut case = restored();

@@ -1,5 +1,5 @@
-//! The guard's rule itself, over random histories: of what was held within the window no more than the share is missing,
-//! unless it was released; and whoever never misses so much is never held.
+//! The guard's rule over random histories: of what was held within the window no more than the share is missing, unless
+//! it was released; and a backend that never misses that much is never held.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,14 +11,14 @@ pub const SECOND: Duration = Duration::from_secs(1);
 /// Services of the source.
 pub const SERVICES: usize = 6;
 
-/// A source Service, and the two places in the Gimbal cluster where it can stand.
+/// A source Service, and its two possible targets in the Gimbal cluster.
 #[derive(Debug, Clone, Copy, Default)]
 struct Service {
-    /// Endpoints at each place.
+    /// Endpoints at each target.
     at: [u64; 2],
-    /// Where it belongs.
+    /// Index of the target that it should have.
     home: usize,
-    /// What its source has.
+    /// Endpoints that the source has.
     wanted: u64,
 }
 
@@ -32,7 +32,7 @@ pub fn key(n: usize, place: usize) -> TargetKey {
     TargetKey::new(["one", "two"][n % 2], format!("service-{n}-{place}"))
 }
 
-/// A writer with a guard, the `ConfigMap` that outlives it, and one who notes what the Gimbal cluster holds.
+/// A writer with a guard, the `ConfigMap` that survives it, and a log of what the Gimbal cluster held.
 pub struct World {
     config: GuardConfig,
     zero: Instant,
@@ -41,9 +41,10 @@ pub struct World {
     pub window: Option<WindowRecord>,
     hold: Option<HoldRecord>,
     services: [Service; SERVICES],
-    /// What each Service had, whoever knows of it; of what was released as if it never had been.
+    /// Endpoints of each Service over time, whether or not the writer knew. Released endpoints count as if they had
+    /// never existed.
     history: Vec<(Instant, [u64; SERVICES])>,
-    /// What is left of each once that is written which was released.
+    /// Endpoints of each Service that remain once a released removal is written.
     released: [Option<u64>; SERVICES],
 }
 
@@ -72,7 +73,7 @@ impl World {
         self.services.iter().map(Service::held).sum()
     }
 
-    /// What each Service has.
+    /// Returns how many endpoints each Service has.
     pub fn held(&self) -> [u64; SERVICES] {
         self.services.map(|service| service.held())
     }
@@ -90,7 +91,8 @@ impl World {
         self.history.push((self.now, held));
     }
 
-    /// What there was within a time, and how much of that is missing if each Service had so many.
+    /// Returns how many endpoints existed within a time, and how many of them would be missing if each Service had
+    /// `now`.
     fn missing(&self, within: Duration, now: [u64; SERVICES]) -> (u64, u64) {
         let start = self.history.iter().rposition(|(at, _)| self.now.duration_since(*at) >= within).unwrap_or(0);
         let mut peaks = now;
@@ -101,7 +103,7 @@ impl World {
         (base, base - left)
     }
 
-    /// A writer begins: it sees what is there, reads what was kept, and hears what is gone.
+    /// Starts a writer: it observes what exists, restores what was stored, and learns what is to be removed.
     pub fn begin(&mut self) {
         self.guard = Guard::new(self.config);
         for (n, service) in self.services.iter().enumerate() {
@@ -125,7 +127,7 @@ impl World {
     fn tell(&mut self, n: usize) {
         let Service { at, home, wanted } = self.services[n];
         let other = 1 - home;
-        // Where it was it goes when it is whole where it belongs.
+        // The old target goes once the new one is complete.
         let left = if at[home] >= wanted { at[home] } else { at[other] };
         for (place, left) in [(home, wanted), (other, left)] {
             self.guard.pending(&key(n, place), at[place].saturating_sub(left), at[place], self.now);
@@ -135,7 +137,7 @@ impl World {
 
     pub fn want(&mut self, n: usize, wanted: u64) {
         self.services[n].wanted = wanted;
-        // What it has again is nothing that was released.
+        // What the source has again is no longer released.
         let held = self.services[n].held();
         self.released[n] = self.released[n].filter(|_| wanted < held).map(|left| left.max(wanted));
         self.tell(n);
@@ -154,7 +156,7 @@ impl World {
         }
     }
 
-    /// What is to be kept is; `answered`: the writer hears so.
+    /// Stores what has to be stored. `answered`: the writer receives the answer.
     pub fn keep(&mut self, answered: bool) {
         self.guard.note(self.now);
         if let Some(record) = self.guard.record(self.wall()) {
@@ -166,8 +168,8 @@ impl World {
         self.hold = self.guard.hold_record(self.now, self.wall());
     }
 
-    /// Writes what a Service has to gain, and to lose, as far as it may. `told`: the writer hears the answers. True if it
-    /// lost something.
+    /// Writes a Service's gains, and its losses as far as the verdict allows. `told`: the writer receives the answers.
+    /// Returns true if the Service lost endpoints.
     pub fn write(&mut self, n: usize, told: bool) -> bool {
         let Service { at, home, wanted } = self.services[n];
         if wanted > at[home] {
@@ -206,16 +208,16 @@ impl World {
         }
     }
 
-    /// Somebody else removes so many, and the writer notes it.
+    /// Removes `by` endpoints as another client would; the writer observes it.
     pub fn hand(&mut self, n: usize, by: u64) {
         let home = self.services[n].home;
         let left = self.services[n].at[home].saturating_sub(by);
         self.put(n, home, left, true);
-        // What is under way is kept before, then this.
+        // A record that is outstanding is stored first, then this one.
         (0..3).for_each(|_| self.keep(true));
     }
 
-    /// A person lets go what is held.
+    /// Approves what is held.
     fn approve(&mut self) {
         let Some(held) = self.guard.held() else { return };
         let targets: Vec<TargetKey> = self.guard.held_targets().cloned().collect();
@@ -228,7 +230,7 @@ impl World {
         }
     }
 
-    /// Writes, and looks whether the sentence still holds. What others removed, the writer cannot help; it adds nothing to it.
+    /// Writes, and checks the rule. The writer cannot prevent what others removed, but must add nothing to it.
     fn write_checked(&mut self, n: usize, told: bool) -> Result<(), TestCaseError> {
         let (_, before) = self.missing(self.config.window, self.held());
         if self.write(n, told) {
@@ -245,7 +247,7 @@ impl World {
 enum Step {
     Wait(u64),
     Want(usize, u64),
-    /// All that it had, or nothing: as Services go and come.
+    /// All that the Service had at first, or nothing, as Services come and go.
     Toggle(usize),
     Move(usize),
     Write(usize),
@@ -277,7 +279,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// How many cases; `GIMBAL_PROVE` says another number.
+/// Returns the number of cases; `GIMBAL_PROVE` overrides it.
 fn cases() -> u32 {
     std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok()).unwrap_or(512)
 }
@@ -285,7 +287,7 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However often the writer is killed, and whatever it had not heard or kept by then; whatever else was removed by hand.
+    /// Holds however often the writer is killed, whatever it had not stored by then, and whatever was removed by hand.
     #[test]
     fn no_more_than_the_share_is_missing(
         has in prop::array::uniform6(0..80_u64), percent in 0..100_u8, min in 0..30_u64, steps in steps()
@@ -297,7 +299,7 @@ proptest! {
                 Step::Wait(millis) => world.now += Duration::from_millis(millis),
                 Step::Want(n, wanted) => world.want(n, wanted),
                 Step::Toggle(n) => world.want(n, if world.services[n].wanted == 0 { has[n] } else { 0 }),
-                // What comes back elsewhere is another.
+                // A Service that comes back elsewhere is another one.
                 Step::Move(n) => if world.services[n].held() > 0 {
                     world.services[n].home = 1 - world.services[n].home;
                     world.tell(n);
@@ -320,15 +322,15 @@ proptest! {
         }
     }
 
-    /// Whoever misses no more than the share at any moment is never held; over restarts of the writer the half of that, for
-    /// so much it does not know.
+    /// A backend that never misses more than the share is never held; over restarts of the writer half the share,
+    /// because a new writer does not know when the losses happened.
     #[test]
     fn an_everyday_history_is_never_held(
         has in prop::array::uniform6(0..80_u64), restarts in any::<bool>(), steps in steps()
     ) {
         let config = GuardConfig::default();
         let mut world = World::new(config, has);
-        // A piece of the window longer, and over restarts as long as a record may count.
+        // The window with the tolerance of its steps; over restarts, as long as a record may count.
         let within = if restarts { config.window * 7 / 2 } else { config.window * 65 / 64 };
         for step in steps {
             let before = world.services;
@@ -336,7 +338,7 @@ proptest! {
                 Step::Wait(millis) => world.now += Duration::from_millis(millis),
                 Step::Want(n, wanted) => world.services[n].wanted = wanted,
                 Step::Toggle(n) => world.services[n].wanted = if before[n].wanted == 0 { has[n] } else { 0 },
-                // What comes back elsewhere is another.
+                // A Service that comes back elsewhere is another one.
                 Step::Move(n) if before[n].held() > 0 => world.services[n].home = 1 - before[n].home,
                 Step::Die if restarts => world.begin(),
                 _ => {}
@@ -356,7 +358,7 @@ proptest! {
     }
 }
 
-/// What was kept of single removals names them, so that what is back is not lost for the next writer either.
+/// The record names the targets of single removals, so that what is back is not lost for the next writer either.
 #[test]
 fn what_is_back_before_a_restart_is_not_lost_after_it() {
     let mut world = World::new(GuardConfig::default(), [20; SERVICES]);

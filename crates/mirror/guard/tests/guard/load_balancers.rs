@@ -11,7 +11,7 @@ struct LoadBalancer {
 }
 
 impl GuardKey for LoadBalancer {
-    /// The Service that it was made for.
+    /// The Service that the load balancer was created for.
     type Source = &'static str;
     type Group = u8;
 

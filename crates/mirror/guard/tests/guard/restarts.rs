@@ -6,7 +6,7 @@ use gimbal_guard::{Floors, GuardConfig, GuardEvent, Release};
 
 use super::invariant::{SECOND, World};
 
-/// The case that a guard without memory gets wrong: each restart would measure by what the one before left.
+/// The case that a guard without memory gets wrong: each restart would compare with what the previous writer left.
 #[test]
 fn a_drop_goes_no_further_by_killing_the_writer() {
     let mut world = World::new(GuardConfig::default(), [20; 6]);
@@ -18,7 +18,7 @@ fn a_drop_goes_no_further_by_killing_the_writer() {
         world.now += SECOND;
     }
     assert_eq!(world.total(), 60, "half of 120, and no more");
-    // The window is over, and what is left is judged by what is left.
+    // The window is over: losses are compared with what is left.
     world.now += 200 * SECOND;
     world.begin();
     assert!(world.guard.held().is_some_and(|held| held.to_nothing));
@@ -40,7 +40,7 @@ fn what_was_lost_long_before_the_restart_counts_no_more() {
     assert_eq!(world.total(), 40);
 }
 
-/// What is kept already is not written again at each restart.
+/// A stored record is not written again at each restart.
 #[test]
 fn a_restart_keeps_nothing_anew() {
     let mut world = World::new(GuardConfig::default(), [20; 6]);
@@ -82,7 +82,7 @@ fn a_hold_goes_on_after_a_restart_with_its_id_and_its_age() {
     assert!(world.guard.wants_snapshot(world.now));
     assert_eq!(world.guard.approve(&id), Some(80));
 
-    // Another drop is another hold, and begins anew.
+    // Another drop is another hold, with an age of its own.
     let mut world = World::new(config, [20; 6]);
     lose(&mut world, 0..4);
     world.keep(true);
@@ -126,7 +126,7 @@ fn no_number_of_equal_views_confirms_a_drop_to_nothing() {
 
 #[test]
 fn floors_hold_what_would_leave_too_little() {
-    // floors, endpoints, losses, what is there in the end
+    // floors, endpoints, losses, endpoints in the end
     let floor =
         |endpoints_per_namespace, endpoints_per_service| Floors { endpoints_per_namespace, endpoints_per_service };
     // Namespace "one" has targets 0, 2 and 4.
@@ -149,7 +149,8 @@ fn floors_hold_what_would_leave_too_little() {
         let wanted = there.iter().zip(lose).map(|(had, loss)| had - loss).sum::<u64>();
         let held = world.total() - wanted;
         assert_eq!(world.guard.held().map_or(0, |held| held.endpoints_removed), held, "{floors:?} {there:?} {lose:?}");
-        // Held as any partial drop is, or by a person where nothing would remain; and so after a restart.
+        // A floor holds as a partial drop is held, or until an approval where nothing would remain; also after a
+        // restart.
         world.begin();
         world.write_all();
         assert_eq!(world.held(), left);

@@ -48,7 +48,7 @@ impl Competing {
         Self { leadership, task, stop, calls }
     }
 
-    /// Waits until this leads; how long that took, and the epoch.
+    /// Waits until this candidate leads. Returns how long that took, and the epoch.
     async fn leads(&mut self) -> (Duration, u64) {
         let start = Instant::now();
         let leads = |leadership: &Leadership| leadership.may_write(Moment::now());
@@ -56,7 +56,7 @@ impl Competing {
         (start.elapsed(), leader.epoch().unwrap())
     }
 
-    /// How often a call ended in this way.
+    /// Returns how often a call ended with this code.
     fn calls(&self, verb: &'static str, code: &'static str) -> u32 {
         self.calls.lock().unwrap().get(&(verb, code)).copied().unwrap_or_default()
     }
@@ -95,7 +95,7 @@ async fn a_lease_changes_hands() {
     assert!(took < Duration::from_millis(1500), "{took:?}");
     assert_eq!(epoch, 2);
 
-    // A crash: a stranger waits for the lease to run out, the same one comes back at once.
+    // A crash: another candidate waits until the lease expires, the same one leads again at once.
     two.task.abort();
     let mut again = Competing::start(server.client().unwrap(), "two");
     let (took, epoch) = again.leads().await;
@@ -108,7 +108,7 @@ async fn a_lease_changes_hands() {
     // `again` may have renewed a second before.
     assert!(crashed.elapsed() > Duration::from_secs(2), "{:?}", crashed.elapsed());
 
-    // Without its server it stops by its own clock, and knows nothing of another leader.
+    // Without its server it stops leading by its own clock, and knows of no other leader.
     server.pause().unwrap();
     timeout(Duration::from_secs(20), async {
         while three.now() {
@@ -118,7 +118,7 @@ async fn a_lease_changes_hands() {
     .await
     .unwrap();
     assert_eq!(three.leadership.borrow().epoch(), Some(3), "late is not lost");
-    // Its clock may be over before the call is.
+    // Its leadership may end before the call times out.
     timeout(Duration::from_secs(20), async {
         while three.calls("renew", "timeout") + three.calls("read", "timeout") == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -19,7 +19,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// A lease in the API server.
+/// Returns a Lease as the API server stores it.
 fn lease(holder: &str, version: &str, transitions: i32) -> Lease {
     let metadata =
         Meta { namespace: "ns".into(), name: NAME.into(), resource_version: version.into(), ..Meta::default() };
@@ -33,7 +33,7 @@ fn lease(holder: &str, version: &str, transitions: i32) -> Lease {
     Lease { metadata, spec }
 }
 
-/// What the machine writes, and the answer to it.
+/// Returns the answer of the server to the write that the candidate wants to send.
 fn write(machine: &Election, now: Moment) -> Lease {
     match machine.step(now, "wall", true) {
         Call::Create(lease) | Call::Replace(lease) => {
@@ -50,7 +50,7 @@ fn the_first_one_creates_the_lease_and_renews_it() {
     let mut me = machine(now);
     assert_eq!(me.step(now, "", true), Call::Read);
     me.read(None, now);
-    // Whoever leads may not know yet that somebody deleted it.
+    // The leader may not know yet that the Lease was deleted.
     assert_eq!(me.step(now, "", true), Call::Wait(now + seconds(0.5)));
     assert_eq!(me.step(now + seconds(2.9), "", true), Call::Read, "another may create it");
     let now = now + DURATION;
@@ -79,7 +79,7 @@ fn a_foreign_lease_is_taken_when_it_did_not_change_for_its_duration() {
         assert_eq!(me.step(at, "", true), Call::Read);
         me.read(Some(lease("other", "1", 4)), at);
     }
-    // It changes at the last moment: all begins anew, whatever the lease says of the time of day.
+    // It changes at the last moment: the wait begins again, whatever time the lease names.
     me.read(Some(lease("other", "2", 4)), at);
     assert!(matches!(me.step(at + seconds(2.9), "", true), Call::Read));
     me.read(Some(lease("other", "2", 4)), at + seconds(2.9));
@@ -140,7 +140,7 @@ fn a_deleted_lease_may_still_have_a_leader() {
     me.read(Some(lease("other", "1", 4)), now);
     let later = now + seconds(0.5);
     me.read(None, later);
-    // That it was not renewed since is not known.
+    // The holder may have renewed it since.
     assert_eq!(me.step(later + seconds(2.9), "", true), Call::Read);
     assert!(matches!(me.step(later + DURATION, "", true), Call::Create(_)));
 }
@@ -213,7 +213,7 @@ fn answers_that_take_longer_than_a_renewal_are_waited_for() {
     assert_eq!(me.patience(), seconds(1.0), "time for another call before the lease runs out");
     me.took(seconds(1.2));
     assert_eq!(me.patience(), DEADLINE);
-    // Each renewal takes 1.2 s: it leads for two thirds of the time, and not never.
+    // Each renewal takes 1.2 s: it leads for two thirds of the time.
     me.written(lease("me", "2", 1), now + seconds(1.0), now + seconds(2.2));
     assert!(me.lead(now + seconds(2.2)).is_some());
     assert!(matches!(me.step(now + seconds(2.2), "", true), Call::Replace(_)));

@@ -1,5 +1,5 @@
-//! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: never two leaders, and
-//! none that believes to have led all the time while another did.
+//! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: there are never
+//! two leaders, and no leader takes itself for the only one since it last led if another led in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,33 +15,33 @@ const CANDIDATES: usize = 3;
 enum Event {
     /// Time passes, in milliseconds.
     Pass(u64),
-    /// A candidate does what it wants to do, unless it waits for an answer.
+    /// A candidate makes its next call, unless it waits for an answer.
     Act(usize),
-    /// The server takes one of the requests that are on their way, whatever became of who sent it.
+    /// The server processes one of the requests in flight, even if its sender is gone.
     Take(usize),
-    /// An answer arrives, if it is still waited for.
+    /// An answer arrives, if its sender still waits for it.
     Answer(usize),
     /// A candidate gives up waiting.
     GiveUp(usize),
-    /// A process ends without a word, or comes back.
+    /// A process ends without releasing the Lease, or starts again.
     Crash(usize),
     Start(usize),
-    /// A process ends properly.
+    /// A process ends and releases the Lease.
     Stop(usize),
-    /// What a process does beside its lease comes to a standstill, or goes on.
+    /// A process's work beside its lease hangs, or goes on.
     Hang(usize),
-    /// Somebody deletes the Lease.
+    /// Another client deletes the Lease.
     Delete,
 }
 
 struct Candidate {
     machine: Option<Election>,
-    /// How fast its clock runs, in thousandths, and what it showed at the beginning.
+    /// Rate of its clock in thousandths, and what it showed at the beginning.
     rate: u32,
     offset: Duration,
     waits_for: Option<(usize, Moment)>,
     works: bool,
-    /// By what it led last, in this life of its process.
+    /// Epoch and UID by which it led last, in this life of its process.
     led: Option<(u64, Arc<str>)>,
 }
 
@@ -65,7 +65,7 @@ struct World {
     version: u64,
     sent: usize,
     deleted: bool,
-    /// Who led last.
+    /// The candidate that led last.
     last: Option<usize>,
     candidates: Vec<Candidate>,
     wire: Vec<Request>,
@@ -207,14 +207,15 @@ impl World {
         (0..self.candidates.len()).filter(leads).collect()
     }
 
-    /// A Lease that is deleted before all have seen it cannot be told from one that never was.
+    /// Returns whether all candidates have seen the Lease. If it is deleted before, that looks as if it never existed.
     fn all_have_seen_it(&self) -> bool {
         let Some(lease) = &self.lease else { return false };
         let mut machines = self.candidates.iter().filter_map(|candidate| candidate.machine.as_ref());
         machines.all(|machine| machine.has_seen(&lease.metadata.uid))
     }
 
-    /// Who leads now; an error where it believes that nobody else did since it led last, and somebody did.
+    /// Records whether this candidate leads. Returns an error if it takes up its earlier leadership although another
+    /// led meanwhile.
     fn note_leader(&mut self, of: usize) -> Result<(), String> {
         let now = self.now(of);
         let lead = self.candidates[of].machine.as_ref().and_then(|machine| machine.lead(now));
@@ -227,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// From here on everything works and answers come quickly.
+    /// From here on every candidate works and calls are answered quickly.
     fn settle(&mut self) {
         for candidate in &mut self.candidates {
             candidate.works = true;
@@ -271,7 +272,7 @@ proptest! {
         mut events in prop::collection::vec(event(), 0..400),
         deleted_at in prop::option::of(any::<prop::sample::Index>()),
     ) {
-        // Twice within the time that a lease lasts is more than anybody could be protected from.
+        // No election can protect against two deletions within the time that a lease lasts.
         if let Some(at) = deleted_at {
             events.insert(at.index(events.len() + 1), Event::Delete);
         }
