@@ -13,7 +13,8 @@ use super::listing::listed;
 use super::server::is_marked;
 use super::world::{BACKENDS, World, is_valid};
 
-/// Brings the world to rest while the API server may refuse writes, then ends all refusals and unknown scopes.
+/// Brings the world to rest, first with the present refusals and then without them. No part of a source is unknown
+/// then.
 pub(super) fn come_to_rest(world: &mut World) {
     if !world.writer.is_leading() {
         world.regain_lease();

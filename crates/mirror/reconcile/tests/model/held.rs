@@ -18,7 +18,7 @@ fn name(agent: usize) -> BackendName {
     BackendName::parse(BACKENDS[agent]).unwrap()
 }
 
-/// Returns the backends of the objects of a name, and how many endpoints exist: ready, then not ready.
+/// Returns the backends of the Services in a namespace, and how many of its endpoints are ready and not ready.
 fn there(world: &World, namespace: &str) -> (Vec<String>, usize, usize) {
     let services = world.services().filter(|service| *service.metadata.namespace == *namespace);
     let owners = services.map(|service| service.metadata.labels[keys::BACKEND].to_string()).collect();
