@@ -109,7 +109,7 @@ fn what_a_policy_forbids_is_not_ready_when_its_backend_is_lost() {
     assert_eq!(there(&world, "two"), (vec![BACKENDS[0].to_owned()], 0, 40));
 }
 
-/// A Service is held, its name is waited for, and its backend is lost, all at once; the wait is not forgotten.
+/// A Service is held, its name is waited for, and its backend is lost, all at once. It is still reported as held.
 #[test]
 fn what_is_held_and_waited_for_is_told_as_held_though_its_backend_is_lost() {
     let mut world = contested();
