@@ -152,7 +152,7 @@ impl<'a> View<'a> {
             return Fate::Freezes;
         }
         // A policy forbids the namespace whatever the agent says. But one label edited by hand does not prove who
-        // owns the objects are: all of them must agree.
+        // owns the objects: all of them must agree.
         let sure = target.owner.as_ref() == Some(holder) || target.is_all_of(holder);
         if let Err(refused) = backend.policy.namespaces.permits(&key.namespace)
             && sure
@@ -165,8 +165,8 @@ impl<'a> View<'a> {
         match self.desired.target_of(&holder.backend, &holder.key) {
             Some(Err(refused)) => Fate::Goes(RemovalReason::Policy(refused.to_string())),
             Some(Ok(to)) if to != *key => {
-                // Where only labels say whose the objects are, an edit by hand could hide that another Service of the
-                // backend is about to claim the target. A complete view rules that out.
+                // Where only labels name the owner of the objects, an edit by hand could hide that another Service of
+                // the backend is about to claim the target. A complete view rules that out.
                 let known = match target.owner.as_ref() == Some(holder) {
                     true => backend.end.knows(&holder.key.namespace),
                     false => backend.end.is_complete(),
