@@ -1,4 +1,4 @@
-//! What can happen next, and what comes of it.
+//! The steps that can follow a state, and their effects.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,51 +10,52 @@ use gimbal_simulation::server::Luck;
 use crate::Trouble;
 use crate::world::{Link, World};
 
-/// Most messages that are on their way to the writer on one connection.
+/// The maximum number of messages on their way to the writer on one connection.
 const PIPE: usize = 2;
-/// Time that passes where nothing is due.
+/// Time that passes with `Wait` if nothing is due.
 const LONG: Duration = Duration::from_secs(61);
-/// Longer than the writer waits for a sign of life.
+/// Longer than the writer waits for a heartbeat.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// One small step. Agents go by their number.
+/// One small step. Agents are given by their index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// The next thing happens in a source, and its agent hears of it if it can.
+    /// The next change of a source's script happens, and its agent sees it if it can.
     Change(usize),
     /// An agent reads its source.
     Read(usize),
     /// An agent opens a stream.
     Dial(usize),
-    /// It says one thing.
+    /// An agent sends one message.
     Say(usize),
-    /// The writer hears one thing, on the newest connection or on one before it, or that a connection is over.
+    /// The writer receives one message of an agent (first index), or the end of the connection. The second index
+    /// selects one of its connections, oldest first.
     Up(usize, usize),
-    /// The agent hears one thing, or that the connection is over.
+    /// The agent receives one message, or the end of the connection.
     Down(usize),
-    /// The writer sees whether it leads.
+    /// The writer checks whether it leads.
     Lead,
-    /// The writer begins with its next job.
+    /// The writer starts its next job.
     Start,
-    /// The API server takes the next write of a job.
+    /// The API server handles the next write of a job.
     Write(TargetKey, Luck),
     /// The answers to a job arrive.
     Finish(TargetKey),
-    /// The API server takes a write of a process that is no more.
+    /// The API server handles a write of a process that has ended.
     Late,
-    /// A watch begins anew: the API server makes a list.
+    /// A watch starts again, and the API server makes its list.
     List(Watched),
-    /// A watch shows one thing, or its list.
+    /// A watch delivers one event, or its list.
     Watch(Watched),
-    /// The next state of a backend is kept, or that fails.
+    /// The next state of a backend is stored (true), or that fails (false).
     Keep(bool),
-    /// The writer looks at its clock.
+    /// The writer handles its timers.
     Tick,
     /// Time passes until something is due.
     Wait,
-    /// Something goes wrong.
+    /// A trouble begins.
     Trouble(Trouble),
-    /// What went wrong is well again.
+    /// The trouble ends.
     Over,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Display for Action {
 }
 
 impl Action {
-    /// Whether it may come at any moment, and is no detour.
+    /// Whether the step may come at any moment without counting as a detour.
     pub(crate) fn is_free(&self) -> bool {
         match self {
             Self::Change(_) | Self::Trouble(_) | Self::Over => true,
@@ -84,7 +85,7 @@ impl Action {
 }
 
 impl World {
-    /// What can happen beside what is on its way.
+    /// Adds the steps that are possible besides deliveries.
     pub(crate) fn others(&self, actions: &mut Vec<Action>) {
         if actions.is_empty() && self.small.waits < self.setup.waits {
             actions.push(Action::Wait);
@@ -102,13 +103,13 @@ impl World {
         }
     }
 
-    /// Whether what went wrong can be well again before all else is done.
+    /// Whether the trouble can end before everything else is done.
     fn can_be_over(&self) -> bool {
         !self.small.over && matches!(self.small.trouble, Some(Trouble::LateLease | Trouble::Unknown(..)))
     }
 
-    /// What is on its way, or somebody is about to do. Where there is none of it, only time, a source or a trouble can
-    /// bring something new.
+    /// Returns the steps that deliver something or that somebody is about to take. Without any, only time, a change
+    /// of a source or a trouble can lead to another state.
     #[must_use]
     pub(crate) fn deliveries(&self) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// What may go wrong now.
+    /// Adds the troubles that are possible now.
     fn troubles(&self, actions: &mut Vec<Action>) {
         for trouble in &self.setup.troubles {
             match trouble {
@@ -193,7 +194,7 @@ impl World {
         self.links[agent].last().is_some_and(|link| link.agent_open)
     }
 
-    /// Lets it happen.
+    /// Executes a step.
     pub fn take(&mut self, action: &Action) {
         match action {
             Action::Change(agent) => self.change(*agent),
@@ -225,7 +226,7 @@ impl World {
         }
     }
 
-    /// How long until something is due.
+    /// Returns the time until something is due, or `None` if nothing is due later than now.
     fn due(&self) -> Option<Duration> {
         let due = self.writer.state.next_deadline()?;
         Some(due.saturating_duration_since(self.now())).filter(|due| !due.is_zero())
@@ -246,13 +247,13 @@ impl World {
                 self.small.clock += PAUSE;
                 self.tick();
             }
-            // These are there for as long as they are not over, or were done already.
+            // These last until they are over, or took effect with the step itself.
             Trouble::Refused { .. } | Trouble::RefusedKeep(_) | Trouble::Conflicts(_) => {}
             Trouble::LostAnswer | Trouble::FailedWrite | Trouble::FailedKeep => {}
         }
     }
 
-    /// What can be well again is well again.
+    /// Ends a trouble that can end.
     pub(crate) fn go_well(&mut self) {
         self.small.over = true;
         self.small.in_time = true;

@@ -16,7 +16,7 @@ impl Agent {
 }
 
 impl World {
-    /// What a source has by now.
+    /// Returns what a source has now.
     pub(crate) fn source(&self, agent: usize) -> Vec<(SourceKey, Offer)> {
         let backend = &self.setup.backends[agent];
         let mut has = backend.has.clone();
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Reads its source, for the first time or again.
+    /// The agent reads its source, for the first time or again.
     pub(crate) fn read(&mut self, agent: usize) {
         let (now, has) = (self.now(), self.source(agent));
         let one = self.agents[agent].edit();
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// The agent's end of its connection is no more.
+    /// Ends the agent's side of its connection.
     pub(crate) fn cut(&mut self, agent: usize, lost: bool) {
         self.agents[agent].edit().end.disconnected();
         if let Some(link) = self.links[agent].edit().last_mut() {

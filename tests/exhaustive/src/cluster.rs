@@ -1,4 +1,5 @@
-//! The Gimbal cluster's side: what its API server takes, shows and keeps, and what becomes of it when something goes wrong.
+//! The Gimbal cluster's side: what its API server stores and shows, what the writer keeps there, and how troubles
+//! affect them.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,7 @@ fn kind(event: &Event) -> Watched {
 }
 
 impl World {
-    /// The next write of a job arrives at the API server.
+    /// The API server handles the next write of a job.
     pub(crate) fn write(&mut self, target: &TargetKey, luck: Luck) {
         match luck {
             Luck::AnswerLost => self.small.trouble = Some(Trouble::LostAnswer),
@@ -36,7 +37,7 @@ impl World {
             (false, _) => Written::NotSent,
             (true, Some(refusal)) => refusal,
             (true, None) => {
-                // Who has not heard that a Service is gone, or that the store was put back, cannot know what is there.
+                // After a lost answer or a restoration, the writer cannot know what exists.
                 let unheard = matches!(self.small.trouble, Some(Trouble::LostAnswer | Trouble::PutBack));
                 if let Err(fault) = judge_write(&self.cluster.server, &write, !unheard) {
                     self.fail(Fault { rule: Rule::Write, what: fault });
@@ -47,7 +48,7 @@ impl World {
         self.answered(target, answer);
     }
 
-    /// One that nobody waits for any more.
+    /// The API server handles a write of a process that has ended.
     pub(crate) fn write_late(&mut self) {
         let write = self.cluster.edit().late.remove(0);
         self.take_write(&write, Luck::AnswerLost);
@@ -81,7 +82,7 @@ impl World {
         }
     }
 
-    /// Everybody who watches hears of what happened, each kind by itself.
+    /// Queues the new events for each watch of their kind.
     pub(crate) fn tell_watches(&mut self) {
         let events = std::mem::take(&mut self.cluster.edit().server.events);
         for event in events {
@@ -106,7 +107,7 @@ impl World {
         writer.watches.insert(kind, VecDeque::from([Seen::List(all)]));
     }
 
-    /// Lists what nobody waits for: nothing hangs on when these are read.
+    /// Lists the kinds that nothing else depends on, and delivers these lists at once.
     pub(crate) fn list_the_rest(&mut self) {
         for kind in [Watched::Namespaces, Watched::Endpoints] {
             self.list(kind);
@@ -114,8 +115,8 @@ impl World {
         }
     }
 
-    /// Whether something is kept when it is tried. The keeper takes one backend after the other, and goes on past one whose
-    /// record is refused.
+    /// Whether an attempt to store a state would succeed. Backends are stored one after the other; one whose record
+    /// is refused is skipped.
     pub(crate) fn can_keep(&self) -> bool {
         self.small.in_time && self.next_keep().is_some()
     }
@@ -130,7 +131,7 @@ impl World {
 
     pub(crate) fn keep(&mut self, works: bool) {
         if !works {
-            // It is tried again.
+            // The state stays queued and is stored later.
             self.small.trouble = Some(Trouble::FailedKeep);
             return;
         }
@@ -149,8 +150,8 @@ impl World {
         }
     }
 
-    /// The process is no more, and the next one begins with what the Gimbal cluster holds. `another`: it is one that takes
-    /// the lease, while what was sent is on its way.
+    /// Ends the writer's process. The next one begins with what the Gimbal cluster holds. With `another`, a different
+    /// process takes the lease while the writes that were sent are still on their way.
     pub(crate) fn kill_writer(&mut self, another: bool) {
         if another {
             self.small.epoch += 1;
@@ -172,7 +173,7 @@ impl World {
         self.list_the_rest();
     }
 
-    /// The store is as it was at the beginning: watches end, and begin anew with a list.
+    /// Restores the store to its state at the beginning. All watches end, and start again with a list.
     pub(crate) fn put_back(&mut self) {
         let beginning = self.beginning.clone();
         let cluster = self.cluster.edit();

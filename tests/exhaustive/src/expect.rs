@@ -1,4 +1,5 @@
-//! What the sources and their policies say that the Gimbal cluster should hold. By hand, not by the code that is tried.
+//! The content that the Gimbal cluster should have according to the sources and their policies, computed without the
+//! code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::setup::{Offer, address};
 use crate::world::World;
 use crate::{Trouble, Writes};
 
-/// A Service that wants a place.
+/// A Service that wants a target.
 struct Claim {
     agent: usize,
     key: SourceKey,
@@ -50,7 +51,7 @@ impl World {
         self.agents[claim.agent].end.rejects().get(&claim.key).map(|reject| reject.reason)
     }
 
-    /// Which writes for a claim are refused for good.
+    /// Returns which writes for a claim are refused for good.
     fn refused(&self, claim: &Claim) -> Option<Writes> {
         match self.small.trouble {
             Some(Trouble::Refused { backend, writes, for_good: true }) if backend == claim.agent => Some(writes),
@@ -59,7 +60,7 @@ impl World {
         }
     }
 
-    /// Where something is held, no Service leads to another's endpoints for as long.
+    /// Checks, while removals may be held, that no Service leads to endpoints of another one.
     pub(crate) fn check_owners(&self) -> Result<(), Fault> {
         let found = content::read(&self.cluster.server).map_err(|what| Fault { rule: Rule::Content, what })?;
         let offers = |key: &str| {

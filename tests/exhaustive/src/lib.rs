@@ -1,5 +1,5 @@
-//! Every interleaving of a small world: the real state machines of two backends with one or two Services each, and at most
-//! one trouble on each path, looked at state by state.
+//! Checks every interleaving of a small world: the real state machines of two backends with one or two Services each,
+//! with at most one trouble on each path.
 //!
 //! ```text
 //!   Setup -> World -- Action --> World -- Action --> ...      the same state is looked at once, by its fingerprint
@@ -9,7 +9,7 @@
 //!                                 rest      where nothing more is on its way: what must be true at the end
 //! ```
 //!
-//! Beside `tests/simulation`, which sees a thousand backends in a few orders, this sees a few in every order.
+//! `tests/simulation` runs a thousand backends in a few orders; this runs a few backends in every order.
 
 mod action;
 mod agents;

@@ -1,4 +1,4 @@
-//! A part of a state, which following states share until it changes.
+//! A part of a state, shared with the states that follow until it changes.
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::print::fingerprint;
 
-/// See the module.
+/// A shared value that is copied when it is changed.
 #[derive(Debug, Clone)]
 pub(crate) struct Part<T> {
     value: Rc<T>,
@@ -18,7 +18,7 @@ impl<T: Clone + Debug> Part<T> {
         Self { value: Rc::new(value), print: None }
     }
 
-    /// To change it.
+    /// Returns the value for a change; copies it first if it is shared.
     pub(crate) fn edit(&mut self) -> &mut T {
         self.print = None;
         Rc::make_mut(&mut self.value)

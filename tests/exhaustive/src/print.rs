@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Debug, Write};
 
-/// A hash over how a value prints. What stands between braces counts in any order: a `HashMap` has none, and that of
-/// everything else follows from its names.
+/// Hashes the `Debug` output of a value. The entries between braces count in any order, because a `HashMap` has none;
+/// the names of fields keep all other entries apart.
 #[must_use]
 pub fn fingerprint(value: &impl Debug) -> u64 {
     let mut text = Text { groups: vec![Group::new(false)], quoted: false, escaped: false };
@@ -13,7 +13,7 @@ pub fn fingerprint(value: &impl Debug) -> u64 {
     }
 }
 
-/// What has been read of a text, with the brackets that are open.
+/// The part of the text that was read, with its open brackets.
 struct Text {
     groups: Vec<Group>,
     quoted: bool,
@@ -22,7 +22,7 @@ struct Text {
 
 struct Group {
     unordered: bool,
-    /// Sum over the entries that are over.
+    /// Sum of the hashes of the complete entries.
     sum: u64,
     entry: u64,
 }
@@ -42,7 +42,7 @@ fn mix(hash: u64, with: u64) -> u64 {
     (hash ^ with).wrapping_mul(0x0000_0100_0000_01b3)
 }
 
-/// Every bit of the outcome hangs on every bit of `hash`, so that sums of them tell apart.
+/// Mixes the bits of `hash`, so that sums of different hashes differ.
 fn finish(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,5 @@
-//! The beginning and the end of a path: everything arrives, and time passes until all is done that can be.
+//! The beginning and the end of a path: everything on its way arrives, and time passes until all that can be done is
+//! done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -11,20 +12,20 @@ use crate::rules::{self, Fault, Rule};
 use crate::world::{Agent, Cluster, Small, World, Writer};
 use crate::{Action, Setup, Trouble};
 
-/// More steps in which no time passes are a loop.
+/// The maximum number of rounds of deliveries without time passing; more are an endless loop.
 const STEPS: usize = 3000;
-/// Back-offs, the guard's quiet time and a comparison of everything are over then.
+/// Long enough for back-offs, the guard's quiet time and a comparison of everything to be over.
 const LONG: Duration = Duration::from_secs(200);
-/// Time in which what arrived is done, where nothing is held or fails.
+/// Long enough to carry out what arrived, if nothing is held or fails.
 const SHORT: Duration = Duration::from_secs(2);
-/// Agents give signs of life, and ticks follow each other.
+/// The interval at which agents send heartbeats and the writer handles its timers while time passes.
 const STEP: Duration = Duration::from_secs(5);
 
 impl World {
-    /// The beginning of a world.
+    /// Returns the first state of a world.
     ///
     /// # Errors
-    /// A rule that is broken before anything goes wrong.
+    /// Returns a rule that is broken before anything goes wrong.
     pub fn new(setup: Setup) -> Result<Self, Fault> {
         let setup = Rc::new(setup);
         let began = Instant::now();
@@ -68,7 +69,7 @@ impl World {
         Ok(world)
     }
 
-    /// What stands now is what is looked after from here on.
+    /// Takes the present objects as the basis of the rules from here on.
     fn begin(&mut self) {
         self.cluster.edit().server.writes = 0;
         self.small.lasting =
@@ -79,17 +80,17 @@ impl World {
         self.beginning = Rc::new((*self.cluster).clone());
     }
 
-    /// Nothing is left to happen but time.
+    /// Whether nothing is on its way and every source's script is complete.
     #[must_use]
     pub(crate) fn is_at_rest(&self, deliveries: &[Action]) -> bool {
         let told = |(next, backend): (&usize, &crate::Backend)| *next == backend.script.len();
         deliveries.is_empty() && self.small.next.iter().zip(&self.setup.backends).all(told)
     }
 
-    /// Lets all end well from here, and judges what came of it.
+    /// Lets everything come to rest from here, and checks the rules of the end.
     ///
     /// # Errors
-    /// A rule that is broken at the end.
+    /// Returns a rule that is broken at the end.
     pub fn end(mut self) -> Result<(), Fault> {
         let for_good = matches!(
             self.small.trouble,
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    /// A person lets pass what is held. True if there was something.
+    /// Approves all held removals. Returns whether there were any.
     fn approve(&mut self) -> bool {
         let held = |backend: &gimbal_reconcile::Backend| {
             backend.guards.removals().held().map(|held| (backend.name.clone(), held.id))
@@ -158,7 +159,7 @@ impl World {
         self.arrive()
     }
 
-    /// Time passes. What it brings arrives, but for what its last moment brings.
+    /// Lets time pass. Everything that becomes due arrives, except what becomes due at the last moment.
     pub(crate) fn pass(&mut self, mut time: Duration) {
         loop {
             let step = time.min(STEP);
@@ -174,7 +175,7 @@ impl World {
         }
     }
 
-    /// Everything that is on its way arrives, in one order.
+    /// Delivers everything on its way, in one order.
     fn arrive(&mut self) -> Result<(), Fault> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
@@ -201,7 +202,7 @@ impl World {
         Err(Fault { rule: Rule::Rest, what })
     }
 
-    /// Whether a backend's removals wait for a record that is never kept.
+    /// Whether a backend's removals wait forever, because their record is never stored.
     pub(crate) fn waits_for_ever(&self, agent: usize) -> bool {
         self.small.trouble == Some(Trouble::RefusedKeep(agent))
     }

@@ -1,4 +1,4 @@
-//! What must be true at every moment.
+//! The rules that must hold at every moment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,23 +11,23 @@ use gimbal_simulation::server::Server;
 
 use crate::world::World;
 
-/// Rules of what must be true.
+/// The rules that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// What the sources had all the while is in the Gimbal cluster all the while.
+    /// Endpoints that the sources have had all the time are in the Gimbal cluster all the time.
     Kept,
-    /// No write is without a difference, and none comes before what it needs.
+    /// Every write makes a difference, and none comes before a write that it needs.
     Write,
-    /// Of what a backend had within the window, no more is missing than its guard lets go; a drop is released by a snapshot
-    /// that covers it.
+    /// Of the endpoints that a backend had within the window, no more are missing than its guard allows. A held drop
+    /// is released only by a snapshot that covers it.
     Guard,
-    /// At the end there is what the sources have.
+    /// At the end, the Gimbal cluster holds what the sources have.
     Content,
-    /// At the end nothing waits: every frame is acknowledged, and the queue is empty.
+    /// At the end, nothing waits: every frame is acknowledged, and the queue is empty.
     Rest,
-    /// A comparison of everything finds nothing.
+    /// A comparison of everything finds no difference.
     Comparison,
-    /// A lease that was late and is still ours changes nothing.
+    /// A lease that was late and is still held by the same writer changes nothing.
     Lease,
     /// A restart writes nothing.
     Quiet,
@@ -36,9 +36,9 @@ pub enum Rule {
 /// A rule that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// How, in words.
+    /// A description of what broke it.
     pub what: String,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Every endpoint that is there, where, and for whom.
+/// Returns address, target and backend of every endpoint in the server.
 pub(crate) fn endpoints(server: &Server) -> impl Iterator<Item = (IpAddr, TargetKey, &str)> {
     server.objects.values().flat_map(|body| {
         let Body::Slice(slice) = body else { return Vec::new() };
@@ -61,7 +61,7 @@ pub(crate) fn endpoints(server: &Server) -> impl Iterator<Item = (IpAddr, Target
     })
 }
 
-/// Looks at what the Gimbal cluster holds now.
+/// Checks what the Gimbal cluster holds now.
 pub(crate) fn look(world: &mut World) {
     let server = &world.cluster.server;
     let there: BTreeMap<(IpAddr, TargetKey), &str> =
@@ -91,8 +91,8 @@ pub(crate) fn look(world: &mut World) {
     fault.into_iter().for_each(|fault| world.fail(fault));
 }
 
-/// The guard's sentence: of all that there was within the window, no more is missing now than may be. A Service counts with
-/// the most that it had.
+/// Checks the guard's rule: of the endpoints that existed within the window, no more are missing now than allowed.
+/// Each Service counts with the most endpoints that it had.
 fn judge_guard(world: &World, number: usize, now: &BTreeMap<TargetKey, u64>) -> Option<Fault> {
     let backend = &world.setup.backends[number];
     let guard = &backend.policy.guard;
@@ -111,7 +111,7 @@ fn judge_guard(world: &World, number: usize, now: &BTreeMap<TargetKey, u64>) -> 
     (missing > may).then(|| Fault { rule: Rule::Guard, what: what() })
 }
 
-/// A snapshot released what the guard held.
+/// Called when a snapshot released a removal that the guard held. The snapshot must cover the removed Services.
 pub(crate) fn judge_release(world: &mut World, agent: usize) {
     world.small.held[agent] = None;
     let Some(unknown) = world.agents[agent].unknown else { return };
@@ -125,7 +125,7 @@ pub(crate) fn judge_release(world: &mut World, agent: usize) {
     }
 }
 
-/// What was taken from outside is nobody's fault.
+/// Forgets endpoints that were removed from outside, because no process of ours is at fault.
 pub(crate) fn forget_what_is_not_there(world: &mut World) {
     let there: BTreeMap<IpAddr, TargetKey> =
         endpoints(&world.cluster.server).map(|(address, target, _)| (address, target)).collect();

@@ -1,4 +1,4 @@
-//! Every state of a world, the nearest first.
+//! Visits every state of a world, the nearest first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -6,34 +6,34 @@ use std::fmt;
 use crate::rules::{Fault, Rule};
 use crate::{Action, Setup, Trouble, World};
 
-/// A path of so many steps does not end: what a world has takes fewer than half as many.
+/// A path with this many steps counts as endless; a real one takes fewer than half as many.
 const LONGEST: usize = 300;
 
-/// What a search saw.
+/// The result of a search.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// States, each once.
+    /// Number of distinct states.
     pub states: usize,
-    /// Steps between them.
+    /// Number of steps between them.
     pub steps: usize,
-    /// States where a path ends.
+    /// Number of states where a path ends.
     pub ends: usize,
-    /// Detours up to which everything was seen.
+    /// The number of detours up to which every state was visited.
     pub detours: usize,
-    /// States, by what went wrong on the way there.
+    /// Number of states by the trouble on the way there.
     pub states_by_trouble: BTreeMap<String, usize>,
-    /// Whether there was more to see.
+    /// Whether the bounds left states unvisited.
     pub cut_short: bool,
     /// For each rule and trouble, the shortest path that breaks it.
     pub broken: BTreeMap<(Rule, String), Path>,
 }
 
-/// A way from the beginning of a world to where a rule is broken.
+/// The path from the beginning of a world to a state in which a rule is broken.
 #[derive(Debug, Clone)]
 pub struct Path {
-    /// What happens.
+    /// The steps.
     pub actions: Vec<Action>,
-    /// What is wrong then.
+    /// The fault in the last state.
     pub fault: Fault,
 }
 
@@ -44,20 +44,20 @@ impl fmt::Display for Path {
     }
 }
 
-/// How much of a world is looked at; what is not set has no limit.
+/// Bounds of a search. A bound that is not set is unlimited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bounds {
-    /// On each path so many steps may be another than the one that is next in the ordinary order. A change of a source and a
-    /// trouble may come at any moment, and do not count.
+    /// The number of steps on each path that may differ from the next one of the ordinary order. Changes of a source
+    /// and troubles may come at any moment and do not count.
     pub detours: Option<usize>,
-    /// States in all.
+    /// The number of states in all.
     pub states: Option<usize>,
 }
 
-/// Looks at every state within bounds: those with the fewest detours first, of these the nearest.
+/// Visits every state within the bounds: those with the fewest detours first, and of these the nearest.
 ///
 /// # Errors
-/// A rule that is broken before anything happens.
+/// Returns a rule that is broken before anything happens.
 pub fn explore(setup: Setup, bounds: Bounds) -> Result<Seen, Fault> {
     let mut search = Search { came: HashMap::new(), seen: Seen::default() };
     let mut first = World::new(setup)?;
@@ -98,18 +98,18 @@ struct Search {
     seen: Seen,
 }
 
-/// How a state was come to.
+/// How a state was reached.
 struct Way {
     detours: usize,
     steps: usize,
-    /// `None`: it is the beginning.
+    /// The state before it and the step from there; `None` at the beginning.
     from: Option<(u64, Action)>,
 }
 
 type Waiting = VecDeque<(u64, World)>;
 
 impl Search {
-    /// Judges a state, and lines up those that follow it.
+    /// Checks a state, and queues the states that follow it.
     fn look(&mut self, print: u64, world: World, detours: usize, now: &mut Waiting, later: &mut Waiting) {
         self.seen.states += 1;
         let steps = self.came.get(&print).map_or(0, |way| way.steps) + 1;

@@ -1,4 +1,4 @@
-//! What a small world is made of: its backends, what happens in their sources, and what may go wrong.
+//! The definition of a small world: its backends, the changes in their sources, and the possible troubles.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,20 +11,21 @@ use gimbal_model::{
 };
 use gimbal_reconcile::Policy;
 
-/// A world, before anything happens in it.
+/// A world before anything has happened in it.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// For people.
+    /// Name of the world in reports.
     pub name: &'static str,
-    /// Two of them at most, or there is too much to see.
+    /// The backends; at most two, or there are too many states.
     pub backends: Vec<Backend>,
-    /// What may go wrong: at most one of these on each path.
+    /// The possible troubles; at most one of them happens on each path.
     pub troubles: Vec<Trouble>,
     /// How often time may pass on a path, besides at its end.
     pub waits: u8,
-    /// The sources' state is in the Gimbal cluster at the beginning. Otherwise that is empty, and nobody is connected.
+    /// The objects of the sources exist in the Gimbal cluster at the beginning. Otherwise it is empty and no agent is
+    /// connected.
     pub filled: bool,
-    /// So little is missing at any moment that nothing may be held.
+    /// So few endpoints are missing at any moment that the guard must hold nothing.
     pub everyday: bool,
 }
 
@@ -35,9 +36,9 @@ pub struct Backend {
     pub name: BackendName,
     /// Its policy.
     pub policy: Policy,
-    /// What its source has at the beginning.
+    /// The Services in its source at the beginning.
     pub has: Vec<(SourceKey, Offer)>,
-    /// What happens there, in order; `None`: the Service is gone.
+    /// The changes in its source, in order; `None` removes the Service.
     pub script: Vec<(SourceKey, Option<Offer>)>,
 }
 
@@ -48,62 +49,62 @@ pub struct Offer {
     pub label: u8,
     /// Its endpoints, and whether they are ready.
     pub hosts: BTreeMap<u8, bool>,
-    /// It has two ports of one name, which no API server takes.
+    /// It has two ports with the same name, which every API server refuses.
     pub invalid: bool,
 }
 
-/// What may go wrong.
+/// A trouble: something that may go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// A stream ends, and what was on its way is lost.
+    /// A stream ends, and the messages on their way are lost.
     Cut(usize),
-    /// As that, but what was on its way to the writer arrives by and by.
+    /// A stream ends, and the messages on their way to the writer still arrive, one by one.
     HalfOpen(usize),
     /// An agent loses its memory.
     KillAgent(usize),
-    /// The writer loses its memory, and what it has not sent is never sent. It takes its own lease back.
+    /// The writer loses its memory, and its unsent writes are never sent. It takes its own lease again.
     KillWriter,
-    /// Another process takes the lease; writes of the one before arrive by and by, or never.
+    /// Another process takes the lease. Writes of the previous one arrive later, or never.
     OtherWriter,
-    /// The lease was not renewed in time; the same process has it again by and by.
+    /// The lease was not renewed in time; the same process gets it back later.
     LateLease,
     /// A write is carried out, and its answer lost.
     LostAnswer,
     /// A write fails once.
     FailedWrite,
-    /// What is to be kept of a backend is not kept, once.
+    /// The state of a backend cannot be stored once.
     FailedKeep,
-    /// What is to be kept of a backend is never kept.
+    /// The state of a backend can never be stored.
     RefusedKeep(usize),
-    /// The Gimbal cluster is as it was at the beginning.
+    /// The Gimbal cluster is restored to its state at the beginning.
     PutBack,
     /// A namespace of a source cannot be seen for a while.
     Unknown(usize, &'static str),
-    /// Writes of one kind for one backend are refused. For good, or until all else is done.
+    /// Writes of one kind for one backend are refused, for good or until everything else is done.
     Refused {
-        /// Whose.
+        /// Index of the backend.
         backend: usize,
-        /// Which.
+        /// The refused writes.
         writes: Writes,
-        /// For good.
+        /// The refusal never ends.
         for_good: bool,
     },
-    /// Whatever is changed for one backend meets a conflict, for good.
+    /// Every replace and patch for one backend meets a conflict, forever.
     Conflicts(usize),
     /// Time passes while something is under way.
     Pause,
 }
 
-/// Writes that a policy of the Gimbal cluster may refuse.
+/// Writes that an admission policy of the Gimbal cluster may refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
-    /// Of Services that are there.
+    /// Changes of existing Services.
     ServiceChanges,
-    /// Of Services that are not.
+    /// Creations of Services.
     NewServices,
-    /// Of slices that are not there.
+    /// Creations of slices.
     NewSlices,
-    /// Of all that is there.
+    /// Changes of all existing objects.
     All,
 }
 
@@ -119,28 +120,28 @@ impl Writes {
 }
 
 impl Backend {
-    /// A backend under a policy.
+    /// Returns a backend with this policy and an empty source.
     #[must_use]
     pub fn new(name: &str, policy: Policy) -> Self {
         let name = BackendName::parse(name).unwrap_or_else(|error| panic!("{error}"));
         Self { name, policy, has: Vec::new(), script: Vec::new() }
     }
 
-    /// Its source has this at the beginning.
+    /// Adds a Service that the source has at the beginning.
     #[must_use]
     pub fn has(mut self, key: (&str, &str), offer: Offer) -> Self {
         self.has.push((SourceKey::new(key.0, key.1), offer));
         self
     }
 
-    /// Then this.
+    /// Adds the next change of the source.
     #[must_use]
     pub fn then(mut self, key: (&str, &str), offer: impl Into<Option<Offer>>) -> Self {
         self.script.push((SourceKey::new(key.0, key.1), offer.into()));
         self
     }
 
-    /// Where its policy wants a Service.
+    /// Returns the target of a Service under the backend's policy.
     pub(crate) fn target(&self, key: &SourceKey) -> TargetKey {
         let map = &self.policy.namespaces.map;
         let namespace = map.get(&*key.namespace).map_or_else(|| key.namespace.clone(), |to| to.as_str().into());
@@ -155,13 +156,13 @@ pub fn hosts(hosts: &[u8]) -> Offer {
 }
 
 impl Offer {
-    /// Its header is another.
+    /// Changes the header.
     #[must_use]
     pub fn label(self, label: u8) -> Self {
         Self { label, ..self }
     }
 
-    /// It cannot be written.
+    /// Makes the Service invalid, so that it cannot be written.
     #[must_use]
     pub fn invalid(self) -> Self {
         Self { invalid: true, ..self }

@@ -1,4 +1,4 @@
-//! A state of everything: the real state machines, and what is on its way between them.
+//! The state of a whole world: the real state machines, and the messages on their way between them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -16,15 +16,15 @@ use crate::print::fingerprint;
 use crate::rules::Fault;
 use crate::{Setup, Trouble};
 
-/// See the module. Cheap to clone: only what changes is copied.
+/// A state of a world. Cheap to clone, because only the parts that change are copied.
 #[derive(Debug, Clone)]
 pub struct World {
     pub(crate) setup: Rc<Setup>,
     pub(crate) began: Instant,
-    /// What the Gimbal cluster was at the beginning.
+    /// The Gimbal cluster at the beginning.
     pub(crate) beginning: Rc<Cluster>,
     pub(crate) agents: Vec<Part<Agent>>,
-    /// Of each agent, the newest connection last.
+    /// The connections of each agent, the newest last.
     pub(crate) links: Vec<Part<Vec<Link>>>,
     pub(crate) writer: Part<Writer>,
     pub(crate) cluster: Part<Cluster>,
@@ -32,44 +32,45 @@ pub struct World {
     pub(crate) fault: Option<Fault>,
 }
 
-/// What is small of a state.
+/// The small values of a state, which are copied each time.
 #[derive(Debug, Clone)]
 pub(crate) struct Small {
     pub(crate) clock: Duration,
     pub(crate) waits: u8,
-    /// The one that happened.
+    /// The trouble that happened on this path.
     pub(crate) trouble: Option<Trouble>,
-    /// What it made worse is well again.
+    /// The trouble is over.
     pub(crate) over: bool,
-    /// The epoch of the Lease, and whether who leads may rely on it.
+    /// The epoch of the Lease; `in_time` says whether the leader may rely on it.
     pub(crate) epoch: u64,
     pub(crate) in_time: bool,
-    /// Endpoints that the Gimbal cluster had at the beginning and the sources have had ever since, with where they are.
+    /// The endpoints that the Gimbal cluster had at the beginning and the sources have had ever since, each with its
+    /// target.
     pub(crate) lasting: BTreeMap<IpAddr, TargetKey>,
-    /// The next line of each backend's script.
+    /// The index of the next change in each backend's script.
     pub(crate) next: Vec<usize>,
-    /// What the Gimbal cluster held of each backend, for the guard's sentence; `None` once something was released.
+    /// The endpoint counts of each backend so far, for the guard's rule; `None` once something was released.
     pub(crate) held: Vec<Option<BTreeSet<Held>>>,
-    /// A stream was ended though nobody else led.
+    /// A stream was ended although no other writer led.
     pub(crate) disturbed: bool,
 }
 
-/// When, and how many endpoints of each Service.
+/// A time, and the number of endpoints of each Service at that time.
 pub(crate) type Held = (Duration, BTreeMap<TargetKey, u64>);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Agent {
     pub(crate) end: AgentEnd,
-    /// It has read its source.
+    /// The agent has read its source.
     pub(crate) has_read: bool,
-    /// A namespace that it cannot see.
+    /// A namespace of the source that the agent cannot see.
     pub(crate) unknown: Option<&'static str>,
 }
 
-/// A connection.
+/// A connection between an agent and the writer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Link {
-    /// Set when the writer took the stream in.
+    /// Set when the writer has accepted the stream.
     pub(crate) generation: Option<u64>,
     pub(crate) up: VecDeque<AgentMessage>,
     pub(crate) down: VecDeque<WriterMessage>,
@@ -77,16 +78,16 @@ pub(crate) struct Link {
     pub(crate) writer_open: bool,
 }
 
-/// The process that leads, or is about to.
+/// The writer's process that leads, or is about to.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     pub(crate) state: Reconciler,
-    /// In which epoch it believes that it leads.
+    /// The epoch in which it considers itself the leader.
     pub(crate) leading: Option<u64>,
     pub(crate) running: BTreeMap<TargetKey, Running>,
-    /// What each watch has yet to show. Without an entry it has to list first.
+    /// The events that each watch has yet to deliver. A watch without an entry has to list first.
     pub(crate) watches: BTreeMap<Watched, VecDeque<Seen>>,
-    /// What is to be kept, the newest for each backend.
+    /// The states to be stored, the newest of each backend.
     pub(crate) keeps: BTreeMap<BackendName, Keep>,
 }
 
@@ -96,29 +97,29 @@ pub(crate) enum Keep {
     Nothing,
 }
 
-/// A job, and the answers to those of its writes that were carried out.
+/// A job, and the answers to those of its writes that were handled.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
     pub(crate) job: Job,
     pub(crate) answers: Vec<Written>,
 }
 
-/// What a watch shows.
+/// An item that a watch delivers.
 #[allow(clippy::large_enum_variant)] // A world holds a handful.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
-    /// All that there is, and that this is all.
+    /// All objects of a kind: a complete list.
     List(Vec<Event>),
     Event(Event),
 }
 
-/// What is in the Gimbal cluster, or on its way there.
+/// The objects in the Gimbal cluster, and the writes on their way there.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cluster {
     pub(crate) server: Server,
-    /// What is kept of the backends.
+    /// The stored state of each backend.
     pub(crate) kept: BTreeMap<BackendName, BackendState>,
-    /// Writes of a process that is no more.
+    /// Writes of a process that has ended.
     pub(crate) late: Vec<Write>,
 }
 
@@ -137,7 +138,7 @@ impl World {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30) + self.small.clock
     }
 
-    /// Equal for equal states.
+    /// Returns a fingerprint that is equal for equal states.
     pub fn fingerprint(&mut self) -> u64 {
         let agents: Vec<u64> = self.agents.iter_mut().map(Part::fingerprint).collect();
         let links: Vec<u64> = self.links.iter_mut().map(Part::fingerprint).collect();
@@ -145,12 +146,12 @@ impl World {
         fingerprint(&(agents, links, rest))
     }
 
-    /// The first thing that must not be counts.
+    /// Records a fault, unless there is one already.
     pub(crate) fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
     }
 
-    /// What went wrong on the way here.
+    /// Returns the trouble that happened on this path.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.small.trouble
     }

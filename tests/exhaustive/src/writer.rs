@@ -1,4 +1,4 @@
-//! The writer's side: one process, as the real one's loop drives its state.
+//! The writer's side: one process, driven as the real main loop drives its state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Writer {
 }
 
 impl World {
-    /// The epoch that the process leads in. While its lease is late it writes nothing, and leads all the same.
+    /// Returns the epoch in which the process leads. While its lease is late it writes nothing, but still leads.
     pub(crate) fn epoch(&self) -> Option<u64> {
         Some(self.small.epoch)
     }
@@ -54,7 +54,7 @@ impl World {
         self.collect();
     }
 
-    /// The writer hears one thing.
+    /// The writer receives one message.
     pub(crate) fn up(&mut self, agent: usize, number: usize) {
         let (now, name) = (self.now(), self.setup.backends[agent].name.clone());
         let link = &mut self.links[agent].edit()[number];
@@ -81,7 +81,7 @@ impl World {
 
     pub(crate) fn has_a_job(&self) -> bool {
         let state = &self.writer.state;
-        // Asked on a copy, for to ask changes it.
+        // Tried on a copy, because asking for a job changes the state.
         self.small.in_time && state.pending() > state.in_flight() && {
             let (mut copy, now) = (state.clone(), self.now());
             let job = copy.next_job(now).is_some();
@@ -107,7 +107,7 @@ impl World {
         self.collect();
     }
 
-    /// The next write of a job is answered.
+    /// Records the answer to the next write of a job.
     pub(crate) fn answered(&mut self, target: &gimbal_model::TargetKey, answer: Written) {
         let Some(running) = self.writer.edit().running.get_mut(target) else { return };
         running.answers.push(answer);
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// A watch shows one thing.
+    /// A watch delivers one item.
     pub(crate) fn watch(&mut self, kind: Watched) {
         let now = self.now();
         let writer = self.writer.edit();
@@ -133,7 +133,7 @@ impl World {
         self.collect();
     }
 
-    /// Carries out what the writer says.
+    /// Carries out the writer's outputs.
     pub(crate) fn collect(&mut self) {
         loop {
             let outputs = self.writer.edit().state.take_outputs();
@@ -183,7 +183,7 @@ impl World {
                     agent.into_iter().for_each(|agent| rules::judge_release(self, agent));
                 }
             }
-            // Each watch ends, and begins anew with a list.
+            // Each watch ends, and starts again with a list.
             Output::ListAgain => self.writer.edit().watches.clear(),
             Output::Guard { .. } | Output::Loss { .. } | Output::Touched(_) | Output::Accepted { .. } => {}
         }

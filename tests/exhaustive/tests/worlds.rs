@@ -1,6 +1,6 @@
-//! Small worlds, looked at state by state: in the test run those of the ordinary order, with a change or a trouble at any moment, more of
-//! them where `GIMBAL_PROVE` is set (`cargo xtask prove worlds`). `GIMBAL_WORLD` names one of them; `GIMBAL_DETOURS` and
-//! `GIMBAL_STATES` set other bounds.
+//! Checks small worlds state by state. A test run visits the ordinary order with a change or a trouble at any moment;
+//! more is visited if `GIMBAL_PROVE` is set (`cargo xtask prove worlds`). `GIMBAL_WORLD` selects one world;
+//! `GIMBAL_DETOURS` and `GIMBAL_STATES` set other bounds.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod table;
@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use gimbal_exhaustive::{Bounds, explore};
 
-/// What is looked at in the test run: the ordinary order, with a change or a trouble at any moment of it.
+/// Bounds of the test run: the ordinary order, with a change or a trouble at any moment.
 const SHORT: Bounds = Bounds { detours: Some(0), states: Some(3_000) };
 
-/// What is looked at where `GIMBAL_PROVE` is set: what a machine of a few gigabytes can hold.
+/// Bounds if `GIMBAL_PROVE` is set; they fit a machine with a few gigabytes.
 const WHOLE: Bounds = Bounds { detours: Some(1), states: Some(200_000) };
 
 fn bounds() -> Bounds {

@@ -1,4 +1,4 @@
-//! The virtual clock: what happens when. Of two things at one moment the one that was put down first comes first.
+//! The virtual clock and the queue of events. Of two events at one time, the one that was added first comes first.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl<E> Agenda<E> {
         self.now
     }
 
-    /// At `when`, or now if that is past.
+    /// Adds an event at `when`, or now if that is in the past.
     pub(crate) fn at(&mut self, when: Duration, event: E) {
         self.number += 1;
         self.events.insert((when.max(self.now), self.number), event);
@@ -30,7 +30,7 @@ impl<E> Agenda<E> {
         self.at(self.now + pause, event);
     }
 
-    /// The next event; the clock shows its time from here on.
+    /// Removes the next event, and advances the clock to its time.
     pub(crate) fn pop(&mut self) -> Option<E> {
         let ((when, _), event) = self.events.pop_first()?;
         self.now = when;

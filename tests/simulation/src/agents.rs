@@ -1,4 +1,4 @@
-//! The agents' side: what each hears of its source, says to a writer, and does when the connection is no more.
+//! The agents' side: how each follows its source, talks to a writer, and reacts to the end of its connection.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use crate::link::{Link, Packet};
 use crate::sources;
 use crate::world::{Event, World};
 
-/// Shortest and longest limit of the pause before a dial, as the agent's frame has them where nobody refuses it.
+/// The shortest and the longest limit of the pause before a dial, in milliseconds, as in the real agent when no
+/// writer refuses it.
 const FIRST_PAUSE: u64 = 20;
 const LONGEST_PAUSE: u64 = 1_000;
-/// How long a dial into nowhere takes.
+/// How long a dial takes that gets no answer.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
-/// When all dial that dial at once.
+/// The time until all agents dial, if they dial at once.
 const AT_ONCE: Duration = Duration::from_secs(5);
-/// Ordinary delay of a link, in milliseconds.
+/// The ordinary delay of a link, in milliseconds.
 const DELAY: (u64, u64) = (1, 20);
 
 /// One agent.
@@ -24,20 +25,21 @@ const DELAY: (u64, u64) = (1, 20);
 pub(crate) struct Agent {
     pub(crate) name: BackendName,
     pub(crate) end: AgentEnd,
-    /// Counts its lives: what was meant for an earlier one is lost.
+    /// The number of the agent's life. Events for an earlier one are dropped.
     pub(crate) life: u32,
-    /// Whether it hears what changes in its source.
+    /// Whether the agent sees changes of its source.
     pub(crate) hears: bool,
     pub(crate) link: Option<u64>,
     dialling: bool,
-    /// Whom it dials next: a balancer between the two takes turns.
+    /// Counts the dials, which alternate between the writers, as through a load balancer.
     next_writer: usize,
-    /// Limit of the next pause, in milliseconds.
+    /// The limit of the next pause, in milliseconds.
     limit: u64,
     wake: Option<Duration>,
-    /// Nothing passes until then.
+    /// The link is interrupted until this time.
     pub(crate) cut_until: Duration,
-    /// Longest delay of what it says, and of what it hears, in milliseconds, until a time.
+    /// The longest extra delay of messages to the writer and from it, in milliseconds, and the time until which it
+    /// lasts.
     pub(crate) lag: (u64, u64, Duration),
 }
 
@@ -71,7 +73,7 @@ fn end(name: &BackendName, life: u32) -> AgentEnd {
 }
 
 impl World {
-    /// A process starts: it begins to read its source, and dials.
+    /// Starts an agent's process: it begins to read its source, and dials.
     pub(crate) fn start_agent(&mut self, agent: usize) {
         self.report.lives += 1;
         let life = self.agents[agent].life;
@@ -81,7 +83,7 @@ impl World {
         self.agenda.after(dial, Event::Dial { agent, life });
     }
 
-    /// A process ends without a word; the host may live on and close its connection.
+    /// Ends an agent's process without a message. Its host may live on and close the connection.
     pub(crate) fn restart_agent(&mut self, agent: usize) {
         let host_lives = self.random.percent(50);
         if let Some(link) = self.agents[agent].link {
@@ -94,7 +96,7 @@ impl World {
         self.start_agent(agent);
     }
 
-    /// Its source has been read wholly, for the first time or again.
+    /// The agent has read its source completely, for the first time or again.
     pub(crate) fn read_source(&mut self, agent: usize) {
         let now = self.instant();
         let one = &mut self.agents[agent];
@@ -106,7 +108,7 @@ impl World {
         self.speak(agent);
     }
 
-    /// It hears of a change, as the source is by now.
+    /// The agent sees a change: the Service in its present form.
     pub(crate) fn hear_source(&mut self, agent: usize, service: usize) {
         let now = self.instant();
         if self.agents[agent].hears {
@@ -116,7 +118,7 @@ impl World {
         }
     }
 
-    /// It sees its source no more, until it has read it again.
+    /// The agent loses sight of its source until it has read it again.
     pub(crate) fn lose_source(&mut self, agent: usize, back_after: Duration) {
         let one = &mut self.agents[agent];
         if !one.hears {
@@ -152,7 +154,7 @@ impl World {
         self.speak(agent);
     }
 
-    /// Dials again after `pause`, or after that of the back-off; `lost` is time that the last try took.
+    /// Dials again after `pause`, or by default after the back-off. `lost` is the time that the last attempt took.
     fn redial(&mut self, agent: usize, pause: Option<Duration>, lost: Duration) {
         let one = &mut self.agents[agent];
         if std::mem::replace(&mut one.dialling, true) {
@@ -170,7 +172,7 @@ impl World {
         self.agenda.after(lost + pause, Event::Dial { agent, life });
     }
 
-    /// Loses its stream, and dials at the same moment as all others: once the Lease is taken.
+    /// Ends the agent's stream, and dials at the same time as all other agents, when the Lease is taken again.
     pub(crate) fn dial_at_once(&mut self, agent: usize) {
         if let Some(link) = self.agents[agent].link {
             self.leave(link, true);
@@ -180,7 +182,7 @@ impl World {
         self.agenda.after(AT_ONCE, Event::Dial { agent, life });
     }
 
-    /// Says all that it has to say and may say.
+    /// Sends every message that the agent has and may send.
     pub(crate) fn speak(&mut self, agent: usize) {
         let now = self.instant();
         let Some(link) = self.agents[agent].link else { return };
@@ -220,14 +222,15 @@ impl World {
         }
     }
 
-    /// As the agent's link delays what the writer says.
+    /// Returns the delay of a message from the writer.
     pub(crate) fn down_delay(&mut self, agent: usize) -> Duration {
         let (_, lag, until) = self.agents[agent].lag;
         let slow = if until > self.agenda.now() { self.random.millis(0, lag) } else { Duration::ZERO };
         slow + self.random.millis(DELAY.0, DELAY.1)
     }
 
-    /// The agent's end of a connection is no more. `told`: the writer hears so, after what was said before.
+    /// Ends the agent's side of a connection. With `told`, the writer learns of it after the messages sent before;
+    /// otherwise these are lost.
     pub(crate) fn leave(&mut self, link: u64, told: bool) {
         let Some(open) = self.links.get_mut(&link) else { return };
         open.agent_open = false;
@@ -246,7 +249,7 @@ impl World {
         self.forget_if_over(link);
     }
 
-    /// The writer's word arrives.
+    /// A message of the writer arrives.
     pub(crate) fn hear(&mut self, link: u64, packet: Packet<WriterMessage>) {
         let now = self.instant();
         let Some(agent) = self.links.get(&link).filter(|open| open.agent_open).map(|open| open.agent) else { return };
@@ -266,7 +269,7 @@ impl World {
         }
     }
 
-    /// Nothing came back for so long that the connection must be dead.
+    /// The agent considers the connection dead, because nothing has come back for long.
     pub(crate) fn notice_silence(&mut self, link: u64) {
         let Some(open) = self.links.get(&link).filter(|open| open.agent_open) else { return };
         let agent = open.agent;

@@ -1,4 +1,4 @@
-//! The API server as requests meet it: with delays, in any order, late, lost, and with 429.
+//! The API server as requests meet it: delayed, in any order, late, lost, and answered with 429.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Request {
     what: Arc<gimbal_plan::Action>,
 }
 
-/// The state of a backend on its way to be kept.
+/// The state of a backend on its way to the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Keep {
     pub(crate) writer: usize,
@@ -35,12 +35,12 @@ pub(crate) struct Keep {
     state: BackendState,
 }
 
-/// See the module.
+/// The API server and the requests on their way to it.
 #[derive(Debug, Default)]
 pub(crate) struct Api {
     pub(crate) server: Server,
     pub(crate) lease: Lease,
-    /// What is kept of the backends, and the life and version that it is from.
+    /// The stored state of each backend; `newest` holds the life and version that it came from.
     pub(crate) kept: BTreeMap<BackendName, BackendState>,
     newest: BTreeMap<BackendName, (usize, u32, u64)>,
     pub(crate) keeps: u64,
@@ -48,12 +48,12 @@ pub(crate) struct Api {
     pub(crate) slow_until: Duration,
     pub(crate) throttled_until: Duration,
     pub(crate) lossy_until: Duration,
-    /// A writer may not know yet that the store was put back.
+    /// Until this time a writer may not know that the store was restored.
     pub(crate) doubtful_until: Duration,
 }
 
 impl World {
-    /// How long something takes to the API server, or back.
+    /// Returns a random delay of a request or of its answer.
     pub(crate) fn api_delay(&mut self) -> Duration {
         match self.api.slow_until > self.agenda.now() {
             true => self.random.millis(200, 8_000),
@@ -77,7 +77,7 @@ impl World {
         self.agenda.after(takes, Event::Request(request));
     }
 
-    /// A write arrives, whatever became of who sent it.
+    /// Handles a write that arrives, whatever became of its sender.
     pub(crate) fn take_request(&mut self, request: Request) {
         let now = self.agenda.now();
         let cut = self.writers[request.writer].cut_until;
@@ -121,7 +121,7 @@ impl World {
         self.agenda.after(takes, Event::Keep(Box::new(Keep { writer, life, epoch, backend, version, state })));
     }
 
-    /// The state of a backend is to be kept. Who does not lead any more names a version that is gone.
+    /// Handles a request to store a backend's state. A writer that no longer leads names an outdated version.
     pub(crate) fn take_keep(&mut self, keep: Keep) {
         let cut = self.writers[keep.writer].cut_until;
         if cut > self.agenda.now() {
@@ -131,7 +131,7 @@ impl World {
             return;
         }
         let Keep { writer, life, backend, version, state, .. } = keep;
-        // Of one process the newest counts, whichever comes first.
+        // Of the states of one process the newest counts, in whatever order they arrive.
         let newest = self.api.newest.get(&backend).copied().unwrap_or_default();
         if newest.0 != writer || newest.1 != life || newest.2 < version {
             self.api.newest.insert(backend.clone(), (writer, life, version));

@@ -1,5 +1,5 @@
-//! What the Gimbal cluster holds, and what the sources and policies say that it should: without UIDs, versions and names
-//! of slices, which depend on what was there before.
+//! The content of the Gimbal cluster, and the content that it should have according to the sources and policies:
+//! without UIDs, versions and names of slices, which depend on what existed before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,20 +13,20 @@ use crate::sources::{self, Sources};
 
 type Map = BTreeMap<String, String>;
 
-/// What stands for one source Service.
+/// The mirror of one source Service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Mirror {
     /// Its labels.
     pub labels: Map,
     /// Its annotations.
     pub annotations: Map,
-    /// Name and number.
+    /// Name and number of each port.
     pub ports: Vec<(String, i32)>,
-    /// Address and ports of each endpoint, and whether it is ready.
+    /// Whether each endpoint is ready, by its address and ports.
     pub endpoints: BTreeMap<String, bool>,
 }
 
-/// By namespace and name.
+/// The mirrors by namespace and name.
 pub type Content = BTreeMap<(String, String), Mirror>;
 
 pub(crate) fn hash(content: &Content) -> u64 {
@@ -35,7 +35,7 @@ pub(crate) fn hash(content: &Content) -> u64 {
     hasher.finish()
 }
 
-/// The first difference, in words.
+/// Describes the first difference.
 pub(crate) fn difference(found: &Content, expected: &Content) -> Option<String> {
     let names: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
     let differs = |name: &&&(String, String)| found.get(**name) != expected.get(**name);
@@ -50,10 +50,10 @@ pub(crate) fn difference(found: &Content, expected: &Content) -> Option<String> 
     ))
 }
 
-/// What the Gimbal cluster holds with our mark.
+/// Reads all objects that carry our mark.
 ///
 /// # Errors
-/// A slice without its Service, or an endpoint in two slices.
+/// Returns an error for a slice without its Service, or an endpoint in two slices.
 pub fn read(server: &Server) -> Result<Content, String> {
     let mut content = Content::new();
     let text = |map: &BTreeMap<std::sync::Arc<str>, std::sync::Arc<str>>| {
@@ -101,7 +101,7 @@ fn endpoints(slice: &EndpointSlice) -> impl Iterator<Item = (String, bool)> {
     })
 }
 
-/// What the sources and their policies say. By hand, not by the code that is tried.
+/// Returns the content according to the sources and their policies, computed without the code under test.
 pub(crate) fn expected(from: &Sources) -> Content {
     from.offers()
         .filter(|(_, _, offer)| offer.there)

@@ -1,17 +1,17 @@
-//! The Lease, as far as the loop meets it. That there are never two leaders is what the writer's own lease machine is
-//! tried for (`services/writer/src/lease/simulation.rs`); here it is given: a leader relies on its renewal for less time
-//! than the other one waits.
+//! The Lease, as the loop sees it. The writer's own lease machine is tested for never having two leaders
+//! (`services/writer/src/lease/simulation.rs`); here that is given, because a leader relies on its renewal for a
+//! shorter time than the other writer waits.
 
 use std::time::Duration;
 
 use crate::world::{Event, World};
 
-/// How long its holder relies on it, from before the request.
+/// How long the holder relies on a renewal, counted from before the request.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How long it lasts for the other, from the renewal on.
+/// How long the Lease lasts for the other writer, counted from the renewal.
 const DURATION: Duration = Duration::from_secs(3);
 
-/// What the API server holds.
+/// The Lease as the API server holds it.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
     holder: Option<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct Lease {
     epoch: u64,
 }
 
-/// What a leader relies on.
+/// The renewal that a leader relies on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lead {
     pub(crate) epoch: u64,
@@ -27,12 +27,12 @@ pub(crate) struct Lead {
 }
 
 impl World {
-    /// A writer looks after the Lease.
+    /// A writer renews the Lease, or tries to take it.
     pub(crate) fn follow_lease(&mut self, writer: usize) {
         let (now, life) = (self.agenda.now(), self.writers[writer].life);
         let again = self.random.millis(400, 600);
         self.agenda.after(again, Event::Lease { writer, life });
-        // A request that takes too long is worth nothing to who sent it.
+        // A request that takes too long is of no use to its sender.
         let takes = self.api_delay();
         if self.writers[writer].cut_until > now || takes >= DEADLINE {
             return;
@@ -40,7 +40,7 @@ impl World {
         let lease = &mut self.api.lease;
         let free = lease.holder.is_none() || now >= lease.renewed + DURATION;
         if lease.holder == Some(writer) || free {
-            // A process that comes back is the same holder: it goes on in the same epoch.
+            // A process that comes back is the same holder and continues in the same epoch.
             lease.epoch += u64::from(lease.holder != Some(writer));
             lease.holder = Some(writer);
             lease.renewed = now + takes;
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Whether a writer led in this epoch last: what it sent then may still be kept.
+    /// Whether this epoch is the newest, so that states sent in it may still be stored.
     pub(crate) fn is_newest(&self, epoch: Option<u64>) -> bool {
         epoch == Some(self.api.lease.epoch)
     }

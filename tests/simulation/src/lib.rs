@@ -1,13 +1,13 @@
-//! The state machines alone, by the thousand: agents, two writers, an API server and the links between them under a
-//! virtual clock, with every choice from one seed. No sockets, no tasks, no real time.
+//! Simulates the state machines alone, with thousands of backends: agents, two writers, an API server and the links
+//! between them under a virtual clock. Every choice follows from one random seed. No sockets, no tasks, no real time.
 //!
 //! ```text
-//!   Sources -> Agent (AgentEnd) -> Link -> Writer (Reconciler) -> Api (Server, Lease, what is kept)
+//!   Sources -> Agent (AgentEnd) -> Link -> Writer (Reconciler) -> Api (Server, Lease, stored states)
 //!                                              ^------ Watch ---------+
 //! ```
 //!
-//! A run fills the Gimbal cluster, lets a storm loose over it, waits until all is quiet and restarts everything. What must be
-//! true at every moment is the business of `witness`, what must be true at the end that of `content`.
+//! A run fills the Gimbal cluster, starts a storm of troubles, waits until everything is quiet and restarts
+//! everything. `witness` checks the rules of every moment, `content` those of the end.
 
 mod agenda;
 mod agents;
@@ -34,7 +34,7 @@ use world::{Phase, World};
 /// Runs a plan to its end.
 ///
 /// # Errors
-/// What must not be, with the phase and the virtual time in which it was.
+/// Returns the first fault, with its phase and virtual time.
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let mut world = World::new(plan.clone());
     world.run_to(Phase::Over)?;

@@ -1,19 +1,19 @@
-//! Connections between agents and writers: in order, with a delay, and half open when the other side is gone in silence.
+//! Connections between agents and writers: ordered, delayed, and half open when one side ends silently.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use gimbal_session::{AgentMessage, WriterMessage};
 
-/// What comes out at the end of a pipe.
+/// An item that a pipe delivers.
 #[derive(Debug)]
 pub(crate) enum Packet<T> {
     Says(T),
-    /// Nothing more comes.
+    /// The end of the stream.
     End,
 }
 
-/// One direction.
+/// One direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Pipe<T> {
     queue: VecDeque<(Duration, Packet<T>)>,
@@ -28,26 +28,27 @@ impl<T> Default for Pipe<T> {
 }
 
 impl<T> Pipe<T> {
-    /// Sends a packet that arrives at `when`, after all that were sent before. Returns when to look, if nobody looks yet.
+    /// Queues a packet that arrives at `when`, or after the packets before it. Returns the time of the next arrival,
+    /// if it is not on the agenda yet.
     pub(crate) fn send(&mut self, when: Duration, packet: Packet<T>) -> Option<Duration> {
         let when = self.queue.back().map_or(when, |(last, _)| when.max(*last));
         self.queue.push_back((when, packet));
         self.rearm()
     }
 
-    /// When to look for the next packet, if there is one and nobody looks yet.
+    /// Returns the time of the next arrival, if there is one and it is not on the agenda yet.
     pub(crate) fn rearm(&mut self) -> Option<Duration> {
         let (when, _) = self.queue.front()?;
         (!std::mem::replace(&mut self.armed, true)).then_some(*when)
     }
 
-    /// The packet that arrives now.
+    /// Returns the packet that arrives now.
     pub(crate) fn arrive(&mut self) -> Option<Packet<T>> {
         self.armed = false;
         self.queue.pop_front().map(|(_, packet)| packet)
     }
 
-    /// What is on its way is lost.
+    /// Drops the packets that are on their way. Returns their messages.
     pub(crate) fn lose(&mut self) -> Vec<T> {
         let lost = std::mem::take(&mut self.queue).into_iter();
         lost.filter_map(|(_, packet)| if let Packet::Says(message) = packet { Some(message) } else { None }).collect()
@@ -58,12 +59,12 @@ impl<T> Pipe<T> {
     }
 }
 
-/// A connection, as both of its ends know it.
+/// A connection, as seen from both ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) agent: usize,
     pub(crate) writer: usize,
-    /// Set when the writer took the stream in.
+    /// Set when the writer has accepted the stream.
     pub(crate) generation: Option<u64>,
     pub(crate) up: Pipe<AgentMessage>,
     pub(crate) down: Pipe<WriterMessage>,
@@ -87,7 +88,7 @@ impl Link {
         }
     }
 
-    /// Nobody will ever look at it again.
+    /// Whether both ends are closed and nothing is on its way.
     pub(crate) fn is_over(&self) -> bool {
         !self.agent_open && !self.writer_open && self.up.is_empty() && self.down.is_empty()
     }

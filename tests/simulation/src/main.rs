@@ -1,5 +1,5 @@
-//! `cargo run -p gimbal-simulation --profile quick -- --backends 1000 --seeds 100`: many seeds, by hand. A seed that
-//! fails is told, with the fewest troubles that it still fails with.
+//! Runs many random seeds by hand: `cargo run -p gimbal-simulation --profile quick -- --backends 1000 --seeds 100`. A
+//! failure is printed with its random seed and the fewest troubles that still cause it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Leaves troubles out as long as the run still fails.
+/// Leaves out troubles as long as the run still fails.
 fn shrink(mut plan: Plan) -> Plan {
     for trouble in plan.troubles.clone() {
         let troubles = plan.troubles.iter().copied().filter(|other| *other != trouble).collect();

@@ -1,4 +1,4 @@
-//! What a run is made of, and what came of it.
+//! The parameters of a run, and its report.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use gimbal_session::{AgentMessage, Credit, estimated_len};
 
 use crate::Said;
 
-/// What can go wrong during the storm.
+/// A trouble that can happen during the storm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// Nothing passes between an agent and the writers, and nobody is told: connections stay half open.
+    /// Nothing passes between an agent and the writers, and neither side learns of it: connections stay half open.
     Partition,
-    /// As that, at the worst moment: in the middle of a snapshot.
+    /// The same in the middle of a snapshot, the worst moment.
     CutSnapshot,
-    /// One direction of an agent's link takes seconds.
+    /// One direction of an agent's link is delayed by seconds.
     Lag,
     /// An agent loses its memory and reads its source anew.
     AgentRestart,
-    /// An agent does not see its source.
+    /// An agent does not see its source for a while.
     SourceOutage,
-    /// A writer loses its memory; what it sent is still under way.
+    /// A writer loses its memory; its requests are still on their way.
     WriterRestart,
-    /// A writer does not reach the API server: it loses the Lease, and its requests arrive late.
+    /// A writer cannot reach the API server: it loses the Lease, and its requests arrive late.
     WriterCutOff,
-    /// The API server answers after seconds, some answers after the writer gave up.
+    /// The API server answers after seconds, sometimes after the writer has given up.
     SlowServer,
     /// The API server answers 429.
     Throttling,
-    /// Requests get lost, or are refused, or their answers get lost.
+    /// Requests are lost or refused, or their answers are lost.
     LostWrites,
-    /// A watch of a writer shows nothing for a while.
+    /// A watch of a writer delivers nothing for a while.
     StalledWatch,
-    /// A watch of a writer ends where it can't go on: its version is compacted, and everything is listed anew.
+    /// A watch of a writer ends and cannot go on, because its version was compacted; everything is listed again.
     Compaction,
     /// Somebody edits a Service of ours in the Gimbal cluster.
     HandEdit,
-    /// The store of the Gimbal cluster is put back to what it was a while ago: versions are given out again.
+    /// The store of the Gimbal cluster is restored to an earlier state, so that versions are issued again.
     Restoration,
 }
 
@@ -58,8 +58,8 @@ impl Trouble {
         Self::Restoration,
     ];
 
-    /// How long until the next of its kind, on average; those of an agent come to each of them so often. `None`: it has
-    /// an occasion of its own.
+    /// Returns the average time between two troubles of this kind; a trouble of an agent happens that often to each
+    /// agent. `None` if the kind has an occasion of its own.
     pub(crate) fn interval(self, backends: usize) -> Option<Duration> {
         let each = |seconds: u64| Duration::from_secs(seconds) / u32::try_from(backends).unwrap_or(u32::MAX);
         Some(match self {
@@ -76,42 +76,42 @@ impl Trouble {
     }
 }
 
-/// What happens once all is quiet after the storm.
+/// What happens when everything is quiet after the storm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Every process loses its memory, at once.
+    /// Every process loses its memory at the same time.
     RestartAll,
-    /// The writers lose theirs, and all agents dial at one moment.
+    /// The writers lose their memory, and all agents dial at the same time.
     RestartWriters,
-    /// All agents lose their streams, and dial at one moment.
+    /// All agents lose their streams, and dial at the same time.
     Reconnect,
 }
 
-/// One run. The same plan gives the same run, event for event.
+/// The parameters of a run. The same plan gives the same run, event for event.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Every choice follows from it.
+    /// The random seed. Every choice follows from it.
     pub seed: u64,
-    /// How many backends there are, each with an agent.
+    /// Number of backends, each with an agent.
     pub backends: usize,
-    /// Services of each backend, at most 12.
+    /// Number of Services of each backend, at most 12.
     pub services: usize,
-    /// Endpoints of each Service, at most 16.
+    /// Number of endpoints of each Service, at most 16.
     pub endpoints: u8,
-    /// How long the storm lasts, in virtual time.
+    /// Duration of the storm in virtual time.
     pub storm: Duration,
-    /// What happens in it, besides changes in the sources.
+    /// The troubles of the storm, besides changes of the sources.
     pub troubles: Vec<Trouble>,
-    /// What happens at the end. It must write nothing.
+    /// What happens at the end. It must cause no write.
     pub ending: Ending,
-    /// The window of each stream.
+    /// The credit of each stream.
     pub credit: Credit,
-    /// Bytes of a message as it travels; [`estimated`] unless somebody wants to know exactly.
+    /// Returns the size of an encoded message in bytes. [`estimated`] is the default; the exact size takes longer.
     pub bytes: fn(&AgentMessage) -> usize,
 }
 
 impl Plan {
-    /// A run with all troubles, and a window so small that Services of a few endpoints meet it.
+    /// Returns a plan with all troubles, and with a credit so small that Services with a few endpoints exhaust it.
     #[must_use]
     pub fn new(seed: u64, backends: usize) -> Self {
         Self {
@@ -127,14 +127,14 @@ impl Plan {
         }
     }
 
-    /// Source Services that there can be: no queue may be longer.
+    /// Returns the maximum number of source Services; no queue may be longer.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.backends * self.services
     }
 }
 
-/// Never less than what really travels; control messages count as nothing.
+/// Estimates the size of an encoded message: never less than the real size. Control messages count as zero.
 #[must_use]
 pub fn estimated(message: &AgentMessage) -> usize {
     match message {
@@ -143,41 +143,42 @@ pub fn estimated(message: &AgentMessage) -> usize {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Hash over every event, in order: equal for equal plans.
+    /// Hash over every event in order; equal for equal plans.
     pub trace: u64,
-    /// Hash over what the Gimbal cluster holds at the end, without UIDs, versions and names of slices: equal for every seed.
+    /// Hash over the final content of the Gimbal cluster, without UIDs, versions and names of slices; equal for every
+    /// random seed.
     pub content: u64,
-    /// Virtual time that passed.
+    /// The virtual time that passed.
     pub time: Duration,
-    /// Events that happened.
+    /// Number of events.
     pub events: u64,
-    /// Changes of source Services.
+    /// Number of changes of source Services.
     pub changes: u64,
-    /// Requests that changed a Service or a slice, from the storm's begin on.
+    /// Number of requests that changed a Service or a slice, since the storm began.
     pub writes: u64,
-    /// Objects that somebody edited by hand.
+    /// Number of objects that were edited by hand.
     pub hand_edits: u64,
-    /// Times that the API server's store was put back.
+    /// How often the API server's store was restored.
     pub restorations: u64,
-    /// Requests that were refused, met another version, got lost or were answered 429.
+    /// Number of requests that were refused, met a conflict, were lost or were answered with 429.
     pub failed_writes: u64,
-    /// Requests of a writer that did not lead any more when they arrived, and still changed something.
+    /// Number of requests that changed something although their writer no longer led when they arrived.
     pub late_writes: u64,
-    /// Times that another writer led.
+    /// How often another writer became the leader.
     pub leaders: u64,
-    /// Lives of agents and of writers.
+    /// Number of lives of agents and writers.
     pub lives: u64,
-    /// Removals that the guard held.
+    /// Number of removals that the guard held.
     pub holds: u64,
-    /// Longest queue of a writer, in targets.
+    /// The longest queue of a writer, in targets.
     pub longest_queue: usize,
-    /// What agents said.
+    /// The messages of the agents.
     pub said: Said,
-    /// Most messages and events that waited for a writer at a time, since the ending began.
+    /// The most messages and events that waited for a writer at one time, since the ending began.
     pub most_mail: usize,
-    /// What agents said since then.
+    /// The messages of the agents since the ending began.
     pub said_at_the_end: Said,
 }

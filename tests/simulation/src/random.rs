@@ -1,8 +1,8 @@
-//! Every choice of a run, from its seed.
+//! The source of every random choice of a run.
 
 use std::time::Duration;
 
-/// `SplitMix64` (Steele, Lea, Flood 2014): a few lines that give the same numbers on every machine and in every version.
+/// `SplitMix64` (Steele, Lea, Flood 2014): short, and the same numbers on every machine and in every version.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -19,7 +19,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not zero.
+    /// Returns a number below `limit`, which must not be zero.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap_or(0)
     }

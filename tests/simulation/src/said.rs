@@ -1,30 +1,30 @@
-//! What agents say, counted.
+//! Counts the messages of agents.
 
 use gimbal_session::{AgentMessage, Data, Frame};
 
-/// Counts of what agents said.
+/// Counters of the messages that agents sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Streams that were opened.
+    /// Number of streams that were opened.
     pub hellos: u64,
-    /// Snapshots that were begun.
+    /// Number of snapshots that were begun.
     pub snapshots: u64,
-    /// Data frames, those of snapshots included.
+    /// Number of data frames, including those of snapshots.
     pub frames: u64,
-    /// Signs of life.
+    /// Number of heartbeats.
     pub heartbeats: u64,
-    /// Bytes of all that was said, by [`crate::Plan::bytes`].
+    /// Size of all messages in bytes, as [`crate::Plan::bytes`] measures it.
     pub bytes: u64,
-    /// Most bytes of all links together that were on their way at a time.
+    /// The most bytes that were on their way at one time, over all links.
     pub most_bytes_under_way: u64,
-    /// Most streams that were in the middle of a snapshot at a time.
+    /// The most streams that were in the middle of a snapshot at one time.
     pub most_snapshots_under_way: u64,
     bytes_under_way: u64,
     snapshots_under_way: u64,
 }
 
 impl Said {
-    /// `amid`: whether its stream is in the middle of a snapshot.
+    /// Counts a message. `amid` says whether its stream is in the middle of a snapshot, and is updated.
     pub(crate) fn sent(&mut self, message: &AgentMessage, bytes: usize, amid: &mut bool) {
         self.bytes += bytes as u64;
         self.bytes_under_way += bytes as u64;
@@ -48,12 +48,12 @@ impl Said {
         }
     }
 
-    /// The stream is not in the middle of a snapshot any more.
+    /// Records that a stream is no longer in the middle of a snapshot.
     pub(crate) fn snapshot_over(&mut self, amid: &mut bool) {
         self.snapshots_under_way -= u64::from(std::mem::take(amid));
     }
 
-    /// It arrived, or never will.
+    /// Records that a message arrived, or that it is lost.
     pub(crate) fn left(&mut self, bytes: usize) {
         self.bytes_under_way = self.bytes_under_way.saturating_sub(bytes as u64);
     }

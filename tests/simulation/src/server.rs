@@ -1,4 +1,5 @@
-//! As much of an API server as the writer meets: versions, preconditions, namespaces, a watch, and answers that get lost.
+//! A model of the API server with the behaviour that the writer meets: versions, preconditions, namespaces, a watch,
+//! and lost answers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -7,58 +8,60 @@ use gimbal_kubernetes_objects::{Kind, Meta, Namespace, keys};
 use gimbal_plan::{Action, Body};
 use gimbal_reconcile::{WriteFailure, Written};
 
-/// Kind, namespace, name.
+/// Identifies an object: kind, namespace, name.
 pub type Id = (&'static str, String, String);
 
-/// What a watch tells.
+/// A watch event.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// An object with our mark is there, as it is now.
+    /// An object with our mark was created or changed.
     Is(Body),
-    /// It is gone, or bears the mark no more.
+    /// An object was deleted, or lost our mark.
     Gone(Body),
-    /// A namespace is there, or gone.
+    /// A namespace was created (true) or deleted (false).
     Namespace(String, bool),
 }
 
-/// How the next write goes.
+/// The outcome of the next write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Luck {
-    /// It is done.
+    /// It is carried out and answered.
     Good,
-    /// It is done, but nobody hears so.
+    /// It is carried out, but the answer is lost.
     AnswerLost,
-    /// It is not done.
+    /// It is not carried out.
     Refused,
 }
 
-/// See the module.
+/// The state of the server.
 #[derive(Debug, Clone, Default)]
 pub struct Server {
-    /// What it holds, whosever it is.
+    /// All stored objects, with or without our mark.
     pub objects: BTreeMap<Id, Body>,
-    /// Which namespaces there are.
+    /// The existing namespaces.
     pub namespaces: BTreeSet<String>,
-    /// What its watches have yet to tell.
+    /// Events that the watches have yet to deliver.
     pub events: VecDeque<Event>,
-    /// What its watches never tell.
+    /// Events that the watches never deliver, because of a restoration.
     pub unheard: VecDeque<Event>,
-    /// Writes that changed something.
+    /// Number of writes that changed something.
     pub writes: usize,
-    /// An admission policy: kinds, and the value of the label `label` that no object of that kind may be written with.
+    /// An admission policy: pairs of a kind and a value of the label `label` with which no object of that kind may be
+    /// written.
     pub refuses: BTreeSet<(&'static str, String)>,
-    /// A quota that is used up: of these kinds nothing is created.
+    /// Kinds of which no object can be created, because a quota is used up.
     pub full: BTreeSet<&'static str>,
-    /// It says 500 instead, as where a webhook that it has to ask is down.
+    /// The server answers 500 instead of the refusal, as if a webhook that it has to call were down.
     pub webhook_is_down: bool,
     version: u64,
-    /// Objects that were ever made: a UID never comes back.
+    /// Number of objects ever created. A UID is never used again.
     made: u64,
-    /// Watches that went on over a restoration tell nothing up to this version, for they were there before.
+    /// Watches that continued over a restoration deliver no events up to this version, because they have seen these
+    /// versions before.
     deaf: u64,
 }
 
-/// What the server held at a moment.
+/// A backup of the server's store.
 #[derive(Debug, Clone)]
 pub struct Backup {
     objects: BTreeMap<Id, Body>,
@@ -66,7 +69,7 @@ pub struct Backup {
     version: u64,
 }
 
-/// The metadata of an object, to be edited as a hand would.
+/// Returns the metadata of an object, to edit it as if by hand.
 pub fn meta_mut(body: &mut Body) -> &mut Meta {
     match body {
         Body::Service(object) => &mut object.metadata,
@@ -75,13 +78,13 @@ pub fn meta_mut(body: &mut Body) -> &mut Meta {
     }
 }
 
-/// The key of an object.
+/// Returns the key of an object.
 #[must_use]
 pub fn id(kind: Kind, meta: &Meta) -> Id {
     (kind.kind, meta.namespace.to_string(), meta.name.to_string())
 }
 
-/// Whether the writer's watch selects it.
+/// Whether the object carries our mark, so that the writer's watch selects it.
 #[must_use]
 pub fn is_marked(body: &Body) -> bool {
     let mark = if matches!(body, Body::Slice(_)) { keys::SLICE_MANAGED_BY } else { keys::MANAGED_BY };
@@ -94,14 +97,14 @@ impl Server {
         self.version.to_string().into()
     }
 
-    /// What it holds now.
+    /// Returns a backup of the present state.
     #[must_use]
     pub fn back_up(&self) -> Backup {
         Backup { objects: self.objects.clone(), namespaces: self.namespaces.clone(), version: self.version }
     }
 
-    /// Its store is put back to what it was: versions are given out again. Watches that go on where they were hear of nothing
-    /// until the versions that they saw are behind; the others list.
+    /// Restores the store from a backup, so that versions are issued again. Watches that go on deliver nothing until
+    /// the version is larger than those they saw; the others list.
     pub fn restore(&mut self, backup: &Backup, watches_go_on: bool) {
         if watches_go_on {
             self.deaf = self.deaf.max(self.version);
@@ -111,14 +114,14 @@ impl Server {
         self.events.clear();
     }
 
-    /// Its watches begin anew, with a list.
+    /// Called when all watches start again with a list.
     pub fn listed(&mut self) {
         self.events.clear();
         self.unheard.clear();
         self.deaf = 0;
     }
 
-    /// Whether its watches went on over a restoration: what they missed is told by no event.
+    /// Whether watches continued over a restoration. No event reports what they missed.
     #[must_use]
     pub fn is_deaf(&self) -> bool {
         self.deaf > 0
@@ -131,7 +134,7 @@ impl Server {
         }
     }
 
-    /// Stores an object, whoever sends it, and tells the watch.
+    /// Stores an object from any sender, and queues a watch event.
     pub fn put(&mut self, mut body: Body) -> Body {
         let id = id(body.kind(), body.meta());
         let old = self.objects.get(&id).cloned();
@@ -149,7 +152,7 @@ impl Server {
         body
     }
 
-    /// Removes an object, whoever asks.
+    /// Removes an object on anybody's request.
     pub fn remove(&mut self, id: &Id) {
         let Some(mut body) = self.objects.remove(id) else { return };
         meta_mut(&mut body).resource_version = self.next_version();
@@ -158,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Makes a namespace be there, or takes it away with all that is in it.
+    /// Creates a namespace, or removes it with everything in it.
     pub fn set_namespace(&mut self, name: &str, there: bool) {
         if there {
             self.namespaces.insert(name.to_owned());
@@ -173,7 +176,7 @@ impl Server {
         self.tell(Event::Namespace(name.to_owned(), there));
     }
 
-    /// Becomes what it was, with the versions that it had then. Its watches hear nothing of that.
+    /// Restores the state of `older`, with its versions. Pending events are dropped; the watches have to list.
     pub fn put_back(&mut self, older: &Self) {
         self.objects.clone_from(&older.objects);
         self.namespaces.clone_from(&older.namespaces);
@@ -181,7 +184,7 @@ impl Server {
         self.events.clear();
     }
 
-    /// Takes a write of the writer.
+    /// Handles a write of the writer.
     pub fn write(&mut self, action: &Action, luck: Luck) -> Written {
         if luck == Luck::Refused {
             return Written::Failed(WriteFailure::Api("refused".into()));
@@ -190,7 +193,7 @@ impl Server {
             Action::Create(body) => self.create(body),
             Action::Replace(body) => self.replace(body),
             Action::Patch(body) => {
-                // A merge patch: labels and annotations stay.
+                // This is a merge patch: labels and annotations that it does not name stay.
                 let mut body = body.clone();
                 if let Some(there) = self.objects.get(&id(body.kind(), body.meta())) {
                     let (labels, annotations) = (there.meta().labels.clone(), there.meta().annotations.clone());
@@ -262,14 +265,15 @@ impl Server {
         }
     }
 
-    /// A namespace as a watch shows it.
+    /// Returns a namespace in the form that a watch delivers.
     #[must_use]
     pub fn namespace(name: &str) -> Namespace {
         Namespace { metadata: Meta { name: name.into(), ..Meta::default() } }
     }
 }
 
-/// What whoever sent the write tells of it, once it has looked what is there: what bears no mark is not ours any more.
+/// Returns the outcome that the sender reports after a conflict, once it has read the object. An object without the
+/// mark is no longer ours.
 fn conflict(there: &Body) -> Written {
     match is_marked(there) {
         true => Written::Conflict { there: there.clone() },

@@ -1,4 +1,4 @@
-//! What the sources offer, how it changes, and what their policies make of it.
+//! The Services that the sources offer, how they change, and how their policies affect them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,13 +14,13 @@ use gimbal_reconcile::{LossPolicy, NamespacePolicy, Policy};
 use crate::Plan;
 use crate::random::Random;
 
-/// One source Service. Whether it is there, and as what.
+/// One source Service. `there` says whether it exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) there: bool,
     pub(crate) version: usize,
     pub(crate) port: u16,
-    /// Which of its hosts it has, and whether they are ready.
+    /// The hosts that it has, and whether each is ready.
     pub(crate) hosts: BTreeMap<u8, bool>,
 }
 
@@ -33,17 +33,17 @@ pub(crate) struct Sources {
     pub(crate) changes: u64,
 }
 
-/// What is special about a backend's policy.
+/// The special feature of a backend's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// Some addresses are refused.
+    /// The policy allows some addresses only.
     Addresses,
-    /// Its namespace is mapped, and created.
+    /// The backend's namespaces are mapped to one that is created.
     Mapped,
-    /// Its endpoints become not ready when it is lost.
+    /// The endpoints become not ready when the backend is lost.
     NotReady,
-    /// Its endpoints go when it is lost.
+    /// The endpoints are removed when the backend is lost.
     Drains,
 }
 
@@ -57,7 +57,7 @@ fn kind(backend: usize) -> Kind {
     }
 }
 
-/// Whether what was last known of a lost backend stays, as far as its endpoints go.
+/// Whether the endpoints of the backend stay unchanged when it is lost.
 pub(crate) fn keeps_endpoints(backend: usize) -> bool {
     kind(backend) != Kind::Drains
 }
@@ -72,13 +72,13 @@ pub(crate) fn key(backend: usize, service: usize) -> SourceKey {
         Kind::Mapped => "app".to_owned(),
         _ => format!("team{}", (backend * 7 + service) % 40),
     };
-    // A name that has to be shortened, where another is not.
+    // A name that must be shortened, while others need not.
     let long =
         if backend.is_multiple_of(5) && service == 0 { "-with-a-name-that-is-longer-than-others-have-it" } else { "" };
     SourceKey::new(namespace, format!("service{service}{long}"))
 }
 
-/// Where the policy wants it.
+/// Returns the target of a Service under its backend's policy.
 pub(crate) fn target(backend: usize, service: usize) -> TargetKey {
     let key = key(backend, service);
     let namespace = match kind(backend) {
@@ -88,12 +88,12 @@ pub(crate) fn target(backend: usize, service: usize) -> TargetKey {
     TargetKey::new(namespace, service_name(&name(backend), &key.name))
 }
 
-/// Whether something is made of a backend's loss: then it is kept since when it is lost.
+/// Whether the policy reacts to a loss of the backend. If so, the time of the loss is stored.
 pub(crate) fn follows_loss(backend: usize) -> bool {
     matches!(kind(backend), Kind::NotReady | Kind::Drains)
 }
 
-/// The namespaces that are there from the start.
+/// Returns the namespaces that exist from the start.
 pub(crate) fn namespaces() -> impl Iterator<Item = String> {
     (0..40).map(|number| format!("team{number}"))
 }
@@ -128,23 +128,23 @@ fn allowed() -> ipnet::IpNet {
 
 pub(crate) fn address(backend: usize, service: usize, host: u8) -> IpAddr {
     let byte = |number: usize| u8::try_from(number % 256).unwrap_or(0);
-    // One host of each Service is where not every backend may have one.
+    // Host 1 of each Service has an address that some policies refuse.
     let net = if host == 1 { [192, 168] } else { [10, byte(backend >> 8)] };
     IpAddr::from([net[0], net[1], byte(backend), byte(service * 16) + host])
 }
 
-/// Whether the policy lets an address through.
+/// Whether the backend's policy allows the address of a host.
 pub(crate) fn is_let_through(backend: usize, host: u8) -> bool {
     kind(backend) != Kind::Addresses || host != 1
 }
 
-/// Names and numbers of the ports of a Service, and of its endpoints where those listen on `base`.
+/// Returns the ports of a Service: name, number, and the number at which its endpoints listen, counted from `base`.
 pub(crate) fn ports(service: usize, base: u16) -> Vec<(&'static str, u16, u16)> {
     let both = [("http", 80, base), ("admin", 81, base + 1)];
     both[..if service % 4 == 3 { 2 } else { 1 }].to_vec()
 }
 
-/// A change of one backend's source: which of its Services are another now.
+/// The Services of one backend's source that have changed.
 pub(crate) struct Changed {
     pub(crate) backend: usize,
     pub(crate) services: Vec<usize>,
@@ -176,17 +176,17 @@ impl Sources {
         self.services
     }
 
-    /// What an agent reads.
+    /// Returns a Service as an agent reads it; `None` if it does not exist.
     pub(crate) fn service(&self, backend: usize, service: usize) -> Option<Arc<Service>> {
         let offer = self.offer(backend, service);
         offer.there.then(|| render(backend, service, offer))
     }
 
-    /// Something changes somewhere.
+    /// Changes a random source.
     pub(crate) fn change(&mut self, random: &mut Random) -> Changed {
         let backend = random.below(self.offers.len());
         let services = match random.below(200) {
-            // Nothing is left, or all of it is back: the guard holds it until a person lets it pass.
+            // All Services disappear, or all are back. The guard holds such a removal until a person approves it.
             0 => {
                 let there = !self.offers[backend].iter().any(|offer| offer.there);
                 self.offers[backend].iter_mut().for_each(|offer| offer.there = there);
@@ -222,7 +222,8 @@ impl Sources {
         }
     }
 
-    /// Every source becomes what it is at the end, whatever it was; the last Service of each is gone.
+    /// Sets every source to its final state, which does not depend on the earlier ones: the last Service of each is
+    /// gone.
     pub(crate) fn end(&mut self) -> Vec<Changed> {
         let mut changed = Vec::new();
         for (backend, offers) in self.offers.iter_mut().enumerate() {

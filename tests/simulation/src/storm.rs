@@ -1,4 +1,4 @@
-//! What goes wrong, and when it is over.
+//! The troubles of the storm, and the ends of the phases.
 
 use std::time::Duration;
 
@@ -9,15 +9,16 @@ use crate::server::{Backup, meta_mut};
 use crate::world::{Event, Phase, World};
 use crate::{Ending, Trouble, content, sources};
 
-/// How often a source Service changes, on average.
+/// The average time between two changes of a source Service.
 const CHANGE: Duration = Duration::from_secs(90);
-/// How often somebody looks whether it is quiet.
+/// The interval at which the end of a phase is checked.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long nothing is written when it is: longer than a hold of the guard, and a comparison of everything.
+/// How long nothing must be written before everything counts as quiet: longer than a hold of the guard and than a
+/// comparison of everything.
 const QUIET: Duration = Duration::from_secs(150);
-/// How long a watch may be silent.
+/// How long a watch may be silent before it is started again.
 const SILENCE: Duration = Duration::from_secs(90);
-/// No phase takes longer.
+/// The longest time that a phase may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 impl World {
@@ -25,7 +26,7 @@ impl World {
         self.agenda.after(LOOK, Event::Look);
     }
 
-    /// The storm begins.
+    /// Starts the storm.
     fn break_loose(&mut self) {
         self.report.writes = 0;
         self.witness.begin(&self.sources);
@@ -117,7 +118,8 @@ impl World {
         }
     }
 
-    /// Nothing passes between an agent and the writers for less than what anyone notices, or for much longer.
+    /// Interrupts the link between an agent and the writers, either too briefly for anyone to notice or for much
+    /// longer.
     pub(crate) fn cut(&mut self, agent: usize) {
         let lasts =
             if self.random.percent(40) { self.random.millis(1, 9_000) } else { self.random.millis(9_000, 150_000) };
@@ -128,7 +130,7 @@ impl World {
         }
     }
 
-    /// A snapshot that begins is an occasion.
+    /// Sometimes interrupts the agent's link soon after a snapshot begins.
     pub(crate) fn tempt(&mut self, agent: usize, message: &AgentMessage) {
         let begins = matches!(message, AgentMessage::Data(Data { frame: Frame::SnapshotBegin { .. }, .. }));
         if begins && self.phase == Phase::Storm && self.plan.troubles.contains(&Trouble::CutSnapshot) {
@@ -139,8 +141,8 @@ impl World {
         }
     }
 
-    /// What the API server holds is what it held when it was backed up. Watches that were away for less than what they notice
-    /// go on, and hear nothing.
+    /// Restores the API server's store from a backup. Watches that were interrupted too briefly to notice go on, and
+    /// deliver nothing of it.
     pub(crate) fn restore(&mut self, backup: &Backup, watches_go_on: bool) {
         self.api.server.restore(backup, watches_go_on);
         self.witness.restored(&self.api.server);
@@ -154,7 +156,7 @@ impl World {
         }
     }
 
-    /// Every watch begins anew.
+    /// Starts every watch again.
     pub(crate) fn list_again(&mut self) {
         self.api.server.listed();
         for writer in 0..self.writers.len() {
@@ -176,7 +178,7 @@ impl World {
         self.tell_watches();
     }
 
-    /// What was wrong is so no more; each source becomes what it is at the end.
+    /// Ends all troubles, and sets each source to its final state.
     fn calm_down(&mut self) {
         let now = self.agenda.now();
         for agent in &mut self.agents {
@@ -199,7 +201,7 @@ impl World {
         }
     }
 
-    /// Goes on to the next phase when this one is over.
+    /// Moves on to the next phase when this one is over.
     pub(crate) fn look(&mut self) {
         self.look_later();
         let now = self.agenda.now();
@@ -260,7 +262,8 @@ impl World {
         }
     }
 
-    /// No object is written. Since when a backend is lost is kept after some seconds, and forgotten when it is back.
+    /// Checks that the restart wrote no object. The time of a backend's loss is stored after some seconds, and
+    /// forgotten when it is back.
     fn judge_restart(&mut self) {
         let (written, kept) = (self.report.writes - self.at_rest.0, self.api.keeps - self.at_rest.1);
         let lost = (0..self.plan.backends).filter(|backend| sources::follows_loss(*backend)).count() as u64;
@@ -269,7 +272,7 @@ impl World {
         }
     }
 
-    /// Why it is not quiet.
+    /// Returns why it is not quiet, if so.
     fn unrest(&self) -> Option<String> {
         let now = self.agenda.now();
         if now < self.last_active.max(self.begun) + QUIET {

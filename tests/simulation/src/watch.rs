@@ -1,5 +1,5 @@
-//! The watches of a writer: each kind in order, the kinds in any. One that cannot go on lists everything anew, while the
-//! world changes on.
+//! The watches of a writer: the events of each kind in order, the kinds in any order. A watch that cannot go on lists
+//! everything again while the world changes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::server::{self, Server, is_marked};
 use crate::world::{Event, World};
 use crate::writer::Mail;
 
-/// Objects of a page of a list.
+/// Number of objects in one page of a list.
 const PAGE: usize = 200;
 
-/// What a watch shows.
+/// An item that a watch delivers.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
     ListBegins,
-    /// A page of a list, or what happened since.
+    /// A page of a list, or later events.
     Shown(Vec<server::Event>),
     ListEnds,
 }
@@ -26,13 +26,13 @@ pub(crate) enum Seen {
 /// The watch of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// The writer knows that a list begins; what it knew until then is older than the list.
+    /// The writer knows that a list begins; what it knew before is older than the list.
     pub(crate) asked: bool,
-    /// It hears of what happens from here on.
+    /// The watch receives events from now on.
     follows: bool,
     queue: VecDeque<(Duration, Seen)>,
     armed: bool,
-    /// It shows nothing until then.
+    /// The watch delivers nothing until this time.
     pub(crate) stalled_until: Duration,
 }
 
@@ -73,13 +73,13 @@ fn kind(event: &server::Event) -> Watched {
 }
 
 impl World {
-    /// The watch of a kind begins anew, with a list.
+    /// Starts the watch of a kind again, with a list.
     pub(crate) fn relist(&mut self, writer: usize, kind: Watched) {
         self.writers[writer].watches.insert(kind, Watch::default());
         self.post(writer, Mail::Saw(kind, Seen::ListBegins));
     }
 
-    /// The writer takes in that a list begins: now it is asked for.
+    /// Notifies the writer that a list begins, then requests the list.
     pub(crate) fn ask_list(&mut self, writer: usize, kind: Watched) {
         let (read, life) = (self.random.millis(5, 800), self.writers[writer].life);
         if let Some(watch) = self.writers[writer].watches.get_mut(&kind) {
@@ -88,12 +88,12 @@ impl World {
         self.agenda.after(read, Event::List { writer, life, kind });
     }
 
-    /// The API server makes the list: a view of this moment, shown page by page.
+    /// The API server makes the list: a view of this moment, delivered page by page.
     pub(crate) fn list(&mut self, writer: usize, kind: Watched) {
         let (now, life) = (self.agenda.now(), self.writers[writer].life);
         let cut = self.writers[writer].cut_until;
         let Some(watch) = self.writers[writer].watches.get_mut(&kind) else { return };
-        // Another list may have been asked for meanwhile.
+        // Another list may have been requested in the meantime.
         if watch.follows || !watch.asked {
             return;
         }
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// What is due of a watch arrives.
+    /// Delivers the items of a watch that are due.
     pub(crate) fn see(&mut self, writer: usize, kind: Watched) {
         let (now, life) = (self.agenda.now(), self.writers[writer].life);
         let cut = self.writers[writer].cut_until;
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Everybody who watches hears of what happened in the API server.
+    /// Queues the new events of the API server for all watches.
     pub(crate) fn tell_watches(&mut self) {
         while let Some(event) = self.api.server.unheard.pop_front() {
             if let Err(fault) = self.witness.look(&event) {

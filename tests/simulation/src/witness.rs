@@ -1,5 +1,5 @@
-//! What must be true at every moment: what the sources had all the while is in the Gimbal cluster all the while, and no
-//! write is without a difference.
+//! Checks the rules that must hold at every moment: what the sources have had all the time is in the Gimbal cluster
+//! all the time, and every write makes a difference.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -19,14 +19,14 @@ struct Held {
     slices: BTreeMap<Arc<str>, Vec<IpAddr>>,
 }
 
-/// What the source had since the storm began.
+/// The part of a source Service that has existed since the storm began.
 #[derive(Debug)]
 struct Lasting {
     hosts: BTreeMap<u8, IpAddr>,
     keeps_endpoints: bool,
 }
 
-/// See the module.
+/// An observer of the API server's content.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     held: HashMap<TargetKey, Held>,
@@ -34,7 +34,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// From now on it looks for what is lost.
+    /// Begins to look for losses. Everything that exists now has to stay while its source has it.
     pub(crate) fn begin(&mut self, sources: &Sources) {
         for (backend, service, offer) in sources.offers().filter(|(_, _, offer)| offer.there) {
             let hosts = offer.hosts.keys().filter(|host| sources::is_let_through(backend, **host));
@@ -44,7 +44,7 @@ impl Witness {
         }
     }
 
-    /// A source Service changed: what it has not is not lasting.
+    /// Called when a source Service changes: hosts that it no longer has may be removed.
     pub(crate) fn changed(&mut self, sources: &Sources, backend: usize, service: usize) {
         let target = sources::target(backend, service);
         let offer = sources.offer(backend, service);
@@ -55,12 +55,12 @@ impl Witness {
         }
     }
 
-    /// Something happened to what has our mark.
+    /// Checks the effect of an event about an object with our mark.
     pub(crate) fn look(&mut self, event: &Event) -> Result<(), String> {
         self.note(event).map_or(Ok(()), |target| self.judge(&target))
     }
 
-    /// Notes what is held now, and says of which target.
+    /// Records what exists after an event. Returns the target that it is about.
     fn note(&mut self, event: &Event) -> Option<TargetKey> {
         let target = match event {
             Event::Is(Body::Service(service)) => {
@@ -91,8 +91,9 @@ impl Witness {
         Some(target)
     }
 
-    /// The API server holds what it held before. What it lost by that, no write of ours took. Where it held something else just
-    /// now, a removal that was decided then meets an object that is there again, and nobody can tell.
+    /// Called when the API server's store is restored. What is lost by that was not removed by a write of ours. Where
+    /// the store held something else just before, a removal that was decided then may now meet a restored object
+    /// without anybody being able to know, so such targets are no longer checked.
     pub(crate) fn restored(&mut self, server: &Server) {
         let before = std::mem::take(&mut self.held);
         for body in server.objects.values().filter(|body| is_marked(body)) {
@@ -127,10 +128,10 @@ impl Witness {
     }
 }
 
-/// Looks at a write before the API server takes it. `in_time`: whoever sent it still leads and waits for the answer.
+/// Checks a write before the API server handles it. `in_time`: its sender still leads and waits for the answer.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the write.
 pub fn judge_write(server: &Server, action: &Action, in_time: bool) -> Result<(), String> {
     match action {
         Action::Replace(body) => {

@@ -1,4 +1,4 @@
-//! Everything together, and what happens when.
+//! The whole simulated world, and its event loop.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -19,13 +19,13 @@ use crate::witness::Witness;
 use crate::writer::{Mail, Writer};
 use crate::{Plan, Report, Said, Trouble, content};
 
-/// Something that happens. What is meant for a life of a process is lost with that life.
+/// An event. Events for one life of a process are dropped when that life has ended.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A source changes.
     Change,
     Trouble(Trouble),
-    /// Nothing passes between an agent and the writers.
+    /// The link between an agent and the writers is interrupted.
     Cut(usize),
     Heard {
         agent: usize,
@@ -74,9 +74,9 @@ pub(crate) enum Event {
     Answer(Request, Box<Written>),
     GiveUp(Request),
     Keep(Box<Keep>),
-    /// The API server's store is put back, and the watches go on or not.
+    /// The API server's store is restored. The flag says whether the watches go on.
     Restore(Box<Backup>, bool),
-    /// All watches begin anew: they have been silent for long, or a writer wants it.
+    /// All watches start again, because they were silent for long or a writer requests it.
     ListAgain,
     Kept {
         writer: usize,
@@ -95,25 +95,25 @@ pub(crate) enum Event {
         backend: BackendName,
         id: String,
     },
-    /// Somebody looks whether it is quiet.
+    /// Checks whether the phase is over.
     Look,
 }
 
-/// How far a run has come. Each phase ends when all is quiet, the storm when its time is over.
+/// The phases of a run. Each ends when everything is quiet; the storm ends when its time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Fill,
     Storm,
     Calm,
-    /// Everything was restarted.
+    /// Everything has been restarted.
     Restart,
     Over,
 }
 
-/// Longest pause before what was lost is sent again, in milliseconds.
+/// The longest pause before a lost packet is sent again, in milliseconds.
 const RETRANSMISSION: u64 = 15_000;
 
-/// Hash over all that happens.
+/// A hash over all events.
 #[derive(Debug, Default)]
 pub(crate) struct Trace(DefaultHasher);
 
@@ -127,7 +127,7 @@ impl Trace {
     }
 }
 
-/// See the module.
+/// The state of a run.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -145,14 +145,14 @@ pub(crate) struct World {
     pub(crate) witness: Witness,
     pub(crate) trace: Trace,
     pub(crate) report: Report,
-    /// When something was written last.
+    /// Time of the last write.
     pub(crate) last_active: Duration,
-    /// When the phase began.
+    /// Time at which the phase began.
     pub(crate) begun: Duration,
     pub(crate) storm_until: Duration,
-    /// Writes of objects and of states, before everything was restarted.
+    /// Number of writes of objects and of states before everything was restarted.
     pub(crate) at_rest: (u64, u64),
-    /// What was said until then.
+    /// The messages that were counted before that.
     pub(crate) said_before: Said,
     fault: Option<String>,
 }
@@ -204,7 +204,7 @@ impl World {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30) + self.agenda.now()
     }
 
-    /// The first thing that must not be ends the run.
+    /// Ends the run with a fault, unless it has one already.
     pub(crate) fn fail(&mut self, fault: String) {
         let (phase, now) = (self.phase, self.agenda.now());
         self.fault.get_or_insert_with(|| format!("{phase:?}, {:.3} s: {fault}", now.as_secs_f64()));
@@ -220,10 +220,10 @@ impl World {
         }
     }
 
-    /// Runs until a phase is over.
+    /// Runs until a phase is reached.
     ///
     /// # Errors
-    /// What must not be.
+    /// Returns the first fault.
     pub(crate) fn run_to(&mut self, phase: Phase) -> Result<(), String> {
         while self.phase != phase {
             let Some(event) = self.agenda.pop() else { return Err("nothing happens any more".into()) };
@@ -289,18 +289,19 @@ impl World {
                     state.approve(&backend, &id);
                 }
             }
-            // It was meant for a process that is no more.
+            // The event was for a process that has ended.
             _ => {}
         }
     }
 
-    /// What an agent said arrives, once nothing is in the way.
+    /// A message of an agent arrives, once its link is not interrupted.
     fn arrive_up(&mut self, link: u64) {
         let now = self.agenda.now();
         let Some(open) = self.links.get_mut(&link) else { return };
         let cut = self.agents[open.agent].cut_until;
         if cut > now {
-            // What was lost is sent again after a pause that grew with each try: a newer connection may be quicker.
+            // A lost message is sent again after a pause that has grown with each attempt, so a newer connection may
+            // be faster.
             let again = cut + self.random.millis(0, RETRANSMISSION);
             return self.agenda.at(again, Event::Up(link));
         }

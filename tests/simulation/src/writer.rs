@@ -1,5 +1,5 @@
-//! The writers' side: two processes, of which one leads. Each is a loop like the real one's: what came in, then what is to
-//! be written, then what is to be said.
+//! The writers' side: two processes, of which one leads. Each runs a loop like the real one: it handles what came in,
+//! starts writes, then sends messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::world::{Event, Phase, World};
 
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 const COMPARISON: Duration = Duration::from_secs(60);
-/// Jobs under way at a time.
+/// The maximum number of concurrent jobs.
 const LANES: usize = 64;
-/// How often time is told. The real loop does it more often; nothing that is decided depends on that.
+/// The interval at which the writer handles its timers. The real loop does so more often; no decision depends on
+/// that.
 const TICK: Duration = Duration::from_millis(500);
 /// How long a writer waits for an answer.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What comes into the loop.
+/// An input of the loop.
 #[derive(Debug)]
 pub(crate) enum Mail {
     Message(u64, AgentMessage),
@@ -36,14 +37,14 @@ pub(crate) enum Mail {
     NamespaceCreated(Arc<str>),
 }
 
-/// Writes of a job that are under way.
+/// The writes of a job in progress.
 #[derive(Debug)]
 struct Running {
     job: Job,
     answers: Vec<Option<Written>>,
 }
 
-/// One process.
+/// One writer process.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// `None` while it is down.
@@ -52,13 +53,13 @@ pub(crate) struct Writer {
     pub(crate) mail: VecDeque<Mail>,
     turn: bool,
     running: BTreeMap<u64, Running>,
-    /// By generation.
+    /// Links by generation.
     streams: BTreeMap<u64, u64>,
     pause_until: Duration,
     pub(crate) lead: Option<Lead>,
     pub(crate) leading: Option<u64>,
     pub(crate) watches: BTreeMap<Watched, Watch>,
-    /// It does not reach the API server until then.
+    /// The process cannot reach the API server until this time.
     pub(crate) cut_until: Duration,
 }
 
@@ -79,7 +80,7 @@ impl Writer {
         }
     }
 
-    /// The epoch that it leads in at `now`.
+    /// Returns the epoch in which the writer leads at `now`.
     pub(crate) fn epoch(&self, now: Duration) -> Option<u64> {
         self.lead.filter(|lead| now < lead.until).map(|lead| lead.epoch)
     }
@@ -91,7 +92,7 @@ impl Writer {
 }
 
 impl World {
-    /// A process starts with nothing but what is kept in the API server.
+    /// Starts a process, which knows only what is stored in the API server.
     pub(crate) fn start_writer(&mut self, writer: usize) {
         if self.writers[writer].state.is_some() {
             return;
@@ -110,7 +111,7 @@ impl World {
         self.agenda.after(Duration::ZERO, Event::Lease { writer, life });
     }
 
-    /// A process ends without a word. What it sent to the API server is still under way.
+    /// Ends a process without a message. Its requests to the API server are still on their way.
     pub(crate) fn stop_writer(&mut self, writer: usize) {
         let host_lives = self.random.percent(50);
         let (life, cut_until) = (self.writers[writer].life + 1, self.writers[writer].cut_until);
@@ -143,7 +144,7 @@ impl World {
         }
     }
 
-    /// The loop goes round once.
+    /// Runs the loop once.
     pub(crate) fn turn(&mut self, writer: usize) {
         self.writers[writer].turn = false;
         self.report.most_mail = self.report.most_mail.max(self.writers[writer].mail.len());
@@ -247,7 +248,7 @@ impl World {
         }
     }
 
-    /// An answer to one action of a job arrives, or the writer gives up waiting for it.
+    /// The answer to one action of a job arrives, or the writer gives up waiting for it.
     pub(crate) fn answer(&mut self, writer: usize, job: u64, action: usize, written: Written) {
         let now = self.agenda.now();
         let one = &mut self.writers[writer];
@@ -306,7 +307,7 @@ impl World {
             }
             Output::Guard { backend, event: GuardEvent::Held(held) } => {
                 self.report.holds += 1;
-                // A person looks at it by and by, and lets it pass.
+                // A person approves the held removals some time later.
                 let looks = self.random.millis(20_000, 100_000);
                 self.agenda.after(looks, Event::Approve { writer, life, backend, id: held.id });
             }
@@ -331,7 +332,7 @@ impl World {
         }
     }
 
-    /// The writer's end of a connection is no more; what it said is still on its way.
+    /// Ends the writer's side of a connection. Messages that it sent are still on their way.
     fn close_writers_end(&mut self, link: u64) {
         let Some(open) = self.links.get_mut(&link) else { return };
         open.writer_open = false;

@@ -1,4 +1,4 @@
-//! How large what we send and write is: the figures of docs/scale.md. `--nocapture` shows them.
+//! Measures the size of messages and written objects: the figures of docs/scale.md. `--nocapture` prints them.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::BTreeSet;

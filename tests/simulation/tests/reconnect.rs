@@ -1,4 +1,5 @@
-//! All agents at one moment: how much that is, in counts. `--nocapture` shows them; docs/scale.md has them.
+//! All agents connect at the same time: counts how much is sent. `--nocapture` prints the figures; docs/scale.md
+//! lists them.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use gimbal_wire::{encoded_len, pb};
 
 const BACKENDS: usize = 255;
 
-/// After a quiet time in which nothing went wrong, with the window of the real writer.
+/// Runs an ending after a quiet time without troubles, with the credit of the real writer.
 fn at_once(ending: Ending) -> Report {
     let plan = Plan {
         troubles: Vec::new(),
@@ -28,7 +29,7 @@ fn at_once(ending: Ending) -> Report {
 fn after_a_restart_of_the_writer_each_backend_is_sent_once() {
     let report = at_once(Ending::RestartWriters);
     let said = report.said_at_the_end;
-    // One of two writers refuses those that come to it first.
+    // One of the two writers refuses the agents that dial it first.
     assert!(said.hellos <= 2 * BACKENDS as u64, "{said:?}");
     assert_eq!(said.snapshots, BACKENDS as u64, "one snapshot each, and none twice");
     assert_eq!(said.frames, 3 * said.snapshots, "begin, one chunk, end: nothing is said again");

@@ -1,4 +1,5 @@
-//! Partitions, restarts, slow servers: from any seed it ends in the same state, and from one seed in the same way.
+//! Partitions, restarts, slow servers: every random seed ends in the same state, and one seed always gives the same
+//! run.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use gimbal_simulation::{Plan, Report, Trouble, run};
@@ -14,7 +15,7 @@ fn any_seed_ends_in_the_same_state() {
         assert_eq!(report.content, reports[0].content);
         assert!(report.leaders > 2 && report.failed_writes > 0, "that was no storm: {report:?}");
     }
-    // A storm in which the guard has nothing to hold is one, too; twenty of them are not.
+    // In a single storm the guard may have nothing to hold, but not in most of them.
     assert!(reports.iter().filter(|report| report.holds > 0).count() > 15, "the guard hardly ever held anything");
     assert!(reports.iter().map(|report| report.restorations).sum::<u64>() > 20, "the store was hardly ever put back");
     assert!(reports.iter().any(|report| report.trace != reports[0].trace), "every seed is the same storm");
@@ -29,7 +30,7 @@ fn one_seed_ends_in_the_same_way() {
 #[test]
 fn a_thousand_backends_end_as_their_sources_are() {
     let mut plan = Plan::new(1, 1000);
-    // The storms above have it; here each restoration would have a thousand backends written anew.
+    // The storms above include restorations; here each one would write a thousand backends again.
     plan.troubles.retain(|trouble| *trouble != Trouble::Restoration);
     let report = run_well(&plan);
     assert!(report.lives > 1000 && report.changes > 5000, "{report:?}");

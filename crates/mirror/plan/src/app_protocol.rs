@@ -1,4 +1,4 @@
-//! What becomes of the application protocols that a source names.
+//! Renames or drops the `appProtocol` values of a source, as the backend's policy says.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,9 +8,10 @@ use gimbal_model::{EndpointPort, Header, PortSet, Service, ServicePort};
 
 use crate::valid;
 
-/// Values of `appProtocol` that are written otherwise than the source has them: under another name, or not at all. A consumer
-/// may read more into one than its source meant: in Contour any value switches off `upstream-protocol.*`, and one that a
-/// Gateway API implementation does not know gets its route rejected.
+/// Maps values of `appProtocol` to the values that are written; `None` drops the value. Values without an entry are
+/// written unchanged. A policy needs this where a consumer reads more into a value than the source meant: in Contour
+/// any value switches off `upstream-protocol.*`, and a Gateway API implementation rejects a route with a value that
+/// it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppProtocols(BTreeMap<Arc<str>, Option<Arc<str>>>);
 
@@ -21,7 +22,7 @@ impl FromIterator<(Arc<str>, Option<Arc<str>>)> for AppProtocols {
 }
 
 impl AppProtocols {
-    /// Whether the API server takes this as an `appProtocol`.
+    /// Whether the API server accepts `text` as an `appProtocol`.
     #[must_use]
     pub fn is_valid(text: &str) -> bool {
         valid::is_qualified(text)
@@ -39,7 +40,7 @@ impl AppProtocols {
                 || service.groups().iter().flat_map(|group| group.ports.ports()).any(|port| named(&port.app_protocol)))
     }
 
-    /// The Service with the protocols that are written. Port sets that differ in nothing else become one.
+    /// Returns the Service with the values that are written. Port sets that are equal afterwards are merged.
     pub(crate) fn apply<'a>(&self, service: &'a Service) -> Cow<'a, Service> {
         if !self.concerns(service) {
             return Cow::Borrowed(service);
@@ -57,7 +58,7 @@ impl AppProtocols {
         Cow::Owned(Service::new(Arc::new(header), endpoints))
     }
 
-    /// What is written otherwise, a sentence for each value.
+    /// Returns one sentence for each value of a Service port that is renamed or dropped.
     pub(crate) fn told(&self, service: &Service) -> Vec<String> {
         let ports = service.header.ports.iter().map(|port| &port.app_protocol);
         let values: BTreeSet<&Arc<str>> = ports.flatten().collect();

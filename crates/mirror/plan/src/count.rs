@@ -34,8 +34,8 @@ impl Count {
     }
 }
 
-/// What the Gimbal cluster will hold of a Service whose addresses have to keep these rules, as
-/// [`crate::Observed::count`] counts it.
+/// Counts the endpoints of a Service that may be published under `addresses`, in the way in which
+/// [`crate::Observed::count`] counts them once they are written.
 #[must_use]
 pub fn publishable(service: &Service, addresses: &AddressRules, api: EndpointsApi) -> Count {
     let allowed = |address| addresses.check(address).is_ok();
@@ -47,7 +47,7 @@ pub fn publishable(service: &Service, addresses: &AddressRules, api: EndpointsAp
     Count::of(packed.iter().flat_map(|group| group.endpoints.conditions()).map(|conditions| conditions.ready))
 }
 
-/// The same as an `Endpoints` object holds it.
+/// Returns the permitted endpoints of a Service as an `Endpoints` object holds them.
 pub(crate) fn packed(service: &Service, addresses: &AddressRules) -> Vec<PortGroup> {
     let groups = service.groups().iter().map(|group| {
         let endpoints = group.endpoints.iter().filter(|endpoint| addresses.check(endpoint.address).is_ok());

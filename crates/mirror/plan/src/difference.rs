@@ -1,4 +1,5 @@
-//! An action in words: what it would change of what is held, a line each. For people; nothing is decided by it.
+//! Describes in text what an action would change, one line for each change. Only shown to people; no decision depends
+//! on it.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +8,11 @@ use gimbal_model::{Conditions, Endpoints, PortSet};
 
 use crate::{Action, Body, Observed, shape};
 
-/// An endpoint as it is named in a line, and what is said of it.
+/// The state of each endpoint ("ready", "not ready" or "terminating") by its description in a line.
 type Lines = BTreeMap<String, &'static str>;
 
-/// `+` comes, `-` goes, `~` becomes. Of a Service only what it would be can be said: of what is there no more than a
-/// fingerprint is held.
+/// Describes `action` as lines that begin with `+` (added), `-` (removed) or `~` (changed). For a Service, only its
+/// new content is listed, because no more than a fingerprint of the observed one is in memory.
 #[must_use]
 pub fn difference(action: &Action, observed: &Observed) -> Vec<String> {
     match action {

@@ -7,8 +7,9 @@ use gimbal_model::{AddressRules, Endpoint, PortGroup, PortSet, Service};
 
 use crate::{EndpointsApi, Observed, count};
 
-/// The Service with no more than `most` of the endpoints that `allowed` lets through: those that are there already first,
-/// then those that only change their ports, then the others in order. So it stays the same while nothing changes.
+/// Returns the Service with at most `most` of the endpoints that `allowed` permits. Endpoints that are observed come
+/// first, then those that only change their ports, then the others in order, so that the selection is stable while
+/// nothing changes.
 #[must_use]
 pub fn limited(
     service: &Service,
@@ -41,7 +42,7 @@ fn rank(observed: &Observed) -> impl Fn(&PortSet, IpAddr) -> u8 {
     }
 }
 
-/// An `Endpoints` object has an address with all of its ports, or not at all: which of them are in it.
+/// Selects addresses for an `Endpoints` object, which contains an address with all of its ports or not at all.
 fn packed_addresses(wanted: &[PortGroup], most: usize, observed: &Observed) -> BTreeSet<IpAddr> {
     let there = packed_counts(observed.packed().map_or(&[], |packed| &packed.groups));
     let in_slices: BTreeSet<IpAddr> = observed.identities().map(|(_, address)| address).collect();
@@ -50,7 +51,8 @@ fn packed_addresses(wanted: &[PortGroup], most: usize, observed: &Observed) -> B
     let mut left = most;
     let mut chosen = BTreeSet::new();
     for (address, count) in first.into_iter().chain(then) {
-        // One that is there, and is ready on one of its ports only by now, is counted twice, and is no growth.
+        // An observed address that has become not ready on some of its ports is in two subsets and counts twice; that
+        // is not growth.
         let takes = there.get(&address).map_or(count, |before| count.min(*before));
         if takes <= left {
             left -= takes;
@@ -60,7 +62,7 @@ fn packed_addresses(wanted: &[PortGroup], most: usize, observed: &Observed) -> B
     chosen
 }
 
-/// How often each address counts.
+/// Counts how often each address occurs.
 fn packed_counts(groups: &[PortGroup]) -> BTreeMap<IpAddr, usize> {
     let mut counts = BTreeMap::new();
     for address in groups.iter().flat_map(|group| group.endpoints.addresses()) {

@@ -1,5 +1,6 @@
-//! The plan for the objects of a lost backend whose policy reacts to the loss (`docs/design.md#rule-5`). It is made from the observed
-//! objects alone, because the writer may have restarted since the backend's agent spoke last. The Service itself always stays.
+//! The plan for the objects of a lost backend whose policy reacts to the loss (`docs/design.md#rule-5`). It is made
+//! from the observed objects alone, because the writer may have restarted since the backend's agent spoke last. The
+//! Service itself always stays.
 
 use std::sync::Arc;
 
@@ -42,8 +43,8 @@ pub fn plan_lost(target: &TargetKey, observed: &Observed, lost: Lost) -> Plan {
     Plan { phases: Some(phase).filter(|phase| !phase.is_empty()).into_iter().collect() }
 }
 
-/// Returns the patch that marks the endpoints of a slice not ready. A patch, because labels are not held in memory and could not be
-/// sent again.
+/// Returns the patch that marks the endpoints of a slice not ready. A patch, because labels are not held in memory
+/// and could not be sent again.
 pub(crate) fn slice_not_ready(target: &TargetKey, slice: &Slice) -> Option<Action> {
     let serves = |conditions: Conditions| conditions.ready || conditions.serving;
     let family = slice.family.filter(|_| !slice.common.deleting && slice.endpoints.conditions().any(serves))?;

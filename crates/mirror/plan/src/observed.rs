@@ -18,34 +18,34 @@ use version::Graves;
 /// The owner of an object: the value of its backend label, and the source Service that its annotation names.
 pub type Owner = (Arc<str>, SourceKey);
 
-/// An object that is held, for one who must compare a whole listing with it.
+/// An observed object, for a caller that compares it with a complete listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held<'a> {
-    /// Kind.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Name; `None` where it is the target's own.
+    /// Name of the object; `None` if it is the target's own name.
     pub name: Option<&'a str>,
-    /// UID.
+    /// UID of the object.
     pub uid: &'a str,
-    /// Version.
+    /// `resourceVersion` of the object.
     pub resource_version: &'a str,
-    /// Neither the list that began last nor an event since then has shown it.
+    /// Neither the list that began last nor an event since then has shown the object.
     pub unlisted: bool,
 }
 
-/// How it is known whether an object that is told of is newer than the one that is held.
+/// How to decide whether a reported object is newer than the observed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// By its version: it may have been on its way for longer than what came since.
+    /// By its version, because the report may have been delayed longer than later ones.
     InAnyOrder,
-    /// It was asked for when all that is held was known already, and nothing came since: it is newer, whatever its version.
-    /// A store that was put back to an older state gives versions out again.
+    /// It is newer, whatever its version: it was requested when everything that is observed was known already, and
+    /// nothing was reported since. Versions alone are not enough, because a restored store issues them again.
     Last,
 }
 
 /// The owned objects of one target. Answers to writes and events of watches may come in any order: an object replaces
-/// the one that is held only if it is not older, and what is gone does not come back with an old version. Versions tell
-/// that only among what came side by side; of what was known before a list began, the list is the truth.
+/// the observed one only if it is not older, and a deleted object does not come back with an old version. A list that
+/// begins later overrides what was known before, whatever the versions are.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     service: Option<held::Service>,
@@ -131,8 +131,8 @@ impl Observed {
         true
     }
 
-    /// The Service is gone: a watch's last version of it, or the UID and version that a delete of ours named. False if
-    /// that was another, older one than what is held.
+    /// Removes the Service. The arguments are those of a watch's last version of it, or those that our delete named.
+    /// Returns false if they belong to an older Service than the observed one.
     pub fn remove_service(&mut self, uid: &str, resource_version: &str) -> bool {
         let held = self.service.as_ref().map(|held| &held.common);
         let gone = held.is_none_or(|held| held.ends_with(uid, resource_version));
@@ -165,13 +165,14 @@ impl Observed {
         gone
     }
 
-    /// Returns whether an object older than the one it replaced was applied since the last call. Then the cluster's store was restored
-    /// to an older state, and everything else that is held may be outdated.
+    /// Returns whether an object older than the one it replaced was applied since the last call. Then the cluster's
+    /// store was restored to an older state, and everything else that is observed may be outdated.
     pub fn take_went_back(&mut self) -> bool {
         std::mem::take(&mut self.went_back)
     }
 
-    /// A list of a kind begins. What it shows of what is held, and was not written since, counts whatever its version.
+    /// Called when a list of `kind` begins. Objects that it shows replace those observed before it began, whatever
+    /// their versions are.
     pub fn list_begins(&mut self, kind: Kind) {
         self.graves.open_all(kind);
         if kind == objects::Service::KIND {
@@ -183,7 +184,8 @@ impl Observed {
         }
     }
 
-    /// The list is complete: what of a kind came neither by it nor since is gone. False if there is no such thing.
+    /// Called when the list is complete. Removes the objects of `kind` that neither the list nor a report since its
+    /// begin has shown. Returns whether there were any.
     pub fn list_ended(&mut self, kind: Kind) -> bool {
         let before = self.held().count();
         if kind == objects::Service::KIND {
@@ -196,8 +198,8 @@ impl Observed {
         self.held().count() < before
     }
 
-    /// Whether nothing is held. With no write in flight an empty one may be thrown away; before, it still knows which
-    /// answers are too old.
+    /// Whether no object is observed. While a write is in flight an empty value must be kept, because it remembers
+    /// which answers are outdated.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.service.is_none() && self.slices.is_empty() && self.packed.is_none()
@@ -209,26 +211,27 @@ impl Observed {
         self.service.is_some()
     }
 
-    /// Distinct endpoints (family, address, ports) over the slices, or of the Endpoints object if that has more.
+    /// Returns the number of distinct endpoints (family, address, ports) in the slices, or in the Endpoints object if
+    /// that has more.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.slice_count().max(self.packed_count())
     }
 
-    /// The same, and how many of them are ready.
+    /// Returns the same number, and how many of these endpoints are ready.
     #[must_use]
     pub fn count(&self) -> Count {
         self.count_as(|_, ready| Some(ready))
     }
 
-    /// Those whose address is one of `wanted`, counted as [`Observed::count`] counts them. One that is not wanted as ready
-    /// counts as not ready.
+    /// Returns the count of the endpoints whose addresses are in `wanted`, like [`Observed::count`]. An endpoint that
+    /// is wanted as not ready (`false`) counts as not ready.
     #[must_use]
     pub fn count_at(&self, wanted: &BTreeMap<IpAddr, bool>) -> Count {
         self.count_as(|address, ready| wanted.get(&address).map(|wanted| ready && *wanted))
     }
 
-    /// `as_ready`: whether an endpoint counts as ready; `None` where it does not count.
+    /// Counts endpoints. `as_ready` returns whether an endpoint counts as ready, or `None` if it does not count.
     fn count_as(&self, as_ready: impl Fn(IpAddr, bool) -> Option<bool>) -> Count {
         let of = |endpoints: &Endpoints| -> Vec<(IpAddr, bool)> {
             let each = endpoints.addresses().zip(endpoints.conditions());
@@ -252,7 +255,8 @@ impl Observed {
         slices.max(packed)
     }
 
-    /// The conditions of an endpoint that is held as ready; of one that only an Endpoints object has, that it is.
+    /// Returns the conditions of an endpoint that is observed as ready, and `None` if it is not ready or does not
+    /// exist. An endpoint that only an Endpoints object has gets the default conditions of a ready one.
     pub(crate) fn ready(&self, ports: &PortSet, address: IpAddr) -> Option<Conditions> {
         let slices = self.slices.iter().filter(|slice| slice.ports == *ports);
         let in_slices = slices.filter_map(|slice| slice.endpoints.get(address)).map(|endpoint| endpoint.conditions);
@@ -266,24 +270,25 @@ impl Observed {
         with_ports.any(ready).then_some(Conditions::READY)
     }
 
-    /// Whose all this is, by the Service, else a slice, else the Endpoints object. `None` where label or annotation is
-    /// missing.
+    /// Returns the owner that the Service names, or else the first slice that names one, or else the Endpoints
+    /// object. `None` if no object has both the label and the annotation.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.owners().next()
     }
 
-    /// Whose each object is, in the same order: after an edit by hand they may differ.
+    /// Returns the owner of each object, in the same order. They may differ after an edit by hand.
     pub fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.commons().filter_map(|common| common.owner.as_deref())
     }
 
-    /// Backend labels of objects that do not tell of which Service they are.
+    /// Returns the backend labels of objects that do not name their source Service.
     pub fn strays(&self) -> impl Iterator<Item = &str> {
         self.commons().filter_map(|common| common.stray.as_deref())
     }
 
-    /// Everything that is held. Of this, what neither a whole listing names nor came since it began is gone.
+    /// Returns all observed objects. After a complete listing, those that are `unlisted` and not in the listing are
+    /// gone.
     pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
         let service = self.service.iter().map(|held| (objects::Service::KIND, None, &held.common));
         let slices = self.slices.iter().map(|held| (objects::EndpointSlice::KIND, Some(&*held.name), &held.common));
@@ -294,9 +299,9 @@ impl Observed {
         })
     }
 
-    /// The server's answer to a write differs from what was sent, because something of its own changes such objects:
-    /// the answer is accepted until either side changes (`docs/design.md#rule-6`). To be called after the answer was taken by
-    /// `set_*`. True if this form was not accepted before, and should be logged and counted.
+    /// Accepts the form that the server answered if it differs from what was sent, for example because of a mutating
+    /// webhook. It stays accepted until either side changes (`docs/design.md#rule-6`). Call this after `set_*` has
+    /// applied the answer. Returns whether the form was not accepted before; the caller then logs and counts it.
     pub fn accept(&mut self, kind: Kind, name: &str, sent: Fingerprint, answer: Fingerprint) -> bool {
         let common = if kind == objects::Service::KIND {
             self.service.as_mut().map(|held| &mut held.common)
@@ -312,7 +317,7 @@ impl Observed {
         self.service.as_ref()
     }
 
-    /// Sorted by name.
+    /// Returns the slices, sorted by name.
     pub(crate) fn slices(&self) -> &[Slice] {
         &self.slices
     }
@@ -327,13 +332,14 @@ impl Observed {
 
     pub(crate) fn slice_count(&self) -> usize {
         match self.slices.as_slice() {
-            // No duplicates within one slice, and there is mostly one.
+            // Usually there is one slice, and a slice holds no duplicates.
             [one] => one.endpoints.len(),
             _ => self.identities().collect::<BTreeSet<_>>().len(),
         }
     }
 
-    /// Port set and address of every endpoint in a slice, with duplicates; an address has its family with it.
+    /// Returns port set and address of every endpoint in the slices, with duplicates. The family follows from the
+    /// address.
     pub(crate) fn identities(&self) -> impl Iterator<Item = (&PortSet, IpAddr)> {
         self.slices.iter().flat_map(|slice| slice.endpoints.addresses().map(|address| (&slice.ports, address)))
     }
@@ -348,7 +354,8 @@ impl Observed {
         service.chain(slices).chain(self.packed.iter().map(|held| &held.common))
     }
 
-    /// Shared with an object that is held already: most have the same.
+    /// Returns the owner that the metadata names. Shares it with an observed object where possible, because most have
+    /// the same.
     fn owner_of(&self, meta: &objects::Meta) -> Option<Arc<Owner>> {
         let backend = meta.labels.get(keys::BACKEND)?;
         let source = SourceKey::from_annotation(meta.annotations.get(keys::SOURCE)?)?;
@@ -358,14 +365,15 @@ impl Observed {
     }
 }
 
-/// Whether an object says something new.
+/// How a reported object compares with the observed state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// It is what is held already, or older than that, or gone since.
+    /// It is the observed version or an older one, or the object has been deleted since.
     None,
     /// It is newer.
     Newer,
-    /// It is what there is, though its version is older, or was seen of something else.
+    /// It is current although its version is older, or is the observed one with other content: the store was
+    /// restored.
     Older,
 }
 
@@ -383,7 +391,7 @@ impl News {
             Some(held) => {
                 let unlisted = std::mem::take(&mut held.unlisted);
                 if *held.resource_version == *meta.resource_version && *held.uid == *meta.uid {
-                    // A store that was put back gives a version out again, to something else.
+                    // A restored store issues a version again for other content.
                     return if unlisted && held.print != print() { Self::Older } else { Self::None };
                 }
                 (unlisted, version::is_older(&meta.resource_version, &held.resource_version))

@@ -1,5 +1,5 @@
-//! Distributes endpoints over slices. An endpoint stays in the slice where it is observed, so that one change rewrites one slice
-//! however large the Service is.
+//! Distributes endpoints over slices. An endpoint stays in the slice where it is observed, so that one change
+//! rewrites one slice however large the Service is.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -54,7 +54,8 @@ struct Draft<'a> {
     overflows: bool,
 }
 
-/// Distributes `wanted` (sorted by address) over `slices` (sorted by name). `keep` says what happens to endpoints that are not wanted.
+/// Distributes `wanted` (sorted by address) over `slices` (sorted by name). `keep` says what happens to endpoints
+/// that are not wanted.
 pub(crate) fn place<'a>(
     ports: &PortSet,
     meta: Fingerprint,
@@ -84,7 +85,8 @@ pub(crate) fn place<'a>(
     placement
 }
 
-/// Returns what a slice keeps. An endpoint that is in two slices stays in the first. What does not fit is added to `rest`.
+/// Returns what a slice keeps. An endpoint that is in two slices stays in the first. What does not fit is added to
+/// `rest`.
 fn draft<'a>(
     slice: &'a Slice,
     ports: &PortSet,
@@ -125,7 +127,8 @@ fn draft<'a>(
     draft
 }
 
-/// Finds an address in `wanted`, at `likely` first: both lists are sorted, and neighbours in one are usually neighbours in the other.
+/// Finds an address in `wanted`, at `likely` first: both lists are sorted, and neighbours in one are usually
+/// neighbours in the other.
 fn find(wanted: &[Endpoint], address: IpAddr, likely: usize) -> Option<usize> {
     match wanted.get(likely) {
         Some(endpoint) if endpoint.address == address => Some(likely),
@@ -133,8 +136,9 @@ fn find(wanted: &[Endpoint], address: IpAddr, likely: usize) -> Option<usize> {
     }
 }
 
-/// Distributes `rest` with as few writes as possible: first over slices that are written anyway, the fullest first; then over full
-/// new slices; then to the fullest other slice with room for the remainder, or else to one more new slice.
+/// Distributes `rest` with as few writes as possible: first over slices that are written anyway, the fullest first;
+/// then over full new slices; then to the fullest other slice with room for the remainder, or else to one more new
+/// slice.
 fn fill(drafts: &mut [Draft<'_>], mut rest: Vec<Endpoint>) -> Vec<Vec<Endpoint>> {
     let mut order: Vec<usize> = (0..drafts.len()).collect();
     order.sort_by_key(|at| Reverse(drafts[*at].kept.len()));

@@ -1,5 +1,5 @@
-//! The difference between the wanted and the observed objects of a target, as ordered requests (`docs/design.md#rule-6` and
-//! `docs/design.md#rule-10`).
+//! The difference between the wanted and the observed objects of a target, as ordered requests
+//! (`docs/design.md#rule-6` and `docs/design.md#rule-10`).
 
 mod action;
 mod around;
@@ -32,10 +32,11 @@ const PRINT: usize = 10;
 
 /// Compares. `taken` holds the names of slices in the target's namespace that are another's.
 ///
-/// Phases with something wanted: the Service, if it is created; slices and Endpoints that gain or change something; slices
-/// that only lose, and what goes. A Service that is there already is replaced beside the first of these: its slices need not
-/// wait for what it says. With nothing wanted: slices and Endpoints; the Service. Actions of one phase may run side by side.
-/// Only where a Service has a cluster IP, which no update can take away, it is deleted before all else and created anew.
+/// Phases with something wanted: the Service, if it is created; slices and Endpoints that gain or change something;
+/// slices that only lose, and what goes. A Service that is there already is replaced beside the first of these: its
+/// slices need not wait for what it says. With nothing wanted: slices and Endpoints; the Service. Actions of one
+/// phase may run side by side. Only where a Service has a cluster IP, which no update can take away, it is deleted
+/// before all else and created anew.
 #[must_use]
 pub fn plan(
     target: &TargetKey,
@@ -231,8 +232,8 @@ fn delete_slice(target: &TargetKey, slice: &Slice) -> Option<Action> {
 }
 
 impl Body {
-    /// Whether the other has the same content field by field. Of two that differ in what makes no difference it says no;
-    /// [`Body::fingerprint`] knows better, and costs more.
+    /// Whether the other has the same content field by field. Of two that differ in what makes no difference it says
+    /// no; [`Body::fingerprint`] knows better, and costs more.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let (meta, others) = (self.meta(), other.meta());

@@ -1,4 +1,5 @@
-//! Fingerprints of everything that we set in an object, computed so that defaults filled in by the server make no difference.
+//! Fingerprints of everything that we set in an object, computed so that defaults filled in by the server make no
+//! difference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -174,7 +175,8 @@ pub(crate) fn slice(slice: &EndpointSlice) -> Fingerprint {
     printer.finish()
 }
 
-/// Returns the fingerprint of an Endpoints object by address and port, because the server may group subsets differently.
+/// Returns the fingerprint of an Endpoints object by address and port, because the server may group subsets
+/// differently.
 pub(crate) fn endpoints(endpoints: &Endpoints) -> Fingerprint {
     let mut printer = begin("Endpoints", &endpoints.metadata);
     let (flat, odd) = shape::flatten(endpoints);

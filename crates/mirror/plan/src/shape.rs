@@ -68,8 +68,8 @@ pub(crate) fn read_ports(ports: &[objects::EndpointPort]) -> (PortSet, bool) {
     (set, regular)
 }
 
-/// Reads a slice's endpoints, without those that are no addresses of `family`. Second: whether they have exactly the form that we
-/// write.
+/// Reads a slice's endpoints, without those that are no addresses of `family`. Second: whether they have exactly the
+/// form that we write.
 pub(crate) fn read_endpoints(from: &[objects::Endpoint], family: Option<Family>) -> (Endpoints, bool) {
     let mut regular = family.is_some();
     let mut details = BTreeSet::<Arc<Detail>>::new();

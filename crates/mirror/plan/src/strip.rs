@@ -1,11 +1,11 @@
-//! Selects the labels and annotations of a source Service that are written. Left out are those with which a backend could steer the
-//! Gimbal cluster's controllers, and, if a policy lists what is kept, all that it does not list.
+//! Selects the labels and annotations of a source Service that are written. Keys with which a backend could steer the
+//! Gimbal cluster's controllers are left out. If a policy lists the keys to keep, all others are left out as well.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A key, or with `*` at its end every key that begins so: `cert-manager.io/*`.
+/// A pattern for keys: either a whole key or, with `*` at its end, a prefix, as in `cert-manager.io/*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pattern {
     text: Arc<str>,
@@ -13,7 +13,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Parses a pattern. Every text is one.
+    /// Parses a pattern. Every text is a valid pattern.
     #[must_use]
     pub fn new(text: &str) -> Self {
         match text.strip_suffix('*') {
@@ -35,12 +35,13 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The labels and annotations that are left out of everything written. The default leaves out those that steer controllers.
+/// The labels and annotations that are left out of everything written. The default leaves out those that steer
+/// controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strip {
-    /// Of labels.
+    /// Patterns for labels.
     pub labels: Vec<Pattern>,
-    /// Of annotations.
+    /// Patterns for annotations.
     pub annotations: Vec<Pattern>,
 }
 
@@ -64,23 +65,23 @@ impl Default for Strip {
     }
 }
 
-/// What alone is kept. `None`: everything; no pattern at all: nothing. What is stripped is left out even so.
+/// The only keys to keep. `None` keeps every key, an empty list keeps none. `Strip` has precedence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Keep {
-    /// Of labels.
+    /// Patterns for labels.
     pub labels: Option<Vec<Pattern>>,
-    /// Of annotations.
+    /// Patterns for annotations.
     pub annotations: Option<Vec<Pattern>>,
 }
 
-/// What is made of a map's entries.
+/// The strip and keep lists for the labels or the annotations of an object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sieve<'a> {
     strip: &'a [Pattern],
     keep: Option<&'a [Pattern]>,
 }
 
-/// Keys that one sentence names.
+/// The maximum number of keys that a sentence lists by name.
 const NAMED: usize = 10;
 
 impl<'a> Sieve<'a> {
@@ -106,7 +107,8 @@ impl<'a> Sieve<'a> {
         kept.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// What does not, in a sentence for each reason. `what`: "labels", as the policy calls them.
+    /// Describes the keys that are left out, one sentence for each reason. `what` is the name of the lists in the
+    /// policy: "labels" or "annotations".
     pub(crate) fn told(&self, what: &str, map: &BTreeMap<Arc<str>, Arc<str>>) -> Vec<String> {
         let keys = || map.keys().map(|key| &**key);
         let stripped: Vec<&str> = keys().filter(|key| self.is_stripped(key)).collect();

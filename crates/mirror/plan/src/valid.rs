@@ -1,5 +1,5 @@
-//! What the API server would certainly refuse. Said here, it costs no request and names the field in our words; the API
-//! server has the last word on the rest.
+//! Checks for what the API server would certainly reject. Rejecting it here saves the request, and the message names
+//! the field and says how to correct it. The API server decides about everything else.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use gimbal_model::{Detail, EndpointPort, Header, PortGroup, ServicePort, TargetK
 
 use crate::{Unwanted, UnwantedReason};
 
-/// What all annotations of an object may hold, keys and values.
+/// Limit of Kubernetes for all annotations of an object together: bytes of keys and values.
 const ANNOTATION_BYTES: usize = 256 * 1024;
-/// Most `hints.forZones` of an endpoint.
+/// Limit of Kubernetes for `hints.forZones` of one endpoint.
 const ZONES: usize = 8;
 
-/// As much of a text from outside as a line can bear.
+/// Shortens text from a source to 80 characters, so that it fits into a message.
 pub(crate) fn brief(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -154,18 +154,18 @@ fn app(what: &str, protocol: Option<&str>) -> Result<(), Unwanted> {
     }
 }
 
-/// A DNS label as RFC 1123 has it.
+/// Whether `text` is a DNS label (RFC 1123).
 fn is_label(text: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !text.is_empty() && text.len() <= 63 && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// A name of a container port, as IANA has it for services.
+/// Whether `text` is a valid name of a container port (an IANA service name).
 fn is_port_name(text: &str) -> bool {
     is_label(text) && text.len() <= 15 && !text.contains("--") && text.bytes().any(|c| c.is_ascii_lowercase())
 }
 
-/// The name part of a qualified name.
+/// Whether `text` is a valid name part of a qualified name.
 fn is_name(text: &str) -> bool {
     let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
@@ -176,11 +176,12 @@ fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// `name` or `dns.subdomain/name`.
+/// Whether `text` is a qualified name: `name` or `dns.subdomain/name`.
 pub(crate) fn is_qualified(text: &str) -> bool {
     match text.split_once('/') {
         None => is_name(text),
-        // Each part of a subdomain may be longer than a label; only the whole is limited.
+        // Unlike in a label, the parts of the subdomain have no limit of 63 characters; only the whole prefix is
+        // limited.
         Some((prefix, name)) => {
             let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
             let part = |part: &str| {

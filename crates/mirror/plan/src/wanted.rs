@@ -26,7 +26,7 @@ pub enum EndpointsApi {
     EndpointSlices,
     /// `core/v1`.
     Endpoints,
-    /// Both; the mirroring controller is told to leave the second alone.
+    /// Both. The `Endpoints` object is labelled so that the mirroring controller ignores it.
     Both,
 }
 
@@ -138,8 +138,8 @@ impl Wanted {
         Frame::new(backend, source, target, service, rules).check(target, service)
     }
 
-    /// The same of what would certainly be refused. It is not to be written: it only tells what is gone, to those who plan
-    /// [`around`](crate::Plan::around) the rest.
+    /// Like [`Wanted::new`], without the checks for what the API server would certainly refuse. The result is not
+    /// written as it is: [`around`](crate::Plan::around) uses it to find what must be removed.
     #[must_use]
     pub fn unchecked(
         backend: &BackendName,
@@ -159,8 +159,8 @@ impl Wanted {
         made
     }
 
-    /// The same of a backend that is lost: its endpoints are not ready, those that the guard keeps included, or there are
-    /// none.
+    /// Returns the objects as they are while the backend is lost: with all endpoints not ready, including those that
+    /// the guard keeps, or without endpoints.
     #[must_use]
     pub fn lost(mut self, lost: Lost) -> Self {
         let packed = self.packed.as_mut().map(|(_, groups)| groups);
@@ -179,7 +179,7 @@ impl Wanted {
         self
     }
 
-    /// The same, but what is held as ready stays ready.
+    /// Returns the objects with every endpoint that is observed as ready kept ready.
     pub(crate) fn keeping_ready(&self, observed: &Observed) -> Self {
         let mut kept = self.clone();
         for ((_, ports), endpoints) in &mut kept.groups {
@@ -198,18 +198,19 @@ impl Wanted {
         self.not_ready
     }
 
-    /// Endpoints that the Gimbal cluster will hold, counted as [`crate::Observed::endpoint_count`] counts them.
+    /// Returns how many endpoints the Gimbal cluster will hold, counted as [`crate::Observed::endpoint_count`] counts
+    /// them.
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         if self.api.slices() { self.slice_count() } else { self.packed_count() }
     }
 
-    /// Counted as slices hold them, whether or not slices are written.
+    /// Returns the count for slices, whether or not slices are written.
     pub(crate) fn slice_count(&self) -> usize {
         self.groups.values().map(Vec::len).sum()
     }
 
-    /// Counted as an `Endpoints` object holds them, whether or not one is written.
+    /// Returns the count for an `Endpoints` object, whether or not one is written.
     pub(crate) fn packed_count(&self) -> usize {
         let count = |groups: &[PortGroup]| groups.iter().map(|group| group.endpoints.len()).sum();
         self.packed.as_ref().map_or_else(|| count(&packed(&self.groups)), |(_, groups)| count(groups))
@@ -256,7 +257,7 @@ impl Wanted {
     }
 }
 
-/// The Service, and what all of its objects share.
+/// The Service, and the metadata that its other objects share.
 struct Frame {
     labels: Map,
     origin: Map,
@@ -313,7 +314,7 @@ impl Frame {
     }
 }
 
-/// What of a Service is written otherwise than its source has it, or left out, as its backend's policy says: in sentences.
+/// Describes the parts of a Service that its backend's policy changes or leaves out, one sentence for each.
 #[must_use]
 pub fn left_out(service: &Service, rules: &Rules<'_>) -> Vec<String> {
     let Service { header, .. } = service;
@@ -323,8 +324,8 @@ pub fn left_out(service: &Service, rules: &Rules<'_>) -> Vec<String> {
     told
 }
 
-/// The labels that everything carries, without a mark. A source's own mark would give its object to us, or to another
-/// controller.
+/// Returns the labels that all objects of a Service carry, without the mark. A mark that the source has set is
+/// removed, because it would give the object to us or to another controller.
 fn labels(backend: &BackendName, source: &SourceKey, service: &Service, rules: &Rules<'_>) -> Map {
     let mut labels = Sieve::of_labels(rules.strip, rules.keep).sieve(&service.header.labels);
     labels.remove(keys::MANAGED_BY);
@@ -385,7 +386,8 @@ fn slice_labels(backend: &BackendName, target: &TargetKey, labels: &Map) -> Map 
 
 fn packed_meta(target: &TargetKey, labels: &Map, origin: &Map, api: EndpointsApi) -> Meta {
     let mut labels = labels.clone();
-    // These steer the controllers of endpoints; skip-mirror from a source would hide it from every consumer of slices.
+    // These keys steer the controllers of endpoints. For example, a source's `skip-mirror` would hide its endpoints
+    // from every consumer of slices.
     labels.retain(|key, _| {
         !key.starts_with("endpoints.kubernetes.io/") && !key.starts_with("endpointslice.kubernetes.io/")
     });

@@ -11,7 +11,8 @@ use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
-/// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. Written only when it changes.
+/// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. Written only when it
+/// changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendState {
     /// The incarnation of the source that the backend's name belongs to.
@@ -46,7 +47,7 @@ pub(crate) struct Measured {
     pub(crate) count: Count,
     /// Bytes of its header and endpoints on the stream.
     pub(crate) bytes: u64,
-    /// Whether the API server would accept it, as far as that can be told.
+    /// Whether the API server would accept it, as far as that is known.
     pub(crate) valid: bool,
 }
 
@@ -89,7 +90,8 @@ pub struct Backend {
     pub(crate) version: u64,
     /// The last version that was stored.
     pub(crate) kept: u64,
-    /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it last.
+    /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it
+    /// last.
     pub(crate) changed: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the watches on the Gimbal cluster showed besides the targets' own objects: namespaces, which target each slice belongs
-//! to, and which kinds have been listed.
+//! What the watches on the Gimbal cluster showed besides the targets' own objects: namespaces, which target each
+//! slice belongs to, and which kinds have been listed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -54,8 +54,8 @@ pub(crate) struct ListsBegun([u64; Watched::ALL.len()]);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cluster {
     begun: ListsBegun,
-    /// The kinds for which a list began, and for which one was completed, since the process started or since everything had to
-    /// be listed again.
+    /// The kinds for which a list began, and for which one was completed, since the process started or since
+    /// everything had to be listed again.
     asked: [bool; Watched::ALL.len()],
     done: [bool; Watched::ALL.len()],
     /// The namespaces that exist and are not being deleted.
@@ -69,8 +69,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Whether every kind has been listed, since the start and since the cluster's store was found to be restored to an older
-    /// state. Before that, nothing is decided.
+    /// Whether every kind has been listed, since the start and since the cluster's store was found to be restored to
+    /// an older state. Before that, nothing is decided.
     pub(crate) fn is_listed(&self) -> bool {
         self.done.iter().all(|done| *done)
     }

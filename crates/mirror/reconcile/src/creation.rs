@@ -1,5 +1,5 @@
-//! The namespaces that are missing in the Gimbal cluster and that a policy allows to be created. Each is requested once, and
-//! again only after a failure and a delay. None is ever deleted.
+//! The namespaces that are missing in the Gimbal cluster and that a policy allows to be created. Each is requested
+//! once, and again only after a failure and a delay. None is ever deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duratio
 #[derive(Debug, Clone)]
 struct Creation {
     failures: u32,
-    /// Why the last attempt failed; agents are told this until the namespace exists.
+    /// Why the last attempt failed; sent to agents until the namespace exists.
     problem: Option<String>,
     progress: Progress,
 }
@@ -61,8 +61,8 @@ impl Creations {
         true
     }
 
-    /// Whether a namespace may be there soon: its creation has not failed, or is attempted again now. Services that wait for it
-    /// take their share of the quota meanwhile.
+    /// Whether a namespace may be there soon: its creation has not failed, or is attempted again now. Services that
+    /// wait for it take their share of the quota meanwhile.
     pub(crate) fn is_creatable(&self, namespace: &str) -> bool {
         let rests = |creation: &Creation| matches!(creation.progress, Progress::AnsweredUntil(_));
         self.0.get(namespace).is_none_or(|creation| creation.problem.is_none() || !rests(creation))

@@ -28,7 +28,8 @@ pub(crate) struct View<'a> {
     cluster: &'a Cluster,
 }
 
-/// The mass-change guard's answer for one target: whether its removals may be written now, and what may be written if not.
+/// The mass-change guard's answer for one target: whether its removals may be written now, and what may be written if
+/// not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permit {
     pub(crate) passage: Passage,
@@ -42,9 +43,10 @@ impl Permit {
 /// What to do about a target.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// Write nothing yet: the removals wait until the guard's record of them is stored, which normally takes milliseconds.
+    /// Write nothing yet: the removals wait until the guard's record of them is stored, which normally takes
+    /// milliseconds.
     AwaitRecord,
-    /// Write nothing: nobody who may write wants the target, or what exists has to stay.
+    /// Write nothing: no backend that may write wants the target, or what exists has to stay.
     Leave { ownership: Ownership, passage: Passage },
     /// Carry out a proposal.
     Proceed {
@@ -62,7 +64,8 @@ pub(crate) enum Step {
     Write { closes: bool },
     /// The guard's record of the remaining removals is overdue: tell the claims, and ask again later.
     AwaitRecord,
-    /// The owner cannot be written, and the objects of another claim keep the name: reject the owner and the leaving claims.
+    /// The owner cannot be written, and the objects of another claim keep the name: reject the owner and the leaving
+    /// claims.
     TurnAway,
     /// Everything that the API server accepts is written. Try the refused writes again at this time.
     RetryRefused(Instant),

@@ -11,8 +11,9 @@ use crate::{Backend, Claim, Decommission, Mode, NamespaceRefused, probe};
 
 /// The desired state.
 ///
-/// A backend has something to send or to store only after it was changed. Every backend that was lent out mutably is visited by
-/// the next [`Desired::drain_changed`], so that no caller has to mark it, and a change costs the same however many backends exist.
+/// A backend has something to send or to store only after it was changed. Every backend that was lent out mutably is
+/// visited by the next [`Desired::drain_changed`], so that no caller has to mark it, and a change costs the same
+/// however many backends exist.
 #[derive(Debug, Clone)]
 pub(crate) struct Desired {
     api: EndpointsApi,
@@ -108,7 +109,8 @@ impl Desired {
         self.get(name).is_some_and(|backend| matches!(backend.decommission, Some(Decommission::Running { .. })))
     }
 
-    /// Returns the target that the policy of a backend chooses for a source Service now. `None` if the backend is not known.
+    /// Returns the target that the policy of a backend chooses for a source Service now. `None` if the backend is not
+    /// known.
     pub(crate) fn target_of(
         &self,
         backend: &BackendName,
@@ -148,8 +150,8 @@ impl Desired {
         backend.measured.get(&claim.key).copied().or_else(|| backend.measure(&claim.key, self.api))
     }
 
-    /// Measures a claim's Service, so that its endpoints are counted once and not at each look. To be called when the Service or
-    /// its policy changed.
+    /// Measures a claim's Service, so that its endpoints are counted once and not at each look. To be called when the
+    /// Service or its policy changed.
     pub(crate) fn measure(&mut self, claim: &Claim) {
         let api = self.api;
         let Some(backend) = self.get_mut(&claim.backend) else { return };

@@ -1,5 +1,5 @@
-//! Writes whose answers were lost or reported an unclear failure: whether they were carried out is unknown. What they remove may
-//! be gone already, or may still go.
+//! Writes whose answers were lost or reported an unclear failure: whether they were carried out is unknown. What they
+//! remove may be gone already, or may still go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

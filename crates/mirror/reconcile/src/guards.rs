@@ -1,5 +1,5 @@
-//! The two mass-change guards of one backend: one for its endpoints, and one for its ready endpoints where the policy wants that.
-//! Both are told the same, and a write needs the permission of both.
+//! The two mass-change guards of one backend: one for its endpoints, and one for its ready endpoints where the policy
+//! wants that. Both receive the same reports, and a write needs the permission of both.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -122,8 +122,8 @@ impl Guards {
         }
     }
 
-    /// Returns whether a target's removals may be written, and what may be written if not. Asking grants the removals, if they
-    /// are few enough.
+    /// Returns whether a target's removals may be written, and what may be written if not. Asking grants the
+    /// removals, if they are few enough.
     pub(crate) fn permit(&mut self, target: &TargetKey, now: Instant) -> Permit {
         let (removals, readiness) = (self.removals.verdict(target, now), self.readiness.verdict(target, now));
         let passage = match (removals, readiness) {
@@ -166,8 +166,8 @@ impl Guards {
         [removals, put(self.readiness.record(wall), &mut state.ready_window)]
     }
 
-    /// The removals of these guards wait until a version of the state is stored. A guard that waits for an earlier version already
-    /// goes on waiting for that one, because both permit the same.
+    /// The removals of these guards wait until a version of the state is stored. A guard that waits for an earlier
+    /// version already goes on waiting for that one, because both permit the same.
     pub(crate) fn await_version(&mut self, asked: [bool; 2], version: u64) {
         for (asks, awaited) in asked.into_iter().zip(&mut self.awaited) {
             *awaited = awaited.or(asks.then_some(version));
@@ -186,8 +186,8 @@ impl Guards {
         released
     }
 
-    /// A complete snapshot, begun at `begun`, confirms the held removals of the targets that it `covers`; `all`: it covers the
-    /// whole source. Returns whether anything is released.
+    /// A complete snapshot, begun at `begun`, confirms the held removals of the targets that it `covers`; `all`: it
+    /// covers the whole source. Returns whether anything is released.
     pub(crate) fn snapshot_complete(
         &mut self,
         begun: Instant,
@@ -226,8 +226,8 @@ impl Guards {
         self.both_mut().into_iter().for_each(|guard| guard.note(now));
     }
 
-    /// Puts the holds into `state` if they have to be stored: a new or ended hold at once, growing figures now and then. Returns
-    /// whether it changed `state`.
+    /// Puts the holds into `state` if they have to be stored: a new or ended hold at once, growing figures now and
+    /// then. Returns whether it changed `state`.
     pub(crate) fn put_holds(&mut self, state: &mut BackendState, now: Instant, wall: SystemTime) -> bool {
         let due = self.hold_stored.is_none_or(|stored| now.saturating_duration_since(stored) >= HOLD_GROWS);
         let holds = [

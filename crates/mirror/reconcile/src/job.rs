@@ -18,7 +18,8 @@ pub struct Job {
     pub owner: Option<Claim>,
     /// The writes, in order.
     pub actions: Vec<Action>,
-    /// How many of the writes are sent first, concurrently. The others follow if all of these [succeed](Written::is_there).
+    /// How many of the writes are sent first, concurrently. The others follow if all of these
+    /// [succeed](Written::is_there).
     pub first: usize,
     /// The lists that had begun when the job was handed out.
     pub(crate) lists: ListsBegun,

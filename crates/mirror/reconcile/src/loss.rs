@@ -1,5 +1,5 @@
-//! For how long a backend has been lost, and the stage that its policy is in (`docs/design.md#rule-5`). A backend is lost while no
-//! agent is connected, or, if the policy says so, while its source is silent.
+//! For how long a backend has been lost, and the stage that its policy is in (`docs/design.md#rule-5`). A backend is
+//! lost while no agent is connected, or, if the policy says so, while its source is silent.
 
 #[cfg(test)]
 mod tests;
@@ -15,13 +15,13 @@ pub struct LossPolicy {
     pub not_ready_after: Option<Duration>,
     /// After this time, its endpoints are removed. At least `not_ready_after`.
     pub drain_after: Option<Duration>,
-    /// After this time without a sign of life from the source, the backend is lost although its agent is connected. `None`: only
-    /// the connection counts.
+    /// After this time without a sign of life from the source, the backend is lost although its agent is connected.
+    /// `None`: only the connection counts.
     pub source_stale_after: Option<Duration>,
 }
 
-/// How long agents have to come back to a writer that begins to lead, before the loss policy does anything new: they may be away
-/// because of the writer itself.
+/// How long agents have to come back to a writer that begins to lead, before the loss policy does anything new: they
+/// may be away because of the writer itself.
 pub const GRACE: Duration = Duration::from_secs(30);
 /// A loss is stored from this age on, so that a mere reconnect writes nothing.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -111,7 +111,8 @@ impl Loss {
         Self { period, ..Self::default() }
     }
 
-    /// Updates the loss, and returns the stage that applies from now on. No later stage is reached within `grace` of the first call.
+    /// Updates the loss, and returns the stage that applies from now on. No later stage is reached within `grace` of
+    /// the first call.
     pub(crate) fn observe(
         &mut self,
         facts: Facts,
@@ -202,8 +203,8 @@ impl Period {
         by_time.max(reached)
     }
 
-    /// Updates the record: a loss is recorded once it is old enough, again when its stage changes, and not at all if the policy
-    /// does not react to it.
+    /// Updates the record: a loss is recorded once it is old enough, again when its stage changes, and not at all if
+    /// the policy does not react to it.
     fn note(&mut self, policy: &LossPolicy, now: Instant, wall: SystemTime) {
         let follows = policy.not_ready_after.is_some() || policy.drain_after.is_some();
         if !follows {

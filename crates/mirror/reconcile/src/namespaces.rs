@@ -11,7 +11,8 @@ pub struct NamespacePolicy {
     pub allow: Option<Vec<NamespacePattern>>,
     /// Patterns that the target must not match, allowed or not.
     pub deny: Vec<NamespacePattern>,
-    /// The targets of source namespaces and of OpenStack projects by their IDs. The ID takes precedence, because it is more exact.
+    /// The targets of source namespaces and of OpenStack projects by their IDs. The ID takes precedence, because it
+    /// is more exact.
     pub map: BTreeMap<String, String>,
     /// Whether missing targets are created.
     pub create: bool,
@@ -38,8 +39,8 @@ pub enum NamespaceRefused {
 }
 
 impl NamespacePolicy {
-    /// Returns the target of a source namespace. `project` is the ID of the Service's OpenStack project, if it has one. A namespace
-    /// that the source knows only by that ID needs an entry in `map`.
+    /// Returns the target of a source namespace. `project` is the ID of the Service's OpenStack project, if it has
+    /// one. A namespace that the source knows only by that ID needs an entry in `map`.
     ///
     /// # Errors
     /// Returns why there is none; the reason names the target.

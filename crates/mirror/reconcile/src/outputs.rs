@@ -71,7 +71,8 @@ pub enum Output {
         /// The event.
         event: GuardEvent,
     },
-    /// Create a namespace, and pass the answer to [`Reconciler::namespace_created`](crate::Reconciler::namespace_created).
+    /// Create a namespace, and pass the answer to
+    /// [`Reconciler::namespace_created`](crate::Reconciler::namespace_created).
     CreateNamespace {
         /// The name of the namespace.
         namespace: Arc<str>,

@@ -29,8 +29,8 @@ pub struct Policy {
     pub mode: Mode,
 }
 
-/// Limits on what a backend publishes; `None` means no limit. The first three refuse only growth: Services that exceed a limit when
-/// it is lowered stay, and may shrink or change.
+/// Limits on what a backend publishes; `None` means no limit. The first three refuse only growth: Services that
+/// exceed a limit when it is lowered stay, and may shrink or change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Quota {
     /// Number of Services.

@@ -1,5 +1,5 @@
-//! Counts targets and backends that are looked at, in tests only: one of them says that a change looks at no more where there
-//! is more.
+//! Counts targets and backends that are looked at, in tests only: one of them says that a change looks at no more
+//! where there is more.
 
 #[cfg(not(test))]
 pub(crate) const fn looked() {}

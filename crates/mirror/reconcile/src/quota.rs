@@ -1,5 +1,5 @@
-//! What a backend publishes, compared with its quota. Services that are published keep their room. A Service that would exceed a
-//! limit by growing waits in line until there is room.
+//! What a backend publishes, compared with its quota. Services that are published keep their room. A Service that
+//! would exceed a limit by growing waits in line until there is room.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -86,8 +86,8 @@ impl Usage {
         self.total
     }
 
-    /// Returns how many endpoints a Service may have that must not grow: those charged, or as many of those that exist (`stands`) as
-    /// there is room for, if that is more.
+    /// Returns how many endpoints a Service may have that must not grow: those charged, or as many of those that
+    /// exist (`stands`) as there is room for, if that is more.
     #[must_use]
     pub fn without_growth(&self, key: &SourceKey, stands: u64, quota: &Quota) -> u64 {
         let counted = self.counted.get(key).map(|counted| largest(counted).endpoints).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The whole state, and the parts that it consists of. Each part is a type with private fields in a module of its own; the
-//! modules below this one are the ways in which the parts act together.
+//! The whole state, and the parts that it consists of. Each part is a type with private fields in a module of its
+//! own; the modules below this one are the ways in which the parts act together.
 
 mod accounts;
 mod admin;
@@ -104,9 +104,9 @@ impl Reconciler {
 
     /// Begins to lead in an epoch, or stops leading.
     ///
-    /// On a gain everything is decided again. On a loss every stream ends, and both what the agents said and the stored states
-    /// are forgotten: agents talk to another leader now, and acting on what was true before would undo its work. Call
-    /// [`restore`](Self::restore) for the stored states after a loss and before the next gain.
+    /// On a gain everything is decided again. On a loss every stream ends, and both what the agents said and the
+    /// stored states are forgotten: agents talk to another leader now, and acting on what was true before would undo
+    /// its work. Call [`restore`](Self::restore) for the stored states after a loss and before the next gain.
     pub fn lead(&mut self, epoch: Option<u64>) {
         if epoch == self.leadership.epoch() {
             return;
@@ -239,7 +239,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns the backend in whose turn a target waits in the queue: its owner's, a claimant's, or the one that its objects name.
+    /// Returns the backend in whose turn a target waits in the queue: its owner's, a claimant's, or the one that its
+    /// objects name.
     fn backend_of(&self, target: &Target) -> Option<BackendName> {
         match target.first_claim() {
             Some(claim) => Some(claim.backend.clone()),

@@ -1,6 +1,6 @@
-//! Writes that the API server refuses because of an admission policy, a quota of the namespace or an object without our mark, and
-//! writes that fail repeatedly. Each is retried by itself after a delay, or at once when its content changes; the other writes of
-//! the target go on meanwhile.
+//! Writes that the API server refuses because of an admission policy, a quota of the namespace or an object without
+//! our mark, and writes that fail repeatedly. Each is retried by itself after a delay, or at once when its content
+//! changes; the other writes of the target go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub(crate) struct Refusal {
     failures: u32,
     /// The write is not part of the current plan.
     aside: bool,
-    /// The reason that the agent is told.
+    /// The reason that is sent to the agent.
     pub(crate) reason: RejectReason,
-    /// The message that the agent is told.
+    /// The message that is sent to the agent.
     pub(crate) message: String,
 }
 
@@ -110,8 +110,9 @@ impl Refusals {
         all.into_iter().filter(|(kind, name, _)| !planned.contains(&(*kind, &**name))).cloned().collect()
     }
 
-    /// Ignores these writes until they are planned again. The number of their refusals is remembered for a while; otherwise two
-    /// Services that wait for each other's room, and are refused once they have it, would retry without delay forever.
+    /// Ignores these writes until they are planned again. The number of their refusals is remembered for a while;
+    /// otherwise two Services that wait for each other's room, and are refused once they have it, would retry without
+    /// delay forever.
     pub(crate) fn set_aside(&mut self, outdated: &[Write], now: Instant) {
         self.refused.retain(|write, refusal| {
             refusal.aside = outdated.contains(write);

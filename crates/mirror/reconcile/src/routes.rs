@@ -1,4 +1,5 @@
-//! The one index of where a backend's source Services are: the target that each leads to, and the targets that it leaves.
+//! The one index of where a backend's source Services are: the target that each leads to, and the targets that it
+//! leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +10,8 @@ use gimbal_model::{SourceKey, TargetKey};
 pub(crate) struct Routes {
     /// The target that the policy chose for each Service.
     current: BTreeMap<SourceKey, TargetKey>,
-    /// The targets that a Service leaves because it is gone, or moves away from because the policy chooses another now. Empty for
-    /// almost all Services.
+    /// The targets that a Service leaves because it is gone, or moves away from because the policy chooses another
+    /// now. Empty for almost all Services.
     old: BTreeMap<SourceKey, BTreeSet<TargetKey>>,
 }
 

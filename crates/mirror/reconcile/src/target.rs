@@ -1,4 +1,5 @@
-//! One target, that is, one Service of the Gimbal cluster: the claims on it, its observed objects, and its last failures.
+//! One target, that is, one Service of the Gimbal cluster: the claims on it, its observed objects, and its last
+//! failures.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,7 +39,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// Longest delay after failures that may be temporary.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
-/// Longest delay that the API server, or a proxy in front of it, can ask for: their mistake must not stop a target for a day.
+/// Longest delay that the API server, or a proxy in front of it, can ask for: their mistake must not stop a target
+/// for a day.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 /// One target.
@@ -87,8 +89,8 @@ impl Target {
         !self.observed.is_empty() && self.belongs_to(key).as_ref() != Some(claim)
     }
 
-    /// Returns the claim that the labels and annotations of the objects name. A claim that would have another name was written by
-    /// hand and does not count. Its namespace may be another: the policy may have changed since.
+    /// Returns the claim that the labels and annotations of the objects name. A claim that would have another name
+    /// was written by hand and does not count. Its namespace may be another: the policy may have changed since.
     pub(crate) fn holder(&self, key: &TargetKey) -> Option<Claim> {
         self.observed.owners().find_map(|(label, source)| {
             let backend = BackendName::parse(label).ok()?;
@@ -137,8 +139,8 @@ impl Target {
         self.claims.is_empty() && self.leaving.is_empty() && self.observed.is_empty()
     }
 
-    /// Counts a failure that may be temporary. Returns when to retry: after a growing delay, and not before `at_least`, within
-    /// reason.
+    /// Counts a failure that may be temporary. Returns when to retry: after a growing delay, and not before
+    /// `at_least`, within reason.
     pub(crate) fn failed(&mut self, now: Instant, at_least: Option<Duration>) -> Instant {
         let delay = delay(self.failures, LONGEST_DELAY);
         self.failures += 1;

@@ -1,5 +1,5 @@
-//! All targets, with an index of the targets that concern each backend, so that a question about one backend costs only what that
-//! backend has.
+//! All targets, with an index of the targets that concern each backend, so that a question about one backend costs
+//! only what that backend has.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +14,9 @@ use crate::target::Target;
 
 /// All targets.
 ///
-/// The backends that a target concerns follow from the target alone. They are read off it when the next target is lent out
-/// mutably, so that no caller has to maintain the index, and at most one target is filed under outdated names.
+/// The backends that a target concerns follow from the target alone. They are read off it when the next target is
+/// lent out mutably, so that no caller has to maintain the index, and at most one target is filed under outdated
+/// names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Targets {
     all: BTreeMap<TargetKey, Target>,
@@ -96,8 +97,8 @@ impl Targets {
         self.all.range(range).inspect(|_| probe::looked())
     }
 
-    /// Returns every target that a claim, an object or a count ties to a backend, and the target that is being changed, whether it
-    /// does or not: callers check the target itself.
+    /// Returns every target that a claim, an object or a count ties to a backend, and the target that is being
+    /// changed, whether it does or not: callers check the target itself.
     pub(crate) fn of(&self, backend: &str) -> impl Iterator<Item = (&TargetKey, &Target)> {
         let filed = self.files.get(backend).map(|file| &file.targets);
         let lent = self.lent.as_ref().filter(|lent| filed.is_none_or(|filed| !filed.contains(*lent)));
@@ -105,8 +106,8 @@ impl Targets {
         keys.filter_map(|key| self.all.get_key_value(key)).inspect(|_| probe::looked())
     }
 
-    /// Returns the source Services of a backend that objects name, in order: those in `namespace` (empty: in all) after `after`, at
-    /// most `most`.
+    /// Returns the source Services of a backend that objects name, in order: those in `namespace` (empty: in all)
+    /// after `after`, at most `most`.
     pub(crate) fn stood_for(
         &self,
         backend: &str,
@@ -198,8 +199,8 @@ impl Targets {
         }
     }
 
-    /// Removes the entries of `old`. The target itself is removed only from the names that it has `left`, and its source Service
-    /// only if it `moved`.
+    /// Removes the entries of `old`. The target itself is removed only from the names that it has `left`, and its
+    /// source Service only if it `moved`.
     fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool, moved: bool) {
         for (at, name) in old.under.iter().enumerate() {
             let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };

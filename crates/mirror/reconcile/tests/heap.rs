@@ -1,6 +1,6 @@
-//! What both ends hold is bounded by the objects that there are, and never by what happened to them: after many changes
-//! they hold as much as ends that heard of the last state only. Counted in bytes of the heap, not by a process's size,
-//! which hides what is small and shows what the allocator keeps.
+//! The memory of both ends is bounded by the objects that exist, never by past events: after many changes they hold
+//! as much as ends that received the last state only. Counted in bytes of the heap, because a process's size hides
+//! small amounts and includes what the allocator retains.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,10 +20,10 @@ use gimbal_simulation::server::{Event, Luck, Server};
 
 const SERVICES: u32 = 200;
 const CHANGES: u32 = 20_000;
-/// Time between two changes: the guard's window is to see many of them, and not all.
+/// Time between two changes, so that the guard's window covers many of them, but not all.
 const PACE: Duration = Duration::from_millis(200);
 
-/// A Service of the source: what its label says, and the hosts of each slice.
+/// A Service of the source: the value of its label, and the hosts of each slice.
 #[derive(Debug, Clone)]
 struct Offered {
     label: u32,
@@ -125,7 +125,7 @@ impl World {
         world
     }
 
-    /// The source's watches list everything, as after an outage.
+    /// The source's watches list everything again, as after an outage.
     fn relist_source(&mut self, source: &Source) {
         self.index.begin_services();
         self.index.begin_slices();
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Everything takes its way until nothing is under way any more.
+    /// Delivers and executes everything until nothing is in progress.
     fn run(&mut self) {
         loop {
             let mut idle = true;
@@ -212,11 +212,12 @@ impl World {
         self.writer.tick(self.now, self.wall);
     }
 
-    /// Something happens in the source.
+    /// Applies a random change to the source.
     fn change(&mut self, source: &mut Source, dice: &mut Dice) {
         let there = u32::try_from(source.len()).unwrap();
         let next = source.last_key_value().map_or(0, |(last, _)| last + 1);
-        // One that is new has a name that never was: what is kept of a name for ever would add up.
+        // A new Service gets a name that was never used, because memory that is kept per name forever would then add
+        // up.
         let n = *source.keys().nth(dice.roll(SERVICES) as usize).unwrap_or(&next);
         let (namespace, name) = names(n);
         match (source.get_mut(&n), dice.roll(10)) {
@@ -238,7 +239,7 @@ impl World {
                 self.index.apply_service(service(n, old.label));
             }
             (Some(old), _) => {
-                // Up to four slices, which fill and empty; one that is empty is deleted.
+                // A Service has up to four slices, which fill and become empty; an empty slice is deleted.
                 let part = dice.roll(4);
                 let hosts = old.slices.entry(part).or_default();
                 match dice.roll(20) {
@@ -259,7 +260,7 @@ impl World {
         self.run();
     }
 
-    /// What the guard remembers of the last minutes is forgotten.
+    /// Lets time pass until the guard forgets the last minutes.
     fn rest(&mut self) {
         for _ in 0..100 {
             self.pass(Duration::from_secs(10));
@@ -268,10 +269,10 @@ impl World {
         assert_eq!((self.agent.pending(), self.writer.pending()), (0, 0));
     }
 
-    /// Bytes of the index, of the agent's end, and of the writer.
+    /// Returns the bytes of the agent's end, the index and the writer.
     fn sizes(self) -> [u64; 3] {
         let Self { index, agent, writer, .. } = self;
-        // What two of them share goes with the last.
+        // Memory that two of them share is freed with the last of them.
         [measure(|| drop(agent)), measure(|| drop(index)), measure(|| drop(writer))]
             .map(|freed| freed.bytes_current.unsigned_abs())
     }
@@ -288,7 +289,7 @@ fn tell(writer: &mut Reconciler, body: &Body, there: bool, now: Instant) {
     }
 }
 
-/// Bytes beside those of an end that heard of the last state only, in hundredths: maps keep room for what was.
+/// The allowed excess over an end that received the last state only, in percent. Maps keep room for former entries.
 const MORE: u64 = 5;
 
 #[test]
@@ -312,7 +313,8 @@ fn after_many_changes_as_much_is_held_as_if_there_had_been_none() {
     changed.relist_source(&source);
     changed.relist_gimbal();
     changed.rest();
-    // All processes start anew: the Gimbal cluster stays as it is, for where an endpoint is placed depends on what was.
+    // All processes start anew. The Gimbal cluster stays as it is, because the placement of endpoints depends on its
+    // history.
     let mut fresh = World::new(std::mem::take(&mut changed.server));
     fresh.relist_source(&source);
     fresh.connect();

@@ -1,5 +1,5 @@
-//! More changes than the API server takes: what is written is new, every key has its turn, and no queue grows. Counted in
-//! writes, which are the server's own time.
+//! More changes than the API server can handle: the newest values are written, every key gets its turn, and no queue
+//! grows. Time is counted in writes, the server's own clock.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,9 +14,9 @@ use gimbal_plan::{Action, Body, EndpointsApi};
 use gimbal_reconcile::{Job, Output, Policy, Reconciler, Settings, Watched, Written};
 use gimbal_session::{AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, WriterLimits};
 
-/// Writes under way side by side.
+/// Number of concurrent writes.
 const LANES: usize = 8;
-/// Changes in the time of one write.
+/// Number of changes during one write.
 const CHANGES: u32 = 6;
 
 struct World {
@@ -27,7 +27,7 @@ struct World {
     next: u32,
     /// When each change was made, counted in writes.
     made: Vec<usize>,
-    /// The oldest change of each key that is not written yet, nor is a newer one.
+    /// The time of the oldest change of each key for which neither it nor a newer change is written yet.
     waits: BTreeMap<usize, usize>,
     running: VecDeque<(Job, Vec<Written>)>,
     writes: usize,
@@ -42,7 +42,7 @@ fn key(n: usize) -> SourceKey {
     SourceKey::new("ns", format!("web{n:04}"))
 }
 
-/// Change `number` is its address.
+/// Returns a Service whose address encodes the number of the change.
 fn service(number: u32) -> Arc<Service> {
     let port = EndpointPort { name: "".into(), port: Some(80), protocol: Protocol::Tcp, app_protocol: None };
     let address = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number));
@@ -96,7 +96,7 @@ impl World {
         self.next += 1;
     }
 
-    /// Everything that the two ends have to say to each other.
+    /// Exchanges all messages between the two ends.
     fn speak(&mut self) {
         loop {
             let said = self.agent.next(self.now);
@@ -110,7 +110,7 @@ impl World {
             }
             while self.running.len() < LANES {
                 let Some(job) = self.writer.next_job(self.now) else { break };
-                // The server takes it as it is when it is sent.
+                // The server stores the object as it is at this moment.
                 let written = job.carry_out(answer);
                 self.running.push_back((job, written));
             }
@@ -126,7 +126,8 @@ impl World {
         }
     }
 
-    /// Ends the oldest write. Returns how old what it wrote is, and how long its key had to wait for it.
+    /// Completes the oldest write. Returns the age of the content that it wrote, and how long its key had waited for
+    /// it.
     fn write(&mut self) -> Option<(usize, usize)> {
         let (job, written) = self.running.pop_front()?;
         self.writes += 1;
@@ -164,7 +165,7 @@ fn answer(action: &Action) -> Written {
     Written::Answered(body)
 }
 
-/// The oldest that was written, and the longest that a key waited.
+/// Returns the greatest age of written content, and the longest wait of a key.
 fn flood(keys: usize, credit: u32) -> (usize, usize) {
     let mut world = World::new(keys, credit);
     let mut worst = (0, 0);
@@ -174,7 +175,7 @@ fn flood(keys: usize, credit: u32) -> (usize, usize) {
         let (age, waited) = world.write().unwrap();
         let (here, there) = (world.writer.pending(), world.agent.backlog());
         assert!(here <= keys && there <= keys, "{here} and {there} wait, of {keys} keys");
-        // It settles first.
+        // The first rounds are left out, until it has settled.
         if round > keys * 2 {
             worst = (worst.0.max(age), worst.1.max(waited));
         }
@@ -182,8 +183,8 @@ fn flood(keys: usize, credit: u32) -> (usize, usize) {
     worst
 }
 
-/// Where the writer takes a few times as many changes as there are keys, the newest value of what waits there takes the
-/// place of the older one; where it does not, they wait at the agent, and in turn.
+/// If the writer accepts a few times as many changes as there are keys, newer values replace waiting ones there.
+/// Otherwise the changes wait at the agent, in turn.
 #[test]
 fn what_is_written_is_no_older_than_one_round_over_all_keys() {
     let round = |keys| keys + 2 * LANES;

@@ -1,4 +1,4 @@
-//! The worlds.
+//! The worlds that are checked.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use gimbal_exhaustive::{Backend, Setup, Trouble, Writes, hosts};
 use gimbal_plan::{Floors, GuardConfig};
 use gimbal_reconcile::{NamespacePolicy, Policy, Quota};
 
-/// What may go wrong with one backend, whatever it has.
+/// The troubles that are possible with one backend, whatever its Services.
 const ANY: [Trouble; 11] = [
     Trouble::Cut(0),
     Trouble::HalfOpen(0),
@@ -21,7 +21,7 @@ const ANY: [Trouble; 11] = [
     Trouble::Pause,
 ];
 
-/// At most half may go, or so many.
+/// Returns a policy whose guard allows half of the endpoints to be missing, or `min_endpoints` if that is more.
 fn guarded(min_endpoints: u64) -> Policy {
     let guard = GuardConfig {
         max_drop_percent: 50,
@@ -45,7 +45,7 @@ fn limited(quota: Quota) -> Policy {
     Policy { quota, ..open() }
 }
 
-/// Two namespaces of the source are one in the Gimbal cluster.
+/// Maps two namespaces of the source to one in the Gimbal cluster.
 fn merged(policy: Policy) -> Policy {
     let map = [("p1".to_owned(), "one".to_owned()), ("p2".to_owned(), "one".to_owned())].into();
     Policy { namespaces: NamespacePolicy { map, ..NamespacePolicy::default() }, ..policy }

@@ -1,4 +1,4 @@
-//! The objects that are held, each reduced to what a plan must know.
+//! The observed objects, each reduced to what a plan needs.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use gimbal_model::{Endpoints, Family, PortGroup, PortSet};
 use super::{Owner, version};
 use crate::print::Fingerprint;
 
-/// What all kinds share.
+/// The parts that all kinds share.
 #[derive(Debug, Clone)]
 pub(crate) struct Common {
     pub(crate) uid: Arc<str>,
     pub(crate) resource_version: Arc<str>,
     pub(crate) print: Fingerprint,
     pub(super) owner: Option<Arc<Owner>>,
-    /// The backend label where there is no owner.
+    /// The backend label, if the object names no owner.
     pub(super) stray: Option<Arc<str>>,
-    /// Deletion has begun; a finalizer keeps it.
+    /// Deletion has begun, and a finalizer delays it.
     pub(crate) deleting: bool,
-    /// It came neither by the list that began last nor since.
+    /// Neither the list that began last nor a report since then has shown the object.
     pub(super) unlisted: bool,
     accepted: Option<Box<Accepted>>,
 }
 
-/// What was sent, and what the server made of it.
+/// Fingerprints of an object as it was sent, and as the server stored it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Accepted {
     sent: Fingerprint,
@@ -32,7 +32,7 @@ struct Accepted {
 }
 
 impl Common {
-    /// The accepted form is carried over from `old` while the object has it.
+    /// Keeps the accepted form of `old` as long as the object has that form.
     pub(super) fn new(meta: &Meta, print: Fingerprint, owner: Option<Arc<Owner>>, old: Option<Self>) -> Self {
         Self {
             uid: meta.uid.clone(),
@@ -46,8 +46,8 @@ impl Common {
         }
     }
 
-    /// Whether an object with this UID and last version, now gone, was this one. The same UID never comes back; another
-    /// one may be older than this.
+    /// Whether a deletion with this UID and version is about this object or a later one. An object with another UID
+    /// may be older than the deletion; then it is gone, too.
     pub(super) fn ends_with(&self, uid: &str, resource_version: &str) -> bool {
         let same = uid.is_empty() || *self.uid == *uid;
         same || version::is_older(&self.resource_version, resource_version)
@@ -63,7 +63,7 @@ impl Common {
         first
     }
 
-    /// Whether sending `print` would change anything, as far as is known.
+    /// Whether sending content with the fingerprint `print` would, as far as is known, change nothing.
     pub(crate) fn satisfies(&self, print: Fingerprint) -> bool {
         self.print == print || self.accepted.as_ref().is_some_and(|accepted| accepted.sent == print)
     }
@@ -72,7 +72,7 @@ impl Common {
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) common: Common,
-    /// Its address cannot be taken away: only a new Service is headless.
+    /// It has a cluster IP, which no update can remove. Only a new Service is headless.
     pub(crate) fixed_address: bool,
 }
 
@@ -85,13 +85,13 @@ pub(super) fn has_fixed_address(spec: &ServiceSpec) -> bool {
 pub(crate) struct Slice {
     pub(crate) common: Common,
     pub(crate) name: Arc<str>,
-    /// Of labels and annotations.
+    /// Fingerprint of labels and annotations.
     pub(crate) meta: Fingerprint,
-    /// `None` for a form that we never write.
+    /// `None` for an address type that we never write.
     pub(crate) family: Option<Family>,
     pub(crate) ports: PortSet,
     pub(crate) endpoints: Endpoints,
-    /// Ports and endpoints are in the form that we write.
+    /// Ports and endpoints have exactly the form that we write.
     pub(crate) regular: bool,
 }
 

@@ -1,16 +1,16 @@
-//! Which of two versions is the newer.
+//! Compares resource versions, and remembers those of deleted objects.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use gimbal_kubernetes_objects::Kind;
 
-/// How many gone objects a target remembers. Their order matters only while a write is in flight, and a target has few of
-/// those at once.
+/// The maximum number of deleted objects that a target remembers. They matter only while a write is in flight, and a
+/// target has few writes in flight.
 const GRAVES: usize = 32;
 
-/// Whether `version` is surely older than `than`. Versions of one kind are numbers that grow; one that is no number may
-/// be anything.
+/// Whether `version` is certainly older than `than`. Versions of one kind are numbers that grow; a version that is
+/// not a number is never certainly older.
 pub(super) fn is_older(version: &str, than: &str) -> bool {
     match (version.parse::<u128>(), than.parse::<u128>()) {
         (Ok(version), Ok(than)) => version < than,
@@ -18,12 +18,12 @@ pub(super) fn is_older(version: &str, than: &str) -> bool {
     }
 }
 
-/// The last versions of objects that are gone, so that a late answer or event does not bring them back.
+/// The last versions of deleted objects, so that a late answer or event does not bring them back.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Graves(Vec<(Kind, Arc<str>, u128)>);
 
 impl Graves {
-    /// Remembers an object that went at `version`, or at the later one that was held.
+    /// Remembers that an object was deleted at `version`, or at the observed version `held` if that is later.
     pub(super) fn dig(&mut self, kind: Kind, name: &str, version: &str, held: Option<&str>) {
         let versions = [Some(version), held].into_iter().flatten().filter_map(|version| version.parse().ok());
         let Some(version) = versions.max() else { return };
@@ -38,19 +38,19 @@ impl Graves {
         }
     }
 
-    /// Forgets one that is gone: there is a new one of that name.
+    /// Forgets the deletion of an object, because a new object has its name.
     pub(super) fn open(&mut self, kind: Kind, name: &str) {
         self.0.retain(|grave| grave.0 != kind || *grave.1 != *name);
     }
 
-    /// Forgets all of a kind.
+    /// Forgets all deletions of a kind.
     pub(super) fn open_all(&mut self, kind: Kind) {
         self.0.retain(|grave| grave.0 != kind);
     }
 
-    /// Whether an object of this name at this version is one that is gone. A new one of the same name has a later version
-    /// than the one at which the old one went; a delete of ours names the last version seen, so what a finalizer keeps
-    /// comes back with the next.
+    /// Whether an object with this name and version is one that was deleted. A new object of the same name has a
+    /// later version than the deletion. Our own delete is remembered with the last version seen, so an object that a
+    /// finalizer keeps is accepted again with its next version.
     pub(super) fn cover(&self, kind: Kind, name: &str, version: &str) -> bool {
         let version = version.parse::<u128>();
         let mut graves = self.0.iter();

@@ -10,7 +10,8 @@ use crate::observed::Common;
 /// The requests that bring the observed objects into the wanted state, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// The phases, none of them empty. A phase begins after the one before it is done. Its actions may run concurrently.
+    /// The phases, none of them empty. A phase begins after the one before it is done. Its actions may run
+    /// concurrently.
     pub phases: Vec<Vec<Action>>,
 }
 

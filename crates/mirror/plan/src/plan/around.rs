@@ -1,5 +1,5 @@
-//! The part of a plan that can be written while the API server refuses some of it. A refused object keeps no other from being
-//! written, and additions that are refused keep no removal from being written (`docs/design.md#rule-7`).
+//! The part of a plan that can be written while the API server refuses some of it. A refused object keeps no other
+//! from being written, and additions that are refused keep no removal from being written (`docs/design.md#rule-7`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -14,9 +14,10 @@ use crate::shape::{flat_not_ready, not_ready};
 use crate::{Observed, Wanted, shape};
 
 impl Plan {
-    /// Leaves out the `refused` actions. A slice that cannot be written as wanted still loses the endpoints that are gone, and updates
-    /// those that stay. An endpoint that is to move stays in its slice until it exists in the new one. Where nothing is wanted, the
-    /// phases after a refused deletion wait for it, because slices go before their Service.
+    /// Leaves out the `refused` actions. A slice that cannot be written as wanted still loses the endpoints that are
+    /// gone, and updates those that stay. An endpoint that is to move stays in its slice until it exists in the new
+    /// one. Where nothing is wanted, the phases after a refused deletion wait for it, because slices go before their
+    /// Service.
     #[must_use]
     pub fn around(
         mut self,
@@ -105,7 +106,8 @@ impl<'a> Shrink<'a> {
         self.waiting_packed = in_packed.or(in_slices).unwrap_or_default();
     }
 
-    /// Returns port set and address of the endpoints that stay in their slices, whichever part of the plan is carried out.
+    /// Returns port set and address of the endpoints that stay in their slices, whichever part of the plan is carried
+    /// out.
     fn places(&self, plan: &Plan) -> BTreeSet<(&'a PortSet, IpAddr)> {
         let mut places = BTreeSet::new();
         for slice in self.observed.slices().iter().filter(|slice| !slice.common.deleting) {

@@ -1,4 +1,4 @@
-//! A server that changes what it is given is not argued with (`docs/design.md#rule-6`).
+//! The form that a mutating server stores is accepted and not overwritten again and again (`docs/design.md#rule-6`).
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
 use gimbal_plan::{Action, Body, EndpointsApi, Observed};
@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::server::{Server, from_json, meta_mut, observe};
 use crate::world::{planned, v4, wanted_by, web};
 
-/// Executes a plan as the writer does: answers are taken and, where they differ, accepted. How many were new.
+/// Executes a plan as the writer does: answers are applied and, where they differ, accepted. Returns how many
+/// accepted forms were new.
 fn execute(server: &mut Server, observed: &mut Observed, actions: &[Action]) -> usize {
     let mut new = 0;
     for action in actions {
@@ -51,11 +52,11 @@ fn until_either_side_changes() {
     observe(&mut observed, &server.objects[&("services", "node02-web".to_string())]);
     let actions: Vec<_> = planned(Some(&wanted(4)), &observed).actions().cloned().collect();
     assert_eq!(actions.len(), 1);
-    // It is the same form as before, but it was given up in between.
+    // It is the same form as before, but it was dropped in between, so it counts as new.
     assert_eq!(execute(&mut server, &mut observed, &actions), 1);
     assert!(planned(Some(&wanted(4)), &observed).is_empty());
 
-    // The webhook is gone: a write of ours would now be taken as it is, but nothing asks for one.
+    // The webhook is gone: the server would now store our form, but nothing causes a write.
     server.webhook = None;
     assert!(planned(Some(&wanted(4)), &observed).is_empty());
     assert!(!planned(Some(&wanted(4)), &server.observe()).is_empty());
@@ -70,7 +71,8 @@ fn what_the_server_fills_in_is_no_form() {
     assert_eq!(execute(&mut server, &mut observed, &actions), 0);
 }
 
-/// What kube-apiserver 1.36.1 answers to the bodies of the golden test, recorded: nothing that it fills in counts.
+/// The recorded answers of kube-apiserver 1.36.1 to the bodies of the golden test: the fields that it fills in make
+/// no difference.
 #[test]
 fn a_real_server_fills_in_nothing_that_counts() {
     let recorded: Vec<Value> = serde_json::from_str(include_str!("answers.json")).unwrap();
@@ -84,7 +86,7 @@ fn a_real_server_fills_in_nothing_that_counts() {
     }
 }
 
-/// The same form a second time is not news; a form of an object that has changed since is none.
+/// An accepted form is new only once, and a form is not accepted if the object has changed since.
 #[test]
 fn counted_once() {
     let mut server = Server { webhook: Some(label), ..Server::default() };

@@ -1,4 +1,4 @@
-//! What goes although the API server will not take some of a plan, and what stays until it has another place.
+//! What is removed although the API server refuses part of a plan, and what stays until it exists elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ fn of(addresses: impl IntoIterator<Item = IpAddr>, ports: &PortSet) -> Service {
     Service::new(Arc::new(header("http")), addresses.into_iter().map(|at| (ports.clone(), Endpoint::ready(at))))
 }
 
-/// Writes all of a Service that the API server takes.
+/// Writes everything of a Service that the API server accepts.
 fn write_around(server: &mut Server, service: &Service, api: EndpointsApi, refused: impl Fn(&Action) -> bool) {
     let wanted = wanted_by(service, api);
-    // Each phase is decided on what the one before left.
+    // Each phase is planned from what the one before it left.
     for _ in 0..8 {
         let observed = server.observe();
         let plan = planned(Some(&wanted), &observed);
@@ -49,7 +49,7 @@ fn creates(family: &'static str) -> impl Fn(&Action) -> bool {
     move |action| matches!(action, Action::Create(Body::Slice(slice)) if *slice.address_type == *family)
 }
 
-/// One family has its place at the new port, so nothing of it stays at the old one, whatever is refused of the other.
+/// An address family that exists at the new port leaves the old one, although the other family is refused.
 #[test]
 fn what_has_its_place_leaves_the_one_before() {
     for api in BOTH {
@@ -64,7 +64,7 @@ fn what_has_its_place_leaves_the_one_before() {
     }
 }
 
-/// Nor where an address has one of two places, for that is not the one that it waits for.
+/// An address that exists in one of its two new places stays in the old one, because it still waits for the other.
 #[test]
 fn what_has_one_of_two_places_waits() {
     let two = |addresses: &[u16]| {
@@ -81,11 +81,11 @@ fn what_has_one_of_two_places_waits() {
     assert_eq!(there(&server), [(v4(1).to_string(), [8080, 9090].into())].into());
 }
 
-/// What a plan takes out of a slice has no place there: where its new one is refused, it stays.
+/// An endpoint that a plan moves to another slice stays in its slice if the other slice is refused.
 #[test]
 fn what_moves_to_a_slice_that_is_refused_stays() {
     let mut server = converged(&web((0..80).map(v4)), EndpointsApi::EndpointSlices);
-    // A hand put more into one slice than we would.
+    // By hand, one slice is given more endpoints than we would put into it.
     let name = server.slices().next().unwrap().metadata.name.to_string();
     server.edit(EndpointSlice::KIND, &name, |slice| {
         let endpoints = slice["endpoints"].as_array_mut().unwrap();
@@ -104,7 +104,8 @@ fn what_moves_to_a_slice_that_is_refused_stays() {
     assert_eq!(server.slices().count(), 2);
 }
 
-/// An `Endpoints` object that is not taken as it is wanted keeps what waits, and no port that an address has left.
+/// If an `Endpoints` object is refused as wanted, it keeps the addresses that wait, but not the ports that an address
+/// has left.
 #[test]
 fn packed_addresses_leave_the_ports_that_they_have_left() {
     let api = EndpointsApi::Endpoints;

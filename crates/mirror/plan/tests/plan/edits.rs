@@ -9,7 +9,8 @@ use crate::render::render;
 use crate::server::Server;
 use crate::world::{converged, planned, v4, wanted_by, web};
 
-/// One line for each edit: what is written then. Twice is never needed.
+/// Applies each edit to a copy of the server. Returns the edits with the writes that repair them; one plan is
+/// always enough.
 fn put_right(server: &Server, kind: Kind, name: &str, edits: &[(&str, Value)]) -> String {
     let wanted = wanted_by(&web((0..3).map(v4)), EndpointsApi::Both);
     let mut all = String::new();
@@ -136,7 +137,7 @@ fn endpoints() {
     ));
 }
 
-/// What the server fills in is no edit.
+/// Values that the server fills in do not count as edits.
 #[test]
 fn what_the_server_fills_in() {
     let mut server = converged(&web((0..3).map(v4)), EndpointsApi::Both);

@@ -1,4 +1,4 @@
-//! Plans as they are to be, one text for each occasion.
+//! The expected plans as text, one for each situation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ fn between_the_endpoints_apis() {
     assert_snapshot!(all);
 }
 
-/// Merges the second slice into the first, by hand.
+/// Merges the second slice into the first, as an edit by hand.
 fn merged(server: &mut Server) {
     let slices: Vec<_> = server.slices().cloned().collect();
     let mut first = slices[0].clone();
@@ -160,7 +160,8 @@ fn merged(server: &mut Server) {
     server.put(Body::Slice(first));
 }
 
-/// What does not fit is elsewhere before it leaves, though its slice changes in another way too.
+/// Endpoints that do not fit are written to another slice before they are removed, even if their slice changes in
+/// another way too.
 #[test]
 fn a_slice_too_large_is_split() {
     let mut service = web((0..150).map(v4));
@@ -184,7 +185,7 @@ fn an_endpoint_in_two_slices_stays_in_the_first() {
 
 #[test]
 fn the_fullest_with_room_takes_what_is_new() {
-    // 100, 100 and 100, of which the first is left with 50, the second with 90.
+    // Three slices of 100; the first is left with 50 endpoints, the second with 90.
     let mut server = converged(&web((0..300).map(v4)), EndpointsApi::EndpointSlices);
     let less = web((0..50).chain(100..190).chain(200..300).map(v4));
     server.run(&planned(Some(&wanted(&less)), &server.observe()));
@@ -193,7 +194,7 @@ fn the_fullest_with_room_takes_what_is_new() {
     assert_snapshot!(format!("5 more\n{}20 more\n{}", allowed(&server, &few), allowed(&server, &many)));
 }
 
-/// Every field that a source can have.
+/// A Service with every field that a source can set.
 fn rich() -> Service {
     let labels = map(&[
         ("app", "web"),

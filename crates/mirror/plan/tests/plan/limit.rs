@@ -1,4 +1,4 @@
-//! What of a Service there is room for.
+//! Which endpoints of a Service its quota has room for.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use gimbal_plan::{EndpointsApi, limited};
 
 use crate::world::{converged, header, ports, v4};
 
-/// Addresses at two ports; at the second, those of `ready` alone are ready.
+/// A Service with `addresses` at two ports. At the second port, only those in `ready` are ready.
 fn two_ports(addresses: &[u16], ready: &[u16]) -> Service {
     let at = |n: &u16| {
         let second = if ready.contains(n) { Conditions::READY } else { Conditions::NOT_READY };
@@ -31,8 +31,9 @@ fn kept(wanted: &Service, before: &Service, most: usize) -> (BTreeSet<IpAddr>, u
 fn packed_addresses_stay_with_all_of_their_ports() {
     let there = two_ports(&[2, 3], &[2, 3]);
     assert_eq!(kept(&two_ports(&[1, 2, 3], &[1, 2, 3]), &there, 2), ([v4(2), v4(3)].into(), 4));
-    // One is not ready at one of its ports any more, so that it is in two subsets. That is no growth, and pushes nobody out.
+    // An address becomes not ready at one of its ports, so it is in two subsets. That is not growth and displaces no
+    // other address.
     assert_eq!(kept(&two_ports(&[1, 2, 3], &[1, 3]), &there, 2), ([v4(2), v4(3)].into(), 4));
-    // One that would come and counts twice has no room where one is left.
+    // A new address that counts twice does not fit where there is room for one.
     assert_eq!(kept(&two_ports(&[1, 2, 3, 4], &[2, 3, 4]), &there, 3), ([v4(2), v4(3), v4(4)].into(), 6));
 }

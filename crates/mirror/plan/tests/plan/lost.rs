@@ -1,4 +1,4 @@
-//! What is made of a lost backend's objects, from what is observed and from what is wanted: the same.
+//! The plan for a lost backend is the same whether it is made from the observed or from the wanted objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ fn service() -> Service {
     service
 }
 
-/// Labels, annotations, name and ports of all that is there.
+/// Labels, annotations, name and ports of every object in the server.
 fn frame(server: &Server) -> BTreeMap<String, (Meta, String)> {
     let plain = |meta: &Meta| Meta { resource_version: "".into(), ..meta.clone() };
     let of = |body: &Body| match body {
@@ -68,7 +68,8 @@ fn not_ready_changes_conditions_and_nothing_else() {
         let terminating = terminating.filter(|endpoint| endpoint.conditions.terminating == Some(true)).count();
         assert_eq!(terminating, usize::from(api != EndpointsApi::Endpoints));
 
-        // Who still knows what is wanted finds nothing to do, and when all is well again writes each object once.
+        // A writer that still knows the wanted state finds nothing to write, and writes each object once when the
+        // backend is back.
         let wanted = wanted_by(&service(), api);
         assert!(planned(Some(&wanted.clone().lost(Lost::NotReady)), &server.observe()).is_empty(), "{api:?}");
         let back = planned(Some(&wanted), &server.observe());
@@ -100,7 +101,7 @@ fn draining_leaves_the_service() {
     }
 }
 
-/// What the guard keeps is kept, not ready like all the rest; also where its ports are none that are wanted any more.
+/// Endpoints that the guard keeps are marked not ready like all others, even if their ports are no longer wanted.
 #[test]
 fn what_is_held_is_not_ready_either() {
     for api in APIS {

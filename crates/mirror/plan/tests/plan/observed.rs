@@ -1,4 +1,4 @@
-//! What is known of the Gimbal cluster, whichever way answers and events cross.
+//! The observed state is right in whatever order answers and events arrive.
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Meta, Object as _, Service, keys};
 use gimbal_model::SourceKey;
@@ -40,27 +40,27 @@ fn the_newer_version_stays() {
 fn deletes_and_sets_may_cross() {
     let mut observed = Observed::default();
     observed.set_slice(&slice("a", "5"), Told::InAnyOrder);
-    // Our delete names the version that it replaced; the event follows with a later one.
+    // Our delete names the version that it deleted; the event follows with a later one.
     assert!(observed.remove_slice("s", "a", "5"));
     assert!(observed.is_empty());
     assert!(!observed.set_slice(&slice("a", "5"), Told::InAnyOrder), "an event from before the delete");
     assert!(observed.set_slice(&slice("a", "6"), Told::InAnyOrder), "a finalizer keeps it");
     assert!(observed.remove_slice("s", "a", "7"));
-    // Another one of that name: created by us, whose answer comes before the old one's delete event.
+    // We create an object of the same name, and its answer arrives before the delete event of the old one.
     assert!(observed.set_slice(&slice("b", "8"), Told::InAnyOrder));
     assert!(!observed.remove_slice("s", "a", "7"));
     assert!(holds(&observed, "b", "8"));
-    // The answer to a write that was made before someone deleted it.
+    // The answer to a write that was made before somebody deleted the object.
     assert!(observed.remove_slice("s", "b", "12"));
     assert!(!observed.set_slice(&slice("b", "9"), Told::InAnyOrder));
     assert!(observed.is_empty());
-    // One that went and came and went unseen.
+    // An object that was created and deleted again without being observed.
     assert!(observed.set_slice(&slice("c", "13"), Told::InAnyOrder));
     assert!(observed.remove_slice("s", "d", "20"));
     assert!(observed.is_empty());
 }
 
-/// A store that was put back to an older state: of what was known when the list began, the list is the truth.
+/// After the store was restored to an older state, a list overrides what was known before it began.
 #[test]
 fn a_list_counts_whatever_its_versions() {
     let mut observed = Observed::default();
@@ -86,7 +86,7 @@ fn a_list_counts_whatever_its_versions() {
     assert!(!observed.list_ended(EndpointSlice::KIND));
 }
 
-/// What was asked for last is newer, whatever its version.
+/// The answer to the latest request is newer, whatever its version.
 #[test]
 fn what_was_asked_last_counts() {
     let mut observed = Observed::default();
@@ -113,7 +113,7 @@ fn kinds_do_not_mix() {
     assert!(holds(&observed, "a", "5"));
 }
 
-/// However many objects come and go, few are remembered; the latest are.
+/// However many objects come and go, only the latest few deletions are remembered.
 #[test]
 fn few_graves() {
     let mut observed = Observed::default();
@@ -172,7 +172,7 @@ fn endpoints_are_counted_once() {
     assert_eq!(observed.endpoint_count(), 157, "the Endpoints object has them all");
 }
 
-/// The order in which objects come makes no difference.
+/// The order in which objects are reported makes no difference.
 #[test]
 fn events_in_any_order() {
     let server = converged(&web((0..250).map(v4)), EndpointsApi::Both);

@@ -1,4 +1,4 @@
-//! What holds for every sequence of states, on a server that already holds anything.
+//! Properties of every sequence of states, on a server with arbitrary content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ fn conditions(n: u8) -> Conditions {
     }
 }
 
-/// Group, address, family, conditions.
+/// Port group, number of the address, family, conditions.
 type Spec = (usize, u16, bool, u8);
 
 fn specs(most: usize) -> impl Strategy<Value = Vec<Spec>> {
@@ -56,7 +56,7 @@ fn union_of(service: &Service) -> Union {
     service.endpoints().map(|(ports, e)| ((ports.clone(), e.address), state(e.conditions))).collect()
 }
 
-/// What a reader of all slices sees.
+/// The endpoints that a reader of all slices sees.
 fn union(server: &Server) -> Union {
     let mut union = Union::new();
     for slice in server.slices() {
@@ -72,7 +72,7 @@ fn union(server: &Server) -> Union {
     union
 }
 
-/// Address and port, with readiness, as the Endpoints object says.
+/// Whether each address and port is ready, according to the Endpoints object.
 fn packed(server: &Server) -> BTreeMap<(IpAddr, String), bool> {
     let mut flat = BTreeMap::new();
     if let Some(Body::Endpoints(object)) = server.objects.get(&("endpoints", target().name.to_string())) {
@@ -104,7 +104,8 @@ fn packed_of(service: &Service) -> BTreeMap<(IpAddr, String), bool> {
     flat
 }
 
-/// Slices that someone made with our marks: duplicates, too many, wrong labels, no order.
+/// Adds slices that somebody else made with our marks: with duplicates, too many endpoints, wrong labels, in no
+/// order.
 fn chaos(server: &mut Server, slices: &[(Vec<Spec>, bool)]) {
     for (n, (specs, labelled)) in slices.iter().enumerate() {
         let mut by_address = BTreeMap::new();
@@ -139,7 +140,7 @@ fn chaos(server: &mut Server, slices: &[(Vec<Spec>, bool)]) {
     }
 }
 
-/// Writes a plan one action at a time, those of a phase in the order of `seed`; after each, `check`.
+/// Executes a plan one action at a time, those of one phase in the order of `seed`, and calls `check` after each.
 fn run(server: &mut Server, plan: &gimbal_plan::Plan, seed: usize, mut check: impl FnMut(&Server)) {
     for phase in &plan.phases {
         for at in 0..phase.len() {
@@ -172,7 +173,7 @@ proptest! {
             let plan = planned(Some(&wanted), &server.observe());
             prop_assert!(plan.phases.len() <= 3);
             let slices = api != EndpointsApi::Endpoints;
-            // What was there and is to be there, is there all the time.
+            // Endpoints that exist before and are wanted exist all the time.
             let stays: BTreeSet<_> = if slices && slices_before { union(&server).into_keys().filter(|key| union_of(&service).contains_key(key)).collect() } else { BTreeSet::new() };
             run(&mut server, &plan, seed, |server| {
                 let now = union(server);
@@ -237,13 +238,13 @@ proptest! {
         prop_assert!(packed_of(&service).iter().all(|(key, ready)| !both || now.get(key) == Some(ready)));
         let again = gimbal_plan::plan(&target(), Some(&wanted), &server.observe(), Removals::Held, &BTreeSet::new());
         prop_assert!(again.is_empty());
-        // Released, the rest follows.
+        // Once the removals are allowed, the rest follows.
         server.run(&planned(Some(&wanted), &server.observe()));
         prop_assert_eq!(union(&server), union_of(&service));
     }
 }
 
-/// The same state makes the same names, whatever came before.
+/// The names of slices depend on the wanted state alone, not on its history.
 #[test]
 fn names_depend_on_target_and_ports_alone() {
     let names = |server: &Server| server.slices().map(|slice| slice.meta().name.clone()).collect::<Vec<_>>();

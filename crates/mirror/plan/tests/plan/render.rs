@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server::{Server, to_json};
 
-/// `phase verb kind name: what changes`, against what `server` holds.
+/// Returns the lines `phase verb kind name: what changes`, compared with the objects in `server`.
 pub fn render(plan: &Plan, server: &Server) -> String {
     let mut text = String::new();
     for (phase, actions) in plan.phases.iter().enumerate() {
@@ -68,7 +68,7 @@ fn changes(old: &Body, new: &Body) -> String {
     if changed.is_empty() { "the same".into() } else { changed.join(" ") }
 }
 
-/// Of what comes or goes as a whole, only the whole; of many in one list, how many.
+/// Drops the paths below one that is added or removed as a whole, and reduces many items of one list to their number.
 fn outermost<'a>(sign: char, paths: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut lists = BTreeMap::<String, Vec<&str>>::new();
     let mut last: Option<&str> = None;
@@ -86,7 +86,7 @@ fn outermost<'a>(sign: char, paths: impl Iterator<Item = &'a String>) -> Vec<Str
     lists.into_iter().flat_map(brief).collect()
 }
 
-/// What the server fills in.
+/// Whether the server fills in this value.
 fn is_default(path: &str, value: &Value) -> bool {
     path == "spec.sessionAffinity" && value == "None"
 }
@@ -97,7 +97,7 @@ fn flat(value: &Value) -> BTreeMap<String, Value> {
     out
 }
 
-/// List items that have an address or a name go by it, so that their order means nothing.
+/// Identifies list items by their address or name, so that their order makes no difference.
 fn flatten(path: &str, value: &Value, out: &mut BTreeMap<String, Value>) {
     let join = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
     match value {

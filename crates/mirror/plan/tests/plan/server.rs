@@ -1,4 +1,5 @@
-//! An API server in memory, as far as a plan can tell: versions, preconditions, defaults, repacking, what is immutable.
+//! An API server in memory with the behaviour that matters to a plan: versions, preconditions, defaults, repacked
+//! subsets, immutable fields.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use serde_json::{Value, json};
 pub struct Server {
     pub version: u64,
     pub objects: BTreeMap<(&'static str, String), Body>,
-    /// What an admission webhook does to everything.
+    /// The change that an admission webhook makes to every object.
     pub webhook: Option<fn(&mut Body)>,
-    /// Packs Endpoints in its own way: each address in a subset of its own.
+    /// Packs Endpoints in its own way, with each address in a subset of its own.
     pub repacks: bool,
     pub writes: usize,
 }
 
-/// A merge patch: labels and annotations that it does not name stay.
+/// Returns the result of a merge patch: labels and annotations that it does not name stay.
 fn patched(before: &Body, patch: &Body) -> Body {
     let mut body = patch.clone();
     let (old, meta) = (before.meta().clone(), meta_mut(&mut body));
@@ -28,7 +29,7 @@ fn patched(before: &Body, patch: &Body) -> Body {
 }
 
 impl Server {
-    /// Executes one action, as a server would. The answer, where there is a body.
+    /// Executes one action. Returns the body of the answer, if it has one.
     pub fn apply(&mut self, action: &Action) -> Result<Option<Body>, String> {
         self.writes += 1;
         self.version += 1;
@@ -77,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Puts an object as if by hand.
+    /// Stores an object as if by hand.
     pub fn put(&mut self, mut body: Body) {
         self.version += 1;
         let (version, key) = (self.version, (body.kind().plural, body.name().to_string()));
@@ -98,7 +99,7 @@ impl Server {
         self.put(edited);
     }
 
-    /// All that is there, by way of its wire form.
+    /// Returns all objects, read from their wire form.
     pub fn observe(&self) -> Observed {
         let mut observed = Observed::default();
         for body in self.objects.values() {

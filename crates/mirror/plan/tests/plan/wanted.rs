@@ -1,4 +1,4 @@
-//! What a source Service becomes, and what the API server would never take.
+//! The objects that a source Service becomes, and what the API server would never accept.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ fn a_refused_address_costs_its_endpoint() {
     }
 }
 
-/// Whatever the policy strips, nothing of a source makes its objects another's.
+/// Whatever the policy strips, no label or annotation of a source makes its objects another owner's.
 #[test]
 fn no_source_speaks_for_us() {
     let forged = [
@@ -201,7 +201,7 @@ fn apis_by_name() {
     assert_eq!(error.to_string(), "endpoints API \"Both\" is unknown: use endpointslices, endpoints or both");
 }
 
-/// What is created under these rules.
+/// Returns the bodies that are created under these rules.
 fn created(service: &Service, keep: &Keep, app_protocols: &AppProtocols) -> Vec<Body> {
     let (backend, strip, addresses) =
         (BackendName::parse("node02").unwrap(), Strip::default(), AddressRules::default());
@@ -234,7 +234,7 @@ fn where_a_policy_says_what_is_kept_the_rest_is_left_out() {
         Service::new(Arc::new(Header { labels, annotations, ..header("http") }), [(http(), Endpoint::ready(v4(1)))]);
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
     let keep = Keep {
-        // What is stripped is left out even where it is named.
+        // Keys in the strip list are left out even if they are kept by name.
         labels: Some(patterns(&["app", "argocd.argoproj.io/*"])),
         annotations: Some(patterns(&["projectcontour.io/upstream-protocol.*"])),
     };
@@ -247,7 +247,7 @@ fn where_a_policy_says_what_is_kept_the_rest_is_left_out() {
             _ => assert_eq!(annotations, [keys::SOURCE]),
         }
     }
-    // No annotation at all, unless it is named: a list of none.
+    // An empty keep list keeps no annotation.
     let nothing = Keep { annotations: Some(Vec::new()), ..Keep::default() };
     let Some(Body::Service(object)) = created(&service, &nothing, &AppProtocols::default()).into_iter().next() else {
         panic!("the Service comes first")
@@ -282,7 +282,7 @@ fn application_protocols_are_renamed_or_dropped_on_everything() {
     let set = |number, grpc| {
         PortSet::new(vec![named("grpc", number, grpc), named("db", 81, Some("mysql")), named("web", 82, Some("https"))])
     };
-    // The second set differs from the first in nothing else once it is written: one slice holds both.
+    // Once written, the second port set is equal to the first, so one slice holds both.
     let endpoints =
         [(set(80, Some("grpc")), Endpoint::ready(v4(1))), (set(80, Some("kubernetes.io/h2c")), Endpoint::ready(v4(2)))];
     let service = Service::new(Arc::new(header), endpoints);

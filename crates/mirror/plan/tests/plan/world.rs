@@ -1,4 +1,4 @@
-//! One backend's Service and its rules: the source side of a test.
+//! The source side of a test: one backend's Service and its rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -88,7 +88,7 @@ pub fn planned(wanted: Option<&Wanted>, observed: &Observed) -> Plan {
     plan(&target(), wanted, observed, Removals::Allowed, &BTreeSet::new())
 }
 
-/// A server that holds what `service` becomes.
+/// Returns a server that holds the objects of `service`.
 pub fn converged(service: &Service, api: EndpointsApi) -> Server {
     let mut server = Server::default();
     let wanted = wanted_by(service, api);

@@ -13,8 +13,8 @@ impl View<'_> {
         self.stage_of(target).lost()
     }
 
-    /// Returns the loss stage that applies to the endpoints that a new `owner` wants. The loss of the backend whose endpoints
-    /// exist does not affect them.
+    /// Returns the loss stage that applies to the endpoints that a new `owner` wants. The loss of the backend whose
+    /// endpoints exist does not affect them.
     pub(super) fn lost_for(self, owner: &BackendName) -> Option<Lost> {
         self.desired.get(owner)?.loss.stage().lost()
     }
@@ -25,8 +25,8 @@ impl View<'_> {
         backend.map(|backend| backend.loss.stage()).unwrap_or_default()
     }
 
-    /// Returns the plan for objects of a lost backend, and whether a removal waits for the backend to come back. `None` where the
-    /// ordinary plan applies.
+    /// Returns the plan for objects of a lost backend, and whether a removal waits for the backend to come back.
+    /// `None` where the ordinary plan applies.
     pub(super) fn plan_of_lost(
         self,
         key: &TargetKey,
@@ -38,8 +38,8 @@ impl View<'_> {
         let plan = || plan_lost(key, &target.observed, lost);
         match ownership {
             Ownership::Owned(_) | Ownership::Frozen(_) | Ownership::Vacant => None,
-            // The removal was due before the backend was lost. The loss policy does not release what the guard holds of it: the
-            // Service stays, like any other.
+            // The removal was due before the backend was lost. The loss policy does not release what the guard holds
+            // of it: the Service stays, like any other.
             Ownership::Gone(RemovalReason::Source) if lost == Lost::Drained => Some((plan(), true)),
             Ownership::Gone(_) => (removals != Removals::Allowed).then(|| (plan(), true)),
             Ownership::Kept(_) | Ownership::Moving(..) => Some((plan(), false)),

@@ -48,8 +48,8 @@ enum Fate {
 }
 
 impl<'a> View<'a> {
-    /// Returns the ownership of a target. Existing objects keep the name for their claim, in whatever order agents come back;
-    /// without objects, the first claim of a backend that may write gets it.
+    /// Returns the ownership of a target. Existing objects keep the name for their claim, in whatever order agents
+    /// come back; without objects, the first claim of a backend that may write gets it.
     pub(crate) fn ownership(self, key: &TargetKey, target: &Target) -> Ownership {
         self.ownership_if(key, target, self.is_held_back(key, target))
     }
@@ -86,8 +86,8 @@ impl<'a> View<'a> {
             false => Ownership::Owned(claim.clone()),
         };
         let alone = |owner: &Claim| matches!(claims, [only] if only == owner);
-        // An earlier decision outlives the claim, because labels and annotations may have been edited since. But where no
-        // object exists, a claim that cannot be written now does not keep the name from others.
+        // An earlier decision outlives the claim, because labels and annotations may have been edited since. But
+        // where no object exists, a claim that cannot be written now does not keep the name from others.
         let decided = target.owner.clone();
         let decided = decided.filter(|owner| !target.observed.is_empty() || alone(owner) || !idle(owner));
         let holder = decided.or_else(|| target.holder(key));
@@ -128,8 +128,8 @@ impl<'a> View<'a> {
         self.only_labelled(key, target).is_some_and(|name| self.desired.is_being_removed(name))
     }
 
-    /// Returns the backend that owns a target by its labels alone: no annotation names a source Service, but a label names the
-    /// backend, and the target's name is one that the backend could have chosen.
+    /// Returns the backend that owns a target by its labels alone: no annotation names a source Service, but a label
+    /// names the backend, and the target's name is one that the backend could have chosen.
     pub(crate) fn only_labelled(self, key: &TargetKey, target: &Target) -> Option<&'a BackendName> {
         let mut labels = target.observed.strays();
         let prefix =
@@ -151,8 +151,8 @@ impl<'a> View<'a> {
         if frozen {
             return Fate::Freezes;
         }
-        // A policy forbids the namespace whatever the agent says. But one label edited by hand is no proof of whose the
-        // objects are: all of them must agree.
+        // A policy forbids the namespace whatever the agent says. But one label edited by hand does not prove who
+        // owns the objects: all of them must agree.
         let sure = target.owner.as_ref() == Some(holder) || target.is_all_of(holder);
         if let Err(refused) = backend.policy.namespaces.permits(&key.namespace)
             && sure
@@ -165,8 +165,8 @@ impl<'a> View<'a> {
         match self.desired.target_of(&holder.backend, &holder.key) {
             Some(Err(refused)) => Fate::Goes(RemovalReason::Policy(refused.to_string())),
             Some(Ok(to)) if to != *key => {
-                // Where only labels say whose the objects are, an edit by hand could hide that another Service of the backend
-                // is about to claim the target. A complete view rules that out.
+                // Where only labels name the owner of the objects, an edit by hand could hide that another Service of
+                // the backend is about to claim the target. A complete view rules that out.
                 let known = match target.owner.as_ref() == Some(holder) {
                     true => backend.end.knows(&holder.key.namespace),
                     false => backend.end.is_complete(),
@@ -190,8 +190,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns what happens to the objects of a claim whose Service the agent does not hold: they go only if the source said that
-/// the Service is gone, explicitly or by a complete snapshot without it (`docs/design.md#rule-4`).
+/// Returns what happens to the objects of a claim whose Service the agent does not hold: they go only if the source
+/// said that the Service is gone, explicitly or by a complete snapshot without it (`docs/design.md#rule-4`).
 fn fate_of_absent(holder: &Claim, backend: &Backend) -> Fate {
     // A Service that could not be read exists, in whatever state.
     let absent = backend.end.knows(&holder.key.namespace) && !backend.end.is_unreadable(&holder.key);

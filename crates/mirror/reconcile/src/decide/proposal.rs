@@ -1,4 +1,4 @@
-//! The next writes for a target, and what its owner is told about them.
+//! The next writes for a target, and what is reported to its owner about them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(crate) struct Proposal {
     pub(crate) share: Share,
     /// When to try the writes again that the API server refused.
     pub(crate) retry_at: Option<Instant>,
-    /// The refused writes that are no longer needed. `None` if that cannot be told now.
+    /// The refused writes that are no longer needed. `None` if that is not known now.
     pub(crate) outdated: Option<Vec<Write>>,
 }
 
@@ -82,7 +82,7 @@ impl Proposal {
         }
         let Some((first, until)) = target.refusals.among(self.plan.actions(), now) else { return self };
         self.retry_at = Some(until);
-        // A Service that waits for room is told so, whatever else is refused.
+        // A Service that waits for room is notified of that, whatever else is refused.
         if !matches!(self.share, Share::Part(_)) {
             let concerned = self.owner.iter().chain(&target.leaving).next();
             self.reject = concerned.map(|claim| reject(claim, first.reason, true, first.message.clone()));
@@ -224,8 +224,8 @@ impl View<'_> {
         }
     }
 
-    /// Returns how many endpoints a claim's target can have, where `held` are counted now. Endpoints that the API server or a
-    /// quota refuses do not make up for the ones that go.
+    /// Returns how many endpoints a claim's target can have, where `held` are counted now. Endpoints that the API
+    /// server or a quota refuses do not make up for the ones that go.
     pub(crate) fn attainable(self, claim: &Claim, key: &TargetKey, target: &Target, held: Count) -> Count {
         let (wanted, valid) = (self.desired.publishable(claim), self.desired.is_valid(claim));
         if !valid && target.belongs_to_other(key, claim) {

@@ -23,7 +23,8 @@ pub(crate) struct PendingLoss {
 }
 
 impl View<'_> {
-    /// Returns what a target's backend would lose there, whichever claim gets the target next. `None` where nothing is counted.
+    /// Returns what a target's backend would lose there, whichever claim gets the target next. `None` where nothing
+    /// is counted.
     pub(crate) fn pending_loss(self, key: &TargetKey) -> Option<PendingLoss> {
         let target = self.targets.get(key)?;
         let backend = target.counted_for.clone()?;
@@ -34,8 +35,8 @@ impl View<'_> {
         let wanted = match self.ownership_if(key, target, false) {
             // What the loss policy removes is the operator's decision, not a loss to judge.
             _ if self.stage_of(target) == Stage::Drained => held,
-            // Endpoints that another backend publishes instead do not make up for the loss. What the backend already has at the
-            // target that its Service leads to now does.
+            // Endpoints that another backend publishes instead do not make up for the loss. What the backend already
+            // has at the target that its Service leads to now does.
             Ownership::Owned(claim) if claim.backend != backend => {
                 let home = target.counted_as.as_ref();
                 let home = home.and_then(|source| self.desired.target_of(&backend, source)?.ok());
@@ -62,7 +63,8 @@ impl View<'_> {
         larger.map(|(_, there)| there).max_by_key(|there| there.endpoints).unwrap_or_default()
     }
 
-    /// Returns the other targets that hold objects of a target's source Service, each with the endpoints that count there.
+    /// Returns the other targets that hold objects of a target's source Service, each with the endpoints that count
+    /// there.
     pub(crate) fn other_places(self, target: &Target, key: &TargetKey) -> Vec<(TargetKey, Count)> {
         let (Some(name), Some(source)) = (&target.counted_for, &target.counted_as) else { return Vec::new() };
         let places = self.targets.places(name.as_str(), source, Some(key));

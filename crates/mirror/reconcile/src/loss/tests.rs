@@ -1,4 +1,5 @@
-//! The machine against what is true: a loss is never acted on before its full time, whatever restarts and clocks do.
+//! Checks the loss stages against a model: a loss takes effect only after its full time, whatever restarts and clock
+//! changes happen.
 
 use proptest::prelude::*;
 
@@ -14,9 +15,9 @@ const POLICY: LossPolicy =
 enum Step {
     Wait(u64),
     Connected(bool),
-    /// What the agent tells of its source: silent for so many seconds.
+    /// The agent reports that its source has been silent for this many seconds.
     Tell(u64),
-    /// The writer is killed, and another one begins so many seconds later.
+    /// The writer is killed, and another one begins after this many seconds.
     Restart(u64),
     /// The clock is set back.
     Back(u64),
@@ -29,7 +30,7 @@ struct World {
     wall: SystemTime,
     connected: bool,
     told: Option<(Instant, Duration)>,
-    /// Since when the backend has not been well, as far as anyone could know.
+    /// Since when the backend has not been well, as far as the writer can know.
     bad: Option<Instant>,
     stage: Stage,
 }
@@ -129,7 +130,7 @@ proptest! {
             };
             prop_assert!(world.age() >= least, "{:?} after {:?}", world.stage, world.age());
         }
-        // Lost for good: each stage comes.
+        // Lost for good, each stage is reached.
         world.step(&Step::Connected(false));
         world.step(&Step::Wait((T2 + GRACE).as_secs()));
         prop_assert_eq!(world.stage, Stage::Drained);
@@ -137,7 +138,7 @@ proptest! {
         // A restart then changes nothing.
         world.step(&Step::Restart(0));
         prop_assert_eq!(world.stage, Stage::Drained);
-        // Back, and well: at once.
+        // When the backend is back and well, the stage ends at once.
         world.step(&Step::Connected(true));
         prop_assert_eq!(world.stage, Stage::Drained, "it has not told of its source");
         world.step(&Step::Tell(1));
@@ -146,7 +147,7 @@ proptest! {
     }
 }
 
-/// A stage that came while the writer was down waits for the agents to come back first.
+/// A stage that became due while the writer was down waits until the agents had time to come back.
 #[test]
 fn after_a_restart_agents_have_a_grace() {
     let mut world = World::new();
@@ -158,7 +159,7 @@ fn after_a_restart_agents_have_a_grace() {
     assert_eq!(world.stage, Stage::Drained);
 }
 
-/// That agents are away when a writer begins to lead may be its own doing: its API server, or the leader before it, was away.
+/// Agents may be away when a writer begins to lead because its API server or the previous leader was away.
 #[test]
 fn a_loss_at_the_first_look_is_none_before_agents_could_come_back() {
     let policy =
@@ -168,25 +169,25 @@ fn a_loss_at_the_first_look_is_none_before_agents_could_come_back() {
         let (facts, later) = (Facts { connected, silence: None }, Duration::from_secs(second));
         loss.observe(facts, &policy, GRACE, now + later, wall + later)
     };
-    // With a record of the leader before it, and without.
+    // With a record of the previous leader, and without.
     let before = LossRecord { since: wall - 3 * SECOND, stage: Stage::Hold };
     for kept in [None, Some(before)] {
         let mut loss = Loss::restore(kept, now, wall);
         for second in 0..GRACE.as_secs() {
             assert_eq!(at(&mut loss, second, false), Stage::Hold, "at second {second}");
         }
-        // Back within the grace; a loss that begins later has its own time only.
+        // The backend is back within the grace period. A loss that begins later has only its own time.
         assert_eq!(at(&mut loss, GRACE.as_secs(), true), Stage::Hold);
         assert_eq!(at(&mut loss, 100, false), Stage::Hold);
         assert_eq!(at(&mut loss, 105, false), Stage::NotReady);
-        // Who does not come back is lost.
+        // A backend that does not come back is lost.
         let mut loss = Loss::restore(kept, now, wall);
         assert_eq!(at(&mut loss, 0, false), Stage::Hold);
         assert_eq!(at(&mut loss, GRACE.as_secs(), false), Stage::Drained);
     }
 }
 
-/// Nothing is kept of a mere reconnect, nor of a loss that nothing follows from.
+/// Nothing is stored for a mere reconnect, or for a loss without effect under the policy.
 #[test]
 fn what_is_kept() {
     let mut world = World::new();

@@ -11,8 +11,8 @@ use crate::target::Target;
 use crate::{Claim, Reconciler, Stage, Urgency};
 
 impl Reconciler {
-    /// Tells the guards what the next plan of a target would remove. Of a change of many targets, all have to be told before the
-    /// first is decided; otherwise the first removals are not counted.
+    /// Tells the guards what the next plan of a target would remove. Of a change of many targets, all have to be
+    /// reported before the first is decided; otherwise the first removals are not counted.
     pub(super) fn update_guard(&mut self, key: &TargetKey, now: Instant) {
         let Some(pending) = self.view().pending_loss(key) else { return };
         if let Some(backend) = self.desired.get_mut(&pending.backend) {
@@ -37,7 +37,8 @@ impl Reconciler {
         }
     }
 
-    /// Counts the endpoints that a target has now that nothing is under way for it, which tells its backend's guards what went.
+    /// Counts the endpoints that a target has now that nothing is under way for it, which tells its backend's guards
+    /// what went.
     pub(super) fn recount(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
         // Not a claim that waits for the name: the owner of the objects loses them.
@@ -54,8 +55,9 @@ impl Reconciler {
         self.count(key, count, now);
     }
 
-    /// Counts a target's losses before its next writes, which may wait for long. Returns whether there are any. New endpoints that
-    /// replace others do not count yet: when the others go a moment later, that would look like a loss.
+    /// Counts a target's losses before its next writes, which may wait for long. Returns whether there are any. New
+    /// endpoints that replace others do not count yet: when the others go a moment later, that would look like a
+    /// loss.
     pub(super) fn count_losses(&mut self, key: &TargetKey, now: Instant) -> bool {
         let fewer = |target: &Target| target.observed.count().endpoints < target.settled.endpoints;
         let lost = self.targets.get(key).is_some_and(fewer);
@@ -76,8 +78,8 @@ impl Reconciler {
 
     fn count(&mut self, key: &TargetKey, count: Count, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
-        // What a loss policy or an admin removes is not a loss to judge. A process that does not lead does not know what was
-        // released.
+        // What a loss policy or an admin removes is not a loss to judge. A process that does not lead does not know
+        // what was released.
         let removed = target.counted_for.as_ref().is_some_and(|name| self.desired.is_decommissioned(name));
         let counts = self.leadership.holds_lease() && !removed;
         let stage = self.view().stage_of(target);
@@ -132,8 +134,9 @@ impl Reconciler {
         }
     }
 
-    /// Charges the quota of the claim that a target's objects belong to, before any claim asks for room beside them. Objects that
-    /// the policy no longer admits are about to go and are not charged, so that they take no room from others.
+    /// Charges the quota of the claim that a target's objects belong to, before any claim asks for room beside them.
+    /// Objects that the policy no longer admits are about to go and are not charged, so that they take no room from
+    /// others.
     pub(super) fn charge_existing(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key).filter(|target| !target.observed.is_empty()) else { return };
         let permitted = |claim: &Claim| {

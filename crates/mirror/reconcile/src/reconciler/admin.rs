@@ -33,7 +33,8 @@ impl Reconciler {
         backend.guards.approve(id)
     }
 
-    /// Gives a backend's name to another source, for whose incarnation an agent was refused. Returns the previous incarnation.
+    /// Gives a backend's name to another source, for whose incarnation an agent was refused. Returns the previous
+    /// incarnation.
     ///
     /// # Errors
     /// Returns why the name still belongs to the previous source.
@@ -55,8 +56,8 @@ impl Reconciler {
         Ok(previous)
     }
 
-    /// Gives a backend's state to be stored with all decisions so far. Returns the version to pass to [`Reconciler::is_kept`];
-    /// `None` if there is no such backend.
+    /// Gives a backend's state to be stored with all decisions so far. Returns the version to pass to
+    /// [`Reconciler::is_kept`]; `None` if there is no such backend.
     pub fn keep_decision(&mut self, name: &BackendName) -> Option<u64> {
         let wall = self.wall;
         let backend = self.desired.get_mut(name)?;
@@ -65,8 +66,8 @@ impl Reconciler {
         Some(backend.keep(&mut self.outputs))
     }
 
-    /// Whether a version of a backend's state is stored, so that a restart or another leader knows of it. True for a backend that no
-    /// longer exists.
+    /// Whether a version of a backend's state is stored, so that a restart or another leader knows of it. True for a
+    /// backend that no longer exists.
     #[must_use]
     pub fn is_kept(&self, name: &BackendName, version: u64) -> bool {
         self.desired.get(name).is_none_or(|backend| backend.kept >= version)

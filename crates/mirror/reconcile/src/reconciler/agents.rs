@@ -17,10 +17,10 @@ const ASIDE: &str = "this writer cannot renew its lease: another may lead";
 impl Reconciler {
     /// Stands aside, or leads on, after the lease could not be renewed for long.
     ///
-    /// No other leader is known, but there may be one, so agents are sent to look for it: while this process stands aside it has no
-    /// streams and accepts none. It forgets nothing of what agents said, because if it leads on most of them have nothing new to
-    /// send. Their absence is its own doing: no loss policy applies meanwhile, and once it leads on they have as long to come back
-    /// as to a new leader.
+    /// No other leader is known, but there may be one, so agents are sent to look for it: while this process stands
+    /// aside it has no streams and accepts none. It forgets nothing of what agents said, because if it leads on most
+    /// of them have nothing new to send. Their absence is its own doing: no loss policy applies meanwhile, and once
+    /// it leads on they have as long to come back as to a new leader.
     pub fn stand_aside(&mut self, aside: bool) {
         if !self.leadership.set_aside(aside) {
             return;
@@ -32,8 +32,8 @@ impl Reconciler {
         }
     }
 
-    /// Opens a stream for an agent whose certificate names the backend `name`. Returns the stream's generation, which fences every
-    /// older stream of the backend.
+    /// Opens a stream for an agent whose certificate names the backend `name`. Returns the stream's generation, which
+    /// fences every older stream of the backend.
     ///
     /// # Errors
     /// Returns the goodbye to answer with. A refused stream fences no other.
@@ -223,8 +223,9 @@ impl Reconciler {
         }
     }
 
-    /// A complete snapshot proves absence: objects of this backend in its scope go if the snapshot does not contain their Service.
-    /// The stream's end reports the Services that it held itself; this finds those that only the Gimbal cluster knows.
+    /// A complete snapshot proves absence: objects of this backend in its scope go if the snapshot does not contain
+    /// their Service. The stream's end reports the Services that it held itself; this finds those that only the
+    /// Gimbal cluster knows.
     fn scope_complete(&mut self, name: &BackendName, scope: &Scope, seq: u64, begun: Instant, now: Instant) {
         let orphans: Vec<(TargetKey, Claim)> = self
             .targets
@@ -249,8 +250,8 @@ impl Reconciler {
         }
     }
 
-    /// Lets a complete snapshot confirm the held removals that it covers, now that all it says has been applied. Returns whether
-    /// any is released.
+    /// Lets a complete snapshot confirm the held removals that it covers, now that all it says has been applied.
+    /// Returns whether any is released.
     fn release_covered(&mut self, name: &BackendName, scope: &Scope, begun: Instant, now: Instant) -> bool {
         if !self.cluster.is_listed() {
             return false;

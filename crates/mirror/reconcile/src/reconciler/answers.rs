@@ -10,12 +10,13 @@ use crate::job::Closing;
 use crate::target::LONGEST_DELAY;
 use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
-/// Longest delay after the API server rejected an object as invalid, which changes only when somebody changes a webhook.
+/// Longest delay after the API server rejected an object as invalid, which changes only when somebody changes a
+/// webhook.
 const LONGEST_INVALID: Duration = Duration::from_secs(300);
-/// How many jobs in a row must meet a conflict before the agent is told. The first ones are usually edits by somebody else and are
-/// retried at once, with the object that was found.
+/// How many jobs in a row must meet a conflict before the agent is notified. The first ones are usually edits by
+/// somebody else and are retried at once, with the object that was found.
 const CONFLICTS: u32 = 3;
-/// What the agent is told then. The API server's own message may mention other backends' objects.
+/// The message to the agent then. The API server's own message may mention other backends' objects.
 const CONFLICT: &str = "the API server answers 409 time and again: something changes the object all the time, or a quota, a webhook or a proxy is against it";
 /// The delay after a create found an object that counts as gone, so that it does not find it over and over.
 const FOUND_DELAY: Duration = Duration::from_secs(1);
@@ -31,8 +32,8 @@ impl Reconciler {
         let told = if self.queue.noticed(key) == 0 { Told::Last } else { Told::InAnyOrder };
         let mut conflicts = self.count_conflicts(job, &written);
         for (action, written) in job.actions.iter().zip(written) {
-            // A list that began meanwhile shows the write, or the watch after it does. The answer may even come from a store
-            // that was replaced since.
+            // A list that began meanwhile shows the write, or the watch after it does. The answer may even come from
+            // a store that was replaced since.
             let overtaken = self.cluster.list_began_since(job.lists, action.kind());
             let wait = match written {
                 Written::Failed(failure) => {
@@ -113,8 +114,8 @@ impl Reconciler {
         self.converge(key, Some(owner), false, closing.partly.clone(), now);
     }
 
-    /// Whether the answer has the form that was sent. A form that differs, for example because of a webhook, counts as the wanted
-    /// one until either side changes (`docs/design.md#rule-6`).
+    /// Whether the answer has the form that was sent. A form that differs, for example because of a webhook, counts
+    /// as the wanted one until either side changes (`docs/design.md#rule-6`).
     fn is_as_sent(&mut self, key: &TargetKey, action: &Action, answer: &Body) -> bool {
         let sent = match action {
             Action::Create(sent) | Action::Replace(sent) if sent.is_same(answer) => return true,
@@ -191,12 +192,12 @@ impl Reconciler {
             }
         };
         if let Some(longest) = longest {
-            // The next decision reports it, unless the claim has to be told something more important.
+            // The next decision reports it, unless something more important has to be reported to the claim.
             target.refusals.note(action, (reason, message), longest, now);
             return None;
         }
         let until = Some(target.failed(now, None));
-        // An owner that leads to another target by now is told about that one.
+        // An owner that leads to another target by now is notified about that one.
         let owner = job.owner.iter().filter(|owner| target.claims.contains(owner));
         let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
         // A Service that could not be written takes no room from others until the next attempt.

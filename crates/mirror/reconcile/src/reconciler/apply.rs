@@ -142,8 +142,8 @@ impl Reconciler {
         self.release_leaving(key);
     }
 
-    /// Enqueues a target for the moment when the guard's record of its loss is stored, and for a second from now, should that never
-    /// be reported.
+    /// Enqueues a target for the moment when the guard's record of its loss is stored, and for a second from now,
+    /// should that never be reported.
     fn await_record(&mut self, key: &TargetKey, now: Instant) {
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         if let Some(backend) = backend {
@@ -151,8 +151,8 @@ impl Reconciler {
         }
     }
 
-    /// Tells the claims of a target that its removals wait for a record that may never be stored. A record that is merely slow is
-    /// not reported.
+    /// Tells the claims of a target that its removals wait for a record that may never be stored. A record that is
+    /// merely slow is not reported.
     fn report_overdue_record(&mut self, key: &TargetKey, owner: Option<&Claim>) {
         let Some(target) = self.targets.get(key) else { return };
         let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
@@ -174,8 +174,8 @@ impl Reconciler {
         }
     }
 
-    /// The objects of another claim keep the name although the owner cannot be written in their place. The owner is told why, and
-    /// claims that left are told the same, for their objects still exist.
+    /// The objects of another claim keep the name although the owner cannot be written in their place. The owner is
+    /// notified why, and so are claims that left, because their objects still exist.
     fn turn_away(&mut self, key: &TargetKey, owner: Option<Claim>, why: Option<Reject>) {
         let (Some(owner), Some(why)) = (owner, why) else { return };
         let Some(target) = self.targets.get_mut(key) else { return };
@@ -185,8 +185,8 @@ impl Reconciler {
         self.settle(&owner, Outcome::Rejected(why));
     }
 
-    /// Everything that the API server accepts is written. The rest is tried again after a delay, and takes no room from other
-    /// Services until then.
+    /// Everything that the API server accepts is written. The rest is tried again after a delay, and takes no room
+    /// from other Services until then.
     fn retry_refused(
         &mut self,
         key: &TargetKey,
@@ -214,9 +214,9 @@ impl Reconciler {
 
     /// Gives a target to `owner`, and charges its Service to its backend's quota.
     fn assign(&mut self, key: &TargetKey, owner: &Claim, proposal: &Proposal, contested: bool, now: Instant) {
-        // Objects of another claim, or of none, become the owner's only when they are written: until then another claim may get
-        // its turn. A claim that cannot be written and has no objects does not become the owner either, because objects that
-        // appear later may be another's.
+        // Objects of another claim, or of none, become the owner's only when they are written: until then another
+        // claim may get its turn. A claim that cannot be written and has no objects does not become the owner either,
+        // because objects that appear later may be another's.
         let written = proposal.plan.is_empty() && !proposal.is_rejected();
         let absent = |target: &Target| proposal.is_rejected() && target.observed.is_empty();
         if let Some(target) = self.targets.get_mut(key).filter(|target| written || !contested && !absent(target)) {
@@ -253,7 +253,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns what a claim is told that does not get the name. One backend is not told which Service of another has it.
+    /// Returns the reject for a claim that does not get the name. It does not reveal to one backend which Service of
+    /// another has it.
     fn taken(&self, key: &TargetKey, claim: &Claim, holder: &Claim) -> Reject {
         if self.desired.is_frozen(&claim.backend) {
             return quarantined(claim);
@@ -272,8 +273,8 @@ impl Reconciler {
         }
         self.set_charged(key, Some(owner.clone()));
         let Some(target) = self.targets.get(key) else { return };
-        // The other claims wait for the name now, not for room. Not earlier: of two that both wait for room, neither may push
-        // the other out of the line.
+        // The other claims wait for the name now, not for room. Not earlier: of two that both wait for room, neither
+        // may push the other out of the line.
         for claim in target.claims.iter().filter(|claim| *claim != owner) {
             if let Some(backend) = self.desired.get_mut(&claim.backend) {
                 backend.usage.stop_waiting(&claim.key);
@@ -281,8 +282,8 @@ impl Reconciler {
         }
     }
 
-    /// Charges only `endpoints` of the owner's Service, which is not written as a whole. If there is no room, it gets in line; if
-    /// no object of it exists, it takes no room from others.
+    /// Charges only `endpoints` of the owner's Service, which is not written as a whole. If there is no room, it gets
+    /// in line; if no object of it exists, it takes no room from others.
     fn charge_part(
         &mut self,
         owner: &Claim,
@@ -310,7 +311,8 @@ impl Reconciler {
         }
     }
 
-    /// Writes nothing, and keeps the claims that left while their objects exist: both are decided once the backend is admitted.
+    /// Writes nothing, and keeps the claims that left while their objects exist: both are decided once the backend is
+    /// admitted.
     fn freeze(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key) else { return };
         let (tally, mut concerned) = (self.tally(key, target), target.claims.clone());
@@ -333,8 +335,8 @@ impl Reconciler {
         }
     }
 
-    /// Nothing is left to write for a target. `held`: because the guard, or the loss of the backend, holds the rest. `partly`: why
-    /// not all of the owner's Service is written.
+    /// Nothing is left to write for a target. `held`: because the guard, or the loss of the backend, holds the rest.
+    /// `partly`: why not all of the owner's Service is written.
     pub(super) fn converge(
         &mut self,
         key: &TargetKey,
@@ -372,8 +374,8 @@ impl Reconciler {
         self.recount_settled(key, now);
         if let Some(owner) = owner {
             self.settle(owner, partly.map_or(Outcome::Applied, Outcome::Rejected));
-            // Its old targets may go only once it is published here as a whole. Otherwise two claims that swap names, each
-            // without room, would enqueue each other's target forever.
+            // Its old targets may go only once it is published here as a whole. Otherwise two claims that swap names,
+            // each without room, would enqueue each other's target forever.
             if whole {
                 self.enqueue_old_places(owner, key, now);
             }
@@ -382,7 +384,7 @@ impl Reconciler {
         let left = self.targets.get_mut(key).filter(|target| target.observed.is_empty() && owner.is_none());
         if let Some(target) = left {
             target.owner = None;
-            // The name is free: the next claim gets it, or is told why not.
+            // The name is free: the next claim gets it, or is notified why not.
             if let Some(next) = target.claims.first().map(|claim| claim.backend.clone()) {
                 self.enqueue(key, &next, Urgency::Bulk);
             }
@@ -404,8 +406,8 @@ fn quarantined(claim: &Claim) -> Reject {
     reject(claim, RejectReason::Quarantined, true, message)
 }
 
-/// Returns a job for the first phase of a plan, or for a whole plan that only creates: whatever happens meanwhile, its later
-/// phases take nothing away. `closing` applies only to a job for the whole plan.
+/// Returns a job for the first phase of a plan, or for a whole plan that only creates: whatever happens meanwhile,
+/// its later phases take nothing away. `closing` applies only to a job for the whole plan.
 fn job(key: &TargetKey, owner: Option<Claim>, plan: Plan, closing: Option<Closing>, lists: ListsBegun) -> Job {
     let creates = plan.actions().all(|action| matches!(action, Action::Create(_)));
     let whole = creates || plan.phases.len() == 1;

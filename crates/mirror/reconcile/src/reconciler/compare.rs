@@ -1,5 +1,5 @@
-//! The periodic comparison of all targets with the desired state. Every change is written when it happens, so a comparison must
-//! find nothing (`docs/design.md#rule-9`); what it does find is counted and repaired.
+//! The periodic comparison of all targets with the desired state. Every change is written when it happens, so a
+//! comparison must find nothing (`docs/design.md#rule-9`); what it does find is counted and repaired.
 
 use std::ops::Bound;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! The configured backends and their policies. What a change forbids is removed through the mass-change guard, and what it allows is
-//! published, without the agents sending anything again.
+//! The configured backends and their policies. What a change forbids is removed through the mass-change guard, and
+//! what it allows is published, without the agents sending anything again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -174,8 +174,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns every target that a claim or the label of any object ties to a backend. Any object: one that was edited may say less
-    /// than the others.
+    /// Returns every target that a claim or the label of any object ties to a backend. Any object: one that was
+    /// edited may say less than the others.
     fn concerned(&self, name: &BackendName) -> Vec<TargetKey> {
         self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect()
     }

@@ -1,5 +1,5 @@
-//! The removal of everything that a backend published, ordered by an admin, whether or not its agent is connected. It is written
-//! like any other change, slices before their Service, and continues after a restart of the writer.
+//! The removal of everything that a backend published, ordered by an admin, whether or not its agent is connected. It
+//! is written like any other change, slices before their Service, and continues after a restart of the writer.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,8 @@ impl Inventory {
         self.endpoints += target.observed.endpoint_count() as u64;
     }
 
-    /// Returns an id for a backend and these figures. Ordering the removal requires it, as a proof that the admin has seen them.
+    /// Returns an id for a backend and these figures. Ordering the removal requires it, as a proof that the admin has
+    /// seen them.
     #[must_use]
     pub fn id(&self, backend: &BackendName) -> String {
         let Self { services, slices, endpoints_objects, endpoints } = self;
@@ -97,8 +98,9 @@ impl Reconciler {
         inventory
     }
 
-    /// Orders the removal of everything that a backend published and of its stored state, and ends its stream. The caller has to
-    /// refuse this for a backend that the configuration admits. `id` is the [`Inventory::id`] that the admin has seen.
+    /// Orders the removal of everything that a backend published and of its stored state, and ends its stream. The
+    /// caller has to refuse this for a backend that the configuration admits. `id` is the [`Inventory::id`] that the
+    /// admin has seen.
     ///
     /// # Errors
     /// Returns why nothing is removed.
@@ -151,8 +153,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether a target's objects belong to a backend: as decided, else as their labels and annotations say, else by a label alone if
-    /// the backend could have chosen the target's name.
+    /// Whether a target's objects belong to a backend: as decided, else as their labels and annotations say, else by
+    /// a label alone if the backend could have chosen the target's name.
     fn stands_for(&self, key: &TargetKey, target: &Target, name: &BackendName) -> bool {
         if target.observed.is_empty() {
             return false;
@@ -195,7 +197,8 @@ impl Reconciler {
             return;
         }
         self.outputs.push(Output::Forget { backend: name.clone() });
-        // Objects that somebody else removed may still be counted, and must not count against the next backend of this name.
+        // Objects that somebody else removed may still be counted, and must not count against the next backend of
+        // this name.
         let counted = self.targets.of(name.as_str()).filter(|(_, target)| target.counted_for.as_ref() == Some(name));
         for key in counted.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.uncount(&key, now);

@@ -46,8 +46,8 @@ impl Reconciler {
         sum
     }
 
-    /// Returns the writes that a target waits for while its backend is in quarantine, in order, each with its difference in words.
-    /// The mass-change guard may still hold deletions among them.
+    /// Returns the writes that a target waits for while its backend is in quarantine, in order, each with its
+    /// difference in words. The mass-change guard may still hold deletions among them.
     #[must_use]
     pub fn preview_of(&self, key: &TargetKey) -> Vec<(Action, Vec<String>)> {
         let Some(target) = self.targets.get(key) else { return Vec::new() };
@@ -71,8 +71,8 @@ impl Reconciler {
         })
     }
 
-    /// Returns the plan as if the backend were admitted. It is empty if the Service would be rejected for another reason. If another
-    /// backend would get the name, only the deletion of the existing objects is shown.
+    /// Returns the plan as if the backend were admitted. It is empty if the Service would be rejected for another
+    /// reason. If another backend would get the name, only the deletion of the existing objects is shown.
     fn planned(&self, key: &TargetKey, target: &Target) -> Plan {
         let nothing = Plan { phases: Vec::new() };
         let Ownership::Frozen(frozen) = self.view().ownership(key, target) else { return nothing };

@@ -1,4 +1,5 @@
-//! Where each source Service leads: the target that its backend's policy chooses for it now, and the targets that it leaves.
+//! Where each source Service leads: the target that its backend's policy chooses for it now, and the targets that it
+//! leaves.
 
 use std::time::Instant;
 
@@ -9,9 +10,9 @@ use crate::target::Target;
 use crate::{Claim, NamespaceRefused, Reconciler, Urgency};
 
 impl Reconciler {
-    /// Moves the claim of a Service that its agent holds to the target that the policy chooses, and returns that target. The
-    /// caller has to update the guard for it and for the one before, and to enqueue both. If the policy admits no target, the
-    /// claim is rejected.
+    /// Moves the claim of a Service that its agent holds to the target that the policy chooses, and returns that
+    /// target. The caller has to update the guard for it and for the one before, and to enqueue both. If the policy
+    /// admits no target, the claim is rejected.
     pub(super) fn route(&mut self, claim: &Claim) -> Option<TargetKey> {
         let wanted = self.desired.target_of(&claim.backend, &claim.key)?;
         let before = self.desired.get(&claim.backend)?.routes.current(&claim.key).cloned();
@@ -49,8 +50,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes a claim away from a target because it leads elsewhere, or nowhere, from now on. Its objects stay until the target is
-    /// decided.
+    /// Takes a claim away from a target because it leads elsewhere, or nowhere, from now on. Its objects stay until
+    /// the target is decided.
     fn withdraw(&mut self, claim: &Claim, from: &TargetKey) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
             backend.routes.remove_current(&claim.key);
@@ -72,7 +73,8 @@ impl Reconciler {
         places.extend(route);
         places.retain(|place| self.targets.contains_key(place));
         if places.is_empty() {
-            // Where the target depends on an annotation of the Service, only the existing objects tell which one it was.
+            // Where the target depends on an annotation of the Service, only the existing objects tell which one it
+            // was.
             let existing = self.targets.places(claim.backend.as_str(), &claim.key, None);
             let owner = |place: &TargetKey| self.targets.get(place).and_then(|target| target.belongs_to(place));
             places.extend(existing.into_iter().filter(|place| owner(place).as_ref() == Some(claim)));
@@ -83,8 +85,8 @@ impl Reconciler {
         places.into_iter().collect()
     }
 
-    /// Takes a claim away from one target. Its removal is reported as applied when none of its objects is left there, unless the
-    /// Service comes back before.
+    /// Takes a claim away from one target. Its removal is reported as applied when none of its objects is left there,
+    /// unless the Service comes back before.
     pub(super) fn leave_place(&mut self, claim: &Claim, place: &TargetKey) {
         let Some(target) = self.targets.get_mut(place) else { return };
         target.claims.retain(|other| other != claim);
@@ -110,8 +112,8 @@ impl Reconciler {
         self.left(claim);
     }
 
-    /// Enqueues the old targets of a moving claim, except for `but`. Skips targets that belong to another claim by now; otherwise
-    /// two claims that swapped names would enqueue each other's target forever.
+    /// Enqueues the old targets of a moving claim, except for `but`. Skips targets that belong to another claim by
+    /// now; otherwise two claims that swapped names would enqueue each other's target forever.
     pub(super) fn enqueue_old_places(&mut self, claim: &Claim, but: &TargetKey, now: Instant) {
         let others: Vec<TargetKey> = self.desired.old_places(claim).filter(|place| *place != but).cloned().collect();
         for place in others {

@@ -42,7 +42,7 @@ pub struct ServiceStatus {
 pub struct Explanation {
     /// The status of its source Service, if one is known.
     pub status: Option<ServiceStatus>,
-    /// The claim that the object belongs to, as far as can be told. The reasons are about this claim.
+    /// The claim that the object belongs to, as far as is known. The reasons are about this claim.
     pub holder: Option<Claim>,
     /// The reasons, as sentences in order.
     pub reasons: Vec<String>,
@@ -79,8 +79,8 @@ impl Reconciler {
         Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
     }
 
-    /// Returns the keys of a backend's source Services in a namespace (empty: in all), in order: at most `most` of those after
-    /// `after`. Services that only the Gimbal cluster knows are included.
+    /// Returns the keys of a backend's source Services in a namespace (empty: in all), in order: at most `most` of
+    /// those after `after`. Services that only the Gimbal cluster knows are included.
     #[must_use]
     pub fn keys_after(
         &self,

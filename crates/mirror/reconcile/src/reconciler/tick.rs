@@ -26,7 +26,8 @@ impl Reconciler {
         }
     }
 
-    /// Handles what becomes due: time-outs of streams, released removals, losses, the comparison. Call it about every 100 ms.
+    /// Handles what becomes due: time-outs of streams, released removals, losses, the comparison. Call it about every
+    /// 100 ms.
     pub fn tick(&mut self, now: Instant, wall: SystemTime) {
         self.wall = wall;
         let observed = self.cluster.is_listed() && !self.guard_is_stale;
@@ -136,8 +137,8 @@ impl Reconciler {
         self.begin_decommission(name, version, now);
     }
 
-    /// Requests a missing namespace, if the backend's policy allows that and it is not requested already. Like any other change,
-    /// that counts against the backend's pace.
+    /// Requests a missing namespace, if the backend's policy allows that and it is not requested already. Like any
+    /// other change, that counts against the backend's pace.
     pub(super) fn request_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName, now: Instant) {
         let creates = self.desired.get(backend).is_some_and(|backend| backend.policy.namespaces.create);
         if creates && self.cluster.creations().request(namespace) {
@@ -146,10 +147,11 @@ impl Reconciler {
         }
     }
 
-    /// Takes the answer to [`Output::CreateNamespace`]. That the namespace exists is only known once the watch shows it.
+    /// Takes the answer to [`Output::CreateNamespace`]. That the namespace exists is only known once the watch shows
+    /// it.
     pub fn namespace_created(&mut self, namespace: &str, answer: Result<(), String>, now: Instant) {
         if self.cluster.creations().answered(namespace, answer, now) {
-            // The Services that wait for it are told of the problem.
+            // The Services that wait for it are notified of the problem.
             self.enqueue_namespace(&namespace.into());
         }
     }

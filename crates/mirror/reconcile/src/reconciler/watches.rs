@@ -1,5 +1,5 @@
-//! What the watches on the Gimbal cluster show. Only objects with our mark are watched. A list is a set: what it does not name is
-//! gone at its end.
+//! What the watches on the Gimbal cluster show. Only objects with our mark are watched. A list is a set: what it does
+//! not name is gone at its end.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,15 +13,16 @@ use crate::target::Target;
 use crate::{Output, Reconciler, Urgency};
 
 impl Reconciler {
-    /// Whether every kind has been listed, since the start and since the cluster's store was found to be restored to an older
-    /// state. Before that, nothing is decided.
+    /// Whether every kind has been listed, since the start and since the cluster's store was found to be restored to
+    /// an older state. Before that, nothing is decided.
     #[must_use]
     pub fn has_observed(&self) -> bool {
         self.cluster.is_listed()
     }
 
-    /// A list of a kind begins. Call this before the list is requested, so that the list shows everything known now. Where the
-    /// two differ the list is right, whatever the versions say: the cluster's store may have been restored to an older state.
+    /// A list of a kind begins. Call this before the list is requested, so that the list shows everything known now.
+    /// Where the two differ the list is right, whatever the versions say: the cluster's store may have been restored
+    /// to an older state.
     pub fn list_begin(&mut self, kind: Watched) {
         self.cluster.list_begin(kind);
         if let Some(kind) = kind.kind() {
@@ -42,8 +43,8 @@ impl Reconciler {
         }
     }
 
-    /// The cluster's store was restored to an older state: nothing is decided until everything has been listed again. A watch that
-    /// stays open does not report that.
+    /// The cluster's store was restored to an older state: nothing is decided until everything has been listed again.
+    /// A watch that stays open does not report that.
     fn list_again(&mut self) {
         if self.cluster.is_listed() {
             self.cluster.forget_lists();
@@ -104,8 +105,8 @@ impl Reconciler {
         self.observe_deleted(T::KIND, &key, &meta.name, &meta.uid, &meta.resource_version, now);
     }
 
-    /// A watch shows a slice with our mark. A known slice stays with its target even if the label that names the target was
-    /// edited: that label is what the next write repairs.
+    /// A watch shows a slice with our mark. A known slice stays with its target even if the label that names the
+    /// target was edited: that label is what the next write repairs.
     pub fn apply_slice(&mut self, slice: &EndpointSlice, now: Instant) {
         self.observe_slice(slice, Told::InAnyOrder, now);
     }
@@ -208,7 +209,8 @@ impl Reconciler {
         waiting.len()
     }
 
-    /// Applies what was observed of a target. If that changed anything, the target is decided again. Returns whether it did.
+    /// Applies what was observed of a target. If that changed anything, the target is decided again. Returns whether
+    /// it did.
     pub(super) fn observe(&mut self, key: &TargetKey, now: Instant, apply: impl FnOnce(&mut Target) -> bool) -> bool {
         let target = self.targets.get_or_default(key);
         if !apply(target) {
@@ -222,8 +224,8 @@ impl Reconciler {
             self.charge_existing(key);
         }
         let Some(target) = self.targets.get(key) else { return true };
-        // While a target is being changed by us, its losses are counted when that is done. Before everything has been listed,
-        // nothing is changed by us, whatever agents want already.
+        // While a target is being changed by us, its losses are counted when that is done. Before everything has been
+        // listed, nothing is changed by us, whatever agents want already.
         let wanted = !(target.claims.is_empty() && target.leaving.is_empty());
         let ours = self.cluster.is_listed() && self.leadership.holds_lease() && !target.converged && wanted;
         if !ours && !self.queue.is_in_flight(key) {

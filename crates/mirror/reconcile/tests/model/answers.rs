@@ -1,4 +1,4 @@
-//! What the answers to a job tell, and what the watch tells before them.
+//! What the writer learns from the answers to a job, and from the watch before them.
 
 use gimbal_kubernetes_objects::EndpointSlice;
 use gimbal_plan::{Body, EndpointsApi};
@@ -16,7 +16,7 @@ fn world() -> World {
     world
 }
 
-/// The Service and its slice are one job, after which nobody has to look again.
+/// The Service and its slice are one job, and the target need not be looked at again after it.
 #[test]
 fn a_service_is_created_by_one_job() {
     for watched_first in [false, true] {
@@ -33,7 +33,7 @@ fn a_service_is_created_by_one_job() {
     }
 }
 
-/// A slice without a Service is what nobody finds.
+/// If the Service cannot be created, its slice is not sent, because no consumer would find it.
 #[test]
 fn what_follows_is_not_sent_where_the_first_fails() {
     let mut world = world();
@@ -49,7 +49,7 @@ fn what_follows_is_not_sent_where_the_first_fails() {
     assert_eq!((world.services().count(), world.slices().count()), (1, 1));
 }
 
-/// A list that has begun shows the edit and not the create before it, and the answer to that comes last.
+/// A list that has begun shows an edit but not the create before it, and the answer to the create comes last.
 #[test]
 fn an_edit_that_is_seen_before_the_answer_is_put_right() {
     let mut world = world();
@@ -67,7 +67,7 @@ fn an_edit_that_is_seen_before_the_answer_is_put_right() {
     assert_eq!(world.slices().next().unwrap().endpoints.len(), 1);
 }
 
-/// Nothing tells of the removal: the list is younger than that, and the answer is older than the list.
+/// Nothing reports the removal: the list began after it, and the answer is older than the list.
 #[test]
 fn an_answer_that_comes_after_a_list_brings_nothing_back() {
     let mut world = world();
@@ -81,7 +81,7 @@ fn an_answer_that_comes_after_a_list_brings_nothing_back() {
     assert_eq!((world.services().count(), world.slices().count()), (1, 1));
 }
 
-/// Data that comes from nobody knows where could be another cluster's: it is not let in.
+/// Data whose source is not named could be that of another cluster, so the agent is refused.
 #[test]
 fn an_agent_that_offers_data_says_of_which_source() {
     let mut world = world();

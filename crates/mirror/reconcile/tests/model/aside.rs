@@ -1,4 +1,4 @@
-//! A leader that cannot write for long sends its agents away, and goes on where it was if it can write again.
+//! A leader that cannot write for long closes its streams, and continues where it was when it can write again.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::world::{World, key, service};
 
 const T1: Duration = Duration::from_secs(60);
 
-/// Time passes second by second; nothing can be written.
+/// Lets time pass second by second while nothing can be written.
 fn pass(world: &mut World, time: Duration) {
     for _ in 0..time.as_secs() {
         world.pass(Duration::from_secs(1));
@@ -37,7 +37,7 @@ fn who_cannot_write_for_long_has_no_streams_and_makes_nothing_of_it() {
     world.writer.stand_aside(true);
     world.collect();
     assert!(!world.writer.is_leading() && !world.writer.backends()[&name(0)].connected);
-    // Who dials it all the same is sent on, time and again.
+    // An agent that dials it nevertheless is refused each time.
     for _ in 0..20 {
         world.connect(0);
         pass(&mut world, T1 / 4);
@@ -57,7 +57,7 @@ fn who_cannot_write_for_long_has_no_streams_and_makes_nothing_of_it() {
     check(&world);
 }
 
-/// One that was lost before is lost still; but it hears so once it has had time to come back.
+/// A backend that was lost before is still lost, but the loss takes effect only after it had time to come back.
 #[test]
 fn a_loss_from_before_goes_on_after_a_grace() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);

@@ -1,4 +1,4 @@
-//! What must hold once everything is at rest.
+//! What must hold when everything is at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::listing::listed;
 use super::server::is_marked;
 use super::world::{BACKENDS, World, is_valid};
 
-/// Comes to rest with whatever the API server refuses; then nothing is refused and nothing unknown any more.
+/// Brings the world to rest, first with the present refusals and then without them. No part of a source is unknown
+/// then.
 pub(super) fn come_to_rest(world: &mut World) {
     if !world.writer.is_leading() {
         world.regain_lease();
@@ -24,7 +25,7 @@ pub(super) fn come_to_rest(world: &mut World) {
         check_removals(world);
         world.server.refuses.clear();
         world.server.full.clear();
-        // The longest that a write waits that was refused.
+        // Longer than any refused write waits before it is tried again.
         world.pass(Duration::from_secs(310));
         world.settle();
     }
@@ -33,11 +34,11 @@ pub(super) fn come_to_rest(world: &mut World) {
     }
 }
 
-/// Whatever the API server refuses to add: what a source has no more gets no traffic.
+/// Checks that endpoints that a source no longer has get no traffic, whatever the API server refuses to add.
 pub(super) fn check_removals(world: &World) {
     for ((namespace, name), claims) in wanted(world) {
         let [(backend, key, service)] = &claims[..] else { continue };
-        // Where a policy says that it is elsewhere, or waits, what stands here is not its own, or stays.
+        // If the policy maps it elsewhere or makes it wait, the object is not the source's own here, or it stays.
         let policy = world.policies.get(backend).filter(|policy| policy.mode == Mode::Admit);
         let led = policy.and_then(|policy| policy.target(backend, key, None).ok());
         if led != Some(TargetKey::new(namespace.clone(), name.clone())) {
@@ -52,7 +53,7 @@ pub(super) fn check_removals(world: &World) {
             if *slice.metadata.labels[keys::SERVICE_NAME] != *name || !own(&slice.metadata) {
                 continue;
             }
-            // Where the slice itself must not be written as it stands, nothing can be taken out of it.
+            // If the slice itself may not be written in its present form, nothing can be removed from it.
             let label = slice.metadata.labels.get("label").map(ToString::to_string).unwrap_or_default();
             if world.server.refuses.contains(&(EndpointSlice::KIND.kind, label)) {
                 continue;
@@ -84,15 +85,15 @@ fn addresses(service: &Service) -> BTreeSet<String> {
     service.endpoints().map(|(ports, e)| format!("{}:{:?}", e.address, ports.ports()[0].port)).collect()
 }
 
-/// Whether the labels and annotations of an object are those of the source Service that it can stand for. Where a hand
-/// changed them, and the writer restarted since, nobody can tell whose it was; then it stays.
+/// Whether the labels and annotations of an object are those of the source Service that it can stand for. If they
+/// were edited by hand and the writer restarted since, its owner is unknown and the object stays.
 pub(super) fn names_its_source(meta: &Meta) -> bool {
     let service = meta.labels.get(keys::SERVICE_NAME).unwrap_or(&meta.name);
     let source = SourceKey::from_annotation(&meta.annotations[keys::SOURCE]).unwrap();
     BackendName::parse(&meta.labels[keys::BACKEND]).is_ok_and(|b| service_name(&b, &source.name) == **service)
 }
 
-/// The Gimbal cluster holds what the sources have, and of ours nothing else.
+/// Checks that the Gimbal cluster holds what the sources have, and nothing else with our mark.
 pub(super) fn check(world: &World) {
     check_removals(world);
     for (agent, name) in BACKENDS.iter().enumerate() {
@@ -103,10 +104,10 @@ pub(super) fn check(world: &World) {
     for ((namespace, name), claims) in &wanted {
         let id = ("Service", namespace.clone(), name.clone());
         if claims.iter().all(|(.., service)| !is_valid(service)) {
-            // What stood before stays, whatever a hand made of it.
+            // An object that existed before stays, even if it was edited by hand.
             continue;
         }
-        // A hand deleted the Service of one that cannot be written any more, and its slices keep its name.
+        // Someone deleted by hand a Service that can no longer be written, and its slices keep the name.
         if claims.iter().any(|(.., service)| !is_valid(service)) && !world.server.objects.contains_key(&id) {
             continue;
         }
@@ -123,9 +124,9 @@ pub(super) fn check(world: &World) {
             })
             .or_else(|| claims.iter().find(|(.., service)| !is_valid(service)))
             .unwrap_or_else(|| panic!("{namespace}/{name} stands for none of its claims"));
-        // Nor is an edit by hand put right of what cannot be written.
+        // An edit by hand is not repaired if the Service cannot be written.
         if !is_valid(&owner.2) {
-            // What stood before stays.
+            // An object that existed before stays.
             continue;
         }
         assert_eq!(labels["label"], owner.2.header.labels["label"], "{namespace}/{name}");

@@ -1,4 +1,4 @@
-//! A writer that leads, and hears its agents, before it knows what there is in the Gimbal cluster.
+//! A writer that leads and receives data from its agents before it has listed the Gimbal cluster.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use gimbal_plan::{EndpointsApi, GuardConfig, HeldDrop};
 use super::world::{BACKENDS, World, service};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Few enough to be told at once.
+/// Few enough to be sent at once.
 const SERVICES: usize = 2;
 
 fn source(n: usize) -> SourceKey {
@@ -33,7 +33,7 @@ fn all_have(world: &mut World, count: u8) {
     }
 }
 
-/// Services of 20 endpoints each that shrank to one, which is held.
+/// Returns a world with Services of 20 endpoints each that shrank to one, and the hold of that drop.
 fn shrunk() -> (World, HeldDrop) {
     let guard = GuardConfig { release_all_after: Some(600 * SECOND), ..GuardConfig::default() };
     let mut world = World::new(EndpointsApi::EndpointSlices, guard);
@@ -46,7 +46,7 @@ fn shrunk() -> (World, HeldDrop) {
     (world, held)
 }
 
-/// All that the agent has is told before the writer knows what there is.
+/// Restarts the writer and sends it all data of the agent before it has listed the Gimbal cluster.
 fn restarted(world: &mut World) {
     world.restart_writer_unlisted();
     world.connect(0);
@@ -62,7 +62,7 @@ fn what_agents_want_before_that_is_held_as_before() {
     assert_eq!((endpoints(&world), held(&world)), (40, Some(before)));
 }
 
-/// What shrank while the writer was down counts, too.
+/// Endpoints that were lost while the writer was down count, too.
 #[test]
 fn what_agents_want_before_that_is_judged() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -74,7 +74,7 @@ fn what_agents_want_before_that_is_judged() {
     assert_eq!((endpoints(&world), held(&world).map(|held| held.endpoints_removed)), (40, Some(38)));
 }
 
-/// The source is well again: what it loses later is another drop, and waits for as long as any.
+/// The source recovers: a later loss is another drop and has its own full waiting time.
 #[test]
 fn a_hold_that_is_none_any_more_lends_its_age_to_nobody() {
     let (mut world, before) = shrunk();

@@ -1,5 +1,5 @@
-//! Writes that meet another version than they name: each is tried again with what is there, and an agent hears of it only
-//! where that goes on and on.
+//! Writes that meet another version than the one they name. Each is tried again with the present version, and an
+//! agent is notified only if conflicts continue.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::policy::quota;
 use super::server::{Luck, id};
 use super::world::{World, key, service};
 
-/// Does what is to be done: each slice meets a conflict once. Nothing is to be told of that.
+/// Executes the pending jobs with a conflict for each slice, and checks that nothing is reported.
 fn with_a_conflict_of_each_slice(world: &mut World) -> usize {
     let mut met = BTreeSet::new();
     for _ in 0..100 {
@@ -60,7 +60,7 @@ fn conflicts_of_a_lifetime_are_not_added_up() {
     world.configure(0, Some(quota(None, Some(2), None)));
     world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
     world.settle();
-    // One endpoint too many: it is never whole from here on.
+    // One endpoint more than expected, so the content is never complete from here on.
     world.set(0, &key(0), Some(service(0, 0, &[1, 2, 3])));
     world.settle();
     assert_eq!(world.rejects(0).len(), 1);

@@ -1,5 +1,5 @@
-//! What random policies found: a name that several Services want, or that is left for another, while policies change. Most
-//! were failures of `ends_as_the_policies_say`, shrunk.
+//! Cases that random policies found: a name that several Services want, or that is left to another, while policies
+//! change. Most are shrunk failures of `ends_as_the_policies_say`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn set(agent: usize, key: u8, hosts: &[u8]) -> PolicyOp {
     Other(Op::Set { agent, key, label: 0, ports: 0, hosts: hosts.to_vec() })
 }
 
-/// Denied its namespace, one loses the name to another, who is put in quarantine before the first write.
+/// A Service that is denied its namespace loses the name to another, which is quarantined before its first write.
 #[test]
 fn a_name_that_is_given_stands_for_the_one_before_until_it_is_written() {
     ends_as_its_policies_say(vec![
@@ -42,7 +42,7 @@ fn a_name_that_is_given_stands_for_the_one_before_until_it_is_written() {
     ]);
 }
 
-/// Else another takes the room that it has, and it gets no endpoints until the writer restarts.
+/// Otherwise another Service would take its room, and it would get no endpoints until the writer restarts.
 #[test]
 fn what_stands_takes_room_though_the_answer_to_its_create_was_lost() {
     ends_as_its_policies_say(vec![
@@ -60,7 +60,8 @@ fn what_stands_takes_room_though_the_answer_to_its_create_was_lost() {
     ]);
 }
 
-/// Removed and back before its object was deleted, it leads to a name that is taken: its agent has to hear that.
+/// A Service that was removed and is back before its object was deleted now wants a name that is taken, and its agent
+/// has to be notified.
 #[test]
 fn what_comes_back_and_leads_elsewhere_is_not_settled_as_gone() {
     ends_as_its_policies_say(vec![
@@ -78,7 +79,8 @@ fn what_comes_back_and_leads_elsewhere_is_not_settled_as_gone() {
     ]);
 }
 
-/// A hand edited away whose the object is; the first that wants it has no room, the second is to have it.
+/// An edit by hand removed the owner of an object. The first Service that wants it has no room, so the second gets
+/// it.
 #[test]
 fn who_waits_for_room_keeps_nobodys_object_from_none() {
     ends_as_its_policies_say(vec![
@@ -94,12 +96,12 @@ fn who_waits_for_room_keeps_nobodys_object_from_none() {
     ]);
 }
 
-/// The writer hung: each that arrived had the other looked at, which had arrived.
+/// The writer used to hang here: each Service that arrived caused a look at the other one, which had arrived, too.
 #[test]
 fn two_that_change_places_come_to_rest() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
     let one_to_two = || Some(map("one", "two", false));
-    // Both have the name a-b-svc, the one in "two" and the other in "one".
+    // Both have the name a-b-svc, the first in "two" and the second in "one".
     world.configure(0, one_to_two());
     world.set(0, &key(1), Some(service(0, 0, &[1])));
     world.set(1, &key(0), Some(service(0, 0, &[2])));
@@ -111,7 +113,8 @@ fn two_that_change_places_come_to_rest() {
     assert!(world.rejects(0).is_empty() && world.rejects(1).is_empty());
 }
 
-/// Nobody can tell any more whose the object is; of the two that want it one is frozen and the other has no room.
+/// The owner of the object is no longer known. Of the two Services that want it, one is quarantined and the other has
+/// no room.
 #[test]
 fn who_waits_for_room_is_not_told_of_a_rivals_quarantine() {
     ends_as_its_policies_say(vec![
@@ -127,7 +130,7 @@ fn who_waits_for_room_is_not_told_of_a_rivals_quarantine() {
     ]);
 }
 
-/// A foreign Service keeps it from growing back to what it was.
+/// A foreign Service keeps it from growing to its previous size.
 #[test]
 fn what_cannot_be_written_takes_the_room_that_it_has_and_no_more() {
     ends_as_its_policies_say(vec![
@@ -151,7 +154,8 @@ fn what_cannot_be_written_takes_the_room_that_it_has_and_no_more() {
     ]);
 }
 
-/// What was begun in the new place is deleted by hand: in the old one it stands, and needs no more room.
+/// Objects that were created in the new place are deleted by hand; those in the old place still exist and need no
+/// additional room.
 #[test]
 fn what_moves_takes_room_where_it_still_stands() {
     ends_as_its_policies_say(vec![
@@ -172,7 +176,7 @@ fn what_moves_takes_room_where_it_still_stands() {
     ]);
 }
 
-/// The Service's label names nobody, the slice's names whose it is.
+/// The Service's label names no backend, but the slice's label names the owner.
 #[test]
 fn a_policy_reaches_what_an_edited_object_hides() {
     ends_as_its_policies_say(vec![
@@ -190,7 +194,7 @@ fn a_policy_reaches_what_an_edited_object_hides() {
     ]);
 }
 
-/// What was deleted gives its room back, though who wants the name next cannot have it.
+/// A deleted object gives its room back, although the next Service that wants the name cannot have it.
 #[test]
 fn who_left_takes_no_room_for_a_rival_in_quarantine() {
     ends_as_its_policies_say(vec![
@@ -206,7 +210,8 @@ fn who_left_takes_no_room_for_a_rival_in_quarantine() {
     ]);
 }
 
-/// Nothing is there, and who had the name leads elsewhere: who wants it next has it, or hears why not.
+/// No object exists, and the Service that had the name now wants another target. The next one gets the name, or is
+/// notified why not.
 #[test]
 fn who_left_before_anything_was_written_keeps_no_name() {
     ends_as_its_policies_say(vec![
@@ -227,7 +232,8 @@ fn who_left_before_anything_was_written_keeps_no_name() {
     ]);
 }
 
-/// Its own Service cannot be written: it is not in the way of the removal of the one that stands, nor of anybody else.
+/// A Service that cannot be written does not delay the removal of the object with its name, and does not keep the
+/// name from others.
 #[test]
 fn who_cannot_be_written_keeps_nobodys_object() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -246,7 +252,8 @@ fn who_cannot_be_written_keeps_nobodys_object() {
     check_policies(&world);
 }
 
-/// While the guard holds what has the name, who waits for it and has no room changes, and is acknowledged.
+/// While the guard holds the object that has the name, changes of a Service that waits for it without room are
+/// acknowledged.
 #[test]
 fn who_waits_for_what_is_held_is_acknowledged() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -272,7 +279,7 @@ fn who_waits_for_what_is_held_is_acknowledged() {
     }
 }
 
-/// Its claim is told though the object belongs to a lost backend whose endpoints are drained.
+/// A claim is answered although the object belongs to a lost backend whose endpoints are drained.
 #[test]
 fn who_waits_for_the_name_of_a_drained_backend_is_acknowledged() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -296,7 +303,7 @@ fn who_waits_for_the_name_of_a_drained_backend_is_acknowledged() {
     assert_eq!(world.rejects(1)[0].reason, RejectReason::NameConflict);
 }
 
-/// What cannot be written loses what is gone, and gives the room of that back.
+/// A Service that cannot be written still loses removed endpoints, and gives back their room.
 #[test]
 fn who_shrinks_though_it_cannot_be_written_gives_room_back() {
     let invalid = Other(Op::Set { agent: 1, key: 1, label: 0, ports: INVALID, hosts: vec![] });

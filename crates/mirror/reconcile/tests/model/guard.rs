@@ -1,4 +1,4 @@
-//! What the mass-change guard counts, as the whole writer tells it: by Service, what is missing now.
+//! The mass-change guard within the whole writer: endpoints that are missing now are counted by Service.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn endpoints(world: &World) -> usize {
     world.slices().map(|slice| slice.endpoints.len()).sum()
 }
 
-/// Services of agent 0, each with so many endpoints.
+/// Returns a world in which agent 0 has this number of Services, each with `each` endpoints.
 fn filled(services: usize, each: u8) -> World {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
     let hosts: Vec<u8> = (0..each).collect();
@@ -40,7 +40,7 @@ fn filled(services: usize, each: u8) -> World {
     world
 }
 
-/// What is back is not lost: never more than one of ten is away.
+/// An endpoint that is back is not lost: never more than one of ten is missing at a time.
 #[test]
 fn services_that_go_and_come_one_after_the_other_are_not_held() {
     let mut world = filled(10, 10);
@@ -55,7 +55,7 @@ fn services_that_go_and_come_one_after_the_other_are_not_held() {
     }
 }
 
-/// Nor before a restart of the writer.
+/// The same holds for endpoints that were back before a restart of the writer.
 #[test]
 fn what_is_back_is_not_lost_though_the_writer_restarts() {
     let mut world = filled(20, 5);
@@ -77,7 +77,7 @@ fn what_is_back_is_not_lost_though_the_writer_restarts() {
     }
 }
 
-/// After a restart nobody's claim was ever decided for what vanished meanwhile: it is lost all the same.
+/// After a restart no claim was ever decided for objects that vanished meanwhile; they count as lost all the same.
 #[test]
 fn what_went_while_the_writer_was_down_counts() {
     let mut world = filled(10, 10);
@@ -96,11 +96,11 @@ fn what_went_while_the_writer_was_down_counts() {
     assert_eq!((held.endpoints_removed, held.endpoints_before), (40, 100));
 }
 
-/// Whoever removed it: what somebody else deletes is missing until it is back.
+/// Endpoints that somebody else deletes are missing until they are back.
 #[test]
 fn what_another_hand_removed_counts_until_it_is_back() {
     let mut world = filled(10, 10);
-    // A namespace that goes takes all in it away, and the writer cannot put it back.
+    // A deleted namespace takes all of its objects with it, and the writer cannot create it again.
     for n in 0..4 {
         world.set(0, &SourceKey::new("two", format!("t{n}")), Some(service(0, 0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])));
     }
@@ -135,7 +135,7 @@ fn emptied_and_held() -> World {
     world
 }
 
-/// A snapshot that says nothing of the namespace that lost so much confirms nothing.
+/// A snapshot that does not cover the namespace with the loss confirms nothing.
 #[test]
 fn a_snapshot_releases_no_more_than_it_covers() {
     let mut world = emptied_and_held();
@@ -148,7 +148,7 @@ fn a_snapshot_releases_no_more_than_it_covers() {
     assert_eq!((endpoints(&world), held(&world, 0)), (20, None));
 }
 
-/// What is unknown elsewhere keeps no hold for ever: a namespace that was emptied is known, and is confirmed by name.
+/// An unknown scope elsewhere does not keep a hold forever: an emptied namespace is known, and is confirmed by name.
 #[test]
 fn a_namespace_that_was_emptied_is_confirmed_though_another_is_unknown() {
     let named = |world: &mut World| world.scope_unknown(0, Some("three"));
@@ -166,7 +166,7 @@ fn a_namespace_that_was_emptied_is_confirmed_though_another_is_unknown() {
     }
 }
 
-/// A hold of Services that are gone goes on over a restart as one of Services that shrink does.
+/// A hold of removed Services continues over a restart, like one of Services that shrank.
 #[test]
 fn a_hold_of_removed_services_keeps_its_age() {
     let mut world = World::new(
@@ -189,7 +189,8 @@ fn a_hold_of_removed_services_keeps_its_age() {
     assert_eq!((endpoints(&world), held(&world, 0)), (0, None), "released by its age");
 }
 
-/// Whose removal is held keeps the name: who waits for it gets it once that is released.
+/// While its removal is held, a Service keeps the name; the Service that waits for the name gets it after the
+/// release.
 #[test]
 fn a_name_is_not_handed_over_while_the_removal_of_who_had_it_is_held() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -208,7 +209,7 @@ fn a_name_is_not_handed_over_while_the_removal_of_who_had_it_is_held() {
     assert_eq!((endpoints(&world), owner(&world)), (40, BACKENDS[0].to_string()));
     assert_eq!(world.rejects(0).iter().map(|r| r.reason).collect::<Vec<_>>(), [RejectReason::Held]);
     assert_eq!(world.rejects(1).iter().map(|r| r.reason).collect::<Vec<_>>(), [RejectReason::NameConflict]);
-    // It changes meanwhile, and is told again.
+    // The waiting Service changes meanwhile and is sent again.
     world.set(1, &key(0), Some(service(3, 0, &[200, 201])));
     world.settle_for(5 * SECOND);
     assert_eq!((endpoints(&world), owner(&world)), (40, BACKENDS[0].to_string()));
@@ -219,7 +220,8 @@ fn a_name_is_not_handed_over_while_the_removal_of_who_had_it_is_held() {
     assert!(world.rejects(0).is_empty() && world.rejects(1).is_empty());
 }
 
-/// `Endpoints` objects hold an address of two port sets once: what is there and what is wanted are counted alike.
+/// `Endpoints` objects hold an address with two port sets once. Observed and wanted endpoints are counted in the same
+/// way.
 #[test]
 fn endpoints_objects_are_counted_alike_on_both_sides() {
     let set = |port: u16| {
@@ -247,7 +249,7 @@ fn endpoints_objects_are_counted_alike_on_both_sides() {
     assert_eq!((held.endpoints_removed, held.endpoints_before), (51, 100));
 }
 
-/// A policy of another window changes nothing of what is known.
+/// A policy with another window does not change what was recorded.
 #[test]
 fn a_longer_window_is_in_force_at_once() {
     let mut world = filled(10, 10);
@@ -266,8 +268,8 @@ fn a_longer_window_is_in_force_at_once() {
     assert_eq!((endpoints(&world), held(&world, 0).is_some()), (60, true));
 }
 
-/// Of two Services the delete of one ended so, then it is wanted again as it was and the other goes; no watch has told of
-/// anything.
+/// Returns a world with two Services. The delete of the first ended with `luck`; then it is wanted again unchanged
+/// and the second is removed. No watch has reported anything.
 fn unanswered_delete(luck: Luck) -> World {
     let mut world = filled(2, 20);
     let hosts: Vec<u8> = (0..20).collect();
@@ -284,7 +286,7 @@ fn unanswered_delete(luck: Luck) -> World {
     world
 }
 
-/// A delete that was done without an answer took what it took, whatever its source wants by now.
+/// An unanswered delete that was carried out counts, whatever its source wants by now.
 #[test]
 fn what_an_unanswered_delete_may_have_taken_counts() {
     let mut world = unanswered_delete(Luck::AnswerLost);
@@ -300,7 +302,7 @@ fn what_an_unanswered_delete_may_have_taken_counts() {
     assert_eq!(world.services().count(), 1);
 }
 
-/// A delete that was not done, and nobody knows, is not counted for ever.
+/// An unanswered delete that was not carried out is not counted forever.
 #[test]
 fn what_an_unanswered_delete_did_not_take_is_there_after_a_minute() {
     let mut world = unanswered_delete(Luck::Refused);

@@ -1,4 +1,4 @@
-//! What the guard holds stays as it is and whose it is, whatever else becomes of it.
+//! Objects that the guard holds stay as they are and keep their owner, whatever else happens to them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn name(agent: usize) -> BackendName {
     BackendName::parse(BACKENDS[agent]).unwrap()
 }
 
-/// Whose each object of a name is, and how many endpoints are there.
+/// Returns the backends of the Services in a namespace, and how many of its endpoints are ready and not ready.
 fn there(world: &World, namespace: &str) -> (Vec<String>, usize, usize) {
     let services = world.services().filter(|service| *service.metadata.namespace == *namespace);
     let owners = services.map(|service| service.metadata.labels[keys::BACKEND].to_string()).collect();
@@ -49,7 +49,8 @@ fn policy(world: &mut World, agent: usize, change: impl FnOnce(&mut Policy)) {
     world.configure(agent, Some(policy));
 }
 
-/// Where it is to move to it cannot go: handed over, the name would lead to its endpoints beside those of another.
+/// Its new place does not exist yet. If the name were handed over, it would lead to its endpoints beside those of
+/// another.
 #[test]
 fn a_name_is_not_handed_over_while_who_has_it_moves() {
     let mut world = contested();
@@ -64,7 +65,7 @@ fn a_name_is_not_handed_over_while_who_has_it_moves() {
     assert_eq!((reasons(&world, 0), reasons(&world, 1)), (vec![], vec![]));
 }
 
-/// A removal that waits for its record waits as one that is held does.
+/// A removal that waits for its record to be stored keeps the name like a held one.
 #[test]
 fn a_name_is_not_handed_over_while_its_removal_waits_for_a_record() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -78,7 +79,7 @@ fn a_name_is_not_handed_over_while_its_removal_waits_for_a_record() {
     world.set(0, &key(1), None);
     world.settle_for(20 * SECOND);
     assert_eq!(there(&world, "one"), (vec![BACKENDS[0].to_owned()], 10, 0));
-    // Nothing can go, and whoever asks hears why.
+    // Nothing can be removed, and both agents are notified why.
     assert_eq!((reasons(&world, 0), reasons(&world, 1)), (vec![RejectReason::Held], vec![RejectReason::NameConflict]));
     let trouble = world.writer.backends()[&name(0)].trouble();
     assert!(trouble.contains("cannot be kept"), "{trouble}");
@@ -89,7 +90,7 @@ fn a_name_is_not_handed_over_while_its_removal_waits_for_a_record() {
     assert_eq!(world.unacknowledged(0), 0);
 }
 
-/// What its policy forbids and the guard holds is lost like the rest.
+/// Endpoints that the policy forbids and the guard holds are marked not ready with the rest when the backend is lost.
 #[test]
 fn what_a_policy_forbids_is_not_ready_when_its_backend_is_lost() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -108,7 +109,7 @@ fn what_a_policy_forbids_is_not_ready_when_its_backend_is_lost() {
     assert_eq!(there(&world, "two"), (vec![BACKENDS[0].to_owned()], 0, 40));
 }
 
-/// Held, waited for by another and lost, all at once: that it waits is not forgotten.
+/// A Service is held, its name is waited for, and its backend is lost, all at once. It is still reported as held.
 #[test]
 fn what_is_held_and_waited_for_is_told_as_held_though_its_backend_is_lost() {
     let mut world = contested();
@@ -126,7 +127,7 @@ fn what_is_held_and_waited_for_is_told_as_held_though_its_backend_is_lost() {
     assert_eq!(rejects.values().map(|reject| reject.reason).collect::<Vec<_>>(), [RejectReason::Held]);
 }
 
-/// What may go went, and only then the rest was held: no part of what went waits with it.
+/// Allowed removals were written before the rest was held, so the hold contains only the rest.
 #[test]
 fn what_was_let_pass_before_a_hold_goes_to_its_end() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -142,7 +143,7 @@ fn what_was_let_pass_before_a_hold_goes_to_its_end() {
         world.pass(SECOND);
         world.collect();
     }
-    // Its slices go, and before its Service does, another one's are to go.
+    // Its slices are deleted, and before its Service is, slices of another one are due.
     assert!(world.finish_job(Luck::Good));
     assert_eq!((there(&world, "one").0.len(), there(&world, "one").1), (3, 40));
     world.set(0, &services[2], None);

@@ -6,7 +6,7 @@ use gimbal_plan::EndpointsApi;
 use super::OPEN;
 use super::world::{BACKENDS, World, key, service};
 
-/// A listing in parts of one, as people get it in parts of some hundred.
+/// Lists in parts of one Service; real listings use parts of some hundred.
 pub(super) fn listed(world: &World, name: &BackendName, namespace: &str) -> Vec<SourceKey> {
     let mut all: Vec<SourceKey> = Vec::new();
     while let [next] = &*world.writer.keys_after(name, namespace, all.last(), 1) {
@@ -16,7 +16,7 @@ pub(super) fn listed(world: &World, name: &BackendName, namespace: &str) -> Vec<
     all
 }
 
-/// What only the Gimbal cluster knows is in its place among what an agent said.
+/// Services that only the Gimbal cluster knows are listed in order among those of the agent.
 #[test]
 fn a_listing_in_parts_shows_all_once() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);

@@ -1,4 +1,4 @@
-//! What becomes of a backend that is lost, or removed.
+//! What happens to the objects of a backend that is lost or decommissioned.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn under(world: &mut World, agent: usize, on_loss: LossPolicy) {
     world.configure(agent, Some(policy));
 }
 
-/// Time passes, and everything but agent 0 goes on as it does.
+/// Lets time pass, with everything but agent 0 running normally.
 fn pass(world: &mut World, time: Duration) {
     let mut left = time;
     while !left.is_zero() {
@@ -45,7 +45,7 @@ fn pass(world: &mut World, time: Duration) {
     }
 }
 
-/// How many endpoints of a backend are ready, and how many are not.
+/// Returns how many endpoints of a backend are ready, and how many are not.
 fn endpoints(world: &World, agent: usize) -> (usize, usize) {
     let theirs = world.slices().filter(|slice| *slice.metadata.labels[keys::BACKEND] == *BACKENDS[agent]);
     let (ready, not): (Vec<_>, Vec<_>) =
@@ -69,7 +69,7 @@ fn filled(api: EndpointsApi) -> World {
     world
 }
 
-/// A loss waits until it is kept that it may happen; what the same object gains waits with it.
+/// A loss waits until its record is stored; additions to the same object wait with it.
 #[test]
 fn what_gains_and_loses_is_written_once() {
     let mut world = filled(EndpointsApi::EndpointSlices);
@@ -81,8 +81,8 @@ fn what_gains_and_loses_is_written_once() {
     check(&world);
 }
 
-/// Each stage at its time, whether or not the writer restarted in between and forgot what was desired; the Services stay;
-/// what it does is done in one write for each slice; and all is as before when the agent is back.
+/// Each stage comes at its time, also if the writer restarted in between and forgot the desired state. Services stay,
+/// each slice is written once, and all is as before when the agent is back.
 #[test]
 fn not_ready_then_drained_then_back() {
     for restarts in [false, true] {
@@ -102,7 +102,7 @@ fn not_ready_then_drained_then_back() {
         pass(&mut world, T1 - 32 * SECOND);
         assert_eq!(endpoints(&world, 0), (42, 0), "before its time");
         let writes = world.server.writes;
-        // After a restart the agent has a grace to come back.
+        // After a restart the agent has a grace period to come back.
         pass(&mut world, 10 * SECOND);
         assert_eq!((endpoints(&world, 0), services(&world, 0)), ((0, 42), 2), "restarts: {restarts}");
         assert_eq!(world.server.writes, writes + 2, "one write for each slice");
@@ -126,7 +126,7 @@ fn not_ready_then_drained_then_back() {
     }
 }
 
-/// Endpoints objects take the same way.
+/// Endpoints objects pass through the same stages.
 #[test]
 fn endpoints_objects_too() {
     let mut world = filled_with_objects();
@@ -160,7 +160,7 @@ fn filled_with_objects() -> World {
     world
 }
 
-/// What the guard holds is not ready like the rest, and stays held: a loss is no approval.
+/// Endpoints that the guard holds become not ready like the rest and stay held, because a loss is no approval.
 #[test]
 fn what_the_guard_holds_stays_held_while_the_backend_is_lost() {
     let mut world = filled(EndpointsApi::EndpointSlices);
@@ -180,13 +180,14 @@ fn what_the_guard_holds_stays_held_while_the_backend_is_lost() {
     assert_eq!(services(&world, 0), 1);
 }
 
-/// A connection is no life: with an agent that hears nothing of its source, the policy may count the silence.
+/// A stream alone does not count as alive: if the agent hears nothing of its source, the policy may count the
+/// silence.
 #[test]
 fn a_silent_source_counts_where_the_policy_says_so() {
     for (limit, expected) in [(None, (42, 0)), (Some(30 * SECOND), (0, 42))] {
         let mut world = filled(EndpointsApi::EndpointSlices);
         under(&mut world, 0, LossPolicy { source_stale_after: limit, ..POLICY });
-        // The agent goes on, and says in each heartbeat that its source is silent.
+        // The agent goes on, and reports in each heartbeat that its source is silent.
         for _ in 0..120 {
             world.say_silent(0, 3600 * SECOND);
             pass(&mut world, SECOND);
@@ -219,12 +220,13 @@ fn removed(world: &mut World, agent: usize) -> usize {
     world.server.writes - writes
 }
 
-/// Everything of one backend goes, whether or not anyone remembers it, and nothing of another's.
+/// Every object of one backend is removed, whether or not an agent or the writer remembers it, and none of another
+/// backend's.
 #[test]
 fn a_decommission_removes_one_backend_wholly() {
     for forgotten in [false, true] {
         let mut world = filled(EndpointsApi::EndpointSlices);
-        // Another backend waits for one of the names: it gets it.
+        // Another backend waits for one of the names, and gets it.
         world.set(1, &gimbal_model::SourceKey::new("one", "svc"), Some(service(3, 0, &[9])));
         world.set(0, &key(1), Some(service(1, 0, &[8])));
         world.settle();
@@ -252,7 +254,7 @@ fn a_decommission_removes_one_backend_wholly() {
     }
 }
 
-/// The other of two writers sees the objects and keeps nothing of the backend: it takes no order.
+/// The standby sees the objects but has no state of the backend, so it refuses the order.
 #[test]
 fn a_writer_that_never_heard_a_backend_does_not_remove_it() {
     let mut world = filled(EndpointsApi::EndpointSlices);
@@ -266,7 +268,7 @@ fn a_writer_that_never_heard_a_backend_does_not_remove_it() {
     assert_eq!(services(&world, 0), 2);
 }
 
-/// An order outlives the writer that took it, at whatever moment that dies.
+/// An order survives the writer that accepted it, at whatever moment that process ends.
 #[test]
 fn a_decommission_goes_on_after_a_restart() {
     for writes in 0..6 {
@@ -290,7 +292,7 @@ fn a_decommission_goes_on_after_a_restart() {
     }
 }
 
-/// One in quarantine may be removed too, and begins anew when it is back.
+/// A quarantined backend may be decommissioned too, and starts anew when it is back.
 #[test]
 fn a_quarantined_backend_is_removed_though_its_agent_is_there() {
     let mut world = filled(EndpointsApi::EndpointSlices);
@@ -328,8 +330,8 @@ fn twists() -> impl Strategy<Value = Vec<Twist>> {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
-    /// Losses, drains, removals of a whole backend, restarts, edits by hand, in any order: in the end all is as the sources
-    /// are, and a removal never took anything of the other backend.
+    /// After losses, drains, decommissioning, restarts and edits by hand in any order, the end is as the sources are,
+    /// and decommissioning never removed anything of the other backend.
     #[test]
     fn ends_as_the_sources_are_through_losses_and_removals(twists in twists()) {
         ends_as_the_sources_are(twists);
@@ -352,7 +354,7 @@ fn ends_as_the_sources_are(twists: Vec<Twist>) {
             Twist::Decommission => {
                 world.configure(0, None);
                 let id = world.writer.inventory(&name(0)).id(&name(0));
-                // Refused where it is under way.
+                // It is refused if it is in progress already.
                 world.writer.decommission(&name(0), &id, world.now).ok();
             }
             Twist::List => world.configure(0, Some(policy.clone())),
@@ -376,7 +378,8 @@ fn ends_as_the_sources_are(twists: Vec<Twist>) {
     assert_eq!(world.server.objects.values().filter(|body| is_marked(body)).count(), theirs);
 }
 
-/// The endpoints there are those of a backend that is lost for so long that they go; the one that has the name now is not.
+/// The endpoints belong to a backend that has been lost long enough to drain; the backend that has the name now is
+/// not lost.
 #[test]
 fn who_takes_the_name_of_a_drained_backend_is_not_drained() {
     let set = |agent, key, hosts| Twist::Ordinary(Op::Set { agent, key, label: 0, ports: 0, hosts });
@@ -395,7 +398,7 @@ fn who_takes_the_name_of_a_drained_backend_is_not_drained() {
     ]);
 }
 
-/// Whatever is wrong with what it wants to be: what stands there is not vouched for any more.
+/// Whatever is wrong with its new form, the existing endpoints follow the loss of their backend.
 #[test]
 fn what_is_rejected_is_lost_like_the_rest() {
     for ports in [0, INVALID] {
@@ -418,7 +421,7 @@ fn what_is_rejected_is_lost_like_the_rest() {
     }
 }
 
-/// Nothing of it was ever there, and its backend is lost: it is not published as if it were alive.
+/// A Service that was never written before its backend was lost is not published as ready.
 #[test]
 fn what_is_first_written_while_its_backend_is_lost_is_not_ready() {
     let mut world = filled(EndpointsApi::EndpointSlices);
@@ -437,7 +440,8 @@ fn what_is_first_written_while_its_backend_is_lost_is_not_ready() {
     check(&world);
 }
 
-/// It lines up under the one that waits for its name, and is lost with the backend whose it is.
+/// The target waits in the queue under the backend that waits for its name, and follows the loss of the backend that
+/// owns it.
 #[test]
 fn what_another_waits_for_is_lost_at_its_time_after_a_restart() {
     let mut world = filled(EndpointsApi::EndpointSlices);

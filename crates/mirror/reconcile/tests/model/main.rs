@@ -1,5 +1,5 @@
-//! Whatever happens, in whatever order, the Gimbal cluster ends up with what the sources have; nothing of anyone else's is
-//! touched; and when nothing changes any more, nothing is written any more.
+//! Whatever happens, in whatever order, the Gimbal cluster ends up with what the sources have, no foreign object is
+//! touched, and nothing is written any more once nothing changes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -36,7 +36,7 @@ use proptest::prelude::*;
 use server::{Luck, is_marked, meta_mut};
 use world::{BACKENDS, INVALID, World, key, service};
 
-/// Never holds: the guard has tests of its own, and one below.
+/// A guard that never holds. The guard has tests of its own, and one below.
 const OPEN: GuardConfig = GuardConfig {
     max_drop_percent: 100,
     min_endpoints: 0,
@@ -76,9 +76,9 @@ enum Op {
     GiveAway(u8),
     Namespace(bool),
     Foreign(bool),
-    /// A part of an agent's source cannot be told: a namespace, or all of it.
+    /// A part of an agent's source becomes unknown: a namespace, or all of it.
     Unknown(usize, Option<bool>),
-    /// All of it can be told again.
+    /// Everything in the agent's source is known again.
     Known(usize),
     LoseLease,
     RegainLease,
@@ -88,9 +88,9 @@ enum Op {
     Full(bool, bool, bool),
     Pass(u16),
     BackUp,
-    /// Whether the watches go on, or list.
+    /// The store is restored. Whether the watches go on, or list.
     Restore(bool),
-    /// A while in which things go their way.
+    /// Runs for a while without troubles.
     Run(u8),
 }
 
@@ -137,7 +137,7 @@ fn foreign() -> (server::Id, Body) {
     (("Service", "two".into(), "a-svc".into()), body)
 }
 
-/// An object that anyone may see, chosen by a number.
+/// Returns an object chosen by a number.
 fn some(world: &World, n: u8) -> Option<Body> {
     let all: Vec<&Body> = world.server.objects.values().collect();
     (!all.is_empty()).then(|| all[usize::from(n) % all.len()].clone())
@@ -170,7 +170,7 @@ fn step(world: &mut World, op: Op) {
                 let labels = &mut meta_mut(&mut body).labels;
                 match n % 3 {
                     0 => labels.insert("by".into(), "hand".into()),
-                    // A backend that there is not, and one that never wants these names.
+                    // A backend that does not exist, and one that never wants these names.
                     1 => labels.insert(keys::BACKEND.into(), "zzz".into()),
                     _ => labels.insert(keys::BACKEND.into(), BACKENDS[0].into()),
                 };
@@ -248,7 +248,7 @@ proptest! {
             let restored = matches!(op, Op::Restore(_));
             step(&mut world, op);
             prop_assert_eq!(world.writer.audit(), [""; 0]);
-            // What is not ours keeps its version until someone else changes it.
+            // A foreign object keeps its version until somebody else changes it.
             let now = world.server.objects.get(&foreign().0).filter(|b| !is_marked(b)).map(|b| b.meta().uid.clone());
             if let (Some(before), Some(now), false) = (&foreign_version, &now, restored) {
                 prop_assert_eq!(before, now);
@@ -258,7 +258,7 @@ proptest! {
         come_to_rest(&mut world);
         check(&world);
 
-        // Comparing, reconnecting and restarting everything finds nothing to write.
+        // Comparing, reconnecting and restarting everything causes no write.
         let writes = world.server.writes;
         let differences = world.writer.counters().comparison_differences;
         world.pass(Duration::from_secs(301));
@@ -275,7 +275,7 @@ proptest! {
     }
 }
 
-/// With few endpoints and these figures, many removals are held; a while later all of them are let go.
+/// A guard that holds many removals of a few endpoints, and releases all of them a while later.
 const NARROW: GuardConfig = GuardConfig {
     max_drop_percent: 50,
     min_endpoints: 1,
@@ -288,7 +288,7 @@ const NARROW: GuardConfig = GuardConfig {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
-    /// The guard delays, and changes no end.
+    /// The guard delays removals, but does not change the end.
     #[test]
     fn ends_as_the_sources_are_under_the_guard(ops in proptest::collection::vec(op(), 0..120)) {
         let mut world = World::new(EndpointsApi::EndpointSlices, NARROW);
@@ -301,7 +301,7 @@ proptest! {
     }
 }
 
-/// The writer restarts while an agent is away: what that agent published stays, until it says otherwise.
+/// The writer restarts while an agent is away: what that agent published stays until the agent removes it.
 #[test]
 fn absence_of_an_agent_deletes_nothing() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -326,7 +326,7 @@ fn absence_of_an_agent_deletes_nothing() {
     assert!(world.server.objects.len() < held);
 }
 
-/// Whoever's object stands keeps the name, in whatever order agents come back.
+/// The backend whose object exists keeps the name, in whatever order the agents come back.
 #[test]
 fn the_name_stays_with_whose_object_stands() {
     for first in [0, 1] {
@@ -363,7 +363,7 @@ fn the_name_stays_with_whose_object_stands() {
     }
 }
 
-/// A backend that loses nearly everything is held, additions pass, and an approval releases it.
+/// A backend that loses nearly everything is held; additions are written, and an approval releases the removals.
 #[test]
 fn a_mass_change_is_held_until_it_is_approved() {
     let guard = GuardConfig::default();
@@ -390,7 +390,7 @@ fn a_mass_change_is_held_until_it_is_approved() {
     check(&world);
 }
 
-/// Between two times of leading, another writer heard what the agents said.
+/// Between two terms of one leader, another writer received what the agents sent.
 #[test]
 fn a_leader_that_comes_back_does_not_write_what_it_knew_before() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -400,7 +400,7 @@ fn a_leader_that_comes_back_does_not_write_what_it_knew_before() {
     world.writer.lead(None);
     world.cut(0);
     world.cut(1);
-    // The other leader hears that the one is gone and the other has another endpoint, and makes it so.
+    // The other leader learns that one Service is gone and that the other has another endpoint, and writes both.
     world.set(0, &key(0), None);
     let gone: Vec<_> = world.server.objects.keys().filter(|(_, namespace, _)| namespace == "one").cloned().collect();
     gone.iter().for_each(|id| world.server.remove(id));
@@ -418,7 +418,7 @@ fn a_leader_that_comes_back_does_not_write_what_it_knew_before() {
     assert_eq!(world.server.writes, writes);
 }
 
-/// Labels and annotations are edited by hand: they give a name to nobody.
+/// Labels and annotations that were edited by hand give a name to no backend.
 #[test]
 fn an_edit_by_hand_hands_no_name_over() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -440,7 +440,7 @@ fn an_edit_by_hand_hands_no_name_over() {
     assert_eq!(*labels[keys::BACKEND], *BACKENDS[0], "the edit is overwritten");
 }
 
-/// While a port is renamed, old and new endpoints stand side by side: the guard does not take that for a loss.
+/// While a port is renamed, old and new endpoints exist side by side; the guard does not count that as a loss.
 #[test]
 fn a_rename_of_ports_is_no_loss() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -450,18 +450,18 @@ fn a_rename_of_ports_is_no_loss() {
     world.set(0, &key(0), Some(service(0, 1, &hosts)));
     world.settle_for(Duration::from_secs(5));
     check(&world);
-    // What remains is a half of what there was: no more than may go.
+    // Half of the endpoints remain: no more are removed than the guard allows.
     world.set(0, &key(0), Some(service(0, 1, &hosts[..100])));
     world.settle_for(Duration::from_secs(5));
     check(&world);
     assert!(world.writer.backends().values().all(|backend| backend.guards.removals().held().is_none()));
-    // One less is more than a half.
+    // One endpoint fewer, so more than half would be missing.
     world.set(0, &key(0), Some(service(0, 1, &hosts[..99])));
     world.settle_for(Duration::from_secs(5));
     assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
 }
 
-/// A loss by and by is a loss: what went within the window counts, however small its pieces.
+/// Small losses add up: everything that was removed within the window counts.
 #[test]
 fn a_drip_is_held_like_a_flood() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -476,7 +476,7 @@ fn a_drip_is_held_like_a_flood() {
     }
     let left = world.slices().map(|slice| slice.endpoints.len()).sum::<usize>();
     assert_eq!(left, 100, "a half of 200 may go within a minute");
-    // What was let through is forgotten when the window has passed; what is held is not let through by time.
+    // Allowed removals are forgotten when the window has passed; held removals are not released by time.
     world.settle_for(Duration::from_secs(300));
     let left = world.slices().map(|slice| slice.endpoints.len()).sum::<usize>();
     assert_eq!(left, 100, "a drop to nothing waits for a person");

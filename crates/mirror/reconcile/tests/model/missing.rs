@@ -1,6 +1,6 @@
-//! The mass-change guard's rule itself, at the whole writer, by one who only looks at the API server: of what a backend had
-//! there within the window no more than the share is missing, unless it was released; and whoever never misses so much is
-//! never held.
+//! Checks the rule of the mass-change guard on the whole writer, by looking only at the API server: of the endpoints
+//! that a backend had within the window, no more than the share is missing unless it was released, and a backend that
+//! never misses that many is never held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use super::server::{Luck, id};
 use super::world::{BACKENDS, World, service};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Services of each backend.
+/// Number of Services of each backend.
 const SERVICES: u8 = 10;
 
-/// How many endpoints each source Service has in the Gimbal cluster.
+/// The number of endpoints of each source Service in the Gimbal cluster.
 type Counts = BTreeMap<SourceKey, u64>;
 
 fn name(agent: usize) -> BackendName {
     BackendName::parse(BACKENDS[agent]).unwrap()
 }
 
-/// No two backends want one name, and no two Services of one.
+/// Returns a key. No two backends want one name, and no two Services of one backend.
 fn source(n: u8) -> SourceKey {
     SourceKey::new(["one", "two"][usize::from(n % 2)], format!("s{n}"))
 }
 
-/// While a Service moves it stands at two places, and has what it has at one of them.
+/// Counts endpoints in the Gimbal cluster. A moving Service exists at two places; the larger count is taken.
 fn held(world: &World, agent: usize) -> Counts {
     let mut places = BTreeMap::<(SourceKey, Arc<str>), u64>::new();
     for slice in world.slices().filter(|slice| *slice.metadata.labels[keys::BACKEND] == *BACKENDS[agent]) {
@@ -50,7 +50,7 @@ fn wanted(world: &World, agent: usize) -> Counts {
     world.agents[agent].source.iter().map(|(key, service)| (key.clone(), service.endpoint_count() as u64)).collect()
 }
 
-/// What the writer has heard that the source has.
+/// Counts the endpoints that the writer has received from the agent.
 fn heard(world: &World, agent: usize) -> Counts {
     let end = &world.writer.backends()[&name(agent)].end;
     let count = |n| Some((source(n), end.service(&source(n))?.endpoint_count() as u64));
@@ -61,12 +61,12 @@ fn total(counts: &Counts) -> u64 {
     counts.values().sum()
 }
 
-/// What a backend had, and when.
+/// The endpoint counts of a backend over time.
 #[derive(Default)]
 struct Seen(Vec<(Instant, Counts)>);
 
 impl Seen {
-    /// What there was within a time, and how much of that is missing if there is no more than `now`.
+    /// Returns how many endpoints existed within a time, and how many of them are missing if there are only `now`.
     fn missing(&self, within: Duration, at: Instant, now: &Counts) -> (u64, u64) {
         let start = self.0.iter().rposition(|(seen, _)| at.duration_since(*seen) >= within).unwrap_or(0);
         let mut peaks = now.clone();
@@ -90,7 +90,7 @@ impl Seen {
         }
     }
 
-    /// These were let go: what they lose of what they had, as far as it is wanted no more, never was.
+    /// Lowers the recorded counts of released sources to what is wanted, so that their loss does not count.
     fn release(&mut self, sources: &BTreeSet<SourceKey>, wanted: &Counts) {
         for (source, count) in self.0.iter_mut().flat_map(|(_, counts)| counts) {
             if sources.contains(source) {
@@ -104,7 +104,7 @@ impl Seen {
 enum Op {
     Set(usize, u8, u8),
     Remove(usize, u8),
-    /// All of these go, or come.
+    /// Several Services are removed, or added.
     Many(usize, u8, u8, bool),
     Move(usize, bool),
     RestartWriter,
@@ -116,7 +116,7 @@ enum Op {
     Approve(usize),
     Hand(u8),
     Pass(u16),
-    /// Things go their way for a moment, or until nothing is left to do.
+    /// Runs for a moment without troubles, or until nothing is left to do.
     Run(u8),
     Calm,
 }
@@ -157,7 +157,7 @@ fn moved(world: &mut World, agent: usize, there: bool) {
     world.configure(agent, Some(policy));
 }
 
-/// Changes that a source, or an operator, makes.
+/// Applies a change of a source or of an operator.
 fn change(world: &mut World, op: &Op) {
     match *op {
         Op::Set(agent, n, count) => world.set(agent, &source(n), Some(service(0, 0, &hosts(count)))),
@@ -190,7 +190,7 @@ fn filled() -> World {
     world
 }
 
-/// Services whose removals a guard holds.
+/// Returns the Services whose removals the guard holds.
 fn held_back(world: &World, agent: usize) -> BTreeSet<SourceKey> {
     let targets: BTreeSet<&TargetKey> =
         world.writer.backends()[&name(agent)].guards.removals().held_targets().collect();
@@ -202,7 +202,7 @@ fn held_back(world: &World, agent: usize) -> BTreeSet<SourceKey> {
     slices.map(|slice| SourceKey::from_annotation(&slice.metadata.annotations[keys::SOURCE]).unwrap()).collect()
 }
 
-/// One who looks at the API server after each step.
+/// Checks the API server after each step.
 struct Watcher {
     window: Duration,
     seen: [Seen; 2],
@@ -217,8 +217,8 @@ impl Watcher {
         watcher
     }
 
-    /// `calm`: nothing is under way. Only then what is there more counts as had: on the way there may be old beside new. What
-    /// is not there any more is gone from now on.
+    /// Records the present counts. Only if nothing is in progress (`calm`) can a count rise, because during a write
+    /// old endpoints may exist beside new ones. Endpoints that no longer exist are missing from now on.
     fn look(&mut self, world: &World, calm: bool) {
         for agent in 0..2 {
             let counts = held(world, agent);
@@ -227,7 +227,7 @@ impl Watcher {
         }
     }
 
-    /// Everything happens that can, until nothing is left to do.
+    /// Runs everything until nothing is left to do, with a check after each write.
     fn rest(&mut self, world: &mut World) -> Result<(), TestCaseError> {
         let mut end = Ok(());
         world.settle_watched(SECOND, |world| {
@@ -240,15 +240,15 @@ impl Watcher {
         end
     }
 
-    /// After the writer did something: what it removed it may have removed.
+    /// Called after the writer did something: checks that it was allowed to remove what it removed.
     fn check(&mut self, world: &mut World) -> Result<(), TestCaseError> {
-        // What was released is told by and by.
+        // A release is reported with the next tick.
         world.pass(Duration::ZERO);
         world.collect();
         for backend in world.releases.drain(..) {
             let agent = BACKENDS.iter().position(|name| *name == backend.as_str()).unwrap();
             let (before, held_back, wanted) = &self.before[agent];
-            // A writer that has just begun may meet a hold again and let it go at once: what is to go is what was held.
+            // A new writer may meet a hold again and release it at once; then what is due was held.
             let goes = |(source, had): (&SourceKey, &u64)| {
                 (*had > wanted.get(source).copied().unwrap_or_default()).then(|| source.clone())
             };
@@ -261,7 +261,7 @@ impl Watcher {
             let counts = held(world, agent);
             let less = before.iter().any(|(source, count)| counts.get(source).copied().unwrap_or_default() < *count);
             if less {
-                // What others removed the writer cannot help; it adds nothing to it.
+                // The writer cannot prevent removals by others, but must not add to them.
                 let (_, already) = self.seen[agent].missing(self.window, world.now, before);
                 let (base, missing) = self.seen[agent].missing(self.window, world.now, &counts);
                 let allowed = (base / 2).max(20).max(already);
@@ -272,7 +272,7 @@ impl Watcher {
     }
 }
 
-/// As many cases as `GIMBAL_PROVE` says (`cargo xtask prove guard-writer`).
+/// Returns a configuration with as many cases as `GIMBAL_PROVE` says (`cargo xtask prove guard-writer`).
 fn config(usual: u32) -> ProptestConfig {
     let wanted = std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
@@ -284,7 +284,7 @@ fn config(usual: u32) -> ProptestConfig {
     }
 }
 
-/// Plays a history, and looks at the API server after each step.
+/// Executes a history, and checks the API server after each step.
 fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut world = filled();
     let mut watcher = Watcher::new(&world);
@@ -326,7 +326,7 @@ fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
                         <gimbal_kubernetes_objects::EndpointSlice as gimbal_kubernetes_objects::Object>::KIND,
                         &meta,
                     ));
-                    // No writer can know of what went before its time and is told of nowhere: this one sees it, and notes it.
+                    // No writer can know of earlier losses that no record contains. This one records the present state.
                     watcher.look(&world, false);
                     watcher.rest(&mut world)?;
                 }
@@ -348,7 +348,7 @@ proptest! {
     }
 }
 
-/// Steps of an everyday history, each with time for all that follows from it.
+/// Generates the steps of an everyday history, each with time for all of its effects.
 fn everyday() -> impl Strategy<Value = Vec<Op>> {
     let op = op().prop_filter("what a source or an operator does, or time", |op| {
         !matches!(op, Op::Luck(_) | Op::Speak(_) | Op::Approve(_) | Op::Hand(_) | Op::Run(_) | Op::Calm | Op::Cut(_))
@@ -356,7 +356,7 @@ fn everyday() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 0..60)
 }
 
-/// Plays an everyday history: what would miss more than that is not done.
+/// Executes an everyday history. Steps that would make more endpoints missing are skipped.
 fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut world = filled();
     let mut watcher = Watcher::new(&world);
@@ -395,16 +395,16 @@ fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(config(16))]
 
-    /// Of what there was within a window, and a little more for what takes its time, no more than the half is away at any
-    /// moment; over restarts, whatever a record may still tell, a quarter.
+    /// Of the endpoints that existed within a window and a little longer, no more than half are missing at any
+    /// moment; a quarter over restarts, whatever a stored record still contains.
     #[test]
     fn an_everyday_history_is_never_held(restarts in any::<bool>(), ops in everyday()) {
         play_everyday(restarts, ops)?;
     }
 }
 
-/// Each let go more than the share, or held what is no loss, before the guard counted a Service at all places where it stands,
-/// what is under way, what was released and still stands, and what was there before an agent spoke.
+/// Each of these histories removed too much, or held what is no loss, before the guard counted all places of a Service,
+/// writes in progress, released endpoints that still exist, and endpoints from before an agent's first data.
 #[test]
 fn histories_that_once_went_wrong() {
     use Op::{Approve, Calm, Many, Move, Pass, Remove, RestartWriter, Run, Set};

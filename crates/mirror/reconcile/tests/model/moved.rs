@@ -1,4 +1,4 @@
-//! What a policy maps elsewhere, and what is known of it at what time.
+//! Services that a policy maps to another namespace, and what the writer knows of them at different times.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn namespaces(world: &World) -> Vec<String> {
     world.services().map(|service| service.metadata.namespace.to_string()).collect()
 }
 
-/// What cannot be told of another namespace keeps nothing of this one in two places.
+/// An unknown scope of another namespace does not keep a Service of this one in two places.
 #[test]
 fn what_moves_leaves_its_old_place_whatever_else_is_unknown() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -25,7 +25,7 @@ fn what_moves_leaves_its_old_place_whatever_else_is_unknown() {
     world.configure(0, Some(map("two", "one", false)));
     world.settle();
     assert_eq!(namespaces(&world), ["one", "one"]);
-    // Its own may be one that is not known: then who knows what else leads there.
+    // The Service's own namespace may be unknown; then it is not known what else maps to the target.
     world.source_complete(0);
     world.settle();
     world.scope_unknown(0, Some("two"));
@@ -37,7 +37,8 @@ fn what_moves_leaves_its_old_place_whatever_else_is_unknown() {
     assert_eq!(namespaces(&world), ["one", "two"]);
 }
 
-/// A project's ID is known from its Services alone: one that is removed before the first of them came is found where it is.
+/// A project's ID is known only from its Services. A Service that is removed before the first of them arrived is
+/// found where it is.
 #[test]
 fn what_is_removed_by_name_is_found_wherever_a_map_has_put_it() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -53,7 +54,7 @@ fn what_is_removed_by_name_is_found_wherever_a_map_has_put_it() {
     world.set(0, &key(3), Some(service(0, 0, &[2])));
     world.settle();
     assert_eq!(namespaces(&world), ["two", "two"]);
-    // It goes before the first view, and none says anything of its namespace for long.
+    // It is removed before the first snapshot, and for long no snapshot covers its namespace.
     world.restart_writer();
     world.scope_unknown(0, Some("one"));
     world.connect(0);

@@ -1,5 +1,5 @@
-//! Policies that change at any moment: what they forbid goes through the guard, what they allow comes, what they map
-//! elsewhere moves, and what they only slow or show is lost by nobody.
+//! Policies that change at any moment: removals that they require pass through the guard, newly allowed Services are
+//! published, mapped ones move, and Services that are only slowed or shown lose nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn quarantine() -> Policy {
     Policy { mode: Mode::Quarantine, ..open() }
 }
 
-/// One of those that a file could change to; `None`: the backend leaves the file.
+/// Returns one of the policies that a configuration could change to; `None` removes the backend from the file.
 fn some_policy(n: u8) -> Option<Policy> {
     Some(match n % 10 {
         0 => open(),
@@ -83,13 +83,13 @@ fn marked(world: &World) -> impl Iterator<Item = &Body> {
     world.server.objects.values().filter(|body| is_marked(body))
 }
 
-/// Namespace and name of the Service that an object belongs to.
+/// Returns namespace and name of the Service that an object belongs to.
 fn target_of(meta: &Meta) -> (String, String) {
     (meta.namespace.to_string(), meta.labels.get(keys::SERVICE_NAME).unwrap_or(&meta.name).to_string())
 }
 
-/// Services and endpoints that may stand for an agent's backend: the writer knows whose they are, whatever a hand made of their
-/// labels. A slice without its Service, that a hand deleted, is a Service too.
+/// Counts the Services and endpoints that may belong to an agent's backend, because the writer knows their owner even
+/// if their labels were edited by hand. A slice whose Service was deleted by hand counts as a Service too.
 fn stands(world: &World, agent: usize) -> (u64, usize) {
     let may_be = |body: &&Body| {
         let source = SourceKey::from_annotation(&body.meta().annotations[keys::SOURCE]).unwrap();
@@ -100,8 +100,8 @@ fn stands(world: &World, agent: usize) -> (u64, usize) {
     (services.len() as u64, marked(world).filter(may_be).map(endpoints).sum())
 }
 
-/// What must hold under any policies once everything is at rest: each Service that an admitted backend offers is where
-/// its policy wants it, or its agent heard why not; and nothing of an admitted backend is where it may not be.
+/// Checks what must hold under any policies when everything is at rest: each Service of an admitted backend is where
+/// its policy wants it or its agent knows why not, and no object of an admitted backend is where it may not be.
 pub(super) fn check_policies(world: &World) {
     for agent in 0..BACKENDS.len() {
         let Some(policy) = world.policy(agent).filter(|policy| policy.mode == Mode::Admit) else { continue };
@@ -148,7 +148,7 @@ pub(super) fn check_policies(world: &World) {
         let meta = &service.metadata;
         let Some((agent, key)) = claim(meta) else { continue };
         let Some(policy) = world.policy(agent).filter(|policy| policy.mode == Mode::Admit) else { continue };
-        // An edit by hand is no proof: all of it must say whose it is.
+        // A label that was edited by hand is no proof: all objects must name the owner.
         let target = target_of(meta);
         let mut all = marked(world).filter(|body| target_of(body.meta()) == target);
         let sure = all.all(|body| claim(body.meta()) == Some((agent, key.clone())));
@@ -182,8 +182,8 @@ fn policy_op() -> impl Strategy<Value = PolicyOp> {
     ]
 }
 
-/// Does all of it, and lets it come to rest: then what the policies say holds, and nothing is written any more by a
-/// comparison, a reconnect or a restart.
+/// Executes the operations and comes to rest. Then the policies must be fulfilled, and a comparison, a reconnect or a
+/// restart must write nothing.
 pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
     let edited = ops.iter().any(|op| matches!(op, PolicyOp::Other(Op::HandEdit(_) | Op::HandDelete(_))));
@@ -194,7 +194,7 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
         }
         assert_eq!(world.writer.audit(), [""; 0]);
     }
-    // Of those that wait for room and whose creation is refused, each is tried in its turn, for ever.
+    // Services that wait for room and whose creation is refused are tried in turn, forever.
     if world.policies.values().any(|policy| policy.quota != Quota::default()) {
         world.server.full.clear();
     }
@@ -212,8 +212,8 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
     world.restart_agent(1);
     world.settle();
     assert_eq!(world.server.writes, writes, "nothing changed, and something was written");
-    // What was edited or deleted by hand, and nobody may repair or has the room to, is all that says after a restart whose
-    // an object is.
+    // After a restart only the objects name their owner. Those that were edited or deleted by hand, and that no
+    // backend may repair or has the room for, are lost as a proof.
     let repaired = (0..BACKENDS.len())
         .all(|n| world.policy(n).is_some_and(|policy| policy.mode == Mode::Admit) && world.rejects(n).is_empty());
     world.restart_writer();
@@ -223,15 +223,15 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
     }
     check_policies(&world);
 
-    // Whatever was before, the same policies end in the same state as if there had been no others. What moves away
-    // from a namespace needs the other one.
+    // Whatever happened before, the same policies lead to the same state as if there had been no others. A Service
+    // that leaves a namespace needs the other one.
     world.server.set_namespace("two", true);
     for agent in 0..BACKENDS.len() {
         world.configure(agent, Some(open()));
     }
     world.settle();
     check_policies(&world);
-    // What lost its name to another stays where it was before, for it has no other place.
+    // A Service that lost its name to another stays where it was before, because it has no other place.
     if world.rejects(0).is_empty() && world.rejects(1).is_empty() {
         check(&world);
     }
@@ -246,7 +246,7 @@ proptest! {
     }
 }
 
-/// Neither an agent nor the writer's memory is needed to remove what a policy forbids, and the guard sees all of it.
+/// Removing what a policy forbids needs neither an agent nor the writer's memory, and the guard counts all of it.
 #[test]
 fn what_a_policy_forbids_is_removed_through_the_guard() {
     for restart in [false, true] {
@@ -290,7 +290,7 @@ fn what_a_policy_forbids_is_removed_through_the_guard() {
     }
 }
 
-/// A changed map moves: the old place goes when the new one is there, and that is no loss.
+/// A changed map moves a Service: the old objects are removed when the new ones exist, and that is no loss.
 #[test]
 fn what_is_mapped_elsewhere_moves() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -317,7 +317,7 @@ fn what_is_mapped_elsewhere_moves() {
     assert_eq!((endpoints(&world), world.rejects(0).len()), (200, 0));
     assert!(world.writer.backends()[&name(0)].guards.removals().held().is_none());
 
-    // A restart in the middle, with the agent away, loses neither place.
+    // A restart in the middle of a move, with the agent away, loses neither place.
     world.cut(0);
     world.configure(0, Some(Policy { guard: GuardConfig::default(), ..open() }));
     world.restart_writer();
@@ -329,7 +329,7 @@ fn what_is_mapped_elsewhere_moves() {
     world.settle();
     assert!(object(&world, "three", "a-svc").is_none() && object(&world, "one", "a-svc").is_some());
 
-    // Gone from its source in the middle of a move: both places go.
+    // The Service is removed from its source in the middle of a move, so both places are removed.
     world.server.set_namespace("three", false);
     let policy = Policy { guard: OPEN, ..map("one", "three", false) };
     world.configure(0, Some(policy));
@@ -369,7 +369,7 @@ fn a_backend_in_quarantine_is_planned_and_shown_until_it_is_admitted() {
     let planned = world.writer.explain_source(&claim).planned;
     let diff: Vec<&str> = planned.iter().flat_map(|(_, diff)| diff.iter().map(String::as_str)).collect();
     assert!(diff.contains(&"+ port p0 80/TCP") && diff.contains(&"+ endpoint 10.0.0.4 8080/TCP ready"), "{diff:?}");
-    // It keeps no name from a backend that is admitted: both want one/a-b-svc.
+    // A backend in quarantine keeps no name from an admitted one: both want one/a-b-svc.
     world.set(1, &key(0), Some(service(0, 0, &[9])));
     world.settle();
     assert_eq!(endpoints(&world), 1);
@@ -379,7 +379,7 @@ fn a_backend_in_quarantine_is_planned_and_shown_until_it_is_admitted() {
     assert_eq!((endpoints(&world), world.rejects(0).len()), (3, 0));
     check(&world);
 
-    // Quarantined while it runs: what is there stays, whatever its agent says, until it is admitted again.
+    // Quarantined while it runs: its objects stay, whatever its agent sends, until it is admitted again.
     world.configure(0, Some(quarantine()));
     world.set(0, &key(1), None);
     world.set(0, &key(3), Some(service(1, 0, &[4, 5])));
@@ -397,7 +397,8 @@ fn a_backend_in_quarantine_is_planned_and_shown_until_it_is_admitted() {
     check(&world);
 }
 
-/// A backend that leaves the configuration is sent away and keeps its objects; back in it, nothing is written.
+/// A backend that leaves the configuration loses its stream and keeps its objects. When it is back, nothing is
+/// written.
 #[test]
 fn a_backend_that_leaves_the_configuration_keeps_its_objects() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -422,7 +423,7 @@ fn a_backend_that_leaves_the_configuration_keeps_its_objects() {
     }
 }
 
-/// The loser of a name hears that it is taken, and not by whom.
+/// The backend that does not get a name is notified that it is taken, but not by which backend.
 #[test]
 fn a_name_conflict_tells_nothing_of_another_backend() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -431,7 +432,7 @@ fn a_name_conflict_tells_nothing_of_another_backend() {
     world.set(1, &key(0), Some(service(2, 0, &[2])));
     world.settle();
     assert_eq!(world.rejects(1)[0].message, "the name one/a-b-svc is taken");
-    // While the first is away and may still be there.
+    // The first backend is away, and its Service may still exist.
     world.restart_writer();
     world.connect(1);
     for _ in 0..200 {
@@ -440,12 +441,13 @@ fn a_name_conflict_tells_nothing_of_another_backend() {
     assert_eq!(world.rejects(1)[0].message, "the name one/a-b-svc is taken");
 }
 
-/// An edit by hand is no proof: where only one object of several says so, nothing is deleted for being forbidden.
+/// A label that was edited by hand is no proof: if only one object of several says so, nothing is deleted as
+/// forbidden.
 #[test]
 fn an_edit_by_hand_makes_nothing_forbidden() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
     world.configure(0, Some(deny("one")));
-    // Of backend a-b, under a name that backend a's "b-svc" would have.
+    // An object of backend a-b, with a name that backend a's "b-svc" would have.
     world.set(1, &key(0), Some(service(0, 0, &[1])));
     world.settle();
     assert_eq!(service_name(&name(0), "b-svc"), service_name(&name(1), "svc"));

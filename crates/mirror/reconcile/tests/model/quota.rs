@@ -1,4 +1,4 @@
-//! Quotas: what stands stays, what is over waits, and what only waits is lost by nobody.
+//! Quotas: existing objects stay, Services over the limit wait, and waiting loses nothing.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::policy::{check_policies, claim, endpoints, name, open, quota};
 use super::server::Luck;
 use super::world::{BACKENDS, INVALID, World, key, service};
 
-/// First come keeps, also over a restart of everything; who waits comes when there is room.
+/// The first Services keep their room, also over a restart of everything; a waiting one is published when there is
+/// room.
 #[test]
 fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -26,7 +27,7 @@ fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     let reject = world.rejects(0).remove(0);
     assert_eq!((reject.reason, reject.retryable, reject.key), (RejectReason::Quota, true, Some(key(0))));
     assert!(reject.message.contains("services") && reject.message.contains("would be 3"), "{}", reject.message);
-    // What was there before the restart comes after the new one in the order of keys.
+    // The Service that was published before the restart comes after the new one in the order of keys.
     world.restart_writer();
     world.restart_agent(0);
     world.settle();
@@ -34,7 +35,7 @@ fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     world.set(0, &key(2), Some(service(0, 0, &[1, 2, 3, 4, 5])));
     world.settle();
     assert_eq!((endpoints(&world), world.rejects(0).len()), (4, 2), "growth over the quota waits, what stands stays");
-    // Lowered: nothing goes, and it may shrink.
+    // With a lower quota nothing is removed, and a Service may shrink.
     world.configure(0, Some(quota(Some(1), Some(1), None)));
     world.settle();
     assert_eq!(endpoints(&world), 4);
@@ -48,7 +49,7 @@ fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 6);
 }
 
-/// Deletions wait for their turn like changes, and none of them is lost; another backend is not slowed.
+/// Deletions wait for their turn like changes, and none of them is lost. Another backend is not slowed.
 #[test]
 fn a_paced_backend_ends_as_its_source_is() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -80,7 +81,7 @@ fn a_paced_backend_ends_as_its_source_is() {
     assert!(world.rejects(0).is_empty());
 }
 
-/// Of two that want one name and both wait for room, neither pushes the other away for ever.
+/// Of two Services that want one name and both wait for room, neither keeps the other out forever.
 #[test]
 fn two_that_wait_for_one_name_and_for_room_come_to_rest() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -97,8 +98,8 @@ fn two_that_wait_for_one_name_and_for_room_come_to_rest() {
     check_policies(&world);
 }
 
-/// Growth is refused, and nothing else: what is gone goes, what is not ready is so, and another may come in place of one that
-/// went.
+/// Only growth is refused: endpoints that are gone are removed, those that are not ready are marked so, and a new one
+/// may replace one that is gone.
 #[test]
 fn what_would_grow_over_its_quota_still_changes() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -117,7 +118,7 @@ fn what_would_grow_over_its_quota_still_changes() {
     assert_eq!(*world.services().next().unwrap().metadata.labels["label"], *"1");
     let reasons: Vec<_> = world.rejects(0).iter().map(|reject| reject.reason).collect();
     assert_eq!((reasons, world.unacknowledged(0)), (vec![RejectReason::Quota], 0));
-    // With other ports, too, it has what it had.
+    // With other ports, the Service keeps as many endpoints as it had.
     world.set(0, &key(0), Some(service(1, 1, &[3, 4, 5, 6, 7])));
     world.settle();
     assert_eq!(there(&world), at(&[3, 4, 5, 6]));
@@ -131,8 +132,8 @@ fn what_would_grow_over_its_quota_still_changes() {
     assert_eq!((there(&world), world.rejects(0).len()), (at(&[5, 6, 7]), 0));
 }
 
-/// An `Endpoints` object holds an address of two port sets once, and that is how it counts: one more than there is room for
-/// takes no address from either.
+/// An `Endpoints` object holds an address with two port sets once, and it counts once. One address more than there is
+/// room for removes no address from either port set.
 #[test]
 fn growth_over_a_quota_takes_no_port_from_packed_addresses() {
     let both = |hosts: &[u8]| {
@@ -165,14 +166,14 @@ fn growth_over_a_quota_takes_no_port_from_packed_addresses() {
     world.set(0, &key(0), Some(both(&[0, 1, 2, 3, 4])));
     world.settle();
     assert_eq!((there(&world), world.rejects(0)[0].reason), (at(&[1, 2, 3, 4]), RejectReason::Quota));
-    // One goes, and another has its place on all ports.
+    // One endpoint is gone, and another takes its place on all ports.
     world.set(0, &key(0), Some(both(&[0, 2, 3, 4, 5])));
     world.settle();
     assert_eq!((there(&world), world.rejects(0).len()), (at(&[0, 2, 3, 4]), 1));
     assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 4);
 }
 
-/// Its bytes have no room either, so its header stays as it is; what is gone goes.
+/// There is no room for more bytes either, so its header stays as it is; removed endpoints are removed.
 #[test]
 fn a_header_that_has_no_room_keeps_no_dead_endpoints() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -191,7 +192,7 @@ fn a_header_that_has_no_room_keeps_no_dead_endpoints() {
     assert!(!world.services().next().unwrap().metadata.annotations.contains_key("long"));
 }
 
-/// The same process has the lease again: what stood has its room before who waited.
+/// The same process gets the lease again: existing objects get their room before waiting Services.
 #[test]
 fn a_lease_that_is_lost_and_regained_gives_no_room_away() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -208,7 +209,8 @@ fn a_lease_that_is_lost_and_regained_gives_no_room_away() {
     assert_eq!((rejected(&world), endpoints(&world)), (vec![Some(key(0))], 2));
 }
 
-/// Agent 0 has ten Services, each in a namespace that is to be created, and room for one of them.
+/// Returns a world in which agent 0 has ten Services, each in a namespace that must be created, and room for one of
+/// them.
 fn ten_namespaces() -> World {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
     let mut policy = quota(Some(1), None, None);
@@ -220,25 +222,25 @@ fn ten_namespaces() -> World {
     world
 }
 
-/// As many as there is room for, and no more than its pace allows.
+/// Creates as many namespaces as there is room for, and not faster than the policy's pace.
 #[test]
 fn namespaces_are_created_within_the_quota() {
     let mut world = ten_namespaces();
     world.settle();
     assert_eq!((world.created.len(), world.services().count(), world.rejects(0).len()), (1, 1, 9));
-    // An invalid one has none created.
+    // No namespace is created for an invalid Service.
     world.set(0, &gimbal_model::SourceKey::new("bad", "svc"), Some(service(0, INVALID, &[1])));
     world.settle();
     assert_eq!(world.created.len(), 1);
 }
 
-/// All creations failed while the API server was away: when it is back, no more are tried again than there is room for.
+/// If all creations failed while the API server was away, no more are retried than there is room for.
 #[test]
 fn namespaces_that_could_not_be_created_are_tried_again_within_the_quota() {
     let mut world = ten_namespaces();
     world.unlucky.extend((0..10).map(|n| format!("ns{n}")));
     world.connect(0);
-    // Before the first is tried again.
+    // Before the first retry.
     for _ in 0..90 {
         let _moved = world.speak(0) | world.hear(0) | world.start_job() | world.hear(0);
         world.pass(Duration::from_millis(10));
@@ -248,7 +250,7 @@ fn namespaces_that_could_not_be_created_are_tried_again_within_the_quota() {
     assert!(rejects.len() == 10 && rejects.iter().all(|reject| reject.message.contains("a test")), "{rejects:?}");
     world.settle();
     assert_eq!((world.created.len(), world.services().count(), world.rejects(0).len()), (1, 1, 9));
-    // Who has it goes, and so does each that follows: all come to their turn.
+    // Each Service that has the room is removed, and so is each that follows: all of them get their turn.
     for left in (0..10_usize).rev() {
         let has = world.services().next().map(|service| claim(&service.metadata).unwrap().1);
         world.set(0, &has.unwrap(), None);
@@ -257,7 +259,7 @@ fn namespaces_that_could_not_be_created_are_tried_again_within_the_quota() {
     }
 }
 
-/// One second's namespaces are as many as one second's changes.
+/// The namespaces created in one second are limited like the changes in one second.
 #[test]
 fn namespaces_are_created_at_the_pace_of_changes() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);

@@ -1,4 +1,4 @@
-//! The guard of readiness: endpoints that stay and are merely not ready any more.
+//! The guard of readiness: endpoints that stay and become not ready.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn held(world: &World) -> Option<HeldDrop> {
     world.writer.backends()[&name()].guards.readiness().held()
 }
 
-/// The same Service with these hosts not ready.
+/// Returns the same Service with these hosts not ready.
 fn without(service: &Service, not_ready: &[u8]) -> Arc<Service> {
     let is_hit = |endpoint: &Endpoint| {
         not_ready.iter().any(|host| endpoint.address.to_string() == format!("10.0.0.{}", host + 1))
@@ -32,7 +32,7 @@ fn without(service: &Service, not_ready: &[u8]) -> Arc<Service> {
     Arc::new(Service::new(service.header.clone(), endpoints))
 }
 
-/// Endpoints that are ready, and those that are not.
+/// Returns how many endpoints are ready, and how many are not.
 fn endpoints(world: &World) -> (usize, usize) {
     let slices = world.slices().flat_map(|slice| slice.endpoints.iter().map(|one| one.conditions.ready == Some(true)));
     let packed = world.server.objects.values().filter_map(|body| match body {
@@ -51,7 +51,7 @@ fn hosts(range: std::ops::Range<u8>) -> Vec<u8> {
     range.collect()
 }
 
-/// 40 endpoints in one Service, 10 in another.
+/// Returns a world with 40 endpoints in one Service and 10 in another.
 fn filled(api: EndpointsApi, readiness: bool) -> World {
     let mut world = World::new(api, GuardConfig { readiness, ..GuardConfig::default() });
     world.set(0, &key(0), Some(service(0, 0, &hosts(0..40))));
@@ -69,7 +69,7 @@ fn off_by_default() {
     assert_eq!(endpoints(&world), (10, 40));
 }
 
-/// They stay ready, and everything else of the Service is written; a person lets it go.
+/// Held endpoints stay ready while everything else of the Service is written; an approval releases them.
 #[test]
 fn too_many_at_once_stay_ready_until_they_are_released() {
     for api in [EndpointsApi::EndpointSlices, EndpointsApi::Endpoints] {
@@ -87,7 +87,7 @@ fn too_many_at_once_stay_ready_until_they_are_released() {
         let hold = held(&world).expect("held");
         assert_eq!((hold.endpoints_removed, hold.endpoints_before, hold.to_nothing), (40, 51, false));
         assert!(world.writer.backends()[&name()].trouble().contains("keeps ready"));
-        // A writer that restarts keeps them ready too, and the hold is the same.
+        // A writer that restarts keeps them ready too, with the same hold.
         world.restart_writer();
         world.settle_for(5 * SECOND);
         assert_eq!((endpoints(&world), held(&world).map(|held| held.endpoints_removed)), ((51, 0), Some(40)));
@@ -117,7 +117,7 @@ fn a_part_is_released_by_a_snapshot_that_still_says_so_and_nothing_is_left_when_
     assert_eq!((endpoints(&world), held(&world)), ((10, 40), None));
 }
 
-/// Rolling updates, and what is back in time.
+/// Rolling updates, and endpoints that become ready again in time, are not held.
 #[test]
 fn what_comes_and_goes_is_not_held() {
     let mut world = filled(EndpointsApi::EndpointSlices, true);
@@ -130,7 +130,7 @@ fn what_comes_and_goes_is_not_held() {
     }
 }
 
-/// What the operator's policy makes not ready is no loss by the source.
+/// Endpoints that the operator's policy marks not ready are no loss of readiness in the source.
 #[test]
 fn a_policy_of_loss_is_not_held() {
     let mut world = filled(EndpointsApi::EndpointSlices, true);
@@ -146,7 +146,7 @@ fn a_policy_of_loss_is_not_held() {
         while world.watch() {}
     }
     assert_eq!((endpoints(&world), held(&world)), ((0, 50), None));
-    // It is back, with fewer.
+    // The backend is back, with fewer ready endpoints.
     world.set(0, &key(0), Some(without(&service(0, 0, &hosts(0..40)), &hosts(0..20))));
     world.settle_for(5 * SECOND);
     assert_eq!((endpoints(&world), held(&world)), ((30, 20), None));

@@ -1,4 +1,5 @@
-//! What the API server refuses keeps nothing else from being written, least of all the removal of what is gone.
+//! An object that the API server refuses keeps nothing else from being written, least of all the removal of
+//! endpoints.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn filled(hosts: &[u8]) -> World {
     world
 }
 
-/// The last parts of the addresses that are there.
+/// Returns the last bytes of the addresses that exist.
 fn hosts(world: &World) -> BTreeSet<u8> {
     let addresses = world.slices().flat_map(|slice| &slice.endpoints).map(|endpoint| &endpoint.addresses[0]);
     addresses.map(|address| address.rsplit_once('.').unwrap().1.parse::<u8>().unwrap() - 1).collect()
@@ -47,7 +48,7 @@ fn a_header_that_is_refused_does_not_keep_dead_endpoints() {
     world.settle();
     assert_eq!((hosts(&world), reasons(&world)), ([2, 3].into(), vec![RejectReason::Invalid]));
     assert_eq!(world.unacknowledged(0), 0);
-    // What comes after goes on too, and the Service is not tried with each of them.
+    // Later changes are written too, and the Service is not tried with each of them.
     let writes = world.server.writes;
     for n in 4..8 {
         world.set(0, &key(0), Some(service(1, 0, &[2, n])));
@@ -77,14 +78,15 @@ fn slices_that_are_refused_lose_what_is_gone_and_nothing_more() {
 fn a_slice_that_cannot_be_created_keeps_no_removal() {
     let mut world = filled(&[1, 2, 3]);
     world.server.full.insert("EndpointSlice");
-    // With other ports they need another slice. What only waits for that stays where it is.
+    // With other ports they need another slice. Endpoints that only wait for that slice stay where they are.
     world.set(0, &key(0), Some(service(0, 1, &[2, 3, 4])));
     world.settle();
     assert_eq!((hosts(&world), reasons(&world)), ([2, 3].into(), vec![RejectReason::ApiError]));
     again(&mut world);
 }
 
-/// Nor one that fails for long, in whatever way; and nobody waits to hear of it.
+/// A write that keeps failing, in whatever way, keeps nothing else from being written, and no acknowledgement waits
+/// for it.
 #[test]
 fn a_slice_whose_creation_fails_for_long_keeps_no_removal() {
     let mut world = filled(&[1, 2, 3]);
@@ -94,11 +96,11 @@ fn a_slice_whose_creation_fails_for_long_keeps_no_removal() {
     world.settle_for(Duration::from_secs(5));
     assert_eq!((hosts(&world), reasons(&world)), ([2, 3].into(), vec![RejectReason::ApiError]));
     assert_eq!(world.unacknowledged(0), 0);
-    // With each change it is tried once more, and keeps nothing.
+    // With each change it is tried once more, and delays nothing.
     world.set(0, &key(0), Some(service(0, 1, &[3, 4, 5])));
     world.settle_for(Duration::from_secs(1));
     assert_eq!(hosts(&world), [3].into());
-    // It is tried again by itself.
+    // It is retried without a change.
     world.server.full.clear();
     world.settle_for(Duration::from_secs(16));
     assert_eq!((hosts(&world), reasons(&world)), ([3, 4, 5].into(), vec![]));
@@ -130,7 +132,7 @@ fn a_service_that_cannot_be_created_is_tried_again_and_acknowledged() {
     again(&mut world);
 }
 
-/// What cannot be replaced is lost, and the guard counts it.
+/// An endpoint that is removed and cannot be replaced is lost, and the guard counts it.
 #[test]
 fn the_guard_sees_what_goes_without_anything_in_its_place() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -145,7 +147,7 @@ fn the_guard_sees_what_goes_without_anything_in_its_place() {
     again(&mut world);
 }
 
-/// What we know to be invalid is not written, and what is gone goes all the same.
+/// An object that we know to be invalid is not written, but its removed endpoints are removed.
 #[test]
 fn a_service_that_cannot_be_written_keeps_no_dead_endpoints() {
     for api in [EndpointsApi::EndpointSlices, EndpointsApi::Endpoints] {
@@ -174,7 +176,7 @@ fn a_service_that_cannot_be_written_keeps_no_dead_endpoints() {
     }
 }
 
-/// The guard holds that like any other loss: nothing comes in its place.
+/// The guard holds that like any other loss: nothing replaces the endpoints.
 #[test]
 fn the_guard_sees_what_goes_of_a_service_that_cannot_be_written() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -187,7 +189,7 @@ fn the_guard_sees_what_goes_of_a_service_that_cannot_be_written() {
     assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
 }
 
-/// What was refused, and is wanted no more, hinders nothing: not even where the rest waits for room.
+/// A refused write that is no longer wanted blocks nothing, even if the rest waits for room.
 #[test]
 fn what_is_refused_and_wanted_no_more_is_forgotten() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -203,7 +205,7 @@ fn what_is_refused_and_wanted_no_more_is_forgotten() {
     world.set(0, &key(0), Some(service(0, 0, &some(0, 95))));
     world.settle_for(Duration::from_secs(5));
     assert_eq!(reasons(&world), [RejectReason::Quota]);
-    // All of them are replaced by others.
+    // All endpoints are replaced by others.
     world.set(0, &key(0), Some(service(0, 0, &some(100, 195))));
     world.settle_for(Duration::from_secs(5));
     assert_eq!((hosts(&world), reasons(&world)), (some(100, 190).into_iter().collect(), vec![RejectReason::Quota]));

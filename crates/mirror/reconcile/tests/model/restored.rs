@@ -1,5 +1,5 @@
-//! The store of the Gimbal cluster is put back to an older state under a running writer: versions that were seen before are
-//! given out again, and what they stood for never was.
+//! The store of the Gimbal cluster is restored to an older state while the writer runs: versions that were seen
+//! before are issued again, for other content.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::world::{INVALID, World, key, service};
 use super::{OPEN, check};
 
 impl World {
-    /// The API server's store is put back to the backup. Watches that were away for long list, others go on.
+    /// Restores the API server's store from the backup. Watches that were away for long list, others go on.
     pub(super) fn restore(&mut self, watches_go_on: bool) {
         self.server.restore(&self.backup, watches_go_on);
         if !watches_go_on {
@@ -20,7 +20,7 @@ impl World {
     }
 }
 
-/// A backend whose Services were changed, created and removed since the backup, and 50 versions more.
+/// Returns a world with Services that were changed, created and removed since the backup, and 50 more versions.
 fn changed_since_the_backup() -> World {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
     world.set(0, &key(0), Some(service(0, 0, &[1])));
@@ -48,14 +48,14 @@ fn what_changed_since_the_backup_is_made_so_again() {
     check(&world);
     let written = world.server.writes - writes;
     assert!(written <= 10, "two Services and slices changed, two created and two removed: {written} writes");
-    // What changes after it is seen, though its version was seen before.
+    // A change after the restoration is seen, although its version was seen before.
     let edited = world.services().next().cloned().unwrap();
     world.server.remove(&id(Body::Service(edited.clone()).kind(), &edited.metadata));
     world.settle();
     check(&world);
 }
 
-/// The records of the backends are in the same store, and nobody watches them.
+/// The records of the backends are in the same store, and no watch shows them.
 #[test]
 fn what_is_kept_of_the_backends_is_kept_again() {
     let mut world = changed_since_the_backup();
@@ -65,7 +65,7 @@ fn what_is_kept_of_the_backends_is_kept_again() {
     world.writer.keep_all();
     world.settle();
     assert_eq!(world.kept, kept);
-    // Nobody writes what is another leader's.
+    // A writer that does not lead does not write another leader's record.
     world.lose_lease();
     world.kept.clear();
     world.writer.keep_all();
@@ -73,12 +73,13 @@ fn what_is_kept_of_the_backends_is_kept_again() {
     assert!(world.kept.is_empty());
 }
 
-/// Nobody heard of the restoration: what the writer tries tells it, and it does not try more often than it has to.
+/// No watch reports the restoration. The writer learns of it from its own attempts, and makes no more of them than
+/// necessary.
 #[test]
 fn watches_that_hear_nothing_make_no_storm() {
     let mut world = changed_since_the_backup();
     world.restore(true);
-    // What is gone in the cluster, what is older there, and what is as it was.
+    // One object is gone in the cluster, one is older there, and one is unchanged.
     world.set(0, &key(3), Some(service(1, 0, &[5, 4])));
     world.set(0, &key(0), Some(service(2, 0, &[1])));
     world.set(0, &key(1), Some(service(0, 1, &[2])));
@@ -100,7 +101,7 @@ fn watches_that_hear_nothing_make_no_storm() {
     check(&world);
 }
 
-/// Who waits for a name and cannot be written makes nobody's restored object its own.
+/// A Service that waits for a name and cannot be written does not take over the restored object of an unknown owner.
 #[test]
 fn what_is_back_and_nobody_wants_goes_though_another_waits_for_its_name() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -116,7 +117,7 @@ fn what_is_back_and_nobody_wants_goes_though_another_waits_for_its_name() {
     assert_eq!(world.services().count(), 0, "a restart would remove it");
 }
 
-/// The first version after the backup is given out twice: to our write, and after the restoration to somebody's edit.
+/// The first version after the backup is issued twice: for our write and, after the restoration, for somebody's edit.
 #[test]
 fn a_version_that_was_seen_of_something_else_is_no_echo() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -138,7 +139,7 @@ fn a_version_that_was_seen_of_something_else_is_no_echo() {
     check(&world);
 }
 
-/// An answer that is under way while a list begins is older than the list, whatever its version.
+/// An answer on its way when a list begins is older than the list, whatever its version.
 #[test]
 fn an_answer_from_before_the_restoration_is_not_believed() {
     let mut world = changed_since_the_backup();
@@ -152,7 +153,7 @@ fn an_answer_from_before_the_restoration_is_not_believed() {
     check(&world);
 }
 
-/// The API server answers 409 for ever, as a webhook may.
+/// The API server answers 409 forever, as a webhook may.
 #[test]
 fn a_conflict_without_end_is_told_and_comes_seldom() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -176,7 +177,7 @@ fn a_conflict_without_end_is_told_and_comes_seldom() {
         world.pass(Duration::from_millis(100));
         while world.speak(0) | world.hear(0) {}
     }
-    // Each of the Service and its slice is tried by itself.
+    // The Service and its slice are each retried separately.
     assert!(tried < 30, "{tried} jobs in a minute");
     let rejects = world.rejects(0);
     assert!(rejects.iter().any(|reject| reject.retryable && reject.message.contains("409")), "{rejects:?}");

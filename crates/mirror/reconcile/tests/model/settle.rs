@@ -1,4 +1,4 @@
-//! Time passes, and everything happens that can.
+//! Lets time pass, and runs everything that can happen.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use super::server::Luck;
 use super::world::World;
 
 impl World {
-    /// Lets everything happen that can, in peace, until nothing happens for longer than anything waits.
+    /// Runs everything without troubles until nothing has happened for longer than anything waits.
     pub fn settle(&mut self) {
         self.settle_for(Duration::from_secs(62));
     }
 
-    /// As [`World::settle`], with another length of silence.
+    /// Like [`World::settle`], with another length of silence.
     pub fn settle_for(&mut self, silence: Duration) {
         self.settle_watched(silence, |_| {});
     }
 
-    /// As [`World::settle_for`]; `watch` looks at the world after each write.
+    /// Like [`World::settle_for`]. Calls `watch` after each write.
     pub fn settle_watched(&mut self, silence: Duration, mut watch: impl FnMut(&mut Self)) {
         let mut quiet = Duration::ZERO;
         let step = Duration::from_millis(500);
@@ -38,7 +38,7 @@ impl World {
             }
             let writes = self.server.writes;
             while self.start_job() {}
-            // A try that fails, over and over, is no movement.
+            // An attempt that fails over and over does not count as activity.
             while self.finish_job(Luck::Good) {
                 watch(self);
             }
@@ -50,14 +50,14 @@ impl World {
             quiet += step;
             if quiet > silence {
                 if self.server.is_deaf() {
-                    // A watch that was silent for long lists.
+                    // A watch that was silent for long starts a new list.
                     self.list();
                     quiet = Duration::ZERO;
                     continue;
                 }
                 return;
             }
-            // Back-offs and repeated requests are due by and by.
+            // Back-offs and repeated requests become due later.
             self.pass(step);
         }
         panic!("the world does not come to rest");

@@ -1,4 +1,4 @@
-//! A Service that the writer cannot read, as one of an agent that is newer.
+//! A Service that the writer cannot read, as from an agent of a newer version.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use gimbal_session::{AgentMessage, Data, Frame, PieceChange, RejectReason, Unrea
 use super::world::{World, key, service};
 use super::{OPEN, check};
 
-/// What is said of a key cannot be read.
+/// Makes the part of a message about a key unreadable.
 pub(super) fn spoil(message: &mut AgentMessage, of: &SourceKey) {
     let unreadable = || Unreadable { key: Some(of.clone()), reason: "a new kind".into(), more: false };
     let AgentMessage::Data(Data { frame, .. }) = message else { return };
@@ -35,7 +35,7 @@ pub(super) fn spoil(message: &mut AgentMessage, of: &SourceKey) {
     }
 }
 
-/// It is not absent, even where nothing else is known of it; and it keeps nothing of the others.
+/// An unreadable Service is not absent, even if nothing else is known of it, and it does not affect the others.
 #[test]
 fn what_cannot_be_read_stays_and_the_others_go_their_way() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -52,7 +52,7 @@ fn what_cannot_be_read_stays_and_the_others_go_their_way() {
     let told = |world: &World| world.rejects(0).into_iter().map(|r| (r.key, r.reason)).collect::<Vec<_>>();
     assert_eq!(told(&world), rejects());
 
-    // Gone while no writer was there to hear it: a complete snapshot tells.
+    // It is removed while no writer runs; a complete snapshot shows that.
     world.cut(0);
     world.restart_writer();
     world.set(0, &key(3), None);
@@ -67,7 +67,7 @@ fn what_cannot_be_read_stays_and_the_others_go_their_way() {
     assert_eq!(world.rejects(0), []);
 }
 
-/// Its removal is held when it comes back in a form that cannot be read: nothing is to be removed any more.
+/// Its removal is held when it comes back in an unreadable form; then nothing is to be removed any more.
 #[test]
 fn what_is_back_and_cannot_be_read_keeps_its_object() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());
@@ -84,7 +84,7 @@ fn what_is_back_and_cannot_be_read_keeps_its_object() {
     world.settle();
     assert_eq!(held(&world), None, "there is nothing to be held");
     assert!(world.writer.approve(&gimbal_model::BackendName::parse("a").unwrap(), &hold.id).is_none());
-    // Nor does a snapshot remove it.
+    // A snapshot does not remove it either.
     world.cut(0);
     world.settle();
     assert_eq!(world.server.objects, before);

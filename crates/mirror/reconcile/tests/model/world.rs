@@ -1,4 +1,4 @@
-//! Two backends' agents, a writer and an API server, with everything that can go wrong between them in the hand of a test.
+//! The agents of two backends, a writer and an API server. A test controls everything that can go wrong between them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ pub const BACKENDS: [&str; 2] = ["a", "a-b"];
 pub struct Agent {
     pub(super) name: BackendName,
     pub(super) end: AgentEnd,
-    /// What its source has.
+    /// The Services of its source.
     pub source: BTreeMap<SourceKey, Arc<Service>>,
     starts: u32,
-    /// When it was last refused: it does not dial again at once.
+    /// When the agent was last refused; it does not dial again at once.
     pub(super) refused: Option<Instant>,
     pub(super) stream: Option<(u64, VecDeque<WriterMessage>)>,
 }
@@ -38,27 +38,27 @@ pub struct World {
     answers: VecDeque<(Job, Vec<Written>)>,
     pub now: Instant,
     pub wall: SystemTime,
-    /// What is kept of the backends.
+    /// The stored state of each backend.
     pub kept: BTreeMap<BackendName, BackendState>,
-    /// Whether what the writer wants to be kept is.
+    /// Whether states that the writer wants to store are stored.
     pub keeps: bool,
     /// An agent that does not dial.
     pub silent: Option<usize>,
     /// The policy of each backend; one without is not in the configuration.
     pub policies: BTreeMap<BackendName, Policy>,
-    /// What the API server's store is put back to.
+    /// The backup from which the API server's store is restored.
     pub backup: Backup,
-    /// What the writer cannot read when it comes.
+    /// A Service that the writer cannot read when it arrives.
     pub unreadable: Option<SourceKey>,
-    /// How often the writer wanted all lists again.
+    /// How often the writer requested all lists again.
     pub relists: usize,
-    /// Namespaces that were created because a policy says so.
+    /// Namespaces that were created because a policy requires it.
     pub created: Vec<String>,
     /// Namespaces whose next creation fails.
     pub unlucky: BTreeSet<String>,
     api: EndpointsApi,
     epoch: u64,
-    /// Whose held removals were let go, by themselves or by a snapshot.
+    /// Backends whose held removals were released without an approval: by time or by a snapshot.
     pub releases: Vec<BackendName>,
 }
 
@@ -72,7 +72,7 @@ pub fn key(n: u8) -> SourceKey {
     }
 }
 
-/// For `ports` of [`service`]: two of one name, so the Service cannot be written.
+/// A value for `ports` of [`service`]: two ports have the same name, so the Service cannot be written.
 pub const INVALID: u8 = 2;
 
 /// Whether a Service can be written.
@@ -167,7 +167,7 @@ impl World {
         writer
     }
 
-    /// The configuration changes.
+    /// Changes the configuration of an agent's backend.
     pub fn configure(&mut self, agent: usize, policy: Option<Policy>) {
         let name = self.agents[agent].name.clone();
         match policy {
@@ -178,12 +178,12 @@ impl World {
         self.collect();
     }
 
-    /// The policy of an agent's backend; `None`: it is not in the configuration.
+    /// Returns the policy of an agent's backend; `None` if it is not in the configuration.
     pub fn policy(&self, agent: usize) -> Option<&Policy> {
         self.policies.get(&self.agents[agent].name)
     }
 
-    /// A list of every kind, as after a start or a 410.
+    /// Lists every kind, as after a start or a 410.
     pub fn list(&mut self) {
         self.server.listed();
         for kind in Watched::ALL {
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    /// The agent loses its memory and reads its source anew.
+    /// Ends the agent's process. The next one reads the source again.
     pub fn restart_agent(&mut self, agent: usize) {
         self.cut(agent);
         let agent = &mut self.agents[agent];
@@ -241,14 +241,15 @@ impl World {
         agent.end.source_complete(self.now);
     }
 
-    /// The writer loses its memory; what was in flight is lost.
+    /// Ends the writer's process; everything in flight is lost.
     pub fn restart_writer(&mut self) {
         self.kill_writer();
         self.list();
         self.lead();
     }
 
-    /// As [`World::restart_writer`], but the writer leads, and takes what agents say, before it knows what there is.
+    /// Like [`World::restart_writer`], but the writer leads and receives the agents' data before it has listed the
+    /// Gimbal cluster.
     pub fn restart_writer_unlisted(&mut self) {
         self.kill_writer();
         self.lead();
@@ -263,7 +264,7 @@ impl World {
         self.writer = Self::writer(self.api, &self.policies, self.now);
     }
 
-    /// The writer reads what was kept, and leads.
+    /// The writer reads the stored states, and leads.
     fn lead(&mut self) {
         for (name, state) in &self.kept {
             self.writer.restore(name, state.clone(), self.now, self.wall);
@@ -272,7 +273,7 @@ impl World {
         self.writer.lead(Some(self.epoch));
     }
 
-    /// The lease goes to nobody, and the process stays: its streams end.
+    /// The lease expires without a new holder, and the process goes on: its streams end.
     pub fn lose_lease(&mut self) {
         self.writer.lead(None);
         self.collect();
@@ -281,13 +282,13 @@ impl World {
         }
     }
 
-    /// The same process has the lease again, under another epoch; where it had it all the time, it loses it before.
+    /// The same process gets the lease again, in another epoch. If it still has the lease, it loses it first.
     pub fn regain_lease(&mut self) {
         self.lose_lease();
         self.lead();
     }
 
-    /// What an agent's source has in a namespace cannot be told now, or can again.
+    /// A namespace of an agent's source, or all of it, becomes unknown.
     pub fn scope_unknown(&mut self, agent: usize, namespace: Option<&str>) {
         let scope = namespace.map_or(Scope::All, |name| Scope::Namespaces(vec![name.into()]));
         self.agents[agent].end.scope_unknown(scope, "a test".into());
@@ -298,12 +299,12 @@ impl World {
         if self.agents[agent].stream.is_some() { self.untold(agent) } else { 0 }
     }
 
-    /// An agent knows all of its source.
+    /// All of an agent's source is known.
     pub fn source_complete(&mut self, agent: usize) {
         self.agents[agent].end.source_complete(self.now);
     }
 
-    /// The agent says one thing, if it has anything to say.
+    /// The agent sends one message. Returns false if it has none.
     pub fn speak(&mut self, of: usize) -> bool {
         let agent = &mut self.agents[of];
         let Some((generation, _)) = &mut agent.stream else { return false };
@@ -315,7 +316,7 @@ impl World {
         match message {
             AgentMessage::Hello(hello) => match self.writer.open(&agent.name, &hello, self.now) {
                 Ok(opened) => *generation = opened,
-                // It dials again by and by.
+                // It dials again later.
                 Err(Goodbye { reason: GoodbyeReason::UnknownBackend | GoodbyeReason::NotLeader, .. }) => {
                     agent.refused = Some(self.now);
                     self.cut(of);
@@ -329,7 +330,7 @@ impl World {
         data
     }
 
-    /// The agent says that its source has been silent for so long.
+    /// The agent reports that its source has been silent for `age`.
     pub fn say_silent(&mut self, agent: usize, age: Duration) {
         let agent = &self.agents[agent];
         let Some((generation, _)) = &agent.stream else { return };
@@ -337,7 +338,7 @@ impl World {
         self.writer.receive(&agent.name, *generation, AgentMessage::Heartbeat { sources, backlog: 0 }, self.now);
     }
 
-    /// Carries out what the writer says.
+    /// Carries out the writer's outputs.
     pub fn collect(&mut self) {
         for output in self.writer.take_outputs() {
             match output {
@@ -354,7 +355,7 @@ impl World {
                         agent.end.disconnected();
                     }
                 }
-                // Kept at once, or never.
+                // A state is stored at once, or never.
                 Output::Keep { backend, version, state } if self.keeps => {
                     self.kept.insert(backend.clone(), state);
                     self.writer.kept(&backend, version, self.now);
@@ -382,7 +383,7 @@ impl World {
         }
     }
 
-    /// The agent hears one thing.
+    /// The agent receives one message.
     pub fn hear(&mut self, of: usize) -> bool {
         self.collect();
         let agent = &mut self.agents[of];
@@ -394,7 +395,7 @@ impl World {
         true
     }
 
-    /// The writer hears of one change in the cluster.
+    /// The writer receives one event of a watch.
     pub fn watch(&mut self) -> bool {
         let Some(event) = self.server.events.pop_front() else { return false };
         match event {
@@ -410,7 +411,7 @@ impl World {
         true
     }
 
-    /// A job leaves the writer, and is answered some other time.
+    /// The writer hands out a job, which is answered later.
     pub fn start_job(&mut self) -> bool {
         match self.writer.next_job(self.now) {
             Some(job) => {
@@ -421,7 +422,7 @@ impl World {
         }
     }
 
-    /// The oldest job is carried out; its answers are on their way.
+    /// The oldest job is carried out; its answers are then on their way.
     pub fn carry_out_job(&mut self, luck: Luck) -> bool {
         let Some(job) = self.jobs.pop_front() else { return false };
         let written = job.carry_out(|action| self.server.write(action, luck));
@@ -429,7 +430,7 @@ impl World {
         true
     }
 
-    /// The oldest answers arrive; where there are none, the oldest job is carried out before.
+    /// The oldest answers arrive. If there are none, the oldest job is carried out first.
     pub fn finish_job(&mut self, luck: Luck) -> bool {
         if self.answers.is_empty() && !self.carry_out_job(luck) {
             return false;
@@ -444,17 +445,17 @@ impl World {
         self.writer.tick(self.now, self.wall);
     }
 
-    /// What the agent has yet to tell, or to hear of.
+    /// Returns how many Services the agent has yet to send, or waits for the acknowledgement of.
     pub fn untold(&self, agent: usize) -> usize {
         self.agents[agent].end.pending()
     }
 
-    /// What the agent was told is rejected.
+    /// Returns the rejects that the agent has received.
     pub fn rejects(&self, agent: usize) -> Vec<Reject> {
         self.agents[agent].end.rejects().values().cloned().collect()
     }
 
-    /// The objects with our mark of one kind.
+    /// Returns the slices that carry our mark.
     pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
         self.server.objects.values().filter_map(|body| match body {
             Body::Slice(slice) => Some(slice),
