@@ -48,7 +48,7 @@ impl KindHealth {
         *self = Self { last_heard: Some(now), ..Self::default() };
     }
 
-    /// Called on a failure, with the reason for people.
+    /// Called on a failure. `reason` is a text for logs and inspection.
     pub fn failed(&mut self, failure: Failure, reason: impl Into<String>, now: Instant) {
         let reason = reason.into();
         let since = self.failing.as_ref().map_or(now, |failing| failing.since);

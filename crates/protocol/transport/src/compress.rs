@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-/// Shorter messages are not compressed, in bytes.
+/// Length in bytes from which a message is compressed.
 const WORTH_IT: usize = 1024;
 /// Compression level: zstd's default.
 const LEVEL: i32 = 3;

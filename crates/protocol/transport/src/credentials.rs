@@ -117,7 +117,7 @@ impl Reloader {
         let files = self.files.clone();
         let found = match tokio::task::spawn_blocking(move || Contents::read(&files)).await {
             Ok(found) => found,
-            // The runtime is shutting down.
+            // The task fails only when the runtime shuts down.
             Err(_) => return (Step::Rest, Contents::read(&self.files)),
         };
         let look = found.as_ref().map(Contents::digest).map_err(ToString::to_string);

@@ -58,7 +58,7 @@ pub trait Inspection: Send + Sync + 'static {
     /// Returns an error when the peer may see nothing.
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status>;
 
-    /// Returns whether this writer leads, and who does. `None` for a discoverer.
+    /// Returns the leadership of this writer; `None` for a discoverer.
     fn writer(&self) -> Option<pb::WriterStanding> {
         None
     }

@@ -1,4 +1,4 @@
-//! Stateless pages of a listing (AIP-158). Their size is limited whatever the request asks for.
+//! Stateless pages of a listing (AIP-158). Their size is limited even if the request has no `page_size`.
 
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_wire::{encoded_len, pb};

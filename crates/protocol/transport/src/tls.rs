@@ -117,7 +117,7 @@ impl Contents {
 }
 
 impl std::fmt::Debug for Loaded {
-    /// Omits the key, whatever rustls would print of it.
+    /// Omits the private key and the TLS configurations.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loaded").field("own", &self.own).finish_non_exhaustive()
     }

@@ -32,7 +32,7 @@ pub enum DialError {
     /// The dial did not end within its time limit.
     #[error("{authority} did not answer within {} s", after.as_secs_f32())]
     Timeout {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
         /// The time limit.
         after: Duration,
@@ -40,7 +40,7 @@ pub enum DialError {
     /// The server's certificate is not accepted.
     #[error("the certificate of {authority} is not accepted (--tls-ca): {reason}")]
     ServerCertificate {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
         /// Why the certificate is not accepted.
         reason: String,
@@ -48,7 +48,7 @@ pub enum DialError {
     /// The server refused our certificate.
     #[error("{authority} refused our client certificate (--tls-cert): {reason}")]
     ClientCertificate {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
         /// The TLS alert that the server sent.
         reason: String,
@@ -56,7 +56,7 @@ pub enum DialError {
     /// Any other failure of the TLS or HTTP/2 handshake.
     #[error("no connection to {authority}: {reason}")]
     Handshake {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
         /// The error with all its causes.
         reason: String,
@@ -64,8 +64,8 @@ pub enum DialError {
 }
 
 impl DialError {
-    /// Returns whether a retry is unlikely to help until somebody changes the configuration or a certificate: one end
-    /// refused the connection.
+    /// Returns whether one end refused the connection. A retry is unlikely to help until the configuration or a
+    /// certificate changes.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
