@@ -19,7 +19,8 @@ pub enum Standing {
     /// The whole source is known.
     Complete,
     /// These parts cannot be read now, each with its reason; there is at least one. If they are all namespaces, the
-    /// rest of the source is known. In an unknown part, only explicit removals by the source count.
+    /// rest of the source is known. What is absent from an unknown part is not removed; only removals that the source
+    /// reports explicitly count there.
     Unknown(Vec<(Scope, String)>),
 }
 
@@ -31,7 +32,7 @@ pub enum Taken {
     /// The source is read again from the beginning, and nothing read before counts. The writer keeps what it holds
     /// until then.
     StartedOver,
-    /// The same, because another source (another incarnation) answers in the place of the one before.
+    /// Like `StartedOver`, because another source (another incarnation) now answers at the same place.
     Replaced,
 }
 

@@ -94,8 +94,8 @@ pub fn client_tls(files: &TlsFiles) -> Result<ClientTls, TlsError> {
 }
 
 impl Reloader {
-    /// Reloads the files until `shutdown`. Calls `told` with the state at the start and whenever it changes. Logs each
-    /// change, and each problem once.
+    /// Reloads the files until `shutdown`. Calls the callback with the state at the start and whenever it changes. Logs
+    /// each change, and each problem once.
     pub async fn run(mut self, told: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
         told(&self.state(None));
         let mut pause = jittered(LOOK);

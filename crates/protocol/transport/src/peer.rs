@@ -32,8 +32,8 @@ impl Peer {
         Self::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, address }))
     }
 
-    /// Returns the key by which peers are counted and logged: the certificate's fingerprint, whatever address it is
-    /// presented from.
+    /// Returns the key by which peers are counted and logged: the certificate's fingerprint, which is the same from
+    /// every address.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
