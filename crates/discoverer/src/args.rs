@@ -1,4 +1,5 @@
-//! The flags that all discoverers have: a stable interface, others script against it (docs/design.md#command-lines).
+//! The flags that all discoverers have. They are a stable interface that scripts rely on
+//! (docs/design.md#command-lines).
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,8 +14,8 @@ pub struct AgentArgs {
     /// Name of the backend: lower-case letters, digits and '-'
     #[arg(long, env = "GIMBAL_BACKEND_NAME")]
     pub backend_name: BackendName,
-    /// The writer, as https://host:port; plain http only on loopback. Where several are named, or a name has several addresses,
-    /// the one that leads is found. Without it nothing is sent: a dry run to inspect
+    /// The writer, as https://host:port; plain http only on loopback. Where several are named, or a name has several
+    /// addresses, the one that leads is found. Without it nothing is sent: a dry run to inspect
     #[arg(long, env = "GIMBAL_WRITER", value_name = "URL,...", value_delimiter = ',')]
     pub writer: Vec<String>,
     /// For the writer, and for --listen.
@@ -35,11 +36,11 @@ pub struct AgentArgs {
 }
 
 impl AgentArgs {
-    /// Checks what no single flag can check of itself, and gives the certificate files if there are any. The error is one
-    /// line that names the flag.
+    /// Checks the combination of flags, and returns the certificate files if they are set. The error is one line that
+    /// names the flag.
     ///
     /// # Errors
-    /// When flags are missing or contradict each other.
+    /// Returns an error when flags are missing or contradict each other.
     pub fn check(&self) -> Result<Option<TlsFiles>, String> {
         let tls = self.tls.files()?.map(|(cert, key, ca)| TlsFiles { cert, key, ca });
         self.targets(tls.is_some())?;
@@ -52,11 +53,11 @@ impl AgentArgs {
         Ok(tls)
     }
 
-    /// The writer's addresses, checked.
+    /// Parses and checks the writer's URLs.
     pub(crate) fn targets(&self, tls: bool) -> Result<Vec<Target>, String> {
         let target = |url: &String| {
             check_writer(url, tls)?;
-            // Over loopback without TLS, whatever --listen has certificates for.
+            // An http URL is plaintext over loopback, even if certificates are set for --listen.
             let with_tls = tls && url.starts_with("https:");
             Target::parse(url, with_tls).map_err(|error| format!("--writer {url}: {error}"))
         };
@@ -72,7 +73,7 @@ fn check_writer(url: &str, tls: bool) -> Result<(), String> {
     let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
         return wrong("names no host; write https://host:port");
     };
-    // Where it is no number of a port, the parser leaves it out, and the scheme's would be dialled.
+    // The parser drops a port that is not a number, and the default port of the scheme would be dialled.
     let ported = uri.authority().and_then(|authority| authority.as_str().rsplit_once(':'));
     if uri.port_u16().is_none() && ported.is_some_and(|(_, after)| !after.contains(']')) {
         return wrong("has no port that there is; write https://host:port");

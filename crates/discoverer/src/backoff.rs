@@ -1,9 +1,9 @@
-//! Pauses that double, spread out at random so that many who lost the same peer do not come back together.
+//! Exponential back-off with random pauses, so that many agents that lost the same peer do not return at the same time.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// Doubling pauses with full jitter: each is anything between nothing and the current limit.
+/// Exponential back-off with full jitter: each pause is random between zero and the current limit, which then doubles.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,
@@ -12,13 +12,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first limit, and the longest.
+    /// Creates a back-off with the first and the largest limit of a pause.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, limit: first }
     }
 
-    /// The next pause.
+    /// Returns the next pause, and doubles the limit.
     pub fn pause(&mut self) -> Duration {
         let limit = self.limit;
         self.limit = (limit * 2).min(self.longest);
@@ -26,36 +26,36 @@ impl Backoff {
         Duration::from_micros(random() % micros.saturating_add(1))
     }
 
-    /// It worked: the next trouble is a new one.
+    /// Resets the limit. Called after a success.
     pub fn reset(&mut self) {
         self.limit = self.first;
     }
 }
 
-/// Why there is no stream to the writer, as far as it decides when to dial again.
+/// Why there is no stream to the writer. Decides when to dial again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Nobody answers, or the stream broke: whoever comes back is to find us at once.
+    /// No address answers, or the stream broke. Dialled again soon, so that a writer that comes back is found at once.
     Lost,
-    /// No writer leads: soon one will, unless their cluster is away.
+    /// No writer leads. A new leader is expected soon, unless its cluster is down.
     NoLeader,
-    /// We are refused: patience alone does not help.
+    /// One end refused the other. A retry alone is unlikely to help.
     Refused,
 }
 
-/// Limit of the first pause. It is short, so that a change that comes as a connection breaks hardly waits for it, and still
-/// spreads the handshakes of many agents that lose a writer at once.
+/// Limit of the first pause. It is short, so that a change during a reconnect is hardly delayed, but it still spreads
+/// the handshakes of many agents that lose a writer at once.
 const FIRST: Duration = Duration::from_millis(20);
-/// Limit of any later pause where somebody is expected back.
+/// Limit of later pauses while a writer or a leader is expected back soon.
 const SOON: Duration = Duration::from_secs(1);
-/// A cluster that has had no leader for so long is in trouble of its own.
+/// Time without a leader after which the pauses become longer.
 const HASTE: Duration = Duration::from_secs(30);
-/// Limit of the pauses after that: a writer that does not lead still pays for each handshake.
+/// Limit of those longer pauses. A writer that does not lead has to handle each handshake too.
 const LATER: Duration = Duration::from_secs(5);
-/// Limit where we are refused.
+/// Limit of the pauses after a refusal.
 const PATIENT: Duration = Duration::from_secs(15);
 
-/// The pauses between dials. Pure but for chance.
+/// The pauses between dials. Pure except for randomness.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     lost: Backoff,
@@ -76,7 +76,7 @@ impl Pauses {
         }
     }
 
-    /// The pause after this trouble.
+    /// Returns the pause after this kind of failure.
     pub(crate) fn after(&mut self, trouble: Trouble, now: Instant) -> Duration {
         match trouble {
             Trouble::Lost => self.lost.pause(),
@@ -89,13 +89,13 @@ impl Pauses {
         }
     }
 
-    /// A writer took us in: the next trouble is a new one.
+    /// Resets all pauses. Called when a writer accepted the stream.
     pub(crate) fn reset(&mut self) {
         *self = Self::new();
     }
 }
 
-/// Good enough to spread things out and to tell processes apart: each `RandomState` is seeded anew.
+/// Returns a random number for jitter and instance names. It is not cryptographic; each `RandomState` has its own seed.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -122,7 +122,7 @@ mod tests {
         assert!(pauses.len() > 16, "{pauses:?}");
     }
 
-    /// Plays an outage that ends after `away`; the time from its end to the dial that finds it over.
+    /// Simulates an outage that ends after `away`. Returns the time from its end to the first dial after it.
     fn late(trouble: Trouble, away: Duration) -> Duration {
         let begun = Instant::now();
         let (mut pauses, mut now) = (Pauses::new(), begun);

@@ -68,8 +68,8 @@ impl<P: WirePayload> Link<P> {
         Self { writer, state, pauses: Pauses::new(), route: Route::default(), found: Vec::new() }
     }
 
-    /// Waits for the next event. `wants_room` says that there may be a message to send. No event is lost when this future is
-    /// dropped.
+    /// Waits for the next event. `wants_room` says that there may be a message to send. No event is lost when this
+    /// future is dropped.
     pub(crate) async fn event(&mut self, wants_room: bool) -> LinkEvent<P> {
         loop {
             match &mut self.state {
@@ -131,8 +131,8 @@ impl<P: WirePayload> Link<P> {
         self.wait(Duration::ZERO);
     }
 
-    /// Ends the stream, if there is one, and dials again: at once if another address is worth trying, else after the pause
-    /// that the writer asked for, or that of the back-off.
+    /// Ends the stream, if there is one, and dials again: at once if another address is worth trying, else after the
+    /// pause that the writer asked for, or that of the back-off.
     pub(crate) fn close(&mut self, trouble: Trouble, asked: Option<Duration>) {
         if let LinkState::Open(open) = &self.state {
             self.route.avoid(&open.at);

@@ -14,7 +14,7 @@ use crate::inspect::Inspector;
 use crate::owner::Owner;
 use crate::source::Source;
 
-/// A discoverer that has its listeners, and can run.
+/// A discoverer that is ready to run, with its listeners bound.
 pub struct Discoverer<S: Source> {
     pub(crate) owner: Owner<S>,
     pub(crate) inspector: Inspector,
@@ -28,18 +28,18 @@ pub struct Discoverer<S: Source> {
 }
 
 impl<S: Source> Discoverer<S> {
-    /// Where inspection is served.
+    /// Returns the address where inspection is served.
     ///
     /// # Errors
-    /// When the system does not know.
+    /// Returns the error of the operating system.
     pub fn listen_address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Where metrics, liveness and readiness are served.
+    /// Returns the address where metrics, liveness and readiness are served.
     ///
     /// # Errors
-    /// When the system does not know.
+    /// Returns the error of the operating system.
     pub fn admin_address(&self) -> std::io::Result<SocketAddr> {
         self.admin.local_addr()
     }
@@ -47,13 +47,13 @@ impl<S: Source> Discoverer<S> {
     /// Runs until `shutdown`, then ends within five seconds.
     ///
     /// # Errors
-    /// When a server fails. Trouble with the source or the writer is none.
+    /// Returns an error when a server fails, but not when the source or the writer does.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Exit> {
         let services = Services { discovery: None, inspection: Arc::new(self.inspector), admin: None };
         let (serving, served) = watch::channel(Serving { ready: false, leading: false });
         let options = ServeOptions { serving: Some(served), ..self.options };
         let readiness = self.readiness.clone();
-        // What is asked of one that has not read its source is answered with next to nothing.
+        // Until the source is read, inspection has almost no data, so it is reported as not serving.
         let shows = async {
             let mut ready = false;
             loop {
@@ -63,7 +63,7 @@ impl<S: Source> Discoverer<S> {
             }
         };
         let shows = shutdown.run_until_cancelled(shows);
-        // Whoever ends first ends all.
+        // The first part that ends shuts down all the others.
         let ends = shutdown.clone();
         let inspection = async {
             let served = serve(self.listener, services, options, shutdown.clone()).await;
@@ -85,7 +85,7 @@ impl<S: Source> Discoverer<S> {
                 ends.cancel();
             }
         };
-        // On a task of its own, so that no server's work delays it.
+        // The owner has a task of its own, so that no server's work delays it.
         let owner = tokio::spawn(self.owner.run(shutdown.clone()));
         let owner = async {
             let ended = owner.await;

@@ -22,8 +22,8 @@ pub(crate) struct HealthLog {
     rejects: BTreeMap<SourceKey, RejectReason>,
 }
 
-/// A condition of readiness. A stream to the writer is not one, so that an update of many discoverers does not wait for the
-/// writer; the metric `gimbal_discoverer_connected` shows it.
+/// A condition of readiness. A stream to the writer is not one, so that an update of many discoverers does not wait for
+/// the writer; the metric `gimbal_discoverer_connected` shows it.
 struct ReadinessBlock {
     readiness: Readiness,
     what: String,

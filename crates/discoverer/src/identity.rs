@@ -1,4 +1,4 @@
-//! Who may inspect: over loopback anybody, else whoever shows a certificate with a name of our own.
+//! Decides who may inspect: any peer on loopback, otherwise a peer whose certificate has a name of our own.
 //!
 //! The CA signs the certificates of other backends too, and a backend's certificate sees its own backend only.
 
@@ -6,18 +6,19 @@ use std::collections::BTreeSet;
 
 use gimbal_transport::{Certificate, Peer, Status};
 
-/// The names of our own certificate, as it was at the start: a renewed one has the same.
+/// The names of our own certificate, read at the start. A renewed certificate has the same names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Identity(BTreeSet<String>);
 
 impl Identity {
     pub(crate) fn of(certificate: &Certificate) -> Self {
         let (uris, hosts): (BTreeSet<_>, _) = certificate.sans.iter().cloned().partition(|name| name.contains(':'));
-        // Where a URI tells who it is, host names only tell where it may be found, and many are called localhost.
+        // If the certificate has a URI, the URI is its identity and host names are ignored: they say only where a
+        // process is reached, and many certificates name localhost.
         Self(if uris.is_empty() { hosts } else { uris })
     }
 
-    /// Whether the peer may inspect.
+    /// Returns an error if the peer may not inspect.
     pub(crate) fn admit(&self, peer: &Peer) -> Result<(), Status> {
         match peer {
             Peer::Loopback => Ok(()),

@@ -24,7 +24,7 @@ pub(crate) struct InspectionView<'a> {
     pub(crate) connected: bool,
     /// Whether no writer is configured.
     pub(crate) dry_run: bool,
-    /// The last trouble with the writer, for people.
+    /// The last error of the stream to the writer, as a text.
     pub(crate) link_trouble: Option<&'a str>,
     pub(crate) now: Instant,
 }

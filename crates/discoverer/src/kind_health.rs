@@ -48,7 +48,7 @@ impl KindHealth {
         *self = Self { last_heard: Some(now), ..Self::default() };
     }
 
-    /// Called on a failure, with the reason for people.
+    /// Called on a failure. `reason` is a text for logs and inspection.
     pub fn failed(&mut self, failure: Failure, reason: impl Into<String>, now: Instant) {
         let reason = reason.into();
         let since = self.failing.as_ref().map_or(now, |failing| failing.since);
@@ -81,32 +81,32 @@ impl KindHealth {
         self.lost = Some(reason);
     }
 
-    /// When patience ends, if nothing else happens.
+    /// Returns when the kind becomes unknown if nothing else happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if self.lost.is_some() { None } else { self.failing.as_ref().map(|failing| failing.since + PATIENCE) }
     }
 
-    /// Nothing is wrong now.
+    /// Returns whether nothing is wrong now.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.failing.is_none() && self.lost.is_none()
     }
 
-    /// Why the kind is unknown, if it is.
+    /// Returns why the kind is unknown, if it is.
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
 
-    /// The last failure that nothing has made up for.
+    /// Returns the last failure that is not over.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         let failing = self.failing.as_ref().filter(|failing| !failing.awaits);
         failing.map(|failing| &*failing.reason).or(self.lost.as_deref())
     }
 
-    /// Time since the source last said anything of the kind.
+    /// Returns the time since the last response about this kind; `None` if there was none.
     #[must_use]
     pub fn age(&self, now: Instant) -> Option<Duration> {
         self.last_heard.map(|heard| now.saturating_duration_since(heard))
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(health.age(now + PATIENCE), Some(PATIENCE / 2));
     }
 
-    /// The pages of a list that never comes to its end are signs of life, but the kind stays unknown.
+    /// The pages of a list that never completes count as responses, but the kind stays unknown.
     #[test]
     fn what_cannot_be_decoded_is_not_made_up_for_by_signs_of_life() {
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The frame of a discoverer: everything but its source.
+//! The framework of a discoverer: everything but its source.
 //!
 //! ```text
 //!                  +---------------------- owner (one task) -----------------------+
@@ -9,9 +9,9 @@
 //!                  +---------------------------------------------------------------+
 //! ```
 //!
-//! A service supplies a [`Source`] and its own flags, and has with that the stream to the writer (dialled, lost, dialled
-//! again), `InspectionService`, metrics, liveness and readiness, certificates that are followed, log lines that come once,
-//! and an end with a goodbye:
+//! A service supplies a [`Source`] and its own flags. This crate adds the stream to the writer with reconnects,
+//! `InspectionService`, metrics, liveness and readiness, reloaded certificates, log lines that are written once for
+//! each change, and a goodbye at shutdown:
 //!
 //! ```no_run
 //! # use std::time::Instant;
@@ -54,19 +54,19 @@
 //!
 //! # A source that polls
 //!
-//! Its poll is a task of its own that sends whole results into a bounded channel; [`Source::event`] is `recv` on that channel.
-//! `take` puts the result in the place of the one before, and notes in a [`KindHealth`] for each kind how it went. `settle`
-//! gives the keys that differ. A part that failed (a project) leaves what was offered of it as it was, and is named in
-//! [`Standing::Unknown`] by its namespace, until a poll sees it again; everything that failed is [`gimbal_session::Scope::All`].
-//! Its incarnation is known when it has been read, and never [`Taken::Replaced`]. What may have gone before it was first read
-//! is [`Known::rest_is_known`]'s to say.
+//! It polls in a task of its own that sends whole results into a bounded channel; [`Source::event`] is `recv` on that
+//! channel. `take` replaces the previous result, and records in a [`KindHealth`] for each kind how it went. `settle`
+//! returns the keys that differ. If a part failed (a project), its offered entries stay as they were, and its namespace
+//! is listed in [`Standing::Unknown`] until a poll sees it again; if everything failed, that is
+//! [`gimbal_session::Scope::All`]. The incarnation is known once the source is read, so the source never returns
+//! [`Taken::Replaced`]. [`Known::rest_is_known`] says whether entries that existed before the first read may have gone.
 //!
 //! # What a source can rely on
 //!
-//! - Its events are taken whatever the stream does: a writer that is slow or away holds nothing up.
-//! - What it does not name in `settle` stays offered. Nothing is deleted because it is unknown (docs/design.md#rule-4), and the stream
-//!   opens with data only when something was read and the incarnation is known.
-//! - [`Source::rejected`] and [`Source::resolved`] tell it once what the writer thinks of each Service.
+//! - Its events are applied whatever the state of the stream: a writer that is slow or away delays nothing.
+//! - What it does not return from `settle` stays offered. Nothing is deleted because it is unknown
+//!   (docs/design.md#rule-4), and a stream carries data only once something was read and the incarnation is known.
+//! - [`Source::rejected`] and [`Source::resolved`] are called once for each change of the writer's answer to a Service.
 
 mod args;
 mod backoff;

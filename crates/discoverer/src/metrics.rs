@@ -1,4 +1,4 @@
-//! What is counted. Gauges are set by the owner about once a second, counters as things happen.
+//! The metrics of a discoverer. The owner sets gauges about once a second; counters are incremented as events occur.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) struct KindReason {
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// What a source counts of itself, in the metrics that all discoverers have. Cheap to clone.
+/// The counters of a source that all discoverers have in common. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct SourceMetrics {
     failures: Family<KindReason, Counter>,
@@ -38,12 +38,13 @@ pub struct SourceMetrics {
 }
 
 impl SourceMetrics {
-    /// A list, watch or call failed. `kind` as in [`crate::Known::freshness`]; `reason` is one of a few words.
+    /// Counts a failed list, watch or call. `kind` is one of [`crate::Known::freshness`]; `reason` is from a small
+    /// fixed set.
     pub fn failed(&self, kind: &str, reason: &'static str) {
         self.failures.get_or_create_owned(&KindReason { kind: kind.into(), reason: reason.into() }).inc();
     }
 
-    /// A kind was listed from its beginning to its end.
+    /// Counts a complete list of a kind.
     pub fn listed(&self, kind: &str) {
         self.lists.get_or_create_owned(&Kind { kind: kind.into() }).inc();
     }
@@ -67,7 +68,7 @@ pub(crate) struct Metrics {
     pub(crate) replaced: Counter,
 }
 
-/// Counts by reason, with the zeros of those that are over.
+/// The reasons that have been reported, so that a reason that no longer occurs is reported as 0.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     rejected: BTreeMap<&'static str, u64>,
@@ -95,7 +96,7 @@ impl Metrics {
         r.register("streams", "Streams opened", self.streams.clone());
     }
 
-    /// Sets the gauges to what is known now. `shown` keeps the reasons of earlier times, to be shown as zero from now on.
+    /// Sets the gauges to the current state. `shown` keeps earlier reasons, which are reported as 0 from now on.
     pub(crate) fn refresh(&self, view: &InspectionView<'_>, shown: &mut Shown) {
         let backend = view.backend();
         set(&self.services, view.offer.agent.tree().count());

@@ -27,7 +27,8 @@ impl<P: Payload> Offer<P> {
         Self { agent: AgentEnd::new(config), incarnation: None, told: Standing::Nothing }
     }
 
-    /// Hands on the changes, and then the state of the source: a list counts as complete after its entries were handed on.
+    /// Passes on the changes, and then the state of the source, so that a list counts as complete only after its
+    /// entries.
     pub(crate) fn publish(&mut self, source: &dyn Known, changed: &Changed<P>, now: Instant) -> Settled {
         if let Some(incarnation) = source.incarnation()
             && self.incarnation.as_deref() != Some(incarnation)
@@ -49,8 +50,8 @@ impl<P: Payload> Offer<P> {
     }
 
     fn tell(&mut self, standing: &Standing, now: Instant) {
-        // The session forgets unknown scopes only when everything is known. So it is first told that, which makes it send a
-        // snapshot of what came back, and then what is still unknown.
+        // The session forgets unknown scopes only when everything is known. So everything is first marked as known,
+        // which makes it send a snapshot of what came back, and then what is still unknown is marked.
         let came_back = self.agent.unknown().iter().any(|(scope, _)| !covers(standing, &scope));
         let rest_is_known = !is_unknown_as_a_whole(standing);
         if *standing == Standing::Complete || (rest_is_known && (came_back || !self.agent.is_complete())) {
@@ -71,7 +72,7 @@ impl<P: Payload> Offer<P> {
         !is_unknown_as_a_whole(&self.told) && self.incarnation.is_some()
     }
 
-    /// Returns the unknown parts, as the writer was told.
+    /// Returns the unknown parts, as the session last received them.
     pub(crate) fn unknown(&self) -> &[(Scope, String)] {
         parts(&self.told)
     }

@@ -27,7 +27,7 @@ impl OriginalFlags {
     /// Refuses the flag that cannot be ignored: credentials of the Gimbal cluster. The error is one line that names it.
     ///
     /// # Errors
-    /// When `--gimbal-kubecfg-file` is given.
+    /// Returns an error when `--gimbal-kubecfg-file` is given.
     pub fn check(&self) -> Result<(), String> {
         if self.gimbal_kubecfg_file.is_some() {
             return Err(
@@ -72,8 +72,8 @@ pub fn ignored(flag: &str, instead: &str) -> String {
     format!("--{flag} means nothing any more and is ignored: {instead}")
 }
 
-/// Returns the long flags of a command that cannot be set by the environment variable of their name, `GIMBAL_` and the flag
-/// in upper case. For tests: every service promises that there are none.
+/// Returns the long flags of a command that cannot be set by the environment variable of their name, `GIMBAL_` and the
+/// flag in upper case. For tests: every service promises that there are none.
 #[must_use]
 pub fn flags_without_variable<A: CommandFactory>() -> Vec<String> {
     let command = A::command();

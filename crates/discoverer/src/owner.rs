@@ -125,8 +125,8 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// Starts over with a source that is read again. Nothing is removed by that: the writer keeps what it holds until the new
-    /// offer is complete.
+    /// Starts over with a source that is read again. Nothing is removed by that: the writer keeps what it holds until
+    /// the new offer is complete.
     fn begin_anew(&mut self) {
         let old = std::mem::replace(&mut self.offer, Offer::new(self.config.clone()));
         self.welcomed = false;

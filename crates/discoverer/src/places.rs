@@ -74,8 +74,8 @@ pub(crate) async fn open<P: WirePayload>(
     Dialled { found, passed_over, is_one_of_several: several, stream }
 }
 
-/// Returns whether another address is left when one is dead: there are two names, or two addresses of one family behind one
-/// name. The two families of `localhost` count as one.
+/// Returns whether another address is left when one is dead: there are two names, or two addresses of one family behind
+/// one name. The two families of `localhost` count as one.
 fn are_several(ways: &[Way]) -> bool {
     ways.iter()
         .enumerate()

@@ -65,11 +65,12 @@ mod tests {
         assert!(route.has_more(&found), "the other one at once");
         assert_eq!(route.order(found.clone()), ["leader", "standby"]);
         route.worked(&"leader");
-        // The leader dies: the other one first, whatever the resolver says, and then the one that died.
+        // The leader fails: the other address is tried first, in any order of the resolver, and then the one that
+        // failed.
         route.avoid(&"leader");
         assert!(route.has_more(&found));
         assert_eq!(route.order(found.clone()), ["standby", "leader"]);
-        // One that is dead stays behind those that work, however often they do.
+        // A dead address stays behind working ones, however often those accept a stream.
         let mut route = Route::default();
         for _ in 0..3 {
             route.avoid(&"dead");
@@ -91,11 +92,11 @@ mod tests {
             assert!(!route.has_more(&found));
             route.pause(&found);
         }
-        // The same one twice is still one.
+        // An address that is avoided twice is listed once.
         route.avoid(&1);
         route.avoid(&1);
         assert!(route.has_more(&found));
-        // A new address of the name comes first; one that it has no more is forgotten.
+        // A new address of the name comes first; an address that the name no longer has is forgotten.
         let found = vec![3, 1, 4];
         assert_eq!(route.order(found.clone()), [4, 3, 1]);
         route.pause(&found);

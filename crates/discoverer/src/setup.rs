@@ -1,4 +1,4 @@
-//! What is checked, read and bound before a discoverer runs.
+//! Prepares a discoverer: checks flags, loads files and binds listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,17 +20,18 @@ use crate::owner::{Owner, OwnerParts};
 use crate::places::WriterAddress;
 use crate::source::{Known as _, Source};
 
-/// The owner's loop turns at least once a second; a relist of a huge source takes it a few.
+/// The process counts as live if the owner's loop turned within this time. It turns at least once a second, but a
+/// relist of a huge source takes a few seconds.
 const LIVENESS: Duration = Duration::from_secs(30);
-/// Questions that may wait.
+/// Number of inspection calls that may wait for the owner.
 const MAILBOX: usize = 64;
 
-/// Which program this is, as the writer and those who inspect are told.
+/// The name and version of the program, as the writer and inspection clients see them.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// The binary: `gimbal-kubernetes-discoverer`.
+    /// The name of the binary, such as `gimbal-kubernetes-discoverer`.
     pub name: &'static str,
-    /// `env!("CARGO_PKG_VERSION")` of it.
+    /// The version of the binary, from `env!("CARGO_PKG_VERSION")`.
     pub version: &'static str,
 }
 
@@ -40,7 +41,7 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// Flags and files that were found to be good: the first half of a start. The source is made between the two halves.
+/// Validated flags and files, the first half of a start. The source is created between the two halves.
 pub struct Setup {
     args: AgentArgs,
     program: Program,
@@ -50,10 +51,10 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Checks everything in the common flags that can be wrong.
+    /// Validates the common flags and the files that they name.
     ///
     /// # Errors
-    /// [`Exit::Usage`], in one line, when a flag or a file it names is wrong.
+    /// Returns [`Exit::Usage`], in one line, when a flag or a file it names is wrong.
     pub fn new(args: AgentArgs, program: Program) -> Result<Self, Exit> {
         let tls = args.check().map_err(Exit::Usage)?.map(Credentials::load);
         let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
@@ -64,25 +65,25 @@ impl Setup {
         Ok(Self { args, program, tls, metrics, registry })
     }
 
-    /// What all sources count.
+    /// Returns the metrics that all sources have in common.
     #[must_use]
     pub fn source_metrics(&self) -> SourceMetrics {
         self.metrics.source.clone()
     }
 
-    /// For metrics that only this source has; the names begin with `gimbal_discoverer_`.
+    /// Returns the registry for metrics of this source only. Their names begin with `gimbal_discoverer_`.
     pub fn registry(&mut self) -> &mut Registry {
         self.registry.sub_registry_with_prefix("gimbal_discoverer")
     }
 
-    /// Binds the listeners.
+    /// Binds the listeners, and returns a discoverer of this source.
     ///
     /// # Errors
-    /// [`Exit::Failure`] when an address is taken.
+    /// Returns [`Exit::Failure`] when an address is in use.
     pub async fn discover<S: Source>(mut self, source: S) -> Result<Discoverer<S>, Exit> {
         let (tls, reloader) = self.tls.take().unzip();
         let listen = self.args.listen;
-        // Loopback stays plaintext: whoever is on this machine may look without a certificate.
+        // A loopback listener is plaintext: any process on this machine may inspect without a certificate.
         let serving = tls.clone().filter(|_| !plaintext_allowed(&listen));
         let options = ServeOptions { tls: serving, ..ServeOptions::default() };
         let listener = bind("--listen", listen).await?;

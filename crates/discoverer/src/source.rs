@@ -18,8 +18,9 @@ pub enum Standing {
     Nothing,
     /// The whole source is known.
     Complete,
-    /// These parts cannot be read now, each with its reason; there is at least one. If they are all namespaces, the rest of the
-    /// source is known. In an unknown part, only explicit removals by the source count.
+    /// These parts cannot be read now, each with its reason; there is at least one. If they are all namespaces, the
+    /// rest of the source is known. What is absent from an unknown part is not removed; only removals that the source
+    /// reports explicitly count there.
     Unknown(Vec<(Scope, String)>),
 }
 
@@ -28,20 +29,21 @@ pub enum Standing {
 pub enum Taken {
     /// The source continues.
     Told,
-    /// The source is read again from the beginning, and nothing read before counts. The writer keeps what it holds until then.
+    /// The source is read again from the beginning, and nothing read before counts. The writer keeps what it holds
+    /// until then.
     StartedOver,
-    /// The same, because another source (another incarnation) answers in the place of the one before.
+    /// Like `StartedOver`, because another source (another incarnation) now answers at the same place.
     Replaced,
 }
 
 /// The known state of a source, which inspection, metrics, heartbeats and readiness report. Only [`Source::take`] and
 /// [`Source::settle`] change it. Implementations do no I/O and have no clock.
 pub trait Known {
-    /// Returns the identity of the source, once it is known: the UID of the namespace `kube-system`, or Keystone's URL and the
-    /// region. It stays the same for as long as the contents of the source may be compared.
+    /// Returns the identity of the source, once it is known: the UID of the namespace `kube-system`, or Keystone's URL
+    /// and the region. It stays the same for as long as the contents of the source may be compared.
     fn incarnation(&self) -> Option<&str>;
 
-    /// Returns where the identity is read, for people: "namespace kube-system".
+    /// Returns a description of where the identity is read, such as "namespace kube-system".
     fn identified_by(&self) -> &'static str;
 
     /// Returns why the identity cannot be read now, if it has to be read.
@@ -52,24 +54,24 @@ pub trait Known {
     /// Returns how much of the source is known.
     fn standing(&self) -> Standing;
 
-    /// Returns whether the source has no parts beside the known ones and those that [`Known::standing`] lists as unknown. If it
-    /// may have others, the source counts as incomplete, but nothing waits for them.
+    /// Returns whether the source has no parts beside the known ones and those that [`Known::standing`] lists as
+    /// unknown. If it may have others, the source counts as incomplete, but nothing waits for them.
     fn is_whole(&self) -> bool {
         true
     }
 
-    /// Returns whether parts that are not listed do not exist. After a start, a source may not list all the parts that it had;
-    /// the writer then keeps what it holds of unlisted parts.
+    /// Returns whether parts that are not listed do not exist. After a start, a source may not list all the parts that
+    /// it had; the writer then keeps what it holds of unlisted parts.
     fn rest_is_known(&self) -> bool {
         true
     }
 
-    /// Returns when the source was last heard, by kind of object ("services", "pools"), for heartbeats and a metric. The kinds
-    /// and their order never change.
+    /// Returns the time since the last response of the source, by kind of object ("services", "pools"), for heartbeats
+    /// and a metric. The kinds and their order never change.
     fn freshness(&self, now: Instant) -> Vec<Freshness>;
 
-    /// Returns what is wrong with the source now, in one line and without secrets. Something may be wrong before anything is
-    /// unknown.
+    /// Returns what is wrong with the source now, in one line and without secrets. Something may be wrong before
+    /// anything is unknown.
     fn trouble(&self) -> Option<String>;
 
     /// Returns the number of objects left out, by reason, for a metric. A reason that is no longer listed counts as 0.
@@ -81,8 +83,8 @@ pub trait Known {
 
 /// A source and the connection to it. One task calls all methods, so they must not block and need no locks.
 ///
-/// Only [`Source::event`] does I/O: it waits for a watch, a polling task or a timer. The other methods only change state. An
-/// implementation is a thin layer around a pure [`Known`] state, which is tested by itself.
+/// Only [`Source::event`] does I/O: it waits for a watch, a polling task or a timer. The other methods only change
+/// state. An implementation is a thin layer around a pure [`Known`] state, which is tested by itself.
 pub trait Source: Send + 'static {
     /// One watch event, or the whole result of a poll.
     type Event: Send;
@@ -95,8 +97,8 @@ pub trait Source: Send + 'static {
     /// Applies an event. Up to a few hundred are applied before [`Source::settle`] is called.
     fn take(&mut self, event: Self::Event, now: Instant) -> Taken;
 
-    /// Returns what changed since the last call. Called after every turn of the task, so it must be cheap when nothing changed.
-    /// A source that polls returns the difference between its last two offers.
+    /// Returns what changed since the last call. Called after every turn of the task, so it must be cheap when nothing
+    /// changed. A source that polls returns the difference between its last two offers.
     ///
     /// A key that is not returned stays as it was, such as one in an unknown scope.
     fn settle(&mut self, now: Instant) -> Changed;
@@ -109,8 +111,8 @@ pub trait Source: Send + 'static {
     /// Returns the known state.
     fn known(&self) -> &Self::Known;
 
-    /// Called once for each key and reason when the writer rejects a Service or holds its changes, so that the source can notify
-    /// the Service's owner. `reject.message` is for people.
+    /// Called once for each key and reason when the writer rejects a Service or holds its changes, so that the source
+    /// can notify the Service's owner. `reject.message` is a sentence to show to the owner.
     fn rejected(&mut self, _key: &SourceKey, _reject: &Reject) {}
 
     /// Called when a reject ends, because the writer accepted the Service or the source removed it.

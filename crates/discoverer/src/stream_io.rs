@@ -35,7 +35,8 @@ impl<S: Source> Owner<S> {
             self.metrics.sent.inc();
             Some(goodbye)
         } else {
-            // There was room, so the stream has just ended. The link reports that next, and the new stream sends it again.
+            // There was room, so the stream has just ended. The link reports that next, and the new stream sends it
+            // again.
             None
         }
     }
@@ -90,7 +91,8 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// Called when there is no stream. Logs a warning once; further failures with the same reason are logged for debugging.
+    /// Called when there is no stream. Logs a warning once; further failures with the same reason are logged for
+    /// debugging.
     fn down(&mut self, reason: &str) {
         self.offer.agent.disconnected();
         let was_up = std::mem::take(&mut self.welcomed);

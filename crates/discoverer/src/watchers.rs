@@ -1,5 +1,5 @@
-//! Watch calls. Each asks for the next events when it has sent the last ones. Changes in between are kept as a set of keys, so
-//! a slow reader costs no more than a fast one and never misses the last state.
+//! Watch calls. Each asks for the next events when it has sent the last ones. Changes in between are kept as a set of
+//! keys, so a slow reader costs no more than a fast one and never misses the last state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;

@@ -1,4 +1,4 @@
-//! Several addresses of a writer: dead ones, standbys and those that fall silent.
+//! A writer with several addresses: dead ones, standbys, and ones that stop responding.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod cloud;
@@ -11,7 +11,7 @@ use gimbal_testkit::eventually;
 use gimbal_testkit::scripted_writer::{Said, ScriptedWriter};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// A listener whose queue is full: who dials it hears nothing at all, as behind a firewall that drops.
+/// Creates a listener whose queue is full, so that a dial gets no answer, as behind a firewall that drops packets.
 async fn black_hole() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -36,7 +36,7 @@ async fn offered(writers: &[&str], leader: &ScriptedWriter) -> (Running, Duratio
 async fn a_dead_address_keeps_nobody_from_the_next() {
     let leader = ScriptedWriter::start().await;
     let (silent, _listener, _waiting) = black_hole().await;
-    // Its queue takes us, and nobody ever reads what we say.
+    // The kernel accepts the connection, but no process reads from it.
     let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let dead = [silent, frozen.local_addr().unwrap(), refused].map(|address| format!("http://{address}"));
@@ -50,7 +50,7 @@ async fn a_dead_address_keeps_nobody_from_the_next() {
     cloud.stop().await;
 }
 
-/// The writer that leads is found whichever comes first, and found again when another one leads.
+/// The leader is found at any position in the list, and again after another writer takes over.
 #[tokio::test]
 async fn who_does_not_lead_costs_one_dial() {
     let (first, second) = (ScriptedWriter::standby().await, ScriptedWriter::start().await);
@@ -66,7 +66,7 @@ async fn who_does_not_lead_costs_one_dial() {
     assert!(begun.elapsed() < Duration::from_secs(2), "after {:?}", begun.elapsed());
     assert_eq!(hellos(&second), 1, "it was not asked again");
 
-    // Nobody leads for a while, and then one does.
+    // No writer leads for a while, and then one does.
     first.lead(false);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let asked = hellos(&first) + hellos(&second);
@@ -79,7 +79,7 @@ async fn who_does_not_lead_costs_one_dial() {
     cloud.stop().await;
 }
 
-/// What a source has read is all that readiness asks for.
+/// Readiness depends on the source only, not on the writer.
 #[tokio::test]
 async fn a_discoverer_is_ready_without_its_writer() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! The frame around a source that polls, between a scripted cloud and a scripted writer.
+//! The framework around a source that polls, between a scripted cloud and a scripted writer.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod cloud;
@@ -15,7 +15,7 @@ fn reject(key: &str, reason: RejectReason) -> WriterMessage {
     WriterMessage::Reject(Reject { key, reason, retryable: true, message: "because".into() })
 }
 
-/// A project that cannot be listed keeps what it had, while all others go on.
+/// A project that cannot be listed keeps its entries, while all others are updated.
 #[tokio::test]
 async fn what_failed_in_part_keeps_its_part_and_the_rest_goes_on() {
     let writer = ScriptedWriter::start().await;
@@ -52,7 +52,7 @@ async fn what_failed_in_part_keeps_its_part_and_the_rest_goes_on() {
     assert_eq!(said[said.len() - 2..], [Said::Goodbye, Said::Closed]);
 }
 
-/// One project that never answers keeps nobody else waiting; but a source of which nothing is known opens no data.
+/// A project that never answers does not block the others, but a source of which nothing is known sends no data.
 #[tokio::test]
 async fn a_first_poll_that_failed_in_part_offers_the_rest() {
     let writer = ScriptedWriter::start().await;
@@ -88,7 +88,7 @@ async fn the_source_hears_once_what_the_writer_thinks_of_a_service() {
     let so_far = ["a/web NamespaceMissing: because", "b/api NameConflict: because", "a/web Quota: because"];
     cloud.until_heard(&[&so_far[..], &["a/web resolved"]].concat()).await;
 
-    // What is gone is rejected no more.
+    // A reject ends when its Service is removed.
     cloud.poll(Poll::of(&["a/web 10.0.0.1"])).await;
     cloud.until_heard(&[&so_far[..], &["a/web resolved", "b/api resolved"]].concat()).await;
     cloud.stop().await;

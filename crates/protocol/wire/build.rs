@@ -1,7 +1,7 @@
 //! Generates `gimbal_wire::pb` without protoc.
 //!
-//! `DiscoveryService` gets a codec of our own (src/codec.rs), the other services tonic's. One run of the generator knows
-//! one codec, so there are two: one for all messages and the other services, one for `DiscoveryService` alone.
+//! `DiscoveryService` uses our own codec (src/codec.rs), the other services tonic's. The generator supports one codec
+//! per run, so there are two runs: one for all messages and the other services, one for `DiscoveryService` alone.
 
 use std::error::Error;
 use std::fs;
@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&plain)?;
     fs::create_dir_all(&tolerant)?;
     tonic_prost_build::configure()
-        // Sorted, so that equal headers are equal bytes.
+        // Sorted maps, so that equal headers have equal bytes.
         .btree_map(".gimbal.discovery.v1.Header")
-        // Half a million addresses need not be half a million allocations.
+        // `Bytes`, so that half a million addresses do not need an allocation each.
         .bytes(".gimbal.discovery.v1.Endpoint")
         .bytes(".gimbal.discovery.v1.GoneGroup")
         .out_dir(plain)

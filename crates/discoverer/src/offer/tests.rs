@@ -1,4 +1,4 @@
-//! What the stream's end believes of a source, after whatever was said of it.
+//! What the session takes for unknown, after any sequence of states of the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn a_source_that_is_known_but_for_a_namespace_is_read() {
     assert_eq!(settle(&mut offer, &namespaces(&["a"])), Settled { standing: false, unknown: false });
 }
 
-/// The first data that a writer is told which wants everything.
+/// Returns the first data that is sent to a writer that needs everything.
 fn first_data(offer: &mut Offer) -> Option<Frame> {
     let now = Instant::now();
     offer.agent.connected(now);
@@ -129,8 +129,8 @@ fn standing() -> impl Strategy<Value = Standing> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The stream's end takes for unknown exactly what the source said last, whatever it said before. A source that was
-    /// read is not unread by time, so what it knew nothing of stays as it was told.
+    /// The session takes for unknown exactly what the source reported last, whatever it reported before. A source that
+    /// was read stays read, so [`Standing::Nothing`] changes nothing.
     #[test]
     fn unknown_is_what_the_source_said_last(said in proptest::collection::vec(standing(), 1..12)) {
         let mut offer = offer();

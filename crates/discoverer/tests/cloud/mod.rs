@@ -1,4 +1,4 @@
-//! A cloud whose polls a test makes up, and a discoverer around it.
+//! A cloud with scripted polls, and a discoverer around it.
 #![allow(dead_code)] // Each test file uses its share.
 
 use std::collections::BTreeMap;
@@ -24,18 +24,18 @@ const SOON: Duration = Duration::from_secs(30);
 
 type Services = BTreeMap<SourceKey, Arc<Service>>;
 
-/// What a poll brought.
+/// The result of a poll.
 #[derive(Debug, Default)]
 pub struct Poll {
     services: Services,
-    /// Why nothing could be read.
+    /// Why the whole poll failed; `None` if it did not.
     down: Option<String>,
-    /// Projects that could not be listed.
+    /// Projects that could not be listed in this poll.
     failed: Vec<Arc<str>>,
 }
 
 impl Poll {
-    /// `namespace/name address` of each Service.
+    /// Creates a result from a `namespace/name address` for each Service.
     pub fn of(services: &[&str]) -> Self {
         let service = |text: &&str| {
             let (key, address) = text.split_once(' ').unwrap();
@@ -62,7 +62,7 @@ enum Event {
     Replaced(&'static str),
 }
 
-/// The state: pure.
+/// The pure state of the source.
 struct State {
     incarnation: &'static str,
     offered: Services,
@@ -121,7 +121,7 @@ impl Known for State {
     }
 }
 
-/// The way to it: what a task that polls would send.
+/// The source: the state, and the channel on which a polling task would send.
 struct Cloud {
     state: State,
     events: mpsc::Receiver<Event>,
@@ -186,7 +186,7 @@ struct Args {
     agent: AgentArgs,
 }
 
-/// A discoverer of the made-up cloud in this process.
+/// A running discoverer of the scripted cloud, in this process.
 pub struct Running {
     events: mpsc::Sender<Event>,
     heard: Arc<Mutex<Vec<String>>>,
@@ -223,7 +223,7 @@ impl Running {
         self.events.send(Event::Replaced(incarnation)).await.ok().unwrap();
     }
 
-    /// Waits until the source heard exactly this.
+    /// Waits until the source received exactly these rejects and resolutions.
     pub async fn until_heard(&self, expected: &[&str]) {
         eventually("the source hears of it", SOON, async || {
             let heard = self.heard.lock().unwrap().clone();
@@ -233,7 +233,7 @@ impl Running {
         .unwrap();
     }
 
-    /// Waits until the metrics have a line that begins so.
+    /// Waits until the metrics have a line with this prefix.
     pub async fn metric(&self, line: &str) {
         eventually("the metrics show it", SOON, async || {
             let (_, text) = self.get("/metrics").await;
@@ -254,7 +254,7 @@ impl Running {
         )
     }
 
-    /// What grpc.health.v1 says of the whole server.
+    /// Returns whether grpc.health.v1 reports the whole server as serving.
     pub async fn serves(&self) -> bool {
         use tonic_health::pb::health_check_response::ServingStatus;
         use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};

@@ -1,4 +1,4 @@
-//! From a listener to connections whose peer is known.
+//! Accepts connections and identifies their peers.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -19,14 +19,15 @@ use crate::serve::OnRefusal;
 use crate::standing::Standing;
 use crate::trust::Trust;
 
-/// Handshakes at a time; the next ones wait in the kernel's queue.
+/// Largest number of concurrent handshakes. Further connections wait in the kernel's queue.
 const HANDSHAKES: usize = 256;
-/// A client that is slower is none.
+/// Time limit of a handshake. A slower client is refused.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a failed accept: without file descriptors it would fail as fast as it is called.
+/// Pause after a failed accept. Without it, a process that has run out of file descriptors would retry in a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections as they are ready. A refused one is logged, told to `on_refusal`, and is none.
+/// Returns a stream of the connections that completed their handshake. A refused connection is logged and passed to
+/// `on_refusal`.
 pub(crate) fn connections(
     listener: TcpListener,
     trust: Option<Trust>,
@@ -61,7 +62,7 @@ fn log(refusal: &Refusal, quiet: &Quiet<(IpAddr, Problem)>) {
         tracing::debug!(peer = %address, why, "a connection without a word");
         return;
     }
-    // Another port is the same host, and so is the same address in its IPv6 form.
+    // The key ignores the port, and treats an IPv4-mapped IPv6 address as its IPv4 address.
     if let Some(untold) = quiet.tell((address.ip().to_canonical(), *problem), Instant::now()) {
         let certificate = certificate.as_ref().map(tracing::field::display);
         let problem = problem.as_str();
@@ -103,7 +104,7 @@ async fn handshake(
     trust: Trust,
     abort: CancellationToken,
 ) -> Result<Connection, Refusal> {
-    // Whoever resets the connection, as some load balancers do to be quick, has said no more than who closes it.
+    // A reset counts as silent too: some load balancers end their health checks with one.
     if !matches!(socket.peek(&mut [0]).await, Ok(1..)) {
         return Err(Refusal::new(address, Problem::Silent, "it closed the connection before it said anything"));
     }

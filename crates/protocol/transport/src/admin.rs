@@ -9,19 +9,19 @@ use tonic::{Request, Response, Status};
 use crate::discovery::known;
 use crate::{Peer, Quiet};
 
-/// Does what a person decides.
+/// Carries out the decisions of an administrator.
 #[tonic::async_trait]
 pub trait Admin: Send + Sync + 'static {
-    /// Whether the peer may do any of it. Asked before each call.
+    /// Returns whether the peer is an administrator. Checked before each call.
     fn is_admin(&self, peer: &Peer) -> bool;
 
-    /// Lets a held removal pass.
+    /// Approves a held removal.
     async fn approve(&self, request: pb::ApproveRequest) -> Result<pb::ApproveResponse, Status>;
 
-    /// Removes everything of a backend, or tells what that would be.
+    /// Removes everything of a backend, or previews what would be removed.
     async fn decommission(&self, request: pb::DecommissionRequest) -> Result<pb::DecommissionResponse, Status>;
 
-    /// Lets a backend name belong to another source.
+    /// Assigns a backend name to another source.
     async fn confirm_incarnation(
         &self,
         request: pb::ConfirmIncarnationRequest,
@@ -30,7 +30,7 @@ pub trait Admin: Send + Sync + 'static {
 
 pub(crate) struct AdminEdge {
     admin: Arc<dyn Admin>,
-    /// Attempts by peer and call that the log holds already.
+    /// Limits the log lines about refused calls, by peer and call.
     refused: Quiet<(String, &'static str)>,
 }
 
@@ -39,12 +39,13 @@ impl AdminEdge {
         Self { admin, refused: Quiet::default() }
     }
 
-    /// Every call of an admin leaves a trace, and so does who tries to be one: a line a minute, however often it tries.
+    /// Refuses peers that are not administrators. Every call of an administrator is logged; refused calls are logged
+    /// once a minute for each peer and call.
     fn check<T: std::fmt::Debug>(&self, call: &'static str, request: &Request<T>) -> Result<(), Status> {
         let peer = known(request)?.peer;
         if !self.admin.is_admin(&peer) {
             if let Some(untold) = self.refused.tell((peer.key().to_owned(), call), Instant::now()) {
-                // What a stranger sends is not written out: it may be megabytes.
+                // The request is not logged: it may be large, and its sender is not trusted.
                 tracing::warn!(%peer, call, untold, "refused a call that is for admins");
             }
             return Err(Status::permission_denied(

@@ -1,4 +1,4 @@
-//! What is read of a certificate.
+//! Parses the parts of a certificate that are used.
 
 use std::fmt;
 
@@ -8,21 +8,22 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// What a certificate says of itself, as far as it is used here. It proves nothing until its signature was verified.
+/// The parts of a certificate that are used here. They prove nothing until the signature is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// URI and DNS names (subject alternative names), as the certificate writes them.
     pub sans: Vec<String>,
-    /// Big endian, without leading zeros. Unique for one authority only.
+    /// The serial number, big endian without leading zeros. It is unique within one authority only.
     pub serial: Vec<u8>,
-    /// Of the whole certificate.
+    /// SHA-256 of the whole certificate.
     pub sha256: [u8; 32],
-    /// The last second in which it is valid.
+    /// The last second in which the certificate is valid.
     pub not_after: Timestamp,
 }
 
 impl Certificate {
-    /// `None`: it cannot be read, so nothing could be held against it.
+    /// Parses a certificate. Returns `None` if it cannot be parsed, because then it could not be compared with the deny
+    /// list.
     pub(crate) fn read(der: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let names = certificate.subject_alternative_name().ok()?;
@@ -39,32 +40,32 @@ impl Certificate {
         })
     }
 
-    /// 64 lower-case hexadecimal digits.
+    /// Returns the SHA-256 fingerprint as 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         hex(&self.sha256)
     }
 }
 
-/// Characters of a certificate's names in a log.
+/// Largest number of characters of a certificate's names in a log line.
 const LONGEST_NAMES: usize = 200;
 
 impl fmt::Display for Certificate {
-    /// Its names, and serial number and fingerprint in the form that `denyCertificates` takes. Anybody can make up a
-    /// certificate: what it calls itself stays one line, and a short one.
+    /// Formats the names, and the serial number and fingerprint in the form of `denyCertificates`. Names are escaped
+    /// and truncated, because the certificate may be forged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; serial:{} sha256:{}", short(&self.sans), hex(&self.serial), self.fingerprint())
     }
 }
 
-/// The names of a certificate for a log: whatever they are made of, one line, and a short one.
+/// Formats the names of a certificate for a log: one line, escaped and truncated.
 pub(crate) fn short(sans: &[String]) -> String {
     let names = if sans.is_empty() { "no name".to_owned() } else { sans.join(", ") };
     names.escape_debug().take(LONGEST_NAMES).collect()
 }
 
-/// A moment in seconds since 1970. "No expiration" is the last second of the year 9999 (RFC 5280), which lies beyond what a
-/// timestamp can hold.
+/// Converts seconds since 1970 to a timestamp. "No expiration" is the last second of the year 9999 (RFC 5280), which is
+/// beyond the largest timestamp and becomes that one.
 fn moment(seconds: i64) -> Timestamp {
     let beyond = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
     Timestamp::from_second(seconds).unwrap_or(beyond)
@@ -74,7 +75,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// DER puts a zero before a number whose first bit is set, and people put as many as their tool prints.
+/// Removes leading zeros. DER puts one before a number whose first bit is set, and tools print different numbers of
+/// them.
 pub(crate) fn without_leading_zeros(bytes: &[u8]) -> &[u8] {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     bytes.get(zeros..).unwrap_or_default()

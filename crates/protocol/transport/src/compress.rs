@@ -1,6 +1,6 @@
-//! Compression of what is worth it. tonic compresses every message of a stream or none, with a new context of zstd for each
-//! one: for a change of a hundred bytes that is a tenth of all there is to do, and saves nothing. gRPC says of each message
-//! by itself whether it is compressed, so the long ones are compressed here, on their way out.
+//! Compresses long messages only. tonic compresses either every message of a stream or none, with a new zstd context
+//! for each; for a change of a hundred bytes that is a tenth of all work and saves nothing. gRPC marks each message as
+//! compressed or not, so long messages are compressed here, after tonic has encoded them.
 
 use std::io;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use http_body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-/// Shorter messages go as they are.
+/// Length in bytes from which a message is compressed.
 const WORTH_IT: usize = 1024;
-/// zstd's own default.
+/// Compression level: zstd's default.
 const LEVEL: i32 = 3;
-/// A flag and a length stand before each message.
+/// Bytes before each message: the compression flag and the length.
 const PREFIX: usize = 5;
 
-/// Says that messages may be compressed, and compresses those that are worth it.
+/// Sets the `grpc-encoding` header, and compresses the long messages of the body.
 pub(crate) fn compressed(mut request: http::Request<Body>) -> http::Request<Body> {
     request.headers_mut().insert("grpc-encoding", HeaderValue::from_static("zstd"));
     request.map(|inner| Body::new(Compressed { inner, begun: BytesMut::new() }))
@@ -27,7 +27,7 @@ pub(crate) fn compressed(mut request: http::Request<Body>) -> http::Request<Body
 
 struct Compressed {
     inner: Body,
-    /// A message of which the rest is yet to come.
+    /// The start of a message whose rest has not arrived.
     begun: BytesMut,
 }
 
@@ -62,7 +62,8 @@ impl http_body::Body for Compressed {
     }
 }
 
-/// The messages that are whole with `data`, each as it is to be sent. The rest is kept in `begun`.
+/// Returns the messages that are complete with `data`, compressed where that makes them shorter. The rest stays in
+/// `begun`.
 fn messages(begun: &mut BytesMut, data: Bytes) -> io::Result<Bytes> {
     if begun.is_empty() && all_short(&data) {
         return Ok(data);
@@ -71,7 +72,7 @@ fn messages(begun: &mut BytesMut, data: Bytes) -> io::Result<Bytes> {
     let mut whole = BytesMut::new();
     while let Some(length) = length(begun).filter(|length| begun.len() >= PREFIX + length) {
         let message = begun.split_to(PREFIX + length);
-        // What is compressed already stays as it is.
+        // A message that is compressed already is not compressed again.
         let plain = message.first() == Some(&0) && length >= WORTH_IT;
         let small = if plain { zstd::bulk::compress(&message[PREFIX..], LEVEL)? } else { Vec::new() };
         match u32::try_from(small.len()) {
@@ -86,7 +87,7 @@ fn messages(begun: &mut BytesMut, data: Bytes) -> io::Result<Bytes> {
     Ok(whole.freeze())
 }
 
-/// Whether these are whole messages, none of them worth it.
+/// Returns whether these are complete messages that are all too short to compress.
 fn all_short(mut data: &[u8]) -> bool {
     while let Some(length) = length(data) {
         if length >= WORTH_IT || data.len() < PREFIX + length {
@@ -97,7 +98,7 @@ fn all_short(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// Of the message that begins here.
+/// Returns the length of the message that begins here; `None` if its prefix is incomplete.
 fn length(data: &[u8]) -> Option<usize> {
     let length: [u8; 4] = data.get(1..PREFIX)?.try_into().ok()?;
     usize::try_from(u32::from_be_bytes(length)).ok()
@@ -119,7 +120,7 @@ mod tests {
         bytes
     }
 
-    /// As the other end reads it; how many were compressed.
+    /// Returns the messages as the receiver reads them, and how many were compressed.
     fn read(mut sent: &[u8]) -> (Vec<Vec<u8>>, usize) {
         let (mut messages, mut small) = (Vec::new(), 0);
         while sent.has_remaining() {
@@ -138,7 +139,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the same messages arrive, and none is longer than it was.
+        /// However the bytes are split, the same messages arrive, and none is longer than before.
         #[test]
         fn the_same_messages_arrive(messages in proptest::collection::vec(message(), 0..8), cut in 1usize..4000) {
             let bytes = framed(&messages);

@@ -1,4 +1,4 @@
-//! An accepted connection: with or without TLS, with its peer, and with an end that does not depend on tonic.
+//! An accepted connection, plaintext or TLS, with its peer. The server can end it without tonic's help.
 
 use std::io;
 use std::pin::Pin;
@@ -13,15 +13,15 @@ use tonic::transport::server::Connected;
 use crate::Peer;
 use crate::standing::Standing;
 
-/// tonic spawns its connections where nobody can abort them, so the socket itself ends them: after `abort` every read
-/// and write fails.
+/// A connection that fails all reads and writes after `abort`. tonic spawns connections in tasks that cannot be aborted
+/// from outside, so the socket itself ends them.
 pub(crate) struct Connection {
     stream: Stream,
     known: Known,
     aborted: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-/// Who is at the other end, for every call on the connection.
+/// The peer and the state of its certificate, attached to every call on the connection.
 #[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) peer: Peer,
@@ -43,7 +43,7 @@ impl Connection {
         Self { stream: Stream::Tls(Box::new(stream)), known, aborted: Box::pin(abort.cancelled_owned()) }
     }
 
-    /// The socket, unless the server has ended the connection.
+    /// Returns the socket, or an error if the server has ended the connection.
     fn socket(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut dyn Socket>> {
         if self.aborted.as_mut().poll(cx).is_ready() {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server has ended the connection"));

@@ -1,4 +1,4 @@
-//! One end's certificate, key and authorities, as its files hold them now.
+//! The certificate, private key and certificate authorities of one end, reloaded when their files change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,42 +11,43 @@ use crate::certificate::Certificate;
 use crate::reload::{Follow, Step};
 use crate::tls::{Contents, Loaded, TlsError, TlsFiles};
 
-/// How often the files are looked at, give or take a quarter: pods that share a Secret need not do it in step.
+/// Interval between reads of the files, plus or minus a quarter, so that pods that share a Secret do not read it in
+/// step.
 const LOOK: Duration = Duration::from_secs(2);
-/// Between a look that found something new and the one that confirms it.
+/// Time between a read that finds new content and the read that confirms it.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// Cheap to clone; every clone sees what was taken last.
+/// The loaded TLS files. Cheap to clone; every clone sees the files that were loaded last.
 #[derive(Debug, Clone)]
 pub struct Credentials(watch::Receiver<Arc<Loaded>>);
 
-/// What a client needs to be known and to know the server. Each dial uses what was taken last.
+/// The client's TLS configuration. Each dial uses the files that were loaded last.
 #[derive(Debug, Clone)]
 pub struct ClientTls(Credentials);
 
-/// Looks at the files. Dropped, or never run, it leaves its [`Credentials`] as they are.
+/// Reloads the files of a [`Credentials`]. If it is dropped or never run, the credentials do not change.
 pub struct Reloader {
     files: TlsFiles,
     follow: Follow,
     taken: watch::Sender<Arc<Loaded>>,
 }
 
-/// How it stands with the files, told when it changes.
+/// The state of the files, reported when it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloaded {
     /// The last second in which the certificate in use is valid.
     pub not_after: Timestamp,
-    /// Whether what the files hold now was taken just now.
+    /// Whether the files have just been loaded because their content changed.
     pub taken: bool,
-    /// What is wrong with the files now. What they held before stays in use.
+    /// The error of the last read, if the files are unusable. The content loaded before stays in use.
     pub problem: Option<TlsError>,
 }
 
 impl Credentials {
-    /// Reads the files, and gives what follows them.
+    /// Loads the files, and returns the credentials with the reloader that keeps them up to date.
     ///
     /// # Errors
-    /// When a file is missing or unusable.
+    /// Returns an error when a file is missing or unusable.
     pub fn load(files: TlsFiles) -> Result<(Self, Reloader), TlsError> {
         let contents = Contents::read(&files)?;
         let (taken, credentials) = watch::channel(Arc::new(contents.load(&files)?));
@@ -54,13 +55,13 @@ impl Credentials {
         Ok((Self(credentials), Reloader { files, follow, taken }))
     }
 
-    /// For dialling.
+    /// Returns the configuration of a client with these credentials.
     #[must_use]
     pub fn client(&self) -> ClientTls {
         ClientTls(self.clone())
     }
 
-    /// Our own certificate.
+    /// Returns our own certificate.
     #[must_use]
     pub fn own(&self) -> Certificate {
         self.now().own.clone()
@@ -70,8 +71,7 @@ impl Credentials {
         self.0.borrow().clone()
     }
 
-    /// Until something else was taken than [`Credentials::now`] gave at the time of the last call. For ever, if nothing
-    /// follows the files.
+    /// Waits until other files are loaded than at the last call. Pends forever if no reloader runs.
     pub(crate) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -85,17 +85,17 @@ impl ClientTls {
     }
 }
 
-/// A client whose files are read once.
+/// Loads the files once, for a client that does not reload them.
 ///
 /// # Errors
-/// When a file is missing or unusable.
+/// Returns an error when a file is missing or unusable.
 pub fn client_tls(files: &TlsFiles) -> Result<ClientTls, TlsError> {
     Credentials::load(files.clone()).map(|(credentials, _)| credentials.client())
 }
 
 impl Reloader {
-    /// Follows the files until `shutdown`. `told` hears how it stands: now, and whenever that changes. Each change is
-    /// logged, and each trouble once.
+    /// Reloads the files until `shutdown`. Calls the callback with the state at the start and whenever it changes. Logs
+    /// each change, and each problem once.
     pub async fn run(mut self, told: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
         told(&self.state(None));
         let mut pause = jittered(LOOK);
@@ -112,12 +112,12 @@ impl Reloader {
         }
     }
 
-    /// Files are read where blocking harms nobody: they may lie on a network.
+    /// Reads the files on the blocking pool, because they may be on a network file system.
     async fn look(&mut self) -> (Step, Result<Contents, TlsError>) {
         let files = self.files.clone();
         let found = match tokio::task::spawn_blocking(move || Contents::read(&files)).await {
             Ok(found) => found,
-            // The runtime ends.
+            // The task fails only when the runtime shuts down.
             Err(_) => return (Step::Rest, Contents::read(&self.files)),
         };
         let look = found.as_ref().map(Contents::digest).map_err(ToString::to_string);
@@ -157,7 +157,7 @@ impl Reloader {
     }
 }
 
-/// Between three and five quarters of it.
+/// Returns a random duration between 0.75 and 1.25 times `time`.
 fn jittered(time: Duration) -> Duration {
     use std::hash::{BuildHasher as _, RandomState};
     let random = RandomState::new().hash_one(()) % 512;

@@ -1,4 +1,4 @@
-//! Certificates that are refused whatever else is right about them.
+//! The deny list of certificates.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 
 use crate::certificate::{Certificate, hex, without_leading_zeros};
 
-/// The list of them (`denyCertificates`). Empty by default.
+/// The denied certificates (`denyCertificates`). Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Denied(BTreeSet<DeniedCertificate>);
 
-/// One certificate, as a person writes it down.
+/// An entry of the deny list, as it is written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeniedCertificate {
-    /// `sha256:` and the fingerprint: this one certificate.
+    /// `sha256:` and the fingerprint. Matches exactly one certificate.
     Sha256([u8; 32]),
-    /// `serial:` and the serial number, big endian without leading zeros: this one, and any that another authority gave
-    /// the same number.
+    /// `serial:` and the serial number, big endian without leading zeros. Matches certificates of any authority with
+    /// this number.
     Serial(Vec<u8>),
 }
 
-/// It is neither form.
+/// An entry that has neither form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no certificate: {problem}")]
 pub struct InvalidDenial {
@@ -28,11 +28,11 @@ pub struct InvalidDenial {
     problem: &'static str,
 }
 
-/// RFC 5280, 4.1.2.2.
+/// Longest serial number in bytes (RFC 5280, section 4.1.2.2).
 const LONGEST_SERIAL: usize = 20;
 
 impl Denied {
-    /// The entry that denies a certificate.
+    /// Returns the entry that denies a certificate; `None` if it is not denied.
     #[must_use]
     pub fn find(&self, certificate: &Certificate) -> Option<DeniedCertificate> {
         let forms =
@@ -50,7 +50,8 @@ impl FromIterator<DeniedCertificate> for Denied {
 impl FromStr for DeniedCertificate {
     type Err = InvalidDenial;
 
-    /// Reads `sha256:` or `serial:` and hexadecimal digits, in any case, with or without colons between bytes.
+    /// Parses `sha256:` or `serial:` and hexadecimal digits, in upper or lower case, with or without colons between
+    /// bytes.
     fn from_str(text: &str) -> Result<Self, InvalidDenial> {
         let wrong = |problem| InvalidDenial { text: text.to_owned(), problem };
         if let Some(digits) = text.strip_prefix("sha256:") {
@@ -61,7 +62,7 @@ impl FromStr for DeniedCertificate {
         let digits = text.strip_prefix("serial:");
         let digits = digits.ok_or_else(|| wrong("write sha256: or serial: and hexadecimal digits"))?;
         let problem = "write serial: and at most 40 hexadecimal digits";
-        // A number may begin with half a byte.
+        // A serial number may have an odd number of digits.
         let even = digits.len() % 2 == 0 || digits.contains(':');
         let bytes = bytes(&format!("{}{digits}", if even { "" } else { "0" })).ok_or_else(|| wrong(problem))?;
         let serial = without_leading_zeros(&bytes);
@@ -81,7 +82,7 @@ impl fmt::Display for DeniedCertificate {
     }
 }
 
-/// At least one byte, two digits each; where there are colons, one between any two bytes.
+/// Parses hexadecimal bytes: at least one, two digits each, with a colon between all of them or none.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let groups: Vec<&str> = text.split(':').collect();
     let digits = match groups.as_slice() {

@@ -1,5 +1,4 @@
-//! A connection to a server, made by ourselves so that each way to fail has its own words, and so that an address that
-//! does not answer keeps nobody from the next one.
+//! Dials a server. Each failure has its own error, and an address that does not answer does not delay the next one.
 
 mod error;
 mod heard;
@@ -19,35 +18,36 @@ use self::race::race;
 pub use self::target::{Target, Way};
 use crate::ClientTls;
 
-/// An address that has not answered for so long gets company: the next one is tried beside it, and whoever comes first
-/// is taken. A server that is merely slow is not given up by that.
+/// After this time without an answer, the next address is tried concurrently, and the first that connects is used. The
+/// slow attempt continues.
 pub const STEP: Duration = Duration::from_secs(1);
 
-/// How long a silent server is believed to be there.
+/// How long an open connection may be silent before it counts as dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// 15 s: there is nowhere else to go.
+    /// 15 s, for a server without another address.
     Long,
-    /// 2 s: another address may answer. The server is asked for a sign of life each half second.
+    /// 2 s, where another address may answer. The server is pinged every half second.
     Short,
 }
 
-/// What came of [`connect`].
+/// The result of [`connect`].
 #[derive(Debug)]
 pub struct Connected {
-    /// The first way that led to a server, by its place among those given.
+    /// The connection, with the index of its address in the list that was passed.
     pub channel: Option<(usize, Channel)>,
-    /// Those that led nowhere, and why, in the order in which that was known.
+    /// The addresses that failed, with their errors, in the order in which they failed.
     pub failed: Vec<(usize, DialError)>,
-    /// How many were tried: the first ones. What has neither won nor failed was too slow.
+    /// Number of addresses that were tried, from the start of the list. One that neither connected nor failed was too
+    /// slow.
     pub tried: usize,
 }
 
-/// The addresses of all targets, in order. Names are looked up side by side, and one that takes a second longer than
-/// another is left out.
+/// Resolves the names of all targets concurrently, and returns their addresses in order of the targets. A name that
+/// takes a second longer than the first one is left out.
 ///
 /// # Errors
-/// When none has an address within `limit`.
+/// Returns the errors when no target has an address within `limit`.
 pub async fn ways(targets: &[Target], limit: Duration) -> Result<Vec<Way>, Vec<DialError>> {
     let mut lookups: FuturesUnordered<_> =
         targets.iter().enumerate().map(async |(index, target)| (index, target.ways().await)).collect();
@@ -72,10 +72,10 @@ pub async fn ways(targets: &[Target], limit: Duration) -> Result<Vec<Way>, Vec<D
     Ok(found.into_iter().flat_map(|(_, ways)| ways).collect())
 }
 
-/// Connects by the first of these ways that leads to a server: TCP, TLS and the server's first words. Each is given
-/// `limit`, but where there are several TCP has to be there within a [`STEP`]: who was refused by the others is not to wait for one
-/// that drops what it is sent. The next is tried as soon as one has failed, or beside it after a [`STEP`]. The channel is this one connection: when
-/// it breaks, calls fail, and one dials again.
+/// Connects to the first of these addresses that answers: TCP, TLS and the server's first bytes. Each attempt is
+/// limited to `limit`. If there are several addresses, TCP is limited to a [`STEP`], so that one that drops packets
+/// does not delay the result after the others refused. The next attempt starts when one fails, or concurrently after a
+/// [`STEP`]. The channel is a single connection: when it breaks, calls fail and the caller dials again.
 pub async fn connect(ways: &[Way], tls: Option<&ClientTls>, patience: Patience, limit: Duration) -> Connected {
     let reach = if ways.len() > 1 { STEP.min(limit) } else { limit };
     let raced = race(ways.len(), STEP, |index| {
@@ -89,11 +89,11 @@ pub async fn connect(ways: &[Way], tls: Option<&ClientTls>, patience: Patience, 
     Connected { channel: raced.won, failed: raced.failed, tried: raced.begun }
 }
 
-/// Connects to `http://host:port` (loopback only) or `https://host:port`, whose certificate must be for that host, by any of
-/// its addresses. Name resolution, TCP, TLS and the server's first words count towards `timeout`.
+/// Connects to `http://host:port` (loopback only) or `https://host:port`, whose certificate must be valid for that
+/// host, at any of its addresses. `timeout` covers name resolution, TCP, TLS and the server's first bytes.
 ///
 /// # Errors
-/// See [`DialError`]; where several addresses failed, the last to do so.
+/// Returns a [`DialError`]; if several addresses failed, the error of the last one.
 pub async fn dial(url: &str, tls: Option<ClientTls>, timeout: Duration) -> Result<Channel, DialError> {
     let target = Target::parse(url, tls.is_some())?;
     let limit = || target.timeout(timeout);

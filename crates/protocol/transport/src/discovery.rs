@@ -17,23 +17,23 @@ use crate::connection::Known;
 use crate::standing::{Standing, farewell, refused};
 use crate::{LinkError, Peer};
 
-/// What an agent says, as it comes. It ends with the stream, with the server's shutdown, or after an error. After
-/// [`LinkError::Refused`] there is time for a goodbye.
+/// Messages from an agent. The stream ends with the call, at shutdown, or after an error. After [`LinkError::Refused`]
+/// there is time to send a goodbye.
 pub type AgentMessages<P = Services> = BoxStream<'static, Result<AgentMessage<P>, LinkError>>;
 
-/// Messages to an agent that may wait here. Small: what waits is old when it leaves.
+/// Capacity of the channel to an agent. It is small, so that queued messages are recent.
 const OUTGOING: usize = 16;
 
-/// Takes the streams of agents.
+/// Serves the streams of agents.
 #[tonic::async_trait]
 pub trait Discovery<P: WirePayload = Services>: Send + Sync + 'static {
-    /// One stream, from its first message on. Returning ends it, after what was sent has left.
+    /// Serves one stream. When it returns, the stream ends after all messages have been sent.
     ///
-    /// Not reading `incoming` stops the agent: nothing is buffered beyond HTTP/2's window.
+    /// While `incoming` is not read, the agent is blocked: nothing is buffered beyond the HTTP/2 window.
     async fn sync(&self, peer: Peer, incoming: AgentMessages<P>, outgoing: mpsc::Sender<WriterMessage<P>>);
 }
 
-/// Between gRPC and a [`Discovery`]. Each payload's generated service is implemented by [`DiscoveryEdge::stream`].
+/// Connects gRPC with a [`Discovery`]. The generated service of each payload calls [`DiscoveryEdge::stream`].
 pub(crate) struct DiscoveryEdge<P: WirePayload> {
     pub(crate) discovery: Arc<dyn Discovery<P>>,
     pub(crate) shutdown: CancellationToken,
@@ -46,7 +46,7 @@ type Responses<P> = Pin<Box<dyn Stream<Item = Result<<P as WirePayload>::Respons
 impl<P: WirePayload> DiscoveryEdge<P> {
     fn stream(&self, request: Request<Streaming<P::Request>>) -> Result<Response<Responses<P>>, Status> {
         let Known { peer, standing } = known(&request)?;
-        // Whatever ends the incoming side becomes the status of the stream, so that the agent sees the reason.
+        // The error that ends the incoming side becomes the status of the call, so that the agent sees the reason.
         let cause = Arc::new(OnceLock::new());
         let incoming = incoming::<P>(request.into_inner(), cause.clone(), standing, self.shutdown.clone());
         let (outgoing, messages) = mpsc::channel(OUTGOING);
@@ -94,7 +94,7 @@ fn incoming<P: WirePayload>(
     messages.take_until(Box::pin(end)).chain(refusal).boxed()
 }
 
-/// Who calls, as the acceptor found out, unless the certificate is not accepted any more.
+/// Returns the peer of a call. Returns an error if its certificate is no longer accepted.
 pub(crate) fn known<T>(request: &Request<T>) -> Result<Known, Status> {
     let known = request.extensions().get::<Known>().cloned();
     let known = known.ok_or_else(|| Status::internal("the connection has no peer"))?;

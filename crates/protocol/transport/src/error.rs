@@ -1,4 +1,4 @@
-//! What can go wrong on an open link, in one line.
+//! Errors of an open stream or a server, each in one line.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -7,33 +7,33 @@ use gimbal_error_text::append_causes;
 use gimbal_wire::WireError;
 use tonic::{Code, Status};
 
-/// Trouble on a link.
+/// An error of a stream or a server.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// The call ended: the other end refused it, or the connection broke.
+    /// The call failed: the peer refused it, or the connection broke.
     #[error("{code:?}: {message}")]
     Call {
-        /// gRPC's code.
+        /// The gRPC status code.
         code: Code,
-        /// The other end's words, or what broke the connection, with all its causes.
+        /// The message of the peer, or the error of the connection with all its causes.
         message: String,
     },
-    /// One message of the writer could not be read. The stream goes on.
+    /// A message of the writer could not be parsed. The stream continues.
     #[error("unreadable message from the writer: {0}")]
     Unreadable(#[from] WireError),
-    /// The certificate of the other end is not accepted any more; the connection is cut soon.
+    /// The peer's certificate is no longer accepted; the connection is closed soon.
     #[error("{0}")]
     Refused(&'static str),
-    /// A plaintext listener where others can reach it.
+    /// A plaintext listener on an address that other machines can reach.
     #[error("refused to listen on {0} without TLS: use a loopback address, or give --tls-cert, --tls-key and --tls-ca")]
     Plaintext(SocketAddr),
-    /// The server ended by itself.
+    /// The server failed.
     #[error("the gRPC server failed: {0}")]
     Serve(String),
 }
 
 impl LinkError {
-    /// Whether the stream is over. Only an unreadable message leaves it open.
+    /// Returns whether the stream is over. Only an unreadable message leaves it open.
     #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Unreadable(_))

@@ -1,4 +1,4 @@
-//! What `grpc.health.v1` says.
+//! Reports the state of the services through `grpc.health.v1`.
 
 use std::convert::Infallible;
 
@@ -12,13 +12,13 @@ use tonic_health::server::HealthReporter;
 
 use crate::Serving;
 
-/// Who tells, and of what. The empty name stands for the whole server.
+/// The health reporter, and the services that it reports. The empty name means the whole server.
 pub(crate) struct Health {
     pub(crate) reporter: HealthReporter,
     pub(crate) names: Vec<&'static str>,
 }
 
-/// What is told of a service.
+/// Returns the status of a service.
 fn status(name: &str, serving: Serving, ending: bool) -> ServingStatus {
     let is = match name {
         DISCOVERY | ADMIN => serving.ready && serving.leading,
@@ -28,13 +28,13 @@ fn status(name: &str, serving: Serving, ending: bool) -> ServingStatus {
 }
 
 impl Health {
-    /// Tells how it is, as long as it is polled.
+    /// Keeps the reported status up to date while it is polled.
     pub(crate) async fn follow(
         self,
         serving: Option<watch::Receiver<Serving>>,
         shutdown: CancellationToken,
     ) -> Infallible {
-        // Kept: without its sender a value never changes.
+        // The sender is kept, because a receiver without one no longer waits for changes.
         let (_always, all) = watch::channel(Serving { ready: true, leading: true });
         let mut serving = serving.unwrap_or(all);
         loop {

@@ -16,17 +16,17 @@ use crate::turns::{Turn, Turns};
 use crate::unread::taking;
 use crate::{Part, Peer, Place, page};
 
-/// What somebody may see.
+/// The backends that a peer may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Viewer {
-    /// Everything.
+    /// All backends.
     All,
-    /// One backend.
+    /// Only this backend.
     Backend(BackendName),
 }
 
 impl Viewer {
-    /// Whether this backend may be shown.
+    /// Returns whether the viewer may see this backend.
     #[must_use]
     pub fn sees(&self, backend: &str) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Viewer {
         }
     }
 
-    /// Makes a request for every backend one for the viewer's own.
+    /// Replaces an empty backend, which means all, by the viewer's own. Refuses a backend that the viewer may not see.
     fn narrow(&self, backend: &mut String) -> Result<(), Status> {
         match self {
             Self::Backend(own) if backend.is_empty() => own.as_str().clone_into(backend),
@@ -48,26 +48,26 @@ impl Viewer {
     }
 }
 
-/// Answers questions about what is known. `request.backend` is already narrowed to what the viewer may see; what a
-/// request without a backend's name finds, the implementer narrows with [`Viewer::sees`].
+/// Answers inspection calls. The backend of a request is already narrowed to one that the viewer may see. Results of a
+/// request without a backend are filtered by the implementation, with [`Viewer::sees`].
 #[tonic::async_trait]
 pub trait Inspection: Send + Sync + 'static {
-    /// What the peer may see.
+    /// Returns what the peer may see.
     ///
     /// # Errors
-    /// When it may see nothing.
+    /// Returns an error when the peer may see nothing.
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status>;
 
-    /// How the writer stands that answers; a discoverer is none.
+    /// Returns the leadership of this writer; `None` for a discoverer.
     fn writer(&self) -> Option<pb::WriterStanding> {
         None
     }
 
-    /// The backends that the viewer sees.
+    /// Returns the backends that the viewer may see.
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status>;
 
-    /// The first few of the Services that the request selects after a place, in order. `request.page_size` and
-    /// `request.page_token` are not the implementer's: pages are put together of what it gives.
+    /// Returns the next batch of matching Services after a position, in order. The implementation ignores
+    /// `request.page_size` and `request.page_token`: the caller builds pages from the batches.
     async fn list_services(
         &self,
         viewer: &Viewer,
@@ -75,14 +75,14 @@ pub trait Inspection: Send + Sync + 'static {
         after: Option<&Place>,
     ) -> Result<Part, Status>;
 
-    /// What is there, `SnapshotDone`, then changes. Ended by the link at shutdown.
+    /// Streams the present Services, `SnapshotDone`, and then changes. The server ends the stream at shutdown.
     async fn watch(
         &self,
         viewer: &Viewer,
         request: pb::WatchRequest,
     ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status>;
 
-    /// Where an object comes from, or why it is missing.
+    /// Explains where an object comes from, or why it is missing.
     async fn explain(&self, viewer: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status>;
 }
 
@@ -97,7 +97,7 @@ impl InspectionEdge {
         Self { inspection, shutdown, turns: Turns::default() }
     }
 
-    /// What the peer may see, and its turn to ask for it.
+    /// Returns what the peer may see, after waiting for one of its call slots.
     async fn viewer<T>(&self, request: &Request<T>) -> Result<(Viewer, Turn), Status> {
         let peer = known(request)?.peer;
         let viewer = self.inspection.viewer(&peer)?;
@@ -139,7 +139,7 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
         let refusal = async move { standing.problem().map(|problem| Err(refused(problem))) };
         let events = events.chain(futures::stream::once(refusal).filter_map(std::future::ready));
         let events = events.take_until(self.shutdown.clone().cancelled_owned());
-        // The turn ends with the stream.
+        // The watch slot is released when the stream is dropped.
         let events = events.map(move |event| {
             let _held = &turn;
             event

@@ -1,8 +1,9 @@
-//! The gRPC edge: who is at the other end of a connection, and messages to and from it.
+//! The gRPC layer: authenticates connections, and carries messages over them.
 //!
-//! The server side terminates TLS itself, so that handshakes are bounded in number and time and a refused one is told
-//! with its reason, and so that a certificate that is accepted no more ends its connection; [`serve`] takes the services as traits over parsed messages. The client side is [`dial`] and
-//! [`open`]. Nothing here decides anything about Services.
+//! The server terminates TLS itself. So it limits the number and duration of handshakes, logs the reason of each
+//! refused one, and ends a connection whose certificate is no longer accepted. [`serve`] takes the services as traits
+//! over parsed messages. The client side is [`dial`] and [`open`]. Nothing in this crate decides anything about
+//! Services.
 
 mod accept;
 mod admin;
@@ -51,18 +52,20 @@ pub use serve::{OnRefusal, ServeOptions, Services, Serving, serve};
 pub use tls::{TlsError, TlsFiles};
 pub use tonic::{Code, Status, transport::Channel};
 
-/// A silent connection is pinged after this time, by both ends.
+/// Idle time after which either end pings the connection.
 const KEEPALIVE: Duration = Duration::from_secs(5);
-/// And is dead when the ping is not answered within this one: noticed after 15 s in all.
+/// Time limit of the answer to a ping. A dead connection is noticed after 15 s in all.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes in flight for one stream.
+/// HTTP/2 flow-control window of a stream, in bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Bytes in flight for a connection; more than one stream's, so that a stalled stream does not stop the others.
+/// HTTP/2 flow-control window of a connection, in bytes. It is larger than a stream's, so that a stalled stream does
+/// not stop the others.
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// Largest message taken: a frame, and what estimates of its size may be off by.
+/// Largest message that is accepted, in bytes: a frame, and a margin because its size is estimated.
 const MAX_MESSAGE: usize = gimbal_session::MAX_FRAME + (64 << 10);
 
-/// Whether a listener on this address, or a connection to it, may go without TLS: only where nobody else can listen.
+/// Returns whether a listener on this address, or a connection to it, may be plaintext: only on loopback, where other
+/// machines cannot read it.
 #[must_use]
 pub fn plaintext_allowed(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()

@@ -16,17 +16,17 @@ use tower::ServiceExt as _;
 use crate::compress::compressed;
 use crate::{LinkError, MAX_MESSAGE};
 
-/// Messages to the writer. It holds one: wait with `reserve`, and only then decide what to say, so that what is said is
-/// the newest. Dropping it ends the agent's side of the stream; the writer then ends its own.
+/// Messages to the writer. The channel holds one: wait with `reserve` and create the message after that, so that it has
+/// the newest state. Dropping the sender ends the agent's side of the stream; the writer then ends its own.
 pub type AgentSender<P = Services> = mpsc::Sender<AgentMessage<P>>;
 
-/// What the writer says. After an error that [`LinkError::is_final`], or the end, the stream is over.
+/// Messages from the writer. The stream is over after its end or an error that [`LinkError::is_final`].
 pub type WriterMessages<P = Services> = BoxStream<'static, Result<WriterMessage<P>, LinkError>>;
 
-/// Opens a stream over a connection that [`crate::dial`] made, on the payload's own `Sync` method.
+/// Opens a stream over a connection made by [`crate::dial`], on the `Sync` method of the payload.
 ///
 /// # Errors
-/// When the writer refuses the call, or the connection breaks.
+/// Returns an error when the writer refuses the call, or the connection breaks.
 pub async fn open<P: WirePayload>(channel: Channel) -> Result<(AgentSender<P>, WriterMessages<P>), LinkError> {
     let (sender, messages) = mpsc::channel(1);
     let mut client = Grpc::new(channel.map_request(compressed))

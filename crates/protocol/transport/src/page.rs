@@ -1,4 +1,4 @@
-//! Pages of a listing (AIP-158): of bounded size whoever asks for how much, and without a state between two of them.
+//! Stateless pages of a listing (AIP-158). Their size is limited even if the request has no `page_size`.
 
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_wire::{encoded_len, pb};
@@ -6,32 +6,32 @@ use tonic::Status;
 
 use crate::{Inspection, Viewer};
 
-/// Most bytes of a page, but for one that holds a single Service: many pages may wait to be read at a time.
+/// Largest page in bytes, unless it has a single Service. It is small because many pages may wait to be read at a time.
 const PAGE: usize = 128 << 10;
-/// Tag and length of an entry.
+/// Bytes for the tag and length of an entry.
 const FIELD: usize = 8;
 
-/// A place in every listing of Services, whose order is that of backend, namespace and name. A page's token is the place of its
-/// last one.
+/// A position in a listing of Services, which is ordered by backend, namespace and name. A page token is the position
+/// of the page's last Service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Whose.
+    /// The backend of the Service.
     pub backend: BackendName,
-    /// Which of its Services.
+    /// The key of the Service in the backend's source.
     pub key: SourceKey,
 }
 
-/// A part of a listing.
+/// A batch of a listing.
 #[derive(Debug, Default)]
 pub struct Part {
-    /// In order.
+    /// The Services that match, in order of the listing.
     pub services: Vec<pb::ServiceStatus>,
-    /// The last place that was looked at, if there may be more behind it.
+    /// The last position that was examined; `None` at the end of the listing.
     pub seen: Option<Place>,
 }
 
 impl Place {
-    /// Reads a token; an empty one stands for the beginning.
+    /// Parses a page token. Returns `None` for an empty token, which means the beginning.
     fn parse(token: &str) -> Result<Option<Self>, Status> {
         if token.is_empty() {
             return Ok(None);
@@ -50,7 +50,7 @@ fn token(status: &pb::ServiceStatus) -> String {
     format!("{}/{}/{}", status.backend, source.namespace, source.name)
 }
 
-/// Puts a page together.
+/// Builds a page from as many batches as it takes to fill it.
 pub(crate) async fn page(
     inspection: &dyn Inspection,
     viewer: &Viewer,

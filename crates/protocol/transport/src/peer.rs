@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as far as its certificate proves it.
+//! The peer of a connection, as far as its certificate proves it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use crate::Certificate;
 use crate::certificate::short;
 
-/// The other end of a connection. Cheap to clone.
+/// The peer of a connection. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
-    /// Showed a certificate that our CA signed.
+    /// A peer that presented a certificate signed by a trusted authority.
     Certificate(Arc<PeerCertificate>),
-    /// Came without TLS, over loopback: whoever may open a socket on this machine.
+    /// A plaintext peer on loopback: any process on this machine.
     Loopback,
 }
 
-/// What is used of a client certificate.
+/// The parts of a client certificate that are used here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerCertificate {
     /// URI and DNS names (subject alternative names), as the certificate writes them.
     pub sans: Vec<String>,
     /// SHA-256 of the certificate, 64 lower-case hexadecimal digits.
     pub fingerprint_sha256: String,
-    /// Where the connection came from.
+    /// The peer's address.
     pub address: SocketAddr,
 }
 
@@ -32,7 +32,8 @@ impl Peer {
         Self::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, address }))
     }
 
-    /// Tells this one from others in what is counted or told by peer: the certificate, from wherever it is shown.
+    /// Returns the key by which peers are counted and logged: the certificate's fingerprint, which is the same from
+    /// every address.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -41,7 +42,7 @@ impl Peer {
         }
     }
 
-    /// Whether the certificate has this name. Never true for [`Peer::Loopback`].
+    /// Returns whether the certificate has this name (SAN). Never true for [`Peer::Loopback`].
     #[must_use]
     pub fn has_san(&self, name: &str) -> bool {
         match self {

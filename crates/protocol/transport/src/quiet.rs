@@ -1,30 +1,31 @@
-//! Which of the same lines are worth their place in a log: who is refused tries again for ever, and one line says it all.
+//! Limits repeated log lines. A peer that is refused retries forever, and one line a minute is enough.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two lines about the same.
+/// Shortest time between two log lines with the same key.
 const QUIET: Duration = Duration::from_secs(60);
-/// What is remembered. What is beyond shares one line a minute: a flood from so many is news, but not each of them.
+/// Largest number of keys that are remembered. All other keys share one line a minute, so that a flood is still logged.
 const REMEMBERED: usize = 1024;
 
-/// Tells of each key once a minute. What a key is made of is the caller's: a host and a problem, a backend and a reason.
+/// Allows one log line a minute for each key. The caller chooses the key, such as a host and a problem, or a backend
+/// and a reason.
 #[derive(Debug)]
 pub struct Quiet<K>(Mutex<Lines<K>>);
 
 #[derive(Debug)]
 struct Lines<K> {
     keys: HashMap<K, Last>,
-    /// Of all keys that are not remembered.
+    /// The last line about a key that is not remembered.
     others: Option<Last>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Last {
     at: Instant,
-    /// How many were not told since.
+    /// Number of lines suppressed since then.
     silent: u64,
 }
 
@@ -35,7 +36,8 @@ impl<K> Default for Quiet<K> {
 }
 
 impl<K: Eq + Hash> Quiet<K> {
-    /// How many like it were not told since the last line; `None`: this one is not to be told either.
+    /// Returns the number of lines with this key that were suppressed since the last one; `None` if this one is to be
+    /// suppressed too.
     pub fn tell(&self, key: K, now: Instant) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).tell(key, now)
     }

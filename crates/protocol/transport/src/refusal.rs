@@ -1,4 +1,4 @@
-//! Why a connection was refused or ended, in words for our side of it. The other side is told no more than TLS's alert.
+//! Why a connection was refused or ended, for our own log and metrics. The peer receives a TLS alert only.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,37 +9,38 @@ use rustls::{CertificateError, InvalidMessage};
 use crate::Certificate;
 use crate::dial::is_about_certificates;
 
-/// What was wrong.
+/// The kind of problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// It connected and left without a word, as a health check does. No failed handshake.
+    /// The peer closed the connection before it sent anything, as a health check does. Not counted as a failed
+    /// handshake.
     Silent,
-    /// It showed no certificate.
+    /// The peer presented no certificate.
     NoCertificate,
-    /// Its certificate has expired.
+    /// The peer's certificate has expired.
     Expired,
-    /// Its certificate is not valid yet.
+    /// The peer's certificate is not valid yet.
     NotYetValid,
-    /// None of our authorities signed its certificate.
+    /// No trusted authority signed the peer's certificate.
     UnknownAuthority,
-    /// Its certificate is on the deny list.
+    /// The peer's certificate is on the deny list.
     Denied,
-    /// Its certificate cannot be read, or is not for clients.
+    /// The peer's certificate cannot be parsed, or is not valid for clients.
     BadCertificate,
-    /// It does not accept our certificate: another authority, or another name.
+    /// The peer does not accept our certificate: its authority or its name.
     OurCertificate,
-    /// It does not speak TLS.
+    /// The peer does not speak TLS.
     NotTls,
-    /// It speaks TLS, but nothing that we do.
+    /// The peer speaks TLS, but no version or cipher suite that we support.
     Incompatible,
-    /// It did not finish in time.
+    /// The handshake exceeded its time limit.
     Timeout,
-    /// The connection broke.
+    /// The connection broke during the handshake.
     Broken,
 }
 
 impl Problem {
-    /// For metrics and logs.
+    /// Returns the name of the problem, for metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +59,7 @@ impl Problem {
         }
     }
 
-    /// What `rustls` found.
+    /// Maps an error of `rustls` to a problem.
     pub(crate) fn of(error: &rustls::Error) -> Self {
         use rustls::Error;
         match error {
@@ -66,7 +67,7 @@ impl Problem {
             Error::InvalidCertificate(error) => match error {
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
-                // A new authority with the old one's name shows as a bad signature.
+                // A new authority that has the name of the old one shows as a bad signature.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
                 CertificateError::Revoked => Self::Denied,
                 _ => Self::BadCertificate,
@@ -78,7 +79,7 @@ impl Problem {
         }
     }
 
-    /// What `rustls` found, in our words.
+    /// Returns a message for an error of `rustls` that was mapped to this problem.
     pub(crate) fn words(self, error: &rustls::Error) -> String {
         match self {
             Self::NoCertificate => "it showed no certificate".to_owned(),
@@ -91,18 +92,18 @@ impl Problem {
     }
 }
 
-/// One refused connection.
+/// A refused connection.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// Where it came from.
+    /// The peer's address.
     pub address: SocketAddr,
-    /// What was wrong.
+    /// The kind of problem.
     pub problem: Problem,
-    /// The same in words.
+    /// The problem as a message.
     pub message: String,
-    /// The host name that it asked for (SNI), if it came so far.
+    /// The host name that the client requested (SNI), if the handshake got that far.
     pub asked_for: Option<String>,
-    /// The certificate that it showed, if it came so far.
+    /// The certificate that the client presented, if the handshake got that far.
     pub certificate: Option<Certificate>,
 }
 

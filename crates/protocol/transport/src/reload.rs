@@ -1,43 +1,44 @@
-//! When what the files hold now is to be taken. Nothing here reads a file or a clock.
+//! Decides when changed files are loaded. Does no I/O and reads no clock.
 //!
-//! Files are replaced while they are read: one after another, in pieces, or all at once behind a link. What was read
-//! counts when the next look finds the same. Whoever follows files, of certificates or of anything else, does it by this.
+//! Files may change while they are read: one after another, in pieces, or all at once behind a symbolic link. So new
+//! content counts only when the next read finds the same content. This is not specific to certificates.
 
-/// What a look at the files found: a digest of all their content, or that they cannot be read.
+/// The result of a read: a digest of all content, or why the files cannot be read.
 pub type Look = Result<[u8; 32], String>;
 
-/// What to do after a look.
+/// What the caller does after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing.
+    /// Nothing changed, so wait for the next read.
     Rest,
-    /// Look once more, soon.
+    /// The content changed. Read it again soon to confirm it.
     LookAgain,
-    /// Take what was read, and tell [`Follow::took`] how that went.
+    /// Load the content, and report the result with [`Follow::took`].
     Take,
-    /// Tell that the files cannot be read; what was taken before stays.
+    /// Report that the files cannot be read. The content loaded before stays in use.
     Tell,
-    /// The files hold again what was taken before they went wrong.
+    /// The files have the loaded content again after a problem.
     Mended,
 }
 
-/// See the module.
+/// Tracks the content of a set of files.
 #[derive(Debug)]
 pub struct Follow {
     taken: [u8; 32],
     last: Look,
-    /// What was told to be wrong.
+    /// The problem that was reported last, if it is not over: unreadable files, or the digest of content that could not
+    /// be loaded.
     wrong: Option<Look>,
 }
 
 impl Follow {
-    /// Begins with files whose content was taken already.
+    /// Creates a tracker for files whose content is already loaded.
     #[must_use]
     pub fn new(taken: [u8; 32]) -> Self {
         Self { taken, last: Ok(taken), wrong: None }
     }
 
-    /// Takes in what a look at the files found.
+    /// Records the result of a read, and returns what to do.
     pub fn look(&mut self, found: Look) -> Step {
         if self.last != found {
             self.last = found;
@@ -58,7 +59,8 @@ impl Follow {
         }
     }
 
-    /// How it went with what was found last. What is no good is not tried again until it changes.
+    /// Records whether the content found last could be loaded. Content that could not is not tried again until it
+    /// changes.
     pub fn took(&mut self, good: bool) {
         match (good, &self.last) {
             (true, Ok(digest)) => {

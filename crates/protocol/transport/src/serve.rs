@@ -1,4 +1,4 @@
-//! One gRPC server, from listener to the end of its last stream.
+//! The gRPC server, from the listener to the end of its last stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,55 +28,55 @@ use crate::{
     MAX_MESSAGE, Refusal, STREAM_WINDOW, accept, plaintext_allowed,
 };
 
-/// Time for streams to end by themselves once shutdown has begun.
+/// Time for streams to end by themselves after shutdown begins.
 const GRACE: Duration = Duration::from_secs(2);
-/// Largest question of people: names and a page's token.
+/// Largest inspection or admin request in bytes. Requests hold only names and a page token.
 const MAX_QUESTION: usize = 16 << 10;
-/// Calls of one connection at a time.
+/// Largest number of concurrent calls on one connection.
 const STREAMS: u32 = 128;
 
-/// Told of every refused connection, and of those that ended without a word ([`crate::Problem::Silent`]).
+/// Called for every refused connection, including those that closed silently ([`crate::Problem::Silent`]).
 pub type OnRefusal = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
-/// How to serve. The default is plaintext, which only a loopback listener may.
+/// Options of [`serve`]. The default is plaintext, which is allowed on a loopback listener only.
 #[derive(Clone, Default)]
 pub struct ServeOptions {
-    /// Who we are, and whom we trust; followed as it changes.
+    /// Our certificate and the authorities that we trust. New handshakes use the files that were loaded last.
     pub tls: Option<Credentials>,
-    /// Certificates that are refused whatever signed them; followed as it changes. A connection whose certificate comes
-    /// to be in it ends as one whose certificate has expired does.
+    /// Certificates that are refused even if a trusted authority signed them. The list is watched: when the certificate
+    /// of an open connection is added, the connection ends like one whose certificate expires.
     pub denied: Option<watch::Receiver<Denied>>,
-    /// For a metric; the log line is written anyway.
+    /// Called for refused connections, to count them. They are logged anyway.
     pub on_refusal: Option<OnRefusal>,
-    /// What `grpc.health.v1` says of the services; without it all are served until the end.
+    /// The state that `grpc.health.v1` reports. If unset, all services report SERVING until shutdown.
     pub serving: Option<watch::Receiver<Serving>>,
 }
 
-/// What is served now, for `grpc.health.v1`.
+/// The state that `grpc.health.v1` reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Serving {
-    /// What is asked is answered from what there is: the whole server, and its inspection.
+    /// Whether inspection has data to answer with. Sets the status of the whole server and of inspection.
     pub ready: bool,
-    /// Agents are taken in, and decisions.
+    /// Whether this process leads. With `ready`, it sets the status of the discovery and admin services.
     pub leading: bool,
 }
 
-/// What is served.
+/// The services of a server.
 #[derive(Clone)]
 pub struct Services {
-    /// The writer's.
+    /// `DiscoveryService`, which only the writer serves.
     pub discovery: Option<Arc<dyn Discovery>>,
-    /// Everybody's.
+    /// `InspectionService`, which the writer and every discoverer serve.
     pub inspection: Arc<dyn Inspection>,
-    /// The writer's.
+    /// `AdminService`, which only the writer serves.
     pub admin: Option<Arc<dyn Admin>>,
 }
 
 /// Serves until `shutdown`, then ends within two seconds: the listener closes at once, incoming messages and watches
-/// end, `Discovery::sync` may still say goodbye, and what then stands is cut.
+/// end, `Discovery::sync` may still send a goodbye, and streams that are still open after that are cut.
 ///
 /// # Errors
-/// When the listener is plaintext and not on loopback, or the server cannot be built.
+/// Returns an error when the listener is plaintext and not on loopback, or when the server cannot be built.
 pub async fn serve(
     listener: TcpListener,
     services: Services,
@@ -87,13 +87,13 @@ pub async fn serve(
     if options.tls.is_none() && !plaintext_allowed(&address) {
         return Err(LinkError::Plaintext(address));
     }
-    // Dropped with this future: a server that is dropped leaves no connection behind.
+    // Cancelled when this future is dropped, so that no connection outlives the server.
     let abort = CancellationToken::new();
     let _aborts = abort.clone().drop_guard();
     let denied = options.denied;
     let trust = options.tls.map(|credentials| Trust { credentials, denied });
     let incoming = accept::connections(listener, trust, options.on_refusal, abort.clone());
-    // Streams are tasks beside their connections; the server has ended when both have.
+    // Streams run in tasks of their own; the server has ended when both they and the connections have.
     let streams = TaskTracker::new();
     let (router, health) = router(services, &shutdown, &abort, &streams)?;
     let health = health.follow(options.serving, shutdown.clone());
@@ -136,7 +136,7 @@ fn router(
         let (shutdown, abort, streams) = (shutdown.clone(), abort.clone(), streams.clone());
         let discovery = DiscoveryEdge { discovery, shutdown, abort, streams };
         let discovery = DiscoveryServiceServer::new(discovery)
-            // What the writer says is short.
+            // Responses are not compressed, because they are short.
             .accept_compressed(CompressionEncoding::Zstd)
             .max_decoding_message_size(MAX_MESSAGE);
         names.push(name_of(&discovery));
@@ -160,7 +160,7 @@ fn router(
     Ok((server.add_routes(routes.into()), Health { reporter, names }))
 }
 
-/// Names only what this process serves: a tool that lists a service may call it.
+/// Builds reflection for the services of this process only, because tools try to call every service that is listed.
 fn reflection(names: &[&'static str]) -> tonic_reflection::server::Builder<'static> {
     let builder = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)

@@ -1,4 +1,4 @@
-//! Whether the certificate of an open connection is still accepted, for those who serve calls on it.
+//! Tracks whether the certificate of an open connection is still accepted, for the calls on that connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,32 +11,33 @@ use crate::Peer;
 use crate::refusal::Problem;
 use crate::trust::{Chain, Trust};
 
-/// Time for streams to say goodbye once the certificate is not accepted any more.
+/// Time for streams to send their goodbye after the certificate is no longer accepted.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// See the module. Cheap to clone.
+/// The state of a connection's certificate. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing(watch::Receiver<Option<Problem>>);
 
 impl Standing {
-    /// Of a connection that showed no certificate, and so can lose none.
+    /// Creates the state of a plaintext connection, which never changes.
     pub(crate) fn without_certificate() -> Self {
         Self(watch::channel(None).1)
     }
 
-    /// Of a connection that showed `chain`. It is cut by `cut` soon after its standing is lost.
+    /// Creates the state of a connection whose client presented `chain`, and watches it. Once the certificate is no
+    /// longer accepted, `cut` is cancelled after the time for a goodbye.
     pub(crate) fn of(trust: Trust, chain: Arc<Chain>, peer: Peer, cut: CancellationToken) -> Self {
         let (lost, standing) = watch::channel(None);
         tokio::spawn(guard(trust, chain, peer, lost, cut));
         Self(standing)
     }
 
-    /// What is wrong with the certificate by now.
+    /// Returns why the certificate is no longer accepted; `None` while it is accepted.
     pub(crate) fn problem(&self) -> Option<Problem> {
         *self.0.borrow()
     }
 
-    /// Until something is wrong with the certificate.
+    /// Waits until the certificate is no longer accepted.
     pub(crate) async fn lost(mut self) {
         if self.0.wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
@@ -44,7 +45,8 @@ impl Standing {
     }
 }
 
-/// What the other end is told. It knows what its certificate says; what we hold against it is ours.
+/// Returns the message that is sent to the peer. It names expiry only, which the peer can read in its own certificate;
+/// our other reasons stay private.
 pub(crate) fn farewell(problem: Problem) -> &'static str {
     match problem {
         Problem::Expired => "the certificate has expired",
@@ -52,12 +54,13 @@ pub(crate) fn farewell(problem: Problem) -> &'static str {
     }
 }
 
-/// The refusal of a call on a connection whose standing is lost.
+/// Returns the status of a call on a connection whose certificate is no longer accepted.
 pub(crate) fn refused(problem: Problem) -> Status {
     Status::unauthenticated(farewell(problem))
 }
 
-/// Ends with the connection and all of its streams: then nobody holds a [`Standing`].
+/// Watches one certificate. Returns when the connection and all of its streams have ended, because every [`Standing`]
+/// is dropped by then.
 async fn guard(
     trust: Trust,
     chain: Arc<Chain>,

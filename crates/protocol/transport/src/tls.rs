@@ -1,4 +1,4 @@
-//! Certificates from files, with errors that name the flag and the file.
+//! Loads certificates from files. Errors name the flag and the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,54 +15,54 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Certificate;
 
-/// The three files of one end.
+/// The TLS files of one end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Own certificate, and the intermediate ones after it.
+    /// Our certificate, followed by the intermediate ones.
     pub cert: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
-    /// What signs the other end's certificate. More than one while authorities change.
+    /// The authorities that sign the peer's certificate. There are several while authorities are replaced.
     pub ca: PathBuf,
 }
 
 /// Why the files cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A file that cannot be read, or is not what it should be.
+    /// A file that cannot be read or parsed.
     #[error("{flag} {}: {problem}", path.display())]
     File {
         /// The flag that named the file.
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         problem: String,
     },
-    /// Each file is good by itself.
+    /// The private key does not belong to the certificate, although each file is valid by itself.
     #[error("--tls-key {}: is not the key of the certificate in --tls-cert {}", key.display(), cert.display())]
     Mismatch {
-        /// The key's file.
+        /// The file of the key.
         key: PathBuf,
-        /// The certificate's file.
+        /// The file of the certificate.
         cert: PathBuf,
     },
 }
 
-/// The content of the files, as they were read.
+/// The raw content of the files.
 pub(crate) struct Contents {
     cert: Vec<u8>,
     key: Vec<u8>,
     ca: Vec<u8>,
 }
 
-/// What the files amount to.
+/// The TLS configuration loaded from the files.
 pub(crate) struct Loaded {
-    /// Our own leaf.
+    /// Our own leaf certificate.
     pub(crate) own: Certificate,
-    /// For clients: who we are, and which servers we trust.
+    /// The configuration of a client: our certificate, and the authorities of servers.
     pub(crate) client: Arc<ClientConfig>,
-    /// For servers: which clients we trust.
+    /// The verifier of client certificates of a server.
     pub(crate) clients: Arc<dyn ClientCertVerifier>,
     pair: Arc<SingleCertAndKey>,
 }
@@ -76,7 +76,7 @@ impl Contents {
         })
     }
 
-    /// Equal for equal content.
+    /// Returns a digest of the content of all files.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for content in [&self.cert, &self.key, &self.ca] {
@@ -85,7 +85,7 @@ impl Contents {
         hash.finalize().into()
     }
 
-    /// `files` are only named.
+    /// Parses the content. `files` are used in errors only.
     pub(crate) fn load(&self, files: &TlsFiles) -> Result<Loaded, TlsError> {
         let certs = certificates("--tls-cert", &files.cert, &self.cert)?;
         let own = certs.first().and_then(Certificate::read);
@@ -98,7 +98,7 @@ impl Contents {
         }
         let roots = Arc::new(roots);
         let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider())
-            // A stranger need not learn the names of our authorities.
+            // Unknown clients do not learn the names of our authorities.
             .clear_root_hint_subjects()
             .build()
             .map_err(|error| files.ca_error(error.to_string()))?;
@@ -117,28 +117,28 @@ impl Contents {
 }
 
 impl std::fmt::Debug for Loaded {
-    /// Without the key, whatever rustls would print of it.
+    /// Omits the private key and the TLS configurations.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Loaded").field("own", &self.own).finish_non_exhaustive()
     }
 }
 
 impl Loaded {
-    /// A server under our own certificate, whose clients `verifier` judges.
+    /// Returns a server configuration with our certificate, whose clients `verifier` checks.
     pub(crate) fn server(&self, verifier: Arc<dyn ClientCertVerifier>) -> Result<ServerConfig, rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(self.pair.clone());
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // A resumed session would get in without its certificate being looked at again.
+        // A resumed session would skip the verification of its certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)
     }
 }
 
-/// Named, so that no order of initialisation in the process matters.
+/// The provider is passed explicitly, so that the process-wide default does not matter.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

@@ -1,5 +1,5 @@
-//! Whether a client's certificate is accepted: at the handshake, and for as long as its connection lives. One judge for
-//! both, so that nothing outlives what would be refused today.
+//! Verifies client certificates, at the handshake and for the life of the connection. Both use the same check, so no
+//! connection stays open whose certificate would be refused now.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,17 +16,18 @@ use crate::credentials::Credentials;
 use crate::denied::Denied;
 use crate::refusal::Problem;
 
-/// A connection is looked at again at least so often: clocks are set, and intermediate certificates end too.
+/// Longest interval between checks of an open connection. The clock may be set, and intermediate certificates expire
+/// too.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// What clients are held against, as it is now.
+/// The current authorities and deny list that client certificates are checked against.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
     pub(crate) credentials: Credentials,
     pub(crate) denied: Option<watch::Receiver<Denied>>,
 }
 
-/// The certificates that a client showed.
+/// The certificate chain that a client presented.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     leaf: CertificateDer<'static>,
@@ -34,11 +35,11 @@ pub(crate) struct Chain {
     pub(crate) certificate: Certificate,
 }
 
-/// Why a certificate is not accepted any more: the problem, and our own words for it.
+/// Why a certificate is no longer accepted: the problem, and a message for our log.
 pub(crate) type Lost = (Problem, String);
 
 impl Trust {
-    /// Judges a certificate as of `now`.
+    /// Checks a certificate at time `now`: the deny list first, then the chain.
     fn judge(&self, chain: &Chain, now: UnixTime) -> Result<ClientCertVerified, Error> {
         let denied = self.denied.as_ref().and_then(|denied| denied.borrow().find(&chain.certificate));
         if denied.is_some() {
@@ -47,14 +48,14 @@ impl Trust {
         self.credentials.now().clients.verify_client_cert(&chain.leaf, &chain.intermediates, now)
     }
 
-    /// The settings for one handshake, and who will know what the client showed in it.
+    /// Returns the TLS configuration for one handshake, and the verifier that records what the client presents in it.
     pub(crate) fn handshake(&self) -> Result<(ServerConfig, Arc<Examiner>), Error> {
         let (trust, current) = (self.clone(), self.credentials.now());
         let examiner = Arc::new(Examiner { trust, clients: current.clients.clone(), shown: OnceLock::new() });
         Ok((current.server(examiner.clone())?, examiner))
     }
 
-    /// Until the certificate is not accepted any more.
+    /// Waits until the certificate is no longer accepted, and returns why.
     pub(crate) async fn lost(mut self, chain: &Chain) -> Lost {
         loop {
             let now = Timestamp::now();
@@ -72,7 +73,7 @@ impl Trust {
 }
 
 async fn changed(denied: Option<&mut watch::Receiver<Denied>>) {
-    // A list that nobody can change any more stays as it is.
+    // A list whose sender is dropped no longer changes.
     let followed = match denied {
         Some(denied) => denied.changed().await.is_ok(),
         None => false,
@@ -82,7 +83,7 @@ async fn changed(denied: Option<&mut watch::Receiver<Denied>>) {
     }
 }
 
-/// The second after `not_after` is the first in which the certificate is not valid.
+/// Returns the time until the next check. The certificate is first invalid in the second after `not_after`.
 fn next_look(not_after: Timestamp, now: Timestamp) -> Duration {
     let left = not_after.duration_since(now).as_millis().saturating_add(1000);
     u64::try_from(left).map_or(Duration::ZERO, Duration::from_millis).clamp(Duration::from_millis(100), LOOK)
@@ -92,7 +93,7 @@ fn unix_time(now: Timestamp) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().try_into().unwrap_or_default()))
 }
 
-/// Judges the client of one handshake, and remembers what it showed.
+/// Verifies the client of one handshake, and records what it presented.
 #[derive(Debug)]
 pub(crate) struct Examiner {
     trust: Trust,
@@ -101,7 +102,7 @@ pub(crate) struct Examiner {
 }
 
 impl Examiner {
-    /// What the client showed, whether it was accepted or not.
+    /// Returns what the client presented, even if it was refused.
     pub(crate) fn shown(&self) -> Option<&Chain> {
         self.shown.get()
     }

@@ -1,4 +1,5 @@
-//! How much of us one peer may use at a time, over all of its connections: one certificate must not fill the place of all.
+//! Limits the concurrent calls of each peer, over all of its connections, so that one certificate cannot use up the
+//! server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,14 +9,14 @@ use tonic::Status;
 
 use crate::Peer;
 
-/// Questions of one peer that are answered at a time; more of them wait.
+/// Calls of one peer that are answered concurrently. Further calls wait.
 const ASKS: usize = 4;
-/// Questions of one peer that may wait; more are refused.
+/// Largest number of calls of one peer that are answered or wait. Further calls are refused.
 const WAITING: usize = 64;
-/// Watches of one peer; more are refused.
+/// Largest number of open watches of one peer. Further ones are refused.
 const WATCHES: usize = 32;
 
-/// See the module.
+/// The calls in progress, by peer.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<HashMap<String, Arc<Peers>>>);
 
@@ -26,7 +27,7 @@ struct Peers {
     watches: Arc<Semaphore>,
 }
 
-/// Held as long as what it stands for goes on.
+/// A slot for one call or watch, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _permits: Vec<OwnedSemaphorePermit>,
@@ -36,7 +37,7 @@ pub(crate) struct Turn {
 impl Turns {
     fn of(&self, peer: &Peer) -> Arc<Peers> {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who uses nothing now is not remembered.
+        // Forgets peers without a call in progress.
         peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         let new = || {
             let [asks, waiting, watches] = [ASKS, WAITING, WATCHES].map(|most| Arc::new(Semaphore::new(most)));
@@ -45,10 +46,10 @@ impl Turns {
         peers.entry(peer.key().to_owned()).or_insert_with(new).clone()
     }
 
-    /// A turn to ask something.
+    /// Waits for a slot for a call.
     ///
     /// # Errors
-    /// Too many wait already.
+    /// Returns `RESOURCE_EXHAUSTED` when too many calls of this peer wait already.
     pub(crate) async fn ask(&self, peer: &Peer) -> Result<Turn, Status> {
         let peer = self.of(peer);
         let full = |_| Status::resource_exhausted(format!("{WAITING} calls of this certificate are under way already"));
@@ -58,10 +59,10 @@ impl Turns {
         Ok(Turn { _permits: vec![waiting, asks], _peer: peer })
     }
 
-    /// A turn to watch.
+    /// Takes a slot for a watch.
     ///
     /// # Errors
-    /// There are too many watches of this peer.
+    /// Returns `RESOURCE_EXHAUSTED` when this peer has too many open watches.
     pub(crate) fn watch(&self, peer: &Peer) -> Result<Turn, Status> {
         let peer = self.of(peer);
         let full = |_| Status::resource_exhausted(format!("{WATCHES} watches of this certificate are open already"));
@@ -91,7 +92,7 @@ mod tests {
         assert!(turns.watch(&peer("b", 1)).is_ok(), "another peer has its own");
         let asks: Vec<_> = connections().map_while(|peer| turns.ask(&peer).now_or_never()).collect();
         assert_eq!(asks.len(), ASKS, "the next one waits");
-        // Waiting has its end, too.
+        // The number of waiting calls is limited, too.
         let mut waiting: Vec<_> = (0..200).map(|_| Box::pin(async { turns.ask(&peer("a", 1)).await })).collect();
         let refused = waiting.iter_mut().filter_map(|ask| ask.as_mut().now_or_never()).filter(Result::is_err).count();
         assert_eq!(200 - refused, WAITING - ASKS);

@@ -1,4 +1,5 @@
-//! An answer takes its asker's turn for as long as it is held here: until it is read, or nobody wants it any more.
+//! Holds the caller's slot until the response body has been sent, or the caller is gone. So responses that are not read
+//! count towards the peer's limit.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,18 +10,18 @@ use tonic::Response;
 
 use crate::turns::Turn;
 
-/// On its way from the answer to its body.
+/// The slot of a call, passed from the response to its body.
 #[derive(Clone)]
 struct Taken(#[expect(dead_code, reason = "held, and given back when it is dropped")] Arc<Turn>);
 
-/// An answer for which a turn was taken.
+/// Returns a response that carries the caller's slot.
 pub(crate) fn taking<T>(turn: Turn, answer: T) -> Response<T> {
     let mut response = Response::new(answer);
     response.extensions_mut().insert(Taken(Arc::new(turn)));
     response
 }
 
-/// Gives the body the turn, to end with it.
+/// Moves the slot into the body, which releases it when it is dropped.
 pub(crate) fn until_read<B>(mut response: http::Response<B>) -> http::Response<Unread<B>> {
     let turn = response.extensions_mut().remove::<Taken>();
     response.map(|body| Unread { body, _turn: turn })

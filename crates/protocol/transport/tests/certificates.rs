@@ -1,4 +1,4 @@
-//! What becomes of connections when certificates, authorities or the deny list change.
+//! Open and new connections when certificates, authorities or the deny list change.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
-/// An open stream, seen from both ends.
+/// An open stream with both of its ends.
 struct Pair {
     sender: AgentSender,
     messages: WriterMessages,
@@ -42,13 +42,13 @@ impl Pair {
         Self { sender, messages, stream: server.stream().await }
     }
 
-    /// The agent still gets through.
+    /// Checks that the stream still carries messages.
     async fn lives(&mut self) {
         self.sender.send(heartbeat(7)).await.unwrap();
         assert_eq!(self.stream.next().await.unwrap().unwrap(), heartbeat(7));
     }
 
-    /// The stream is ended by the link, with time for a goodbye.
+    /// Checks that the server ends the stream, with time for a goodbye.
     async fn ends(mut self, words: &str) {
         let error = self.stream.next().await.unwrap().unwrap_err();
         assert!(matches!(error, LinkError::Refused(_)) && error.to_string() == words, "{error}");
@@ -91,7 +91,7 @@ async fn a_denied_certificate_is_refused_and_its_streams_end() {
         pair.ends(GONE).await;
         refused(&mut server, &tls, Problem::Denied).await;
         stays.lives().await;
-        // And back.
+        // Removing the entry from the deny list lets the peer in again.
         server.deny.send_replace(Denied::default());
         Pair::open(&mut server, &tls).await.lives().await;
     }
@@ -121,14 +121,14 @@ async fn nothing_more_is_served_on_a_connection_whose_certificate_is_denied() {
     let error = open::<gimbal_session::Services>(channel.clone()).await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains(GONE), "{error}");
 
-    // Whoever serves the stream and takes no notice does not keep the connection.
+    // A `sync` that ignores the error does not keep the connection open.
     assert!(stream.next().await.unwrap().is_err());
     tokio::time::timeout(SOON, stream.outgoing.closed()).await.unwrap();
     let error = open::<gimbal_session::Services>(channel).await.map(|_| ()).unwrap_err();
     assert!(!error.to_string().contains(GONE), "{error}");
 }
 
-/// A certificate that ends in so many seconds.
+/// Issues a certificate that expires after `seconds`.
 fn ending(pki: &Pki, seconds: u64) -> TlsFiles {
     let end = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + Duration::from_secs(seconds);
     pki.issue_with(&["a"], |params| params.not_after = rcgen::date_time_ymd(1970, 1, 1) + end)
@@ -146,7 +146,7 @@ async fn a_stream_does_not_outlive_its_certificate() {
     stays.lives().await;
 }
 
-/// A client that is not ours: it resumes sessions where it can, and notes the authorities that the server names.
+/// A client other than ours. It resumes sessions where it can, and records the authorities that the server names.
 struct Stranger {
     config: Arc<rustls::ClientConfig>,
     hints: Arc<Mutex<Option<usize>>>,
@@ -184,7 +184,7 @@ impl Stranger {
         Self { config: Arc::new(config), hints }
     }
 
-    /// How it got in, after the server's first words.
+    /// Connects and reads the server's first bytes. Returns the kind of the handshake.
     async fn knock(&self, server: &Server) -> std::io::Result<Option<HandshakeKind>> {
         let socket = TcpStream::connect(server.address).await?;
         let connector = TlsConnector::from(self.config.clone());
@@ -236,19 +236,19 @@ async fn a_probe_is_no_failed_handshake() {
     let mut server = Server::start(Some(&pki.issue(&["localhost"]))).await;
     drop(TcpStream::connect(server.address).await.unwrap());
     assert_eq!(server.refusal().await.problem, Problem::Silent);
-    // Load balancers in a hurry reset.
+    // Some load balancers reset the connection.
     let hurried = TcpStream::connect(server.address).await.unwrap();
     hurried.set_zero_linger().unwrap();
     drop(hurried);
     assert_eq!(server.refusal().await.problem, Problem::Silent);
-    // Whoever begins to speak, and then thinks better of it, has failed.
+    // A client that closes the connection within its first message has failed.
     let mut half = TcpStream::connect(server.address).await.unwrap();
     half.write_all(&[0x16, 3, 1]).await.unwrap();
     drop(half);
     assert_eq!(server.refusal().await.problem, Problem::Broken);
 }
 
-/// The three files in a folder that is changed in place.
+/// The three TLS files, changed in place.
 struct Folder {
     _dir: TempDir,
     files: TlsFiles,
@@ -319,7 +319,7 @@ async fn authorities_change_with_an_overlap_and_without_a_gap() {
     let tls = agent.credentials.client();
     let mut first = Pair::open(&mut server, &tls).await;
 
-    // Both trust both.
+    // Both ends trust both authorities.
     for folder in [&at_writer, &at_agent] {
         put_cas(&[old.ca(), new.ca()], &folder.files.ca);
     }
@@ -328,7 +328,7 @@ async fn authorities_change_with_an_overlap_and_without_a_gap() {
     first.lives().await;
     Pair::open(&mut server, &tls).await.lives().await;
 
-    // One end after the other gets a certificate of the new one.
+    // Each end gets a certificate of the new authority.
     put_pair(&new.issue(&["localhost"]), &at_writer.files);
     writer.taken().await;
     Pair::open(&mut server, &tls).await.lives().await;
@@ -337,12 +337,12 @@ async fn authorities_change_with_an_overlap_and_without_a_gap() {
     let mut second = Pair::open(&mut server, &tls).await;
     first.lives().await;
 
-    // The old one goes, and with it what it signed.
+    // The old authority is removed, so its certificates are no longer accepted.
     for folder in [&at_writer, &at_agent] {
         put_cas(&[new.ca()], &folder.files.ca);
     }
     writer.taken().await;
-    // The time for a goodbye begins here.
+    // The time for a goodbye starts here.
     first.ends(GONE).await;
     agent.taken().await;
     second.lives().await;
@@ -374,7 +374,7 @@ async fn a_pair_that_is_half_written_is_never_served() {
     assert_eq!(writer.credentials.own(), own(&next));
     Pair::open(&mut server, &tls).await.lives().await;
 
-    // A file that is gone, and comes back as it was.
+    // A file is removed, and restored unchanged.
     std::fs::remove_file(&folder.files.ca).unwrap();
     let problem = writer.next().await.problem.unwrap().to_string();
     assert!(problem.starts_with("--tls-ca") && problem.ends_with("no such file"), "{problem}");
@@ -383,13 +383,13 @@ async fn a_pair_that_is_half_written_is_never_served() {
     let mended = writer.next().await;
     assert_eq!((mended.problem, mended.taken), (None, false));
 
-    // An empty one, as an editor leaves it for a moment.
+    // A file is empty, as an editor leaves it for a moment.
     common::write(&folder.files.ca, "");
     assert!(writer.next().await.problem.unwrap().to_string().contains("no certificate in it"));
     Pair::open(&mut server, &tls).await.lives().await;
 }
 
-/// Publishes three files as a kubelet does: a folder of their own, and one link that is replaced at once.
+/// Publishes three files as a kubelet does: in a new directory, to which a symbolic link is switched atomically.
 fn publish(dir: &Path, generation: &str, from: &TlsFiles) {
     let inner = dir.join(generation);
     std::fs::create_dir(&inner).unwrap();

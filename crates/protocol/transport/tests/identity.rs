@@ -1,4 +1,4 @@
-//! Who gets in, and as whom.
+//! Authentication of both ends.
 
 #![allow(clippy::unwrap_used)]
 
@@ -45,13 +45,13 @@ async fn the_fingerprint_is_that_of_the_certificate() {
         .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
         .arg(&files.cert)
         .output();
-    // A machine without openssl has nothing to compare with.
+    // Without openssl on the machine there is nothing to compare with.
     let Ok(printed) = printed else { return };
     let printed = String::from_utf8(printed.stdout).unwrap().trim().to_lowercase().replace(':', "");
     assert!(printed.ends_with(&format!("={}", peer.fingerprint_sha256)), "{printed}");
 }
 
-/// A CA that was made anew often has its predecessor's name; the signature tells them apart.
+/// A recreated CA often has the name of the old one. Only the signature tells them apart.
 fn other_cas() -> [(Pki, &'static str); 2] {
     [(Pki::named("another CA"), "UnknownIssuer"), (Pki::new(), "BadSignature")]
 }
@@ -151,7 +151,7 @@ async fn clients_that_never_say_a_word_hold_nobody_up() {
     for _ in 0..20 {
         silent.push(tokio::net::TcpStream::connect(server.address).await.unwrap());
     }
-    // In half the time that they are waited for.
+    // The silent connections are open for twice this time.
     let url = format!("https://localhost:{}", server.address.port());
     dial(&url, Some(pki.client(&["a"])), SOON / 2).await.unwrap();
 }
@@ -196,7 +196,7 @@ async fn urls_are_checked() {
     }
     let error = dial("https://does-not-exist.invalid:1", tls(), SOON).await.unwrap_err();
     assert!(matches!(error, DialError::Unreachable { .. }), "{error}");
-    // A listener that accepts and says nothing.
+    // A listener that accepts and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let error = dial(&url, tls(), Duration::from_millis(100)).await.unwrap_err();

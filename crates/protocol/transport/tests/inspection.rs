@@ -1,4 +1,4 @@
-//! Who may ask what, and what tools find.
+//! Access to inspection, and what tools find through reflection.
 
 #![allow(clippy::unwrap_used)]
 
@@ -107,7 +107,7 @@ async fn pages_of_any_size_show_each_service_once() {
             let request = pb::ListServicesRequest { page_size, page_token, ..request.clone() };
             let page = client.list_services(request).await.unwrap().into_inner();
             let (bytes, services) = (gimbal_wire::encoded_len(&page), page.services.len());
-            // A Service that is larger than a page has one of its own.
+            // A Service that is larger than a page has a page of its own.
             assert!(bytes <= 128 << 10 || services == 1, "a page of {bytes} bytes and {services} Services");
             assert!(page_size == 0 || page.services.len() <= usize::try_from(page_size).unwrap());
             seen.extend(page.services.into_iter().map(|service| service.source.unwrap().name));

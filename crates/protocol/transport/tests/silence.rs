@@ -1,5 +1,5 @@
-//! Connections that are dead but open. Takes half a minute of real time: the clock of a test cannot be turned while bytes
-//! travel through real sockets.
+//! Open connections whose peer no longer responds. Takes half a minute of real time, because virtual time does not work
+//! with real sockets.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,10 +15,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// What the design allows, and a second for a busy machine.
+/// The limit of 15 s, and a second for a busy machine.
 const NOTICED: Duration = Duration::from_secs(16);
 
-/// Forwards between its clients and `target` until `silence`, then holds every socket open and moves nothing.
+/// Forwards between clients and `target` until `silence`, then keeps every socket open and forwards nothing.
 async fn proxy(target: SocketAddr, silence: CancellationToken) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ async fn both_ends_notice_within_15_seconds() {
     sender.send(heartbeat(1)).await.unwrap();
     stream.next().await.unwrap().unwrap();
 
-    // Idle for longer than ping and answer take together: a quiet connection is no dead one.
+    // The stream is idle for longer than ping and answer take together: an idle connection is not dead.
     let quiet =
         tokio::time::timeout(Duration::from_secs(16), futures::future::select(messages.next(), stream.incoming.next()));
     assert!(quiet.await.is_err(), "a quiet connection was cut");
@@ -81,7 +81,7 @@ async fn both_ends_notice_within_15_seconds() {
     assert!(agent <= NOTICED && writer <= NOTICED, "agent after {agent:?}, writer after {writer:?}");
 }
 
-/// Who has somewhere else to go leaves after two seconds of silence, and not because there is nothing to say.
+/// An agent with another address leaves a silent connection after two seconds, but not an idle one.
 #[tokio::test]
 async fn an_agent_with_another_address_leaves_after_two_seconds() {
     let pki = Pki::new();
@@ -106,7 +106,8 @@ async fn an_agent_with_another_address_leaves_after_two_seconds() {
     assert!(begun.elapsed() < Duration::from_secs(4), "after {:?}", begun.elapsed());
 }
 
-/// Who is refused by one address does not wait for another that drops what it is sent: the first may be back by then.
+/// A dial that one address refuses does not wait for another address that drops packets, because the first may be back
+/// by then.
 #[tokio::test]
 async fn a_dial_that_leads_nowhere_is_over_soon() {
     let socket = TcpSocket::new_v4().unwrap();

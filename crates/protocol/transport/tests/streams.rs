@@ -1,4 +1,4 @@
-//! What a stream survives, and how it ends.
+//! Errors that a stream survives, and how it ends.
 
 #![allow(clippy::unwrap_used)]
 
@@ -52,7 +52,7 @@ async fn a_writer_that_does_not_read_stops_the_agent() {
     let mut server = Server::start(None).await;
     let (sender, _messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let mut stream = server.stream().await;
-    // Text that zstd cannot shrink much, so that windows fill.
+    // Text that zstd compresses little, so that windows fill.
     let noise: String = (0..100_000_u64).map(|n| format!("{:016x}", n.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
     let big = || AgentMessage::ScopeUnknown { scope: Scope::All, reason: noise[..1_000_000].to_owned() };
     let mut sent = 0;
@@ -67,7 +67,7 @@ async fn a_writer_that_does_not_read_stops_the_agent() {
     sender.send(heartbeat(0)).await.unwrap();
 }
 
-/// Sends bytes as they are.
+/// A codec that sends raw bytes.
 #[derive(Default)]
 struct Raw;
 
@@ -105,7 +105,7 @@ impl Decoder for Raw {
     }
 }
 
-/// A `Sync` stream of raw frames, and what it is answered.
+/// Opens a `Sync` stream of raw frames. Returns the sender and the responses.
 async fn raw(server: &Server) -> (mpsc::Sender<Bytes>, tonic::Streaming<Bytes>) {
     let mut client = tonic::client::Grpc::new(server.dial(None).await.unwrap());
     client.ready().await.unwrap();
@@ -121,7 +121,8 @@ async fn a_frame_that_cannot_be_decoded_does_not_end_the_stream() {
     let (sender, _answers) = raw(&server).await;
     let mut stream = server.stream().await;
     let good = |backlog| Bytes::from(prost::Message::encode_to_vec(&pb::SyncRequest::from(heartbeat(backlog))));
-    // Fails in the middle: a heartbeat (field 3) that claims five bytes and has an invalid tag in them, then more bytes.
+    // Decoding fails in the middle: a heartbeat (field 3) claims five bytes and has an invalid tag in them, then more
+    // bytes follow.
     let bad = Bytes::from_static(&[0x1A, 5, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     for round in 0..3 {
         sender.send(good(round)).await.unwrap();
@@ -135,7 +136,7 @@ async fn a_frame_that_cannot_be_decoded_does_not_end_the_stream() {
 #[tokio::test]
 async fn a_frame_that_is_too_large_is_refused_in_words_and_harms_nobody_else() {
     let mut server = Server::start(None).await;
-    // Plain, and one that is small until it is decompressed.
+    // An uncompressed frame, and one that is too large only after decompression.
     let (sender, mut answers) = raw(&server).await;
     let mut stream = server.stream().await;
     sender.send(vec![0; 2 << 20].into()).await.unwrap();
@@ -164,7 +165,7 @@ async fn a_message_that_the_agent_cannot_read_does_not_end_the_stream() {
     let mut server = Server::start(None).await;
     let (_sender, mut messages) = open::<gimbal_session::Services>(server.dial(None).await.unwrap()).await.unwrap();
     let stream = server.stream().await;
-    // An empty name: the model can hold it, the protocol cannot.
+    // An empty name, which the model allows and the protocol does not.
     let bad = WriterMessage::Resolved(gimbal_model::SourceKey::new("a", ""));
     stream.outgoing.send(bad).await.unwrap();
     stream.outgoing.send(WriterMessage::Ack(7)).await.unwrap();
@@ -196,7 +197,7 @@ async fn shutdown_waits_for_nobody_longer_than_two_seconds() {
     server.shutdown.cancel();
     server.task.await.unwrap().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    // The connection and the task of the stream are gone too, not only the server's future.
+    // The connection and the task of the stream have ended too, not only the server's future.
     let error = next(&mut messages).await.unwrap().unwrap_err();
     assert!(error.is_final(), "{error}");
     assert!(stream.release.is_closed());

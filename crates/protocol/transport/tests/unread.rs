@@ -1,4 +1,4 @@
-//! Answers that nobody reads.
+//! Responses that the client does not read.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tonic::transport::Endpoint;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Counts what it was asked, and answers at length.
+/// Counts the calls, and returns long responses.
 struct Talker(watch::Sender<usize>);
 
 #[tonic::async_trait]
@@ -54,7 +54,7 @@ async fn of_answers_that_are_not_read_a_few_are_held() {
     let services = Services { discovery: None, inspection: Arc::new(Talker(asked)), admin: None };
     tokio::spawn(serve(listener, services, ServeOptions::default(), CancellationToken::new()));
 
-    // Not a byte of an answer may be sent to it.
+    // A window of 0: the server cannot send it any byte of a response.
     let deaf = Endpoint::new(url.clone()).unwrap().initial_stream_window_size(0).connect().await.unwrap();
     let mut calls = JoinSet::new();
     for _ in 0..32 {
@@ -65,7 +65,7 @@ async fn of_answers_that_are_not_read_a_few_are_held() {
     assert!(!more, "{} answers are held", *told.borrow());
     assert_eq!(*told.borrow(), 4);
 
-    // Who leaves gives its turns back, and who reads may ask on and on.
+    // A client that leaves frees its slots, and a client that reads its responses is never refused.
     calls.shutdown().await;
     let channel = Endpoint::new(url).unwrap().connect().await.unwrap();
     for _ in 0..20 {

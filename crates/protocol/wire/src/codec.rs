@@ -1,8 +1,8 @@
-//! A codec that outlives a bad frame.
+//! A codec whose streams survive a damaged frame.
 //!
-//! tonic ends a stream when its decoder fails. One damaged frame would then cost a backend its whole stream, and the
-//! same frame the next one too. Here such a frame becomes an empty message, which parses to "unreadable"; gRPC's own
-//! framing has told its length, so the next one is found.
+//! tonic ends a stream when its decoder fails, so one damaged frame would end the stream of a backend, and the same
+//! frame would end the next stream too. This codec decodes such a frame as an empty message, which is parsed as
+//! "unreadable". The next frame is found, because gRPC sends the length of each.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstCodec;
 
-/// As tonic's `ProstCodec`, but a frame that cannot be decoded is `U::default()` instead of the end of the stream.
+/// Like tonic's `ProstCodec`, but a frame that cannot be decoded becomes `U::default()` instead of ending the stream.
 #[derive(Debug, Clone)]
 pub struct TolerantCodec<T, U>(PhantomData<(T, U)>);
 
@@ -55,7 +55,7 @@ impl<U: Message + Default> Decoder for TolerantDecoder<U> {
             tracing::debug!(%error, length, "a frame cannot be decoded");
             U::default()
         });
-        // A decoder that fails stops somewhere within the frame; the next frame begins behind it.
+        // A decoder that fails stops within the frame; the next frame begins after it.
         buf.advance(buf.remaining());
         Ok(Some(message))
     }

@@ -1,4 +1,4 @@
-//! The messages that every payload's stream has in common: Hello and Welcome, heartbeats, windows, farewells.
+//! The messages that all payloads have in common: Hello and Welcome, heartbeats, credit, goodbyes.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
 use crate::pb;
 use crate::pb::need::Need as PbNeed;
 
-/// Longest text of a Hello, each of which stays in memory as long as the backend.
+/// Longest text of a Hello in bytes. The writer keeps these texts as long as the backend.
 const IDENTITY: usize = 1024;
-/// Most capabilities of a Hello, and most kinds of a heartbeat.
+/// Largest number of capabilities of a Hello, and of kinds of a heartbeat.
 const LISTED: usize = 64;
 
 pub(crate) fn encode_hello(hello: Hello) -> pb::Hello {
@@ -133,7 +133,7 @@ pub(crate) fn encode_goodbye(goodbye: Goodbye) -> pb::Goodbye {
     pb::Goodbye {
         reason: reason.into(),
         message: goodbye.message,
-        // 0 means "as you like", so "at once" is the shortest time there is.
+        // 0 means that the agent uses its own back-off, so "at once" is sent as 1 ms.
         retry_after_ms: goodbye.retry_after.map_or(0, |after| millis(after, u32::MAX).max(1)),
     }
 }

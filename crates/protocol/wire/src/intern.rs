@@ -1,4 +1,4 @@
-//! Equal values of one frame share their memory: ten thousand endpoints have three zones and one port set between them.
+//! Shares equal values of a frame in memory: ten thousand endpoints may have three zones and one port set between them.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gimbal_model::{Detail, PortSet};
 
-/// What one frame has named so far.
+/// The values of a frame that were parsed so far.
 #[derive(Default)]
 pub(crate) struct Interner {
     texts: HashSet<Arc<str>>,

@@ -1,9 +1,9 @@
-//! The wire form of what a session says: generated code, and the way between it and the parsed messages of
+//! The wire form of session messages: generated code, and conversions to and from the parsed messages of
 //! `gimbal-session`. Each payload is a [`WirePayload`]; that of Services is `proto/gimbal/discovery/v1`.
 //!
-//! Whatever comes in is parsed here, once; what lies behind this crate holds no value that breaks a rule of the
-//! protocol. An agent's message that cannot be read is a message too ([`AgentMessage::Unreadable`]), and a bad entry of
-//! a frame leaves the others of the frame alone: one bad object stops nothing else.
+//! Received messages are parsed here, once. No value that violates a rule of the protocol gets past this crate. An
+//! unreadable message of an agent is still passed on, as [`AgentMessage::Unreadable`], and an unreadable entry of a
+//! frame does not affect the other entries: one bad object stops nothing else.
 //!
 //! [`AgentMessage::Unreadable`]: gimbal_session::AgentMessage::Unreadable
 
@@ -28,10 +28,11 @@ pub mod pb {
     include!(concat!(env!("OUT_DIR"), "/discovery/gimbal.discovery.v1.rs"));
 }
 
-/// All of `gimbal.discovery.v1`, for server reflection.
+/// The descriptors of `gimbal.discovery.v1`, for server reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// Bytes of a message as it travels, before compression. Keeping it within `gimbal_session::MAX_FRAME` is the sender's duty.
+/// Returns the encoded size of a message in bytes, before compression. The sender keeps it within
+/// `gimbal_session::MAX_FRAME`.
 #[must_use]
 pub fn encoded_len(message: &impl prost::Message) -> usize {
     message.encoded_len()

@@ -1,4 +1,4 @@
-//! The rules for the small parts of a message, and what is said when one is broken.
+//! Parses the parts that messages have in common, and the errors for invalid ones.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use gimbal_session::{Scope, Summary};
 use crate::intern::Interner;
 use crate::pb;
 
-/// Longest DNS subdomain: namespaces, names, zones.
+/// Longest DNS subdomain in bytes: namespaces, names, zones.
 pub(crate) const SUBDOMAIN: usize = 253;
-/// Longest DNS label: port names, host names.
+/// Longest DNS label in bytes: port names, host names.
 pub(crate) const LABEL: usize = 63;
-/// Longest qualified name, `<subdomain>/<name>`: label keys, appProtocol.
+/// Longest qualified name in bytes, `<subdomain>/<name>`: label keys, appProtocol.
 pub(crate) const QUALIFIED: usize = SUBDOMAIN + 1 + LABEL;
-/// Longest text that is kept of what is only shown to people.
+/// Longest message text in bytes. Longer texts are truncated, because they are only displayed.
 const PROSE: usize = 1024;
 
-/// A message, or a part of one, that breaks a rule of the protocol.
+/// A message, or a part of one, that violates a rule of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// No content: an undecodable frame, or a kind of message that came with a later version.
+    /// The message has no content: the frame was undecodable, or its kind is of a later version.
     #[error("the message cannot be decoded, or is of a kind that this version does not know")]
     Empty,
-    /// A part that must be there.
+    /// A required part is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A part with a value that may not be.
+    /// A part has an invalid value.
     #[error("{0} {1}")]
     Invalid(&'static str, String),
 }
@@ -38,19 +38,19 @@ pub(crate) fn invalid<T>(field: &'static str, reason: impl Into<String>) -> Pars
     Err(WireError::Invalid(field, reason.into()))
 }
 
-/// Reads the key of a Service in a source.
+/// Parses the key of a Service in a source.
 ///
 /// # Errors
-/// When a part is empty, too long, or has a character that cannot be in a name.
+/// Returns an error when a part is empty, too long, or has a character that is invalid in a name.
 pub fn source_key(key: pb::ServiceKey) -> Result<SourceKey, WireError> {
     check_key(&key)?;
     Ok(SourceKey::new(key.namespace, key.name))
 }
 
-/// Reads the key of a Service in the Gimbal cluster.
+/// Parses the key of a Service in the Gimbal cluster.
 ///
 /// # Errors
-/// As [`source_key`].
+/// Returns an error in the same cases as [`source_key`].
 pub fn target_key(key: pb::ServiceKey) -> Result<TargetKey, WireError> {
     check_key(&key)?;
     Ok(TargetKey::new(key.namespace, key.name))
@@ -61,8 +61,8 @@ pub(crate) fn check_key(key: &pb::ServiceKey) -> Parsed<()> {
     name("name", &key.name)
 }
 
-/// A namespace or the name of an object. Finer rules are the API server's; these keep keys apart in `<namespace>/<name>`
-/// and log lines on one line.
+/// Checks a namespace or the name of an object. The API server has stricter rules; these keep the parts of
+/// `<namespace>/<name>` apart, and log lines on one line.
 pub(crate) fn name(field: &'static str, text: &str) -> Parsed<()> {
     if text.is_empty() {
         return invalid(field, "is empty");
@@ -74,7 +74,7 @@ pub(crate) fn name(field: &'static str, text: &str) -> Parsed<()> {
     Ok(())
 }
 
-/// At most `limit` bytes.
+/// Checks that a text has at most `limit` bytes.
 pub(crate) fn bounded(field: &'static str, text: &str, limit: usize) -> Parsed<()> {
     if text.len() > limit {
         return invalid(field, format!("has {} bytes, more than {limit}", text.len()));
@@ -82,7 +82,7 @@ pub(crate) fn bounded(field: &'static str, text: &str, limit: usize) -> Parsed<(
     Ok(())
 }
 
-/// The head of a text for people.
+/// Truncates a text that is only displayed.
 pub(crate) fn prose(mut text: String) -> String {
     if text.len() > PROSE {
         text.truncate(text.floor_char_boundary(PROSE));
@@ -100,7 +100,7 @@ pub(crate) fn address(bytes: &[u8]) -> Parsed<IpAddr> {
     }
 }
 
-/// A port that a Service may have.
+/// Parses the port of a Service, which must not be 0.
 pub(crate) fn port(field: &'static str, number: u32) -> Parsed<u16> {
     match port_or_zero(field, number)? {
         0 => invalid(field, "is 0"),
@@ -145,7 +145,7 @@ pub(crate) fn scope(scope: Option<pb::Scope>) -> Parsed<Scope> {
     namespaces.collect::<Parsed<_>>().map(Scope::Namespaces)
 }
 
-/// Milliseconds as they travel; more than fits is the most that fits.
+/// Converts a duration to milliseconds. A value that does not fit becomes `most`.
 pub(crate) fn millis<T: TryFrom<u128>>(duration: Duration, most: T) -> T {
     T::try_from(duration.as_millis()).unwrap_or(most)
 }

@@ -1,33 +1,33 @@
-//! What a payload needs to travel.
+//! The wire form of a payload.
 
 use gimbal_session::{AgentMessage, Payload, WriterMessage};
 
 use crate::WireError;
 
-/// A payload with a protobuf form. Each has a package with a bidirectional `Sync` method of its own; the messages that are
-/// not about entries are those of `gimbal.discovery.v1`.
+/// A payload with a protobuf form. Each has its own package with a bidirectional `Sync` method; messages that are not
+/// about entries are those of `gimbal.discovery.v1`.
 pub trait WirePayload: Payload {
-    /// What an agent sends.
+    /// The message of an agent.
     type Request: prost::Message + Default + 'static;
-    /// What the writer sends.
+    /// The message of the writer.
     type Response: prost::Message + Default + 'static;
 
-    /// The path of the method: `/package.Service/Sync`.
+    /// The path of the gRPC method: `/package.Service/Sync`.
     const SYNC: &'static str;
 
-    /// Turns an agent's message into its wire form.
+    /// Converts an agent's message to its wire form.
     fn encode_agent(message: AgentMessage<Self>) -> Self::Request;
 
-    /// Reads what an agent sent. A message that breaks a rule as a whole is [`AgentMessage::Unreadable`]; one entry of a
-    /// frame that does is an `Err` among the others.
+    /// Parses an agent's message. A message that violates a rule as a whole becomes [`AgentMessage::Unreadable`]; an
+    /// entry of a frame that does becomes an `Err` among the others.
     fn parse_agent(request: Self::Request) -> AgentMessage<Self>;
 
-    /// Turns a writer's message into its wire form.
+    /// Converts a writer's message to its wire form.
     fn encode_writer(message: WriterMessage<Self>) -> Self::Response;
 
-    /// Reads what a writer sent.
+    /// Parses a writer's message.
     ///
     /// # Errors
-    /// When it breaks a rule of the protocol, or is of a kind that this version does not know.
+    /// Returns an error when the message violates a rule of the protocol, or its kind is not known in this version.
     fn parse_writer(response: Self::Response) -> Result<WriterMessage<Self>, WireError>;
 }

@@ -1,4 +1,4 @@
-//! `gimbal.discovery.v1`: how Services travel.
+//! The wire form of Services, `gimbal.discovery.v1`.
 
 mod agent;
 mod encode;

@@ -1,4 +1,4 @@
-//! From the model's values to the messages that carry them: what both the stream and inspection say.
+//! Converts values of the model to protobuf messages, for the stream and for inspection.
 
 use gimbal_model::{EndpointPort, Protocol, ServicePort, SourceKey, TargetKey, TargetPort};
 use gimbal_session::{Freshness, RejectReason, Scope, Summary};
@@ -70,8 +70,8 @@ impl From<&Freshness> for pb::SourceFreshness {
 }
 
 impl From<&Scope> for pb::Scope {
-    /// A scope of no namespace at all is sent as the namespace "", which the other end refuses: an empty list would
-    /// mean everything there, and the end of such a snapshot would delete everything.
+    /// A scope without any namespace is sent as the namespace "", which the receiver refuses. An empty list would mean
+    /// everything, and the end of such a snapshot would delete everything.
     fn from(scope: &Scope) -> Self {
         let namespaces = match scope {
             Scope::All => Vec::new(),

@@ -1,6 +1,6 @@
-//! A recorded session, byte for byte: digests, sizes and wire bytes are what deployed agents and writers agree on.
+//! A recorded session, byte for byte. Deployed agents and writers rely on its digests, sizes and wire bytes.
 //!
-//! `GOLDEN=write cargo test -p gimbal-wire --test golden` writes the recording anew; a changed line is a change of the
+//! `GOLDEN=write cargo test -p gimbal-wire --test golden` records it again. A line that changes is a change of the
 //! protocol.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
@@ -51,7 +51,7 @@ impl Recorder {
         writeln!(self.text, "{kind}{len} bytes {} fnv {hash:016x} {shown}", bytes.len()).unwrap();
     }
 
-    /// Sends everything that either end has, and settles what the writer reports with `settle`.
+    /// Exchanges messages until neither end has more, and settles what the writer reports with `settle`.
     fn pump(&mut self, mut settle: impl FnMut(&SourceKey) -> Outcome) {
         loop {
             let mut busy = false;
@@ -147,7 +147,7 @@ fn endpoint(address: &str, conditions: Conditions, detail: bool) -> Endpoint {
     Endpoint { address, conditions, detail }
 }
 
-/// Two port sets, both families, every condition and detail.
+/// A Service with two port sets, both address families, every condition and detail.
 fn shop(tag: &str, last: u8) -> Service {
     let http = PortSet::new(vec![port("http", Some(8080), Protocol::Tcp), port("grpc", Some(9090), Protocol::Tcp)]);
     let dns = PortSet::new(vec![port("dns", None, Protocol::Udp)]);
@@ -161,7 +161,7 @@ fn shop(tag: &str, last: u8) -> Service {
     Service::new(header(tag), endpoints)
 }
 
-/// More than a frame of the session's window holds.
+/// A Service that is larger than a frame of the session's window.
 fn large(hosts: u16) -> Service {
     let http = PortSet::new(vec![port("http", Some(8080), Protocol::Tcp)]);
     let endpoints = (0..hosts).map(|host| {

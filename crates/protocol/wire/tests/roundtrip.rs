@@ -1,4 +1,4 @@
-//! Any message survives the way to bytes and back, and any bytes are survived.
+//! Every message can be encoded and parsed again, and arbitrary bytes cause no panic.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -84,7 +84,7 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
     })
 }
 
-/// Some port sets, and endpoints that pick theirs from them.
+/// Endpoints that each have one of a few port sets.
 fn endpoints() -> impl Strategy<Value = Vec<(PortSet, Endpoint)>> {
     (vec(ports(), 1..3), vec((any::<prop::sample::Index>(), endpoint()), 0..6))
         .prop_map(|(ports, endpoints)| endpoints.into_iter().map(|(at, e)| (at.get(&ports).clone(), e)).collect())
@@ -99,7 +99,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     })
 }
 
-/// As on the wire: what is set comes before what is gone.
+/// A change in wire order: endpoints that are set come before those that are gone.
 fn change() -> impl Strategy<Value = PieceChange> {
     let update = (key(), option::of(header()), endpoints(), endpoints(), any::<bool>());
     let update = update.prop_map(|(key, header, set, gone, more)| {
@@ -203,7 +203,7 @@ proptest! {
         let wire = pb::SyncRequest::from(message.clone());
         let bytes = wire.encode_to_vec();
         prop_assert_eq!(encoded_len(&wire), bytes.len());
-        // The sender keeps to the largest frame by this estimate.
+        // The sender relies on this estimate to keep within the largest frame.
         if let AgentMessage::Data(data) = &message {
             prop_assert!(bytes.len() <= estimated_len(data), "{} is more than {}", bytes.len(), estimated_len(data));
         }
@@ -221,7 +221,7 @@ proptest! {
         survive(&bytes);
     }
 
-    /// Damage that leaves most of a message standing reaches deeper than noise does.
+    /// Damage to a valid message reaches deeper into the parser than random bytes.
     #[test]
     fn damaged_messages(message in agent(), at in any::<prop::sample::Index>(), with in any::<u8>(), cut in any::<bool>()) {
         let mut bytes = pb::SyncRequest::from(message).encode_to_vec();
@@ -236,7 +236,7 @@ proptest! {
     }
 }
 
-/// What is read from any bytes either reads back the same, or is unreadable.
+/// A message parsed from arbitrary bytes is either unreadable or survives another round trip.
 fn survive(bytes: &[u8]) {
     let request = pb::SyncRequest::decode(bytes).unwrap_or_default();
     let message = agent_message(request);

@@ -1,4 +1,4 @@
-//! Each rule of the protocol that parsing holds, broken once.
+//! Violates each rule that the parser enforces once.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn request(frame: pb::data::Frame) -> pb::SyncRequest {
     pb::SyncRequest { message: Some(Message::Data(pb::Data { seq: 1, frame: Some(frame) })) }
 }
 
-/// A chunk of a good piece, the changed one, and another good piece.
+/// Sends a chunk with a valid piece, a modified one and another valid one. Returns the error of the modified one.
 fn chunk(adjust: impl FnOnce(&mut pb::ServicePiece)) -> Unreadable {
     let mut bad = good();
     bad.key = Some(key("a", "bad"));
@@ -148,7 +148,7 @@ fn a_bad_key_is_nobodys() {
     }
 }
 
-/// What cannot be read still says whether more of it follows, and the chunk what it adds.
+/// An unreadable piece keeps its `more` flag, and the chunk its digest.
 #[test]
 fn a_chunk_tells_what_ends_in_it_beside_what_cannot_be_read() {
     let read = |digest: Option<Vec<u8>>| {

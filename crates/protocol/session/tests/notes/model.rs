@@ -1,4 +1,5 @@
-//! Any order, any loss, any restart of either end: in the end both hold the same, and everything was heard.
+//! Model test: after any order of events, any loss and any restart of either end, both ends hold the same and every
+//! report has arrived.
 
 use std::time::Duration;
 
@@ -99,7 +100,7 @@ fn run(world: &mut World, op: Op) {
     }
 }
 
-/// Nothing more goes wrong, and time passes.
+/// Lets time pass without further failures, until nothing is left to do.
 fn quiesce(world: &mut World) {
     while world.end_status(0) {}
     world.read();
@@ -144,7 +145,7 @@ proptest! {
         }
         quiesce(&mut world);
         check(&world);
-        // A new stream tells all of the way back again, and nothing of the way there.
+        // A new stream sends all reports and facts again, but no entries.
         world.sent.clear();
         world.connect();
         world.pump();

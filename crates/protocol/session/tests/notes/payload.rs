@@ -1,4 +1,4 @@
-//! Notes: a header with a number of lines, and a life that ends when the other end says so.
+//! Notes: a header with numbered lines. A deleted note stays until the other end reports that nothing of it is left.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use gimbal_session::{
     AgentConfig, AgentEnd, Change, Content, Credit, Entry, Key, Payload, Reason, WriterEnd, WriterLimits,
 };
 
-/// Names a note. The kind comes last, for keys are ordered by namespace.
+/// The key of a note. The kind is the last field, because keys are ordered by namespace.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NoteKey {
     pub namespace: Arc<str>,
@@ -49,7 +49,7 @@ pub struct Note {
     pub lines: BTreeMap<u32, u32>,
 }
 
-/// A line that is set, or gone.
+/// A change of a line: its new text, or `None` if it was removed.
 pub type LineChange = (u32, Option<u32>);
 
 impl Note {
@@ -122,7 +122,7 @@ impl Entry<Notes> for Note {
                 let set = set.map(|(number, text)| (number, Some(text)));
                 Some(Change::Update { header, parts: set.chain(gone.map(|number| (*number, None))).collect() })
             }
-            // Nobody asks for the lines of a note that goes.
+            // The lines of a note that is being deleted do not matter.
             (_, Some(new)) => Some(Change::Replace(new.clone())),
         }
     }
@@ -179,11 +179,11 @@ pub enum Phase {
 pub struct Report {
     pub uid: u64,
     pub phase: Phase,
-    /// What was made of, so that a change is reported anew.
+    /// Number of lines that the object was made from, so that a change is reported again.
     pub lines: usize,
 }
 
-/// What a hash stands for; it does not show itself.
+/// The content with a given hash. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Vec<u8>);
 

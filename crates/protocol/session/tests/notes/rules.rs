@@ -1,4 +1,4 @@
-//! Each rule of the way back by itself.
+//! Tests each rule of reports, facts and contents by itself.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ fn report(lines: usize) -> Report {
     Report { uid: 1, phase: Phase::Made, lines }
 }
 
-/// Both ends with an open stream, on which the agent has granted so many reports.
+/// Opens a stream on which the agent grants `credit` reports.
 fn open(agent: &mut AgentEnd<Notes>, writer: &mut WriterEnd<Notes>, credit: u32, now: Instant) {
     agent.grant_reports(Credit { changes: credit, bytes: 10_000 });
     agent.connected(now);
@@ -29,7 +29,7 @@ fn ends(credit: u32) -> (AgentEnd<Notes>, WriterEnd<Notes>, Instant) {
     (agent, writer, now)
 }
 
-/// Everything that either end has to say, until neither has; what the writer said and what came of it.
+/// Exchanges messages until neither end has more. Returns the writer's messages and outputs.
 fn exchange(
     agent: &mut AgentEnd<Notes>,
     writer: &mut WriterEnd<Notes>,

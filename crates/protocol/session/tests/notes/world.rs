@@ -1,4 +1,5 @@
-//! A source of notes with its statuses, both ends, the channel between them, and what the writer makes of the notes.
+//! A source of notes with their statuses, both ends, the channel between them, and the objects that the writer makes of
+//! the notes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use gimbal_session::{
 
 use crate::payload::{Header, Note, NoteKey, Notes, Phase, Report, Secret, new_agent, new_writer};
 
-/// Where a test's time begins; it goes on only as the test says.
+/// The start of a test's time, which only the test advances.
 #[allow(clippy::disallowed_methods)]
 pub fn start() -> Instant {
     Instant::now()
@@ -19,24 +20,24 @@ pub fn start() -> Instant {
 
 pub struct World {
     pub now: Instant,
-    /// What the source has: it outlives the agent, and so do the statuses and secrets in it.
+    /// The content of the source. It outlives the agent, and so do its statuses and secrets.
     pub source: BTreeMap<NoteKey, Arc<Note>>,
     pub statuses: BTreeMap<NoteKey, Report>,
     pub secrets: BTreeMap<u64, Secret>,
     pub agent: AgentEnd<Notes>,
-    /// Reports that are being written into statuses.
+    /// Reports that are being written to statuses.
     writing: Vec<ReceivedReport<Notes>>,
     pub writer: WriterEnd<Notes>,
-    /// What the writer made of the notes; outlives the writer.
+    /// The objects that the writer made of the notes. They outlive the writer.
     pub made: BTreeMap<NoteKey, (u64, usize)>,
-    /// Secrets that the writer has; a writer that restarts has none.
+    /// The secrets that the writer has received. A restarted writer has none.
     pub unsealed: BTreeMap<u64, Secret>,
     pub facts: u64,
     unsettled: BTreeSet<NoteKey>,
     up: VecDeque<AgentMessage<Notes>>,
     down: VecDeque<WriterMessage<Notes>>,
     generation: u64,
-    /// A message was lost on this stream, which a real one does not do without an end.
+    /// Whether a message was lost on this stream. A real stream loses messages only by ending.
     pub lossy: bool,
     pub sent: BTreeMap<&'static str, usize>,
 }
@@ -75,7 +76,7 @@ impl World {
         self.agent.set(key, note, self.now);
     }
 
-    /// Somebody deletes a note: it stays, marked, until the writer says that nothing of it is left.
+    /// Deletes a note in the source. It stays, marked as deleting, until the writer reports that nothing of it is left.
     pub fn delete(&mut self, key: &NoteKey) {
         if let Some(note) = self.source.get(key).cloned() {
             self.set(key.clone(), Some(Note::deleting(note.uid())));
@@ -158,7 +159,7 @@ impl World {
                     self.unsealed.insert(hash, content);
                 }
                 WriterOutput::Content { content: None, .. } => {}
-                // Whoever is told that nothing is left need not be told again.
+                // An acknowledged report that nothing is left need not be sent again.
                 WriterOutput::ReportDone { key, report } if report.phase == Phase::Gone => {
                     self.writer.forget_report(&key);
                 }
@@ -194,7 +195,7 @@ impl World {
         true
     }
 
-    /// The writer acts on one note: makes it, unmakes it, and reports.
+    /// The writer handles one note: it makes or removes the object, and reports that.
     pub fn act(&mut self) -> bool {
         let Some(key) = self.unsettled.pop_first() else { return false };
         if let Some(note) = self.writer.entry(&key).cloned() {
@@ -219,7 +220,7 @@ impl World {
         true
     }
 
-    /// The agent begins to write a status, and another time it is written.
+    /// The agent starts to write a status. The write ends in `end_status`.
     pub fn begin_status(&mut self) -> bool {
         let report = self.agent.take_report();
         let any = report.is_some();
@@ -249,7 +250,7 @@ impl World {
         true
     }
 
-    /// A message is lost.
+    /// Loses a message.
     pub fn lose(&mut self, up: bool) {
         let lost = if up { self.up.pop_front().is_some() } else { self.down.pop_front().is_some() };
         self.lossy |= lost;
@@ -270,7 +271,7 @@ impl World {
             busy |= self.writer_sends();
             busy |= self.agent_receives();
             busy |= self.begin_status();
-            // One write of a status at a time, or an older one might come after a newer one.
+            // The writes end one after another, in order, so that an older one never follows a newer one.
             while self.end_status(0) {
                 busy = true;
             }

@@ -16,7 +16,7 @@ fn resync(need: Need) -> WriterMessage {
     WriterMessage::Resync { need, reason: "test".into() }
 }
 
-/// The next data frame, in short form.
+/// Returns the next data frame, in short form.
 fn next(agent: &mut AgentEnd, now: Instant) -> String {
     loop {
         match agent.next(now) {
@@ -27,7 +27,8 @@ fn next(agent: &mut AgentEnd, now: Instant) -> String {
     }
 }
 
-/// A window in which a chunk holds one Service: there may be two changes outstanding, three quarters are one.
+/// A window in which a chunk holds one Service: two changes may be unacknowledged, and a snapshot may use three
+/// quarters of that, which is one.
 const NARROW: Credit = Credit { changes: 2, bytes: 1 << 20 };
 
 fn ack(agent: &mut AgentEnd, seq: u64, now: Instant) {
@@ -38,7 +39,7 @@ fn three() -> [(&'static str, Arc<Service>); 3] {
     [("a", service("1", [1])), ("b", service("1", [1])), ("c", service("1", [1]))]
 }
 
-/// An agent whose snapshot has begun; a, b and c go one by one.
+/// Returns an agent whose snapshot has begun. Each chunk holds one of a, b and c.
 fn snapshotting(now: Instant) -> AgentEnd {
     let mut agent = agent(&three());
     connect(&mut agent, now);
@@ -60,7 +61,8 @@ fn everything() {
     assert_eq!(agent.pending(), 0);
 }
 
-/// What may be there and cannot be named is not gone, whether the writer wants everything or names it.
+/// While the source may have unlisted parts, the agent does not confirm that a namespace is gone, whether the writer
+/// needs everything or names the namespace.
 #[test]
 fn nothing_is_said_of_a_rest_that_is_unknown() {
     let now = start();
@@ -75,7 +77,7 @@ fn nothing_is_said_of_a_rest_that_is_unknown() {
         connect(&mut agent, now);
         tell(&mut agent, welcome(need.clone()), now);
         assert_eq!(said(&mut agent, now), while_unknown, "{need:?}");
-        // All else goes on.
+        // Other changes are still sent.
         agent.set(key("x/a"), Some(service("2", [1])), now);
         assert_eq!(said(&mut agent, now), ["delta ~a"]);
         agent.set_rest_unknown(false);
@@ -150,7 +152,7 @@ fn the_view_is_frozen_and_changes_go_first() {
     assert_eq!(next(&mut agent, now), "delta -b ~d");
 }
 
-/// A deletion that waits when a view is frozen does not wait for the end of it.
+/// A removal that is pending when a view is frozen is sent before the view ends.
 #[test]
 fn a_removal_that_waited_is_told_by_name_before_the_view() {
     let now = start();
@@ -159,7 +161,7 @@ fn a_removal_that_waited_is_told_by_name_before_the_view() {
     agent.set(key("c"), Some(service("2", [1])), now);
     tell(&mut agent, resync(Need::All), now);
     assert_eq!(said(&mut agent, now), ["begin *", "delta -b", "chunk c a", "end 2"]);
-    // The same where the view is given up before it is through.
+    // The same if the view is abandoned before its end.
     agent.set(key("a"), None, now);
     tell(&mut agent, resync(Need::All), now);
     assert_eq!(next(&mut agent, now), "begin *");
@@ -167,7 +169,7 @@ fn a_removal_that_waited_is_told_by_name_before_the_view() {
     assert_eq!(said(&mut agent, now), ["delta -a"]);
 }
 
-/// A writer that could not read a Service cannot apply a difference to it.
+/// A writer that could not read a Service cannot apply an update to it.
 #[test]
 fn what_was_not_read_is_sent_whole_when_it_changes() {
     let now = start();
@@ -202,7 +204,7 @@ fn a_change_that_a_snapshot_overtakes_is_a_difference_to_it() {
     ack(&mut agent, 1, now);
     agent.set(key("wide"), Some(service(&"w".repeat(1500), [])), now);
     assert_eq!(next(&mut agent, now), "delta =wide");
-    // There is room for the chunk, but not for this.
+    // There is credit for the chunk, but not for this change.
     agent.set(key("a"), Some(service(&"v".repeat(2600), [1])), now);
     assert_eq!(said(&mut agent, now), ["chunk a", "end 1"]);
     ack(&mut agent, 2, now);
@@ -250,7 +252,8 @@ fn what_is_unknown_is_not_snapshotted() {
     assert_eq!(said(&mut agent, now), ["begin *", "chunk a b", "end 2"], "all of it was asked for");
 }
 
-/// The writer names what it holds nothing of and wants to hear of. That it is empty is said where it is known, and only there.
+/// The writer lists namespaces of which it holds nothing and needs proof. The agent confirms that one is empty only if
+/// it knows that.
 #[test]
 fn a_namespace_that_is_asked_for_by_name_is_told_to_be_empty_if_that_is_known() {
     let now = start();
@@ -269,7 +272,7 @@ fn a_namespace_that_is_asked_for_by_name_is_told_to_be_empty_if_that_is_known() 
     agent.scope_unknown(some(&["lost"]), "forbidden".into());
     assert_eq!(ask(&mut agent), ["begin x never y", "chunk a", "end 1"]);
     assert!(said(&mut agent, now).is_empty(), "once");
-    // What may be there and cannot be named may be in a namespace of which nothing was ever read.
+    // An unlisted part may be in a namespace that was never read.
     agent.set_rest_unknown(true);
     assert_eq!(ask(&mut agent), ["begin x y", "chunk a", "end 1"]);
     agent.source_complete(now);
@@ -331,7 +334,7 @@ fn a_begin_that_was_asked_for_does_not_wait_for_frames_that_may_be_lost() {
     assert!(said(&mut agent, now).is_empty(), "one that it did not ask for waits");
 }
 
-/// A window for one change, in which a Service of 200 endpoints takes several parts.
+/// A window for one change. A Service of 200 endpoints takes several parts in it.
 const TIGHT: Credit = Credit { changes: 1, bytes: 8 << 10 };
 
 #[test]

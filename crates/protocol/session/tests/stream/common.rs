@@ -1,4 +1,4 @@
-//! Values and short cuts.
+//! Test values and helpers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use gimbal_session::{
 pub const WIDE: Credit = Credit { changes: 10_000, bytes: 64 << 20 };
 pub const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where a test's time begins; it goes on only as the test says.
+/// The start of a test's time, which only the test advances.
 #[allow(clippy::disallowed_methods)]
 pub fn start() -> Instant {
     Instant::now()
@@ -47,7 +47,7 @@ pub fn some(namespaces: &[&str]) -> Scope {
     Scope::Namespaces(namespaces.iter().map(|name| (*name).into()).collect())
 }
 
-/// An agent whose source has been read.
+/// Returns an agent whose source has been read.
 pub fn agent(services: &[(&str, Arc<Service>)]) -> AgentEnd {
     let config = AgentConfig { backend: "b".into(), instance: "i".into(), version: "test 1".into() };
     let mut agent = AgentEnd::new(config);
@@ -81,12 +81,12 @@ pub fn welcome_with(need: Need, credit: Credit) -> WriterMessage {
     })
 }
 
-/// Tells the agent something after which the stream goes on.
+/// Passes a message to the agent, and checks that the stream continues.
 pub fn tell(agent: &mut AgentEnd, message: WriterMessage, now: Instant) {
     assert_eq!(agent.receive(message, now), AgentVerdict::Continue);
 }
 
-/// An agent with an open stream that has sent everything.
+/// Returns an agent with an open stream that has sent everything.
 pub fn flowing(services: &[(&str, Arc<Service>)], now: Instant) -> AgentEnd {
     let mut agent = agent(services);
     connect(&mut agent, now);
@@ -95,12 +95,12 @@ pub fn flowing(services: &[(&str, Arc<Service>)], now: Instant) -> AgentEnd {
     agent
 }
 
-/// Every message that the agent has for now.
+/// Returns every message that the agent has to send now.
 pub fn messages(agent: &mut AgentEnd, now: Instant) -> Vec<AgentMessage> {
     std::iter::from_fn(|| agent.next(now)).collect()
 }
 
-/// The content of every data frame that the agent has for now.
+/// Returns every data frame that the agent has to send now.
 pub fn frames(agent: &mut AgentEnd, now: Instant) -> Vec<Frame> {
     let data = messages(agent, now).into_iter().filter_map(|message| match message {
         AgentMessage::Data(Data { frame, .. }) => Some(frame),
@@ -109,8 +109,8 @@ pub fn frames(agent: &mut AgentEnd, now: Instant) -> Vec<Frame> {
     data.collect()
 }
 
-/// A frame in a short form: `begin *`, `chunk a b`, `end 2`, `delta =a ~b -c` (replaced, updated, removed), with `+`
-/// where more follows.
+/// Formats a frame in short form: `begin *`, `chunk a b`, `end 2`, `delta =a ~b -c` (replaced, updated, removed), with
+/// `+` where more parts follow.
 pub fn short(frame: &Frame) -> String {
     let list = |names: Vec<String>| names.join(" ");
     match frame {
@@ -138,7 +138,7 @@ pub fn short(frame: &Frame) -> String {
     }
 }
 
-/// Every data frame that the agent has for now, in short form.
+/// Returns every data frame that the agent has to send now, in short form.
 pub fn said(agent: &mut AgentEnd, now: Instant) -> Vec<String> {
     frames(agent, now).iter().map(short).collect()
 }
@@ -147,7 +147,7 @@ pub fn writer() -> WriterEnd {
     WriterEnd::new(WriterLimits { credit: WIDE, heartbeat_timeout: TIMEOUT })
 }
 
-/// A Hello that offers these Services.
+/// Returns a Hello of an agent that holds these Services.
 pub fn hello(services: &[(&str, Arc<Service>)]) -> Hello {
     Hello { protocol: (1, 1), backend: "b".into(), held: Some(summary(services)), ..Hello::default() }
 }
@@ -205,7 +205,7 @@ pub fn reject(reason: RejectReason) -> Reject {
     Reject { key: None, reason, retryable: true, message: "no".into() }
 }
 
-/// A writer with an open stream that holds these Services and knows everything; the next frame is number 4.
+/// Returns a writer with an open stream that holds these Services and knows everything. The next frame has number 4.
 pub fn holding(services: &[(&str, Arc<Service>)], now: Instant) -> WriterEnd {
     let mut writer = writer();
     writer.open(&hello(services), "b", 1, now);
@@ -221,7 +221,7 @@ pub fn holding(services: &[(&str, Arc<Service>)], now: Instant) -> WriterEnd {
     writer
 }
 
-/// What the writer needs of an agent that offers these Services.
+/// Opens a stream, and returns what the writer needs of an agent with this Hello.
 pub fn need(writer: &mut WriterEnd, hello: &Hello, now: Instant) -> Need {
     writer.open(hello, "b", 2, now);
     match writer.take_messages().into_iter().next() {

@@ -1,4 +1,4 @@
-//! Both ends together: what is too large for a frame.
+//! Tests both ends with Services that are too large for a frame.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use gimbal_session::{
 
 use crate::common::{agent, connect, endpoint, header, key, piece, ports, service, start, writer};
 
-/// Runs both ends against each other, with a reconciler that applies everything; gives the estimated frame sizes.
+/// Connects both ends, with a reconciler that applies everything. Returns the estimated frame sizes.
 fn run(agent: &mut AgentEnd, writer: &mut WriterEnd, now: Instant) -> Vec<usize> {
     let mut sizes = Vec::new();
     loop {
@@ -63,7 +63,7 @@ fn a_large_service_travels_in_pieces() {
     assert!(sizes.iter().any(|size| *size > 100 << 10), "{sizes:?}");
     assert_same(&agent, &writer);
 
-    // Half of its endpoints go, and its header with them; then a large one is new.
+    // Half of its endpoints are removed and its header changes; then a large Service is added.
     agent.set(key("a"), Some(service("2", 10_000..50_000)), now);
     agent.set(key("c"), Some(large), now);
     agent.set(key("d"), Some(service("1", [1])), now);

@@ -1,4 +1,4 @@
-//! Each rule of the stream in a table, and both ends together in a world that cuts, restarts and loses.
+//! Tests of each rule of the stream, and a model test of both ends with lost connections, lost messages and restarts.
 
 mod agent;
 mod agent_snapshot;

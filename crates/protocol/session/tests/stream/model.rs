@@ -1,4 +1,4 @@
-//! Whatever happens, nothing is removed without proof; and when it is over, both ends hold the same.
+//! Model test: in any order of events nothing is removed without proof, and in the end both ends hold the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn ops() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Up to so many times, as long as there is something.
+/// Repeats `step` until it returns false, at most `times`.
 fn drain(times: u8, mut step: impl FnMut() -> bool) {
     for _ in 0..times {
         if !step() {
@@ -106,7 +106,7 @@ fn run(world: &mut World, op: &Op) {
     }
 }
 
-/// The source is readable, nothing more goes wrong, and time passes.
+/// Makes the source readable, and lets time pass without further failures until nothing is left to do.
 fn quiesce(world: &mut World) {
     world.read();
     if !world.is_connected() || world.agent.wants_redial() || world.lossy {
@@ -133,7 +133,7 @@ fn check(world: &mut World) {
     assert_eq!(world.last_ack, world.last_seq, "everything is acknowledged");
     assert_eq!(world.agent.pending(), 0);
     assert_eq!(world.agent.rejects(), world.writer.rejects());
-    // What was rejected is tried again.
+    // Rejected Services are retried.
     let rejected: Vec<_> = world.writer.rejects().keys().cloned().collect();
     rejected.iter().for_each(|key| world.settle(key, false));
     assert!(world.writer.rejects().is_empty(), "{:?}", world.writer.rejects());
@@ -161,7 +161,7 @@ proptest! {
         check(&mut world);
     }
 
-    /// Without harm there is no resync either: a snapshot is only sent where one is needed.
+    /// Without failures there is no resync: a snapshot is sent only when one is needed.
     #[test]
     fn deltas_alone_keep_both_ends_equal(
         first in proptest::collection::vec((keys(), services()), 0..8),
@@ -189,13 +189,13 @@ proptest! {
     }
 }
 
-/// Seen once, kept: see the rule beside each.
+/// Sequences that once failed. The comment on each gives the rule.
 #[test]
 fn found_before() {
     let one = |tag: &str| Arc::new(Service::new(header(tag), [(ports(80), endpoint(1, true))]));
     let (a, b) = (key("x/a"), key("y/b"));
     for ops in [
-        // A namespace that cannot be seen does not keep the others from a new writer.
+        // A namespace that cannot be read does not keep the others from a new writer.
         vec![
             Op::Set(a.clone(), one("p")),
             Op::Set(b.clone(), one("p")),
@@ -204,7 +204,7 @@ fn found_before() {
             Op::Connect,
             Op::Pump(true),
         ],
-        // A writer that restarts while a removal is on its way finds the object and removes it.
+        // A writer that restarts while a removal is in transit finds the object and removes it.
         vec![
             Op::Set(a.clone(), one("p")),
             Op::Read,
@@ -214,7 +214,8 @@ fn found_before() {
             Op::AgentSends(3),
             Op::RestartWriter,
         ],
-        // The frame that fills the window cannot be read: the snapshot that repairs that must not wait for its Ack.
+        // The frame that fills the window is unreadable. The snapshot that repairs this must not wait for an Ack of
+        // that frame.
         vec![Op::Read, Op::Connect, Op::Pump(true), Op::Set(a, one("p")), Op::AgentSends(1), Op::Harm(Harm::Garble)],
     ] {
         let mut world = World::new(Credit { changes: 1, bytes: 300 });

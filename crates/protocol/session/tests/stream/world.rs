@@ -1,5 +1,5 @@
-//! A source, an agent, a channel, a writer, a reconciler and the Gimbal cluster, with everything that can go wrong
-//! between them, and what must be true all the while.
+//! A source, an agent, a channel, a writer, a reconciler and the Gimbal cluster, with all their failures, and the
+//! invariants that must always hold.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use gimbal_session::{
 
 use crate::common::{TIMEOUT, reject, start};
 
-/// A message under way, and the step in which it was sent.
+/// A message in transit, and the step in which it was sent.
 struct Sent(u64, AgentMessage);
 
 pub struct World {
     pub now: Instant,
     step: u64,
     pub source: BTreeMap<SourceKey, Arc<Service>>,
-    /// The last step in which the source did not have a key; never: it had it from the start of time.
+    /// The last step in which the source did not have a key. A key without an entry has always existed.
     absent: BTreeMap<SourceKey, u64>,
     unseen: BTreeSet<Arc<str>>,
     pub agent: AgentEnd,
@@ -32,18 +32,18 @@ pub struct World {
     outstanding: VecDeque<(u64, usize, usize)>,
     pub last_seq: u64,
     pub last_ack: u64,
-    /// Frames vanished on this stream without a trace.
+    /// Whether frames were lost on this stream.
     pub lossy: bool,
-    /// The agent was asked for a snapshot: the next Begin costs no credit.
+    /// Whether the agent was asked for a snapshot, so that the next Begin needs no credit.
     asked: bool,
     pub need: Option<Need>,
     hello_step: u64,
     begin_step: u64,
     begin_scope: Option<Scope>,
-    /// The step of the newest proof that the writer holds all of a namespace, for everything and by namespace.
+    /// The step of the latest proof that the writer holds everything, and of the latest for each namespace.
     proof: (u64, BTreeMap<Arc<str>, u64>),
     pub unsettled: BTreeSet<SourceKey>,
-    /// What the Gimbal cluster has; outlives every process.
+    /// The objects in the Gimbal cluster. They outlive every process.
     pub objects: BTreeSet<SourceKey>,
 }
 
@@ -86,10 +86,10 @@ impl World {
         self.step += 1;
     }
 
-    /// The source changes; the agent hears of it unless it cannot see that namespace.
+    /// Changes the source. The agent is notified unless the namespace is hidden from it.
     pub fn set(&mut self, key: SourceKey, service: Option<Arc<Service>>) {
         self.step += 1;
-        // Until now it was absent, or from now on it is.
+        // The key was absent until now, or is absent from now on.
         if !self.source.contains_key(&key) || service.is_none() {
             self.absent.insert(key.clone(), self.step);
             self.step += 1;
@@ -113,7 +113,7 @@ impl World {
         self.agent.scope_unknown(scope, "hidden".into());
     }
 
-    /// The whole source is read.
+    /// The agent reads the whole source.
     pub fn read(&mut self) {
         self.unseen.clear();
         let gone: Vec<_> = self.agent.services().map(|(key, _)| key.clone()).collect();
@@ -137,7 +137,7 @@ impl World {
         self.cut();
         self.writer = WriterEnd::new(self.limits.clone());
         self.proof = (0, BTreeMap::new());
-        // A reconciler that starts has every object that it finds to look at.
+        // A reconciler that starts has to check every object that exists.
         self.unsettled = self.objects.clone();
     }
 
@@ -162,7 +162,7 @@ impl World {
         self.agent.stream_state() != StreamState::Closed
     }
 
-    /// The agent sends one message; whether it had one.
+    /// The agent sends one message. Returns whether it had one.
     pub fn agent_sends(&mut self) -> bool {
         let Some(message) = self.agent.next(self.now) else { return false };
         self.step += 1;
@@ -194,7 +194,7 @@ impl World {
         true
     }
 
-    /// Something happens to the next data frame under way. Never to Hello, which opens the stream.
+    /// Damages the next data frame in transit. Hello is never damaged, because it opens the stream.
     pub fn harm(&mut self, harm: &Harm) {
         let Some(at) = self.up.iter().position(|sent| matches!(sent.1, AgentMessage::Data(_))) else { return };
         match harm {
@@ -229,15 +229,15 @@ impl World {
                     _ => return,
                 };
                 changes[0] = Err(unreadable(&key));
-                // What one writer cannot read it never can, so it does not ask again; that the next one could is
-                // peculiar to this world, and only a new stream shows it.
+                // A real writer that cannot read an entry never can, so it does not ask again. In this model the next
+                // read may succeed, and only a new stream shows that.
                 self.lossy |= with_key;
             }
             _ => {}
         }
     }
 
-    /// The writer takes one message in; whether there was one.
+    /// The writer receives one message. Returns whether there was one.
     pub fn writer_receives(&mut self) -> bool {
         let Some(Sent(step, message)) = self.up.pop_front() else { return false };
         self.step += 1;
@@ -280,7 +280,7 @@ impl World {
                 }
                 WriterOutput::ScopeComplete { scope, seq, .. } => self.complete(&scope, seq),
                 WriterOutput::Close => {
-                    // The agent hears why, and dials again at some time.
+                    // The agent receives the reason, and dials again later.
                     self.down.extend(self.writer.take_messages());
                 }
                 WriterOutput::ScopeUnknown | WriterOutput::Unreadable { .. } => {}
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// The reconciler looks at every object in a scope whose contents are proven.
+    /// The reconciler checks every object in a scope whose content is proven.
     fn complete(&mut self, scope: &Scope, seq: u64) {
         match scope {
             Scope::All => self.proof = (self.begin_step, BTreeMap::new()),
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// The reconciler deals with a key, or fails to.
+    /// The reconciler handles a key, and applies or rejects it.
     pub fn settle(&mut self, key: &SourceKey, rejected: bool) {
         self.step += 1;
         self.unsettled.remove(key);
@@ -357,7 +357,7 @@ impl World {
         self.outputs(out);
     }
 
-    /// Everything under way arrives and is answered. `settle` also lets the reconciler finish.
+    /// Delivers all messages in transit and the answers to them. `settle` also lets the reconciler finish.
     pub fn pump(&mut self, settle: bool) {
         loop {
             let mut busy = self.agent_sends();
@@ -375,15 +375,15 @@ impl World {
     }
 }
 
-/// What a channel can do to a data frame.
+/// Damage to a data frame.
 #[derive(Debug, Clone)]
 pub enum Harm {
-    /// It vanishes.
+    /// The frame is lost.
     Drop,
-    /// It comes twice.
+    /// The frame arrives twice.
     Duplicate,
-    /// It comes, but nothing of it can be read.
+    /// The frame arrives, but is unreadable as a whole.
     Garble,
-    /// Its first entry cannot be read, with its key or without.
+    /// The first entry of the frame is unreadable, with its key readable or not.
     Entry(bool),
 }

@@ -1,4 +1,4 @@
-//! The writer: opening, snapshots, deltas, what it tells the agent.
+//! The writer: opening, snapshots, deltas, messages to the agent.
 
 use std::time::Duration;
 

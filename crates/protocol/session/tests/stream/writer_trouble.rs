@@ -11,7 +11,7 @@ use crate::common::{
     begin, chunk, data, delta, digest, end, hello, holding, key, need, remove, replace, service, some, start, update,
 };
 
-/// How often everything is asked for in what there is to send.
+/// Returns how many of the writer's messages ask for everything.
 fn resyncs(writer: &mut WriterEnd) -> usize {
     let asks = |message: &WriterMessage| matches!(message, WriterMessage::Resync { need: Need::All, .. });
     writer.take_messages().iter().filter(|message| asks(message)).count()
@@ -32,7 +32,7 @@ fn after_a_gap_differences_are_not_applied() {
     assert!(!writer.knows("ns"), "absence proves nothing until the snapshot is complete");
     assert!(writer.receive(delta(6, [update("a", "3")]), now).is_empty());
     assert_eq!(tag(&writer, "a"), "1");
-    // What needs nothing before it counts.
+    // Changes that do not depend on earlier ones are applied.
     writer.receive(delta(7, [replace("a", &service("4", [])), remove("b")]), now);
     assert_eq!((tag(&writer, "a"), tag(&writer, "b")), ("4".into(), String::new()));
     writer.receive(begin(8, some(&["ns"])), now);
@@ -53,7 +53,7 @@ fn a_gap_drops_a_running_snapshot() {
     writer.receive(chunk(8, &one), now);
     assert_eq!(writer.services().count(), 2);
     assert_eq!(resyncs(&mut writer), 1);
-    // The new Begin may be what comes after the next gap.
+    // The first frame after another gap may be the Begin of the snapshot that was requested.
     writer.receive(begin(10, Scope::All), now);
     assert_eq!(resyncs(&mut writer), 0, "it is on its way already");
     assert_eq!(writer.receive(end(11, &[]), now).len(), 3);
@@ -156,7 +156,8 @@ fn a_difference_to_nothing_asks_for_everything() {
     assert_eq!(resyncs(&mut writer), 1, "this one began too early");
 }
 
-/// An agent to which a part of its source is unknown tells that a namespace is empty only if it is asked for that one.
+/// An agent that cannot read all of its source confirms that a namespace is empty only if it is asked for that
+/// namespace.
 #[test]
 fn what_is_asked_for_and_not_held_is_named() {
     let now = start();
@@ -252,7 +253,7 @@ fn an_unreadable_piece_spoils_the_snapshot_but_not_the_others() {
     assert!(writer.receive(end(6, &[("b", service("2", []))]), now).is_empty(), "though the rest matches");
     assert_eq!(writer.services().count(), 2);
     assert_eq!(resyncs(&mut writer), 1);
-    // It vanishes from the source before it was ever read: then nobody settles it.
+    // `new` leaves the source before it was ever read, so it is never settled. The next snapshot ends its reject.
     writer.receive(delta(7, [remove("a")]), now);
     writer.receive(bad_delta(8, Some("new")), now);
     writer.settle(&key("a"), Outcome::Applied);
@@ -264,7 +265,7 @@ fn an_unreadable_piece_spoils_the_snapshot_but_not_the_others() {
     assert!(writer.rejects().is_empty() && writer.is_complete());
 }
 
-/// The sender's word says what the unreadable ones add: everything else of the view is proven, and nothing is sent again.
+/// The chunk's digest covers the unreadable Services, so the rest of the view is proven and nothing is sent again.
 #[test]
 fn what_cannot_be_read_leaves_the_rest_proven_where_its_digest_is_told() {
     let now = start();
@@ -290,7 +291,7 @@ fn what_cannot_be_read_leaves_the_rest_proven_where_its_digest_is_told() {
     };
     for chunks in [
         vec![(vec![Err(unreadable(Some("a"))), good(1), good(2)], Some(sum(&[0, 1, 2])))],
-        // Its pieces come in several chunks; it counts where its last one is.
+        // The pieces of a Service come in several chunks; its digest counts in the chunk with the last piece.
         vec![(vec![more("a")], Some(sum(&[]))), (vec![last("a"), good(1)], Some(sum(&[0, 1]))), (vec![good(2)], None)],
         vec![(vec![more("a"), more("a"), Err(unreadable(Some("a"))), good(1), good(2)], Some(sum(&[0, 1, 2])))],
     ] {
@@ -316,7 +317,7 @@ fn what_cannot_be_read_leaves_the_rest_proven_where_its_digest_is_told() {
     }
 }
 
-/// An agent that gave a change up sends a view instead; what came of the change has no part in what comes after that.
+/// An agent that abandons a change in parts sends a view instead. The parts that arrived do not affect later changes.
 #[test]
 fn what_was_given_up_before_a_view_is_not_applied_after_it() {
     let now = start();
@@ -392,7 +393,7 @@ fn after_the_largest_number_the_stream_is_over() {
     assert!(writer.receive(delta(4, [remove("a")]), now).is_empty(), "nothing more of it counts");
 }
 
-/// Removed by name, it came back in a form that this writer cannot read: it is there, in whatever state.
+/// A Service was removed and came back in a form that this writer cannot read: it exists, in an unknown state.
 #[test]
 fn what_cannot_be_read_is_back() {
     let now = start();

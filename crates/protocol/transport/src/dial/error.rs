@@ -1,4 +1,4 @@
-//! Why there is no connection, each way to fail in its own words.
+//! Errors of a dial, one variant for each cause.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,65 +6,66 @@ use std::time::Duration;
 
 use rustls::{AlertDescription, CertificateError};
 
-/// Why there is no connection.
+/// Why a dial failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// The URL cannot be used; no retry helps.
+    /// The URL is invalid; a retry does not help.
     #[error("writer URL {url:?} {problem}")]
     Url {
-        /// As given.
+        /// The URL as configured.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong with the URL.
         problem: &'static str,
     },
-    /// Without TLS only loopback is dialled.
+    /// A plaintext connection to an address that is not loopback.
     #[error("refused to dial {0} without TLS: use https with --tls-cert, --tls-key and --tls-ca")]
     Plaintext(SocketAddr),
-    /// Nobody answers there.
+    /// Name resolution or the TCP connection failed.
     #[error("cannot reach {authority}: {source}")]
     Unreachable {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
-        /// The system's words.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// It took too long.
+    /// The dial did not end within its time limit.
     #[error("{authority} did not answer within {} s", after.as_secs_f32())]
     Timeout {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
-        /// The limit.
+        /// The time limit.
         after: Duration,
     },
-    /// We do not trust the server.
+    /// The server's certificate is not accepted.
     #[error("the certificate of {authority} is not accepted (--tls-ca): {reason}")]
     ServerCertificate {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
-        /// Why.
+        /// Why the certificate is not accepted.
         reason: String,
     },
-    /// The server does not trust us.
+    /// The server refused our certificate.
     #[error("{authority} refused our client certificate (--tls-cert): {reason}")]
     ClientCertificate {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
-        /// The TLS alert it sent.
+        /// The TLS alert that the server sent.
         reason: String,
     },
-    /// Any other trouble between TLS and HTTP/2.
+    /// Any other failure of the TLS or HTTP/2 handshake.
     #[error("no connection to {authority}: {reason}")]
     Handshake {
-        /// Host and port.
+        /// Host and port of the server.
         authority: String,
-        /// The whole chain of causes.
+        /// The error with all its causes.
         reason: String,
     },
 }
 
 impl DialError {
-    /// Whether somebody answered and refused: trying again soon helps only who is let in by then.
+    /// Returns whether one end refused the connection. A retry is unlikely to help until the configuration or a
+    /// certificate changes.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
@@ -78,14 +79,14 @@ impl DialError {
 
 pub(super) fn certificate_problem(reason: &CertificateError) -> String {
     match reason {
-        // A new CA with the old one's name shows as a bad signature.
+        // A new CA that has the name of the old one shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => "it is not signed by this CA".to_owned(),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
         reason => reason.to_string(),
     }
 }
 
-/// Whether this alert says that the other end does not accept our certificate.
+/// Returns whether this alert means that the peer does not accept our certificate.
 pub(crate) fn is_about_certificates(alert: AlertDescription) -> bool {
     use AlertDescription as Alert;
     matches!(

@@ -1,4 +1,4 @@
-//! A socket that breaks when nothing is heard for too long, whatever TCP thinks.
+//! A socket that fails after a period without data, even if TCP keeps the connection open.
 
 use std::io;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails a read that has waited for `limit` since the last byte came. What is read counts, not the answer to one ping: that
-/// may stand behind much that is being sent.
+/// Fails a read that has waited for `limit` since the last byte. Any byte counts, not only the answer to a ping, which
+/// may be queued behind much other data.
 pub(super) struct Heard<IO> {
     io: IO,
     limit: Duration,
@@ -31,7 +31,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Heard<IO> {
         }
         loop {
             ready!(self.timer.as_mut().poll(cx));
-            // Moved only when it rings, so that reading costs nothing more.
+            // The timer is reset only when it fires, so that reads have no extra cost.
             let due = self.last + self.limit;
             if due <= Instant::now() {
                 let message = format!("nothing was heard for {} s", self.limit.as_secs_f32());

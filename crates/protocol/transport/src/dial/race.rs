@@ -1,21 +1,21 @@
-//! Several attempts, of which the first to succeed is taken.
+//! Runs staggered attempts and takes the first that succeeds.
 
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::sleep;
 
-/// What came of it.
+/// The result of [`race`].
 #[derive(Debug)]
 pub(super) struct Raced<T, E> {
     pub(super) won: Option<(usize, T)>,
     pub(super) failed: Vec<(usize, E)>,
-    /// Attempts that were begun: the first ones.
+    /// Number of attempts that were started, from the first one on.
     pub(super) begun: usize,
 }
 
-/// Makes `count` attempts in order: the next one when one has failed, or beside those under way when none has ended for a
-/// `step`. When one succeeds the others are dropped.
+/// Runs `count` attempts in order. Starts the next when one fails, or concurrently when none has ended for `step`. When
+/// one succeeds, the others are dropped.
 pub(super) async fn race<T, E, F>(count: usize, step: Duration, attempt: impl Fn(usize) -> F) -> Raced<T, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -53,7 +53,7 @@ mod tests {
 
     const STEP: Duration = Duration::from_secs(1);
 
-    /// What an attempt does: fails or succeeds after so many milliseconds, or never ends.
+    /// What an attempt does: fail or succeed after some milliseconds, or never end.
     #[derive(Clone, Copy)]
     enum Does {
         Fails(u64),
@@ -70,9 +70,9 @@ mod tests {
             (&[Fails(5), Succeeds(5)], Some(1), 2, 10),
             (&[Hangs, Succeeds(5)], Some(1), 2, 1005),
             (&[Hangs, Hangs, Succeeds(5)], Some(2), 3, 2005),
-            // One that is slow is not given up for the next.
+            // A slow attempt continues beside the next one.
             (&[Succeeds(1500), Hangs, Succeeds(5)], Some(0), 2, 1500),
-            // A failure beside it brings the next at once.
+            // A failure starts the next attempt at once.
             (&[Hangs, Fails(10), Succeeds(5)], Some(2), 3, 1015),
             (&[Fails(1), Fails(2)], None, 2, 3),
         ] {

@@ -1,4 +1,4 @@
-//! Where a server is, and one connection to it.
+//! A server's URL and addresses, and a single connection to one of them.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -21,14 +21,14 @@ use super::error::{DialError, certificate_problem, is_about_certificates};
 use super::heard::Heard;
 use crate::{CONNECTION_WINDOW, ClientTls, KEEPALIVE, KEEPALIVE_TIMEOUT, STREAM_WINDOW, plaintext_allowed};
 
-/// What [`Patience::Short`] waits for a sign of life, and how often it asks for one.
+/// Time limits of [`Patience::Short`]: the longest silence, and the interval of pings.
 const SHORT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 
-/// A server by its URL.
+/// A server, named by its URL.
 #[derive(Debug, Clone)]
 pub struct Target(Arc<Url>);
 
-/// One address of a server.
+/// One resolved address of a server.
 #[derive(Debug, Clone)]
 pub struct Way {
     pub(super) target: Target,
@@ -39,7 +39,7 @@ pub struct Way {
 struct Url {
     uri: Uri,
     tls: bool,
-    /// Without the brackets of an IPv6 address.
+    /// The host, without the brackets of an IPv6 address.
     host: String,
     port: u16,
     authority: String,
@@ -52,10 +52,11 @@ impl PartialEq for Way {
 }
 
 impl Target {
-    /// Reads `http://host:port` or `https://host:port`; the latter needs certificates, which the former has no use for.
+    /// Parses `http://host:port` or `https://host:port`. `with_tls` says whether certificates are configured, which
+    /// https requires and http refuses.
     ///
     /// # Errors
-    /// [`DialError::Url`].
+    /// Returns [`DialError::Url`].
     pub fn parse(url: &str, with_tls: bool) -> Result<Self, DialError> {
         let wrong = |problem| DialError::Url { url: url.to_owned(), problem };
         let uri: Uri = url.parse().map_err(|_| wrong("is no URL: write https://host:port"))?;
@@ -76,7 +77,7 @@ impl Target {
         Ok(Self(Arc::new(Url { uri, tls: with_tls, host, port, authority })))
     }
 
-    /// The addresses that its name has now, in the order in which the resolver gives them.
+    /// Resolves the host, and returns its addresses in the resolver's order.
     pub(super) async fn ways(&self) -> Result<Vec<Way>, DialError> {
         let addresses = tokio::net::lookup_host((self.0.host.as_str(), self.0.port)).await;
         let addresses = addresses.map_err(|error| self.unreachable(error))?;
@@ -95,8 +96,9 @@ impl Target {
         DialError::Timeout { authority: self.0.authority.clone(), after }
     }
 
-    /// In TLS 1.3 a client has finished before the server has looked at its certificate; the refusal comes with the
-    /// first read. A gRPC server speaks first (its SETTINGS), so that read is done here, where it can be told.
+    /// Completes the TLS handshake and reads the server's first bytes. In TLS 1.3 the client finishes before the server
+    /// has verified its certificate, and a refusal arrives with the first read. An HTTP/2 server sends its SETTINGS
+    /// first, so the read is done here, where a refusal can be reported as such.
     async fn handshake<IO>(&self, socket: IO, tls: &ClientTls) -> Result<TlsStream<IO>, DialError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -135,7 +137,8 @@ impl Target {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // tonic would wrap an https URL in TLS once more; the origin keeps `:scheme` and `:authority` true.
+        // tonic would add TLS to an https URL again, so the endpoint is http. The origin sets `:scheme` and
+        // `:authority` to their real values.
         let endpoint = Endpoint::from_shared(format!("http://{}", self.0.authority))
             .map_err(|error| self.handshake_error(one_line(&error)))?
             .origin(self.0.uri.clone())
@@ -150,20 +153,20 @@ impl Target {
 }
 
 impl Way {
-    /// Whether both have the same name.
+    /// Returns whether both addresses belong to the same URL.
     #[must_use]
     pub fn has_name_of(&self, other: &Self) -> bool {
         self.target.0.uri == other.target.0.uri
     }
 
-    /// Whether both have one name and are of one family: two processes. A name's IPv4 and IPv6 addresses are most often two
-    /// ways to the same one.
+    /// Returns whether both addresses belong to the same URL and are of the same family, so that they are probably two
+    /// processes. The IPv4 and the IPv6 address of a name usually lead to the same process.
     #[must_use]
     pub fn is_beside(&self, other: &Self) -> bool {
         self.has_name_of(other) && self.address.is_ipv4() == other.address.is_ipv4()
     }
 
-    /// `reach`: how long TCP may take of it.
+    /// Connects to this address. `reach` limits the TCP connection.
     pub(super) async fn connect(
         &self,
         tls: Option<&ClientTls>,
@@ -197,7 +200,8 @@ impl Way {
     }
 }
 
-/// A connector that hands over the one connection there is. tonic reconnects by itself; who dialled wants to know.
+/// Creates a connector that returns `io` once and then fails. tonic would reconnect by itself, but the caller has to
+/// know that the connection broke.
 fn once<IO>(io: IO) -> impl FnMut(Uri) -> Ready<io::Result<TokioIo<IO>>> {
     let mut io = Some(TokioIo::new(io));
     move |_| {

@@ -1,4 +1,4 @@
-//! A CA, a server that hands its streams to the test, and a client.
+//! A CA, a server that passes its streams to the test, and a client.
 #![allow(dead_code)]
 
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything should take, shorter than patience.
+/// Time limit of each step of a test.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Services in namespace "many"; each seventh is left out, as a filter does.
+/// Number of Services in namespace "many". Every seventh is left out, as by a filter.
 pub const MANY: usize = 1000;
 
 pub struct Pki {
@@ -53,7 +53,7 @@ impl Pki {
         self.folder.path().join("ca.pem")
     }
 
-    /// Names with "://" are URIs, the others DNS names or addresses.
+    /// Issues a certificate. Names with "://" are URIs, the others DNS names or addresses.
     pub fn issue(&self, names: &[&str]) -> TlsFiles {
         self.issue_with(names, |_| ())
     }
@@ -85,7 +85,7 @@ pub fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-/// A stream as `Discovery::sync` got it. Dropping it lets `sync` return.
+/// A stream as `Discovery::sync` received it. Dropping it makes `sync` return.
 pub struct Stream {
     pub peer: Peer,
     pub incoming: AgentMessages,
@@ -130,7 +130,7 @@ impl Inspection for Answers {
         Ok(names.map(|name| pb::Backend { name: name.into(), ..Default::default() }).collect())
     }
 
-    /// Answers with the backend that was asked for; in namespace "many" with a number of Services, three at a time.
+    /// Returns the requested backend; for namespace "many" a number of Services, three in each batch.
     async fn list_services(
         &self,
         _: &Viewer,
@@ -157,7 +157,7 @@ impl Inspection for Answers {
         Ok(Part { services, seen: (next + 3 < MANY).then_some(last) })
     }
 
-    /// One event, then silence.
+    /// Sends one event, then nothing.
     async fn watch(
         &self,
         _: &Viewer,
@@ -200,9 +200,9 @@ impl Admin for Decisions {
 pub struct Server {
     pub address: SocketAddr,
     pub streams: mpsc::UnboundedReceiver<Stream>,
-    /// Refused connections.
+    /// The refused connections.
     pub refused: mpsc::UnboundedReceiver<Refusal>,
-    /// What the server denies.
+    /// The deny list of the server.
     pub deny: watch::Sender<Denied>,
     pub shutdown: CancellationToken,
     pub task: JoinHandle<Result<(), LinkError>>,

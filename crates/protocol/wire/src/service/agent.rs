@@ -1,4 +1,4 @@
-//! What an agent says of Services.
+//! The agent's messages about Services.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::pb::data::Frame as PbFrame;
 use crate::pb::sync_request::Message;
 
 impl From<AgentMessage> for pb::SyncRequest {
-    /// `AgentMessage::Unreadable` and unreadable entries are never sent: they become nothing.
+    /// Converts a message to its wire form. `AgentMessage::Unreadable` and unreadable entries are never sent, so they
+    /// are omitted.
     fn from(message: AgentMessage) -> Self {
         let message = match message {
             AgentMessage::Hello(hello) => Some(Message::Hello(encode_hello(hello))),
@@ -26,15 +27,15 @@ impl From<AgentMessage> for pb::SyncRequest {
                 Some(Message::ScopeUnknown(pb::ScopeUnknown { scope: Some((&scope).into()), reason }))
             }
             AgentMessage::Goodbye(goodbye) => Some(Message::Goodbye(encode_goodbye(goodbye))),
-            // Services are never reported of, so no agent of theirs says anything of reports.
+            // The writer reports nothing about Services, so an agent never grants or acknowledges reports.
             AgentMessage::ReportCredit(_) | AgentMessage::ReportAck(_) | AgentMessage::Unreadable { .. } => None,
         };
         Self { message }
     }
 }
 
-/// Reads what an agent sent. A message that breaks a rule as a whole is [`AgentMessage::Unreadable`]; one entry of a
-/// frame that does is an `Err` among the others.
+/// Parses an agent's message. A message that violates a rule as a whole becomes [`AgentMessage::Unreadable`]; an entry
+/// of a frame that does becomes an `Err` among the others.
 #[must_use]
 pub fn agent_message(request: pb::SyncRequest) -> AgentMessage {
     parse(request).unwrap_or_else(|error| AgentMessage::Unreadable { reason: error.to_string() })

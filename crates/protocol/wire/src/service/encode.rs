@@ -1,4 +1,4 @@
-//! The Services of a frame, to the wire.
+//! Encodes the Services of a frame.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub(crate) fn change(change: PieceChange) -> pb::ServiceChange {
     match change {
         PieceChange::Replace(piece) => pb::ServiceChange {
             key: Some((&piece.key).into()),
-            // The key is said once, by the change.
+            // The change has the key, so the piece has none.
             change: Some(Change::Replace(piece_content(piece))),
         },
         PieceChange::Update { key, header, parts: endpoints, more } => {
@@ -57,8 +57,8 @@ fn encode_header(header: &Header) -> pb::Header {
     pb::Header { labels: map(labels), annotations: map(annotations), ports: ports.iter().map(Into::into).collect() }
 }
 
-/// Neighbours with equal ports share a group. Senders go through a Service in order of its port sets, so that is one
-/// group for each.
+/// Groups consecutive endpoints with equal ports. Senders iterate over a Service in order of its port sets, so each
+/// port set becomes one group.
 fn encode_groups<'a>(endpoints: impl Iterator<Item = (&'a PortSet, &'a Endpoint)>) -> Vec<pb::PortGroup> {
     let mut groups: Vec<pb::PortGroup> = Vec::new();
     let mut last = None;

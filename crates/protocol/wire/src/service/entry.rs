@@ -1,4 +1,4 @@
-//! The Services of a frame, from the wire: each is read by itself, so that a bad one is alone with its trouble.
+//! Parses the Services of a frame, each by itself, so that an invalid one does not affect the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the writer says of Services.
+//! The writer's messages about Services.
 
 use gimbal_session::{Reject, RejectReason, WriterMessage};
 
@@ -31,10 +31,10 @@ impl From<WriterMessage> for pb::SyncResponse {
     }
 }
 
-/// Reads what a writer sent.
+/// Parses a writer's message.
 ///
 /// # Errors
-/// When it breaks a rule of the protocol, or is of a kind that this version does not know.
+/// Returns an error when the message violates a rule of the protocol, or its kind is not known in this version.
 pub fn writer_message(response: pb::SyncResponse) -> Result<WriterMessage, WireError> {
     Ok(match response.message.ok_or(WireError::Empty)? {
         Message::Welcome(welcome) => WriterMessage::Welcome(parse_welcome(welcome)?),
