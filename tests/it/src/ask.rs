@@ -58,7 +58,7 @@ pub async fn expect_log(process: &Process, parts: &[&str]) -> anyhow::Result<Str
 }
 
 impl Scene {
-    /// Issues an admin's certificate; see [`Scene::config`].
+    /// Issues an admin's certificate; see [`Programs::config`](crate::Programs::config).
     ///
     /// # Errors
     /// It cannot be written.

@@ -167,7 +167,7 @@ impl Programs {
     /// Returns the flags for a backend's certificate.
     ///
     /// # Errors
-    /// As [`Scene::pair`].
+    /// As [`Programs::pair`].
     pub fn tls_of(&self, backend: &str) -> anyhow::Result<Vec<String>> {
         Ok(self.tls(&self.pair(backend)?))
     }
