@@ -68,7 +68,7 @@ fn judge(comparison: &Comparison) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps the accepted counts of cases that were not counted now, unless all were counted.
+/// Accepts the present counts. Unless `all` cases were counted, the others keep their accepted counts.
 fn accept(before: Kept, now: Kept, all: bool, file: &Path) -> anyhow::Result<()> {
     let mut counts = if all { Default::default() } else { before.counts };
     anyhow::ensure!(

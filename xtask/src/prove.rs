@@ -14,7 +14,7 @@ struct Proof {
     file: &'static str,
     /// Only the tests whose name contains this.
     test: &'static str,
-    /// The value of `GIMBAL_PROVE`: the size, if the test can have any.
+    /// The value of `GIMBAL_PROVE`: the size, or `1` for a test of only one larger size.
     size: &'static str,
     /// Whether it starts Gimbal's programs.
     programs: bool,

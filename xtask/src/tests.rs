@@ -80,7 +80,7 @@ fn is_integration(program: &Program) -> bool {
     program.name == "it" && program.dir.ends_with(INTEGRATION)
 }
 
-/// Tests that start servers do so by the test kit.
+/// Whether a program's tests need neither minutes nor servers, which only the test kit starts.
 fn is_fast(program: &Program) -> bool {
     let package = std::fs::read_to_string(program.dir.join("Cargo.toml")).unwrap_or_default();
     !package.contains("gimbal-testkit") && !SLOW.iter().any(|slow| package.contains(&format!("name = \"{slow}\"")))
@@ -100,7 +100,7 @@ fn passes(program: &Program, mut command: Command) -> bool {
     let said = String::from_utf8_lossy(&output.stdout);
     let summary = said.lines().find(|line| line.starts_with("test result")).unwrap_or_default();
     eprintln!("{:>8}  {}: {summary}", seconds(start.elapsed()), program.name);
-    // A skipped test reports itself.
+    // A test that is skipped prints such a line.
     let errors = String::from_utf8_lossy(&output.stderr);
     errors.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| eprintln!("{line}"));
     if !passed {

@@ -17,7 +17,7 @@ pub async fn get(admin_port: u16, path: &str) -> anyhow::Result<(u16, String)> {
     Ok((answer.status().as_u16(), answer.text().await?))
 }
 
-/// Returns the sum of all samples of a metric whose labels contain `labels` (as `reason="Held"`; empty: any).
+/// Returns the sum of all samples of a metric whose labels contain `labels`, for instance `reason="Held"`; empty: all.
 ///
 /// # Errors
 /// There is no answer.

@@ -6,8 +6,8 @@ use gimbal_testkit::eventually;
 
 use crate::{SOON, Scene, in_parallel, put, slice_of, svc};
 
-/// Creates Services `web-<n>` in the source's `team1`, with a slice `v4` of three endpoints each. Addresses are counted
-/// on from Service to Service.
+/// Creates Services `web-<n>` in the source's `team1`, with a slice `v4` of three endpoints each. All addresses are
+/// consecutive.
 ///
 /// # Errors
 /// The API server's error.

@@ -25,7 +25,8 @@ pub enum Ep<'a> {
     Terminating(&'a str),
 }
 
-/// Returns a slice `<service>-<suffix>` of a Service; its address family is the first endpoint's.
+/// Returns a slice `<service>-<suffix>` of a Service. Its address family is the first endpoint's; endpoints listen on
+/// the Service's ports plus 8000.
 #[must_use]
 pub fn slice(namespace: &str, service: &str, suffix: &str, ports: &[(&str, u16)], endpoints: &[Ep<'_>]) -> Value {
     let endpoints: Vec<Value> = endpoints

@@ -40,7 +40,6 @@ impl Programs {
     ///
     /// # Errors
     /// The file cannot be written.
-    /// The file cannot be written.
     pub fn config(&self, backends: &[&str], extra: &str) -> anyhow::Result<PathBuf> {
         let mut text = "admins: [\"spiffe://gimbal.example/admin\"]\nbackends:\n".to_owned();
         for name in backends {

@@ -80,8 +80,8 @@ impl Asset {
         self.given().is_some() || cached()
     }
 
-    /// Returns the asset's path from `KUBEBUILDER_ASSETS`. A folder without both API server and etcd is not used for
-    /// the other assets either, because it would mix versions of the two.
+    /// Returns the asset's path in `KUBEBUILDER_ASSETS`, if it is there. A folder that lacks the API server or etcd is
+    /// not used at all, because the one that it has could be of another version than the built one.
     fn given(self) -> Option<PathBuf> {
         let dir = PathBuf::from(std::env::var_os("KUBEBUILDER_ASSETS")?);
         let complete = [Self::ApiServer, Self::Etcd].iter().all(|asset| dir.join(asset.name()).is_file());
@@ -89,7 +89,8 @@ impl Asset {
         (complete && path.is_file()).then_some(path)
     }
 
-    /// Returns a folder name that contains every version, so that a new version never uses an old binary.
+    /// Returns the name of the asset's folder in the cache. It contains the versions of all programs in that folder, so
+    /// that a new version never uses an old binary.
     fn folder(self) -> String {
         match self {
             Self::Etcd | Self::ApiServer | Self::ControllerManager => format!("k8s-{KUBERNETES}-etcd-{ETCD}"),

@@ -1,4 +1,5 @@
-//! Real servers for tests and the demo: clusters, certificates, Gimbal's binaries, and helpers that wait for results.
+//! Servers for tests and the demo, real and scripted ones: clusters, clouds, certificates, Gimbal's binaries, and
+//! helpers that wait for results.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {

@@ -54,7 +54,7 @@ use layout::Layout;
 
 /// The projects that every stack has; the discoverer is a member of each.
 pub const PROJECTS: [&str; 3] = ["alpha", "beta", "gamma"];
-/// The domain of the projects, the discoverer and the user without roles.
+/// The domain of the projects, and of every user but the administrator.
 pub const DOMAIN: &str = "lab";
 /// The region of Keystone, Octavia and Neutron.
 pub const REGION: &str = "RegionOne";
@@ -180,7 +180,7 @@ impl OpenStack {
     }
 
     /// Installs and prepares what a start needs, with neutron-lbaas if it can run, so that tests need not wait for it.
-    /// Returns the folder of the data.
+    /// Returns the path of the initial data.
     ///
     /// # Errors
     /// As [`OpenStack::start`].

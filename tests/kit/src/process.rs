@@ -13,7 +13,7 @@ mod spawn;
 pub use binary::binary;
 pub use port::free_port;
 
-/// How long a process may take to stop.
+/// How long a process may take to stop after SIGSTOP.
 const FREEZE: Duration = Duration::from_secs(5);
 /// Number of a log's lines that are shown when a test fails.
 const SHOWN: usize = 60;

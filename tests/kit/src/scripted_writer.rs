@@ -68,7 +68,7 @@ impl ScriptedWriter {
     /// Starts a writer on a free port.
     ///
     /// # Panics
-    /// If there is none.
+    /// If no port is free.
     pub async fn start() -> Self {
         Self::serve(true).await
     }
@@ -88,7 +88,7 @@ impl ScriptedWriter {
     pub fn lead(&self, leads: bool) {
         self.state.lock().unwrap().leads = leads;
         if !leads {
-            // No agent may be connected.
+            // It fails if no agent is connected.
             self.says.send(not_leader()).ok();
         }
     }
@@ -122,7 +122,7 @@ impl ScriptedWriter {
         self.state.lock().unwrap().said.clone()
     }
 
-    /// Returns the incarnations that agents named; empty for one that does not know its own.
+    /// Returns the incarnations that agents named, with an empty one for an agent that does not know its own.
     ///
     /// # Panics
     /// As [`Self::said`].
@@ -147,7 +147,7 @@ impl ScriptedWriter {
     /// Waits until exactly these Services are held, in the form of [`Self::held`].
     ///
     /// # Panics
-    /// If they never are.
+    /// If they are not in time.
     pub async fn until_held(&self, expected: &[&str]) {
         eventually("the writer holds it", SOON, async || {
             let held = self.held();
@@ -160,7 +160,7 @@ impl ScriptedWriter {
     /// Waits until an agent has sent a message that `is` accepts.
     ///
     /// # Panics
-    /// If none ever has.
+    /// If none has in time.
     pub async fn until_said(&self, what: &str, is: impl Fn(&Said) -> bool) {
         eventually(what, SOON, async || {
             let said = self.said();

@@ -1,4 +1,4 @@
-//! Checks Markdown: the targets of links, and the length of lines.
+//! Checks the targets of links, in Markdown and from comments to `docs/`, and the length of Markdown's lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Extracts the prose of tracked files: comments, string literals, Markdown.
+//! Extracts the prose of tracked and new files: comments, string literals, Markdown.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::shell;
 
-/// A tracked text file.
+/// A text file of the repository.
 pub struct File {
     /// Relative to the repository's root, with `/`.
     pub path: String,
@@ -47,7 +47,7 @@ pub fn files() -> anyhow::Result<Vec<File>> {
 enum Syntax {
     /// `//` comments and strings in double quotes: Rust, Protocol Buffers, Go.
     Slashes,
-    /// `#` comments: YAML, TOML, shell, Python.
+    /// `#` comments: YAML, TOML, shell, Python, configuration files.
     Hash,
     /// Everything outside of fenced code.
     Markdown,

@@ -9,10 +9,9 @@ struct Tolerance {
     allocations: f64,
 }
 
-/// With the same compiler and C library. Two runs differ only by the random seeds of hash maps
-/// (docs/benchmarks/counts.md).
+/// With the same versions. Two runs differ only by the random seeds of hash maps (docs/benchmarks/counts.md).
 const SAME: Tolerance = Tolerance { instructions: 0.05, allocations: 0.01 };
-/// Another compiler generates other instructions, and its library may allocate differently.
+/// With others: another compiler generates other instructions, and its library may allocate differently.
 const OTHER: Tolerance = Tolerance { instructions: 0.3, allocations: 0.1 };
 
 /// Cases whose cost must not grow with unrelated state: the case, the smaller and the larger state, and the largest
@@ -51,7 +50,7 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// `all`: every case was counted, so a case that is only in `kept` does not exist any more.
+/// Compares each case. With `all`, every case was counted, so a case that is only in `kept` does not exist any more.
 pub fn compare(kept: &Kept, now: &Kept, all: bool) -> Comparison {
     let mut notes = Vec::new();
     let tolerance = tolerance(&kept.with, &now.with, &mut notes);

@@ -78,8 +78,8 @@ fn events(cluster: &Cluster) -> impl Stream<Item = Event> + use<> {
 }
 
 impl<T: Object> Objects<T> {
-    /// Whether anything is different now. A list that begins anew replaces what was known bit by bit: the comparison
-    /// that waits for it is of the whole, and comes out right at its end only.
+    /// Applies an event. Returns whether the objects may have changed. A list that begins anew drops what was known and
+    /// fills it again page by page; `until` compares everything, so it accepts only the whole list.
     fn apply(&mut self, event: WatchEvent<T>) -> bool {
         let key = |object: &T| format!("{}/{}", object.meta().namespace, object.meta().name);
         match event {

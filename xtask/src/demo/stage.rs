@@ -60,7 +60,7 @@ impl Stage {
         let names = ["gimbal-writer", "gimbal-kubernetes-discoverer"];
         let bin_dir = tokio::task::block_in_place(|| build::all(&names, &servers))?;
         let discoverer_rights = discoverer_rights()?;
-        // The demo reads the namespaces that it makes; the writer keeps its Lease in one of them.
+        // The writer keeps its Lease in a namespace that the demo makes.
         let writer_rights = writer_rights()?.in_namespace(SYSTEM);
         let (source, gimbal) = tokio::try_join!(
             Side::open(source, "discoverer", &discoverer_rights),

@@ -48,9 +48,10 @@ pub struct Options {
     /// Whether the list of projects has only those on which the user has a role. If so, in bulk mode a known project
     /// that the list lacks is kept while load balancers of it are listed.
     pub by_role: bool,
-    /// How long a project must be missing from the lists of all projects' objects before it counts as deleted. `None`
-    /// where the API distinguishes a deletion (404) from a lost role (403). OpenStack services cache for some minutes
-    /// what a token may do, so lists can stay short after a role was removed and granted again.
+    /// How long a project, or an object that the API reports as gone, must be missing from the lists of all projects'
+    /// objects before it counts as deleted. `None` where the API distinguishes a deletion (404) from a lost role (403).
+    /// OpenStack services cache for some minutes what a token may do, so lists can stay short after a role was removed
+    /// and granted again.
     pub second_look: Option<Duration>,
     /// The project of the token that lists all projects' objects. If each list has objects of other projects, the token
     /// sees all, whatever roles it has.

@@ -128,7 +128,7 @@ pub enum Trouble {
         pools: usize,
     },
     /// Two lists, read one after the other, do not fit together. The load balancer's last known state stays published
-    /// for one poll.
+    /// until they do, or until the missing object is shown to be gone.
     #[error("load balancer {load_balancer} and {missing} were listed at different times, and do not fit together yet")]
     OpenReference {
         /// The load balancer.

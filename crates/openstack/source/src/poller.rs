@@ -52,7 +52,7 @@ pub struct CloudPoller {
     made: Option<Instant>,
     began: Option<Instant>,
     projects_at: Option<Instant>,
-    /// Since when each list of projects has failed.
+    /// Since when every list of projects has failed; unset after one that succeeded.
     projects_failing: Option<Instant>,
     poll: Poll,
 }
@@ -193,9 +193,10 @@ impl CloudPoller {
         PollOutcome { changes: poll.changes.into_iter().collect(), ..poll.outcome }
     }
 
-    /// Returns why Services that an earlier process published may still exist. A list by role lacks projects that are
-    /// disabled or on which the role was lost, and after a start the earlier projects are not known. The doubt ends
-    /// after `project_hold`, the time for which a project that leaves the list is held.
+    /// Returns why Services that an earlier process published may still exist, if so. The row of a project cannot be
+    /// read; or the list of projects is by role: it lacks projects that are disabled or on which the role was lost, and
+    /// after a start the earlier projects are not known. That doubt ends after `project_hold`, the time for which a
+    /// project that leaves the list is held.
     fn rest(&self, now: Instant) -> Option<String> {
         if let Some(reason) = self.projects.unread() {
             return Some(reason.to_owned());

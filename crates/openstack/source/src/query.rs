@@ -2,7 +2,7 @@
 
 use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, Pool, Project};
 
-/// The projects whose objects a list has.
+/// The projects whose objects a list contains.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ListScope {
     /// All projects, listed with one token.

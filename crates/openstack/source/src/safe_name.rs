@@ -13,8 +13,8 @@ use gimbal_octavia_rows as rows;
 /// One more than the maximum length of a source key's part in the protocol, because [`shorten`] stays below its limit.
 const SOURCE_NAME: usize = 254;
 
-/// Returns `text` in lower-case letters, digits and single inner `-`. Accents are dropped and any other run of
-/// characters becomes a `-`; the result may be empty.
+/// Returns `text` in lower-case letters, digits and single inner `-`. Accents are dropped, and any other run of
+/// characters becomes a `-`, or nothing at either end; the result may be empty.
 #[must_use]
 pub fn safe_name(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -43,7 +43,8 @@ pub(crate) fn source_name(by: ServiceName, load_balancer: &LoadBalancer, pool: O
     shorten(SOURCE_NAME, &parts).into()
 }
 
-/// Returns the namespace that a project's name yields, or its ID if the name has no character that Kubernetes allows.
+/// Returns the namespace that a project's name yields, or that its ID yields if the name has no character that
+/// Kubernetes allows.
 pub(crate) fn namespace(project: &rows::Project) -> Arc<str> {
     let name = match safe_name(&project.name) {
         name if name.is_empty() => safe_name(project.id.as_str()),

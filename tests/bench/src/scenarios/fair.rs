@@ -1,5 +1,6 @@
-//! One backend floods, another changes one endpoint now and then: how long the other's changes take, against the same
-//! while a bare loop floods the API server in our place. In turns, so that a busy machine is as busy for both.
+//! One backend floods, another changes one endpoint now and then. Measures how long the other's changes take, against
+//! the same while a bare loop floods the API server in our place, and while nothing floods. The cases alternate, so
+//! that other load on the machine affects all alike.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::{content, raw};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const WORKERS: usize = 32;
-/// The namespace of the calm backend's Services.
+/// The name of the calm backend, and the namespace of its Services.
 const CALM: &str = "calm";
 const CALM_SERVICES: usize = 100;
 const PERIOD: Duration = Duration::from_millis(50);
@@ -28,7 +29,7 @@ const RISE: Duration = Duration::from_secs(1);
 /// Numbers of the flood's changes, far from those of the calm backend.
 const FLOOD: u32 = 1 << 20;
 
-/// The origin of a flood.
+/// The origin of the flood in a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Nobody,
@@ -101,7 +102,7 @@ impl Stage {
         let before = writes(self.admin_port).await?;
         let (over, ends) = tokio::sync::oneshot::channel::<()>();
         let ends = async move {
-            // The other end is dropped only after it was notified.
+            // Always an error: the other end sends nothing, and is dropped when the calm backend has made its changes.
             ends.await.ok();
         };
         let changing = async move {

@@ -1,5 +1,5 @@
-//! Whether an object costs the same however many there are: everything from empty at three sizes, on fresh clusters,
-//! against raw creates of the same objects at the same size.
+//! Whether an object costs the same however many there are: everything from empty at three sizes, each in a new Gimbal
+//! cluster, against raw creates of the same objects at the same size.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const FLAT: f64 = 1.25;
 struct Empty {
     /// CPU seconds of discoverer and writer.
     cpu: f64,
-    /// Memory of the discoverer and of the writer, in MB.
+    /// Peak memory of the discoverer and of the writer, in MB.
     memory: (f64, f64),
 }
 

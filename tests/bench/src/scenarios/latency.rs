@@ -1,6 +1,6 @@
-//! How long a change takes through Gimbal, against a bare relay between the same two clusters. They alternate every few
-//! seconds, so that other load on the machine affects both alike. Each has its own Services, equal in number, that the
-//! other does not write.
+//! How long a change takes through Gimbal, against a bare relay between the same two clusters. They alternate, at least
+//! every few seconds, so that other load on the machine affects both alike. Each has its own Services, equal in number,
+//! that the other does not write.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -168,7 +168,7 @@ impl Standing {
         })
     }
 
-    /// Kills the writer and starts it again; all backends find it and send everything.
+    /// Kills the writer and starts it again; all backends connect to it and send everything.
     async fn restart(&mut self) -> anyhow::Result<Return> {
         let mark = self.scene.gimbal.audit_mark().await?;
         let (passed, dials) = (self.proxy.passed(), self.proxy.accepted());

@@ -1,5 +1,5 @@
-//! More changes than the API server accepts: memory does not grow, the newest value of each slice is written, and no
-//! write is older than one round over all slices takes.
+//! More changes than the API server accepts: memory does not grow, the last value of each slice is written in the end,
+//! and no change that is written is older than the time of one round over all slices.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl Found {
         let round = self.keys as f64 / rate * 1e3;
         let written = during().filter_map(|seen| Some(seen.at - self.changes.get(&seen.number)?.begun));
         let written = Times::new(written.collect());
-        // The rest is written in one round and ages meanwhile, because there is nothing newer.
+        // After the flood, the rest is written in one round and ages meanwhile, because there is nothing newer.
         let rest = self.seen.last().map_or(Duration::ZERO, |last| last.at.saturating_duration_since(end));
         let waited = Delays::of(&self.changes, &self.seen).times();
         let pending = self.samples.iter().map(|sample| sample.pending).fold(0.0, f64::max);

@@ -16,7 +16,7 @@ const CHURN: Duration = Duration::from_secs(20);
 /// Number of concurrent changes.
 const HANDS: usize = 8;
 
-/// Names that samples are searched for.
+/// Names that are searched for on the stacks of the samples.
 const PARTS: [&str; 12] = [
     "serde_json",
     "rustls",

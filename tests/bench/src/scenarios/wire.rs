@@ -15,7 +15,7 @@ use crate::inspection::Inspection;
 use crate::times::median;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Limit of the bytes for a change.
+/// Largest number of bytes that a change may take.
 const MOST: f64 = 300.0;
 
 pub async fn run(context: &Context) -> anyhow::Result<Outcome> {

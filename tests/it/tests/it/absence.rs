@@ -9,7 +9,8 @@ async fn offer(scene: &Scene, name: &str) {
     scene.put(&slice_of("team1", name, "v4", 7, 3)).await.unwrap();
 }
 
-/// Both agents watch the same source. `other` stays: its changes show that the writer still works.
+/// Starts an agent. Those of both backends watch the same source; `other` stays, and its changes show that the writer
+/// still works.
 fn agent(scene: &Scene, backend: &str, port: u16) -> Discoverer {
     scene.discoverer(backend, &scene.source, port, &[]).unwrap()
 }

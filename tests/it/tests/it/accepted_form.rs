@@ -59,7 +59,7 @@ async fn an_admission_that_adds_a_label_costs_one_write() {
     expect_metric(writer.admin_port, "gimbal_writer_accepted_forms", "", 3.0).await.unwrap();
     expect_log(&writer.process, &["its form is accepted", "team1/node02-web"]).await.unwrap();
 
-    // A change of the source causes one more write, and its accepted form is accepted again.
+    // A change of the source causes one more write, and the API server's form of it is accepted again.
     let mark = scene.gimbal.audit_mark().await.unwrap();
     scene.put(&slice_of("team1", "web", "a", 1, 4)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();

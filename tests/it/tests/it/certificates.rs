@@ -22,7 +22,8 @@ async fn arrives(scene: &Scene, address: &str) -> Mirror {
     Mirror::expect(&scene.gimbal, "team1", WEB, &[&format!("{address}:8080")]).await.unwrap()
 }
 
-/// Makes one change after the other to the same Service, each awaited in the Gimbal cluster, until `stop`.
+/// Makes one change after the other to the same Service, each awaited in the Gimbal cluster, until `stop` is set.
+/// Returns their number.
 async fn changes_flow(scene: &Scene, stop: &AtomicBool) -> u32 {
     let first = arrives(scene, "10.1.0.1").await;
     let mut count = 1;
@@ -83,7 +84,7 @@ async fn everything_is_renewed_while_changes_flow() {
     let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     discoverer.ready().await.unwrap();
     arrives(&scene, "10.1.0.1").await;
-    // It may have connected before the source was read, or before the writer led.
+    // There may be several: the first ones before the source was read, or before the writer led.
     let before = streams(&discoverer).await;
     let old = copy_of(&scene, "node02", "old");
 

@@ -148,7 +148,7 @@ async fn whoever_reads_its_log_may_go() {
     assert!(writer.0.try_wait().unwrap().is_none(), "it runs on");
 }
 
-/// Killed when dropped.
+/// A process that is killed when dropped.
 struct Ends(std::process::Child);
 
 impl Drop for Ends {
@@ -158,7 +158,7 @@ impl Drop for Ends {
     }
 }
 
-/// Writes the user's kubeconfig with another user in it.
+/// Writes a copy of the writer's kubeconfig with another authority and other credentials.
 fn kubeconfig(scene: &Scene, ca: &Path, user: &Value) -> PathBuf {
     let there = std::fs::read(scene.gimbal.user("writer").unwrap().kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_slice(&there).unwrap();

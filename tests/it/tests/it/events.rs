@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const EVENTS: &[&str] = &["--write-events"];
 
-/// The rights of `gimbal-kubernetes-discoverer-events` in `deploy/rbac`.
+/// Grants the rights of `gimbal-kubernetes-discoverer-events` in `deploy/rbac`, beside the usual ones.
 async fn let_write_events(cluster: &TestCluster) {
     let names = ["gimbal-kubernetes-discoverer", "gimbal-kubernetes-discoverer-events"];
     cluster.bind(&cluster.user("discoverer").unwrap(), &Rights::deployed(&names).unwrap()).await.unwrap();
@@ -211,7 +211,7 @@ async fn what_happens_again_is_counted_in_the_same_event_even_after_a_restart() 
     agent = scene.discoverer("node02", &scene.source, writer.port, EVENTS).unwrap();
     expect_events(&scene, ("team1", "taken"), &events(4)).await;
 
-    // A successor of the same name starts with no Event.
+    // A new Service of the same name has Events of its own.
     scene.remove("team1", "taken").await.unwrap();
     // An object that comes back at once is the same to both ends: its reported state stays.
     for ask in [agent.ask(), scene.ask(&writer).unwrap()] {

@@ -1,4 +1,4 @@
-//! The mass-change guard, from a source that loses much to an object that is kept.
+//! The mass-change guard: a source loses much, and the published objects are kept.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn still_as_they_were(scene: &Scene, mirrors: &[Mirror]) {
     }
 }
 
-/// Returns the backend's one held change, once all of its removals have been reported.
+/// Waits until the backend's first held change removes this many endpoints, and returns it.
 async fn held(client: &Grpcurl, endpoints: u64) -> Value {
     let wanted = endpoints.to_string();
     let what = format!("holds the removal of {endpoints} endpoints");
@@ -99,7 +99,7 @@ async fn a_drop_to_nothing_is_held_through_restarts_until_a_person_approves_it()
     scene.put(&svc("team1", "web0", &[("http", 80)])).await.unwrap();
     scene.put(&slice_of("team1", "web0", "a", 2000, 1)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-new", 2).await.unwrap();
-    // The previous and the current state.
+    // The eight previous endpoints and the new one.
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 9).await.unwrap();
     still_as_they_were(&scene, &mirrors[1..]).await;
 

@@ -61,7 +61,7 @@ fn key(namespace: &str, name: &str) -> Value {
     json!({"namespace": namespace, "name": name})
 }
 
-/// Checks `list` and the health check on both services.
+/// Checks what a program answers to grpcurl's `list` and `describe`, and its health check.
 fn introduces_itself(client: &Grpcurl, admin: bool) {
     let listed = client.run(&[], &["list"]).unwrap();
     let service = |name: &str| listed.lines().any(|line| line == name);

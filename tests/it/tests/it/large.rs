@@ -80,7 +80,7 @@ async fn a_thousand_services_arrive_with_one_write_for_each_object() {
         "each at its first try"
     );
 
-    // One change at a time is as quick as in a small cluster, and costs one write.
+    // Each change costs one write.
     let mark = scene.gimbal.audit_mark().await.unwrap();
     for n in [1, 500, 999] {
         let name = format!("web-{n}");

@@ -66,7 +66,7 @@ async fn a_lost_backend_is_not_ready_then_drained_and_restored_when_it_is_back()
     client.expect_backend("node02", "is disconnected", gone).await.unwrap();
     unchanged(&scene, &ready).await;
     let mark = scene.gimbal.audit_mark().await.unwrap();
-    // It forgets the desired state, but not since when the backend is lost.
+    // The next writer does not know the desired state, but knows since when the backend is lost.
     writer.process.kill().unwrap();
     writer = scene.writer_at(port, &config, SHORT_GRACE).await.unwrap();
     let not_ready = all(&scene, false).await;

@@ -100,7 +100,8 @@ async fn a_service_arrives_changes_and_goes() {
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-nginx").await.unwrap();
 }
 
-/// Other protocols than TCP, and all properties of endpoints; of a headless Service, where they matter most.
+/// Checks that other protocols than TCP, and all properties of endpoints, are published; with a headless Service, where
+/// they matter most.
 async fn details_are_kept(scene: &Scene) {
     let port = |name: &str, port: u16, protocol: &str| json!({"name": name, "port": port, "protocol": protocol});
     let ports = [port("dns", 53, "UDP"), port("dns-tcp", 53, "TCP"), port("sig", 2905, "SCTP")];

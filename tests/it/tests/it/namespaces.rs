@@ -10,8 +10,8 @@ async fn offer(scene: &Scene, namespace: &str, name: &str) {
     scene.put(&slice_of(namespace, name, "v4", 7, 3)).await.unwrap();
 }
 
-/// Deletes a namespace as its controller would, which these clusters do not have: it becomes terminating, then its
-/// objects are deleted, then the namespace.
+/// Begins to delete a namespace, as its controller would, which these clusters do not have: the namespace becomes
+/// terminating, then its objects are deleted. `finalize_namespace` ends the deletion.
 async fn delete_namespace(scene: &Scene, name: &str) {
     let api = scene.gimbal.admin();
     let path = format!("/api/v1/namespaces/{name}");

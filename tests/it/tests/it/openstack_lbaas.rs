@@ -1,5 +1,6 @@
 //! A real neutron-lbaas, as in a cloud of the Mitaka era, mirrored by real binaries into a real API server, in both
-//! modes at once. Machines without Python 3.7 have its recorded answers in `recorded` of gimbal-openstack-client.
+//! modes at once. On machines without Python 3.7, its recorded answers are tested by `recorded` of
+//! gimbal-openstack-client.
 
 use gimbal_testkit::openstack::{Api, OpenStack, Options, Service, User, skipped};
 use gimbal_tests::{Discoverer, Mirror, Scene, Writer, expect_log, expect_metric, metric};
@@ -177,7 +178,7 @@ async fn polls_are_complete(stage: &Stage) {
 }
 
 /// One of two load balancers is deleted, then the other: that a project's last one vanished from a bulk list proves
-/// nothing, so the project is asked.
+/// nothing, so that load balancer is looked up.
 async fn what_is_deleted_goes(stage: &Stage, maker: &Maker, tree: &Tree) {
     let other = maker.tree("other").await;
     maker.member(&other, "10.30.0.21").await;

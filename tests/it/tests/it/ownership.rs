@@ -54,13 +54,13 @@ async fn what_others_own_is_never_touched_and_its_name_is_taken_up_when_it_is_fr
     let mut writer = scene.writer(&config, &["--comparison-interval", "1s"]).await.unwrap();
     let agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     let api = scene.gimbal.admin();
-    // To learn the name of its slice.
+    // Published once, to learn the name of its slice.
     offer(&scene, "api").await;
     let name = arrived(&scene, "node02-api").await.slices[0]["metadata"]["name"].as_str().unwrap().to_owned();
     scene.remove("team1", "api").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-api").await.unwrap();
 
-    // All of Gimbal's labels but the mark: labels are copied, and edited by hand.
+    // With a label and an annotation of Gimbal's, which a user may have copied, but without the mark.
     let mut foreign = svc("team1", "node02-web", &[("other", 81)]);
     foreign["metadata"]["labels"]["gimbal.projectcontour.io/backend"] = json!("node02");
     foreign["metadata"]["annotations"]["gimbal.projectcontour.io/source"] = json!("team1/web");
@@ -245,7 +245,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     scene.put(&slice_of("team1", "stays", "v4", 7, 5)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-stays", 5).await.unwrap();
     rejected(&asks, "node02", "web", "is not ours").await;
-    // Not even if its source deletes it.
+    // It is not deleted even if its source deletes it.
     scene.remove("team1", "web").await.unwrap();
     eventually("what is still ours goes", SOON, async || {
         let slices = Mirror::get(&scene.gimbal, "team1", "node02-web").await?.unwrap().slices;
@@ -257,7 +257,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     assert_eq!(version(&api.get(&service_path).await.unwrap()), version(&service));
     assert_eq!(version(&api.get(&slice_path).await.unwrap()), version(&given));
 
-    // Marked again, it is Gimbal's again, and the source does not have it any more.
+    // Marked again, it is Gimbal's again, and it is deleted because the source does not have it any more.
     api.patch(&service_path, &json!({"metadata": {"labels": {MARK: "gimbal-writer"}}})).await.unwrap();
     eventually("it is deleted", SOON, async || match api.get(&service_path).await {
         Err(error) if error.code == 404 => Ok(()),

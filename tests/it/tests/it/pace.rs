@@ -18,7 +18,7 @@ async fn most_in_a_second(scene: &Scene) -> usize {
     (0..writes.len()).map(after).max().unwrap_or(0)
 }
 
-/// The API server answers the writer with 429 or 5xx for a while.
+/// The API server answers the writer with 429 for a while, and later with 503.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_nothing_is_lost() {
     const SERVICES: u32 = 60;
@@ -44,8 +44,8 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
     assert_eq!(writes.len(), 1 + 2 * SERVICES as usize, "each object is written once: {writes:?}");
     assert!(writes.iter().all(|write| write.ends_with(" 201")), "{writes:?}");
 
-    // Twenty writes of one Service, which would be sent one after another. The server's other form of overload has a
-    // Retry-After; what changes meanwhile is written in its final state.
+    // Twenty slices of one Service, while the server answers 503 with a Retry-After, the other sign of overload. What
+    // changes meanwhile is written in its final state.
     agent.process.kill().unwrap();
     for part in 0..SLICES {
         put(&scene.source, &slice_of("team1", "big", &format!("part-{part}"), 1000 + part * 100, 100)).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_rec
 #[tokio::test(flavor = "multi_thread")]
 async fn no_second_sees_more_writes_than_the_budgets_allow() {
     for (services, args, reason, most) in [
-        // 50 a second, and a burst of a quarter of a second; the rest allows for a machine that stalls.
+        // 50 a second, and a burst of a quarter of a second; the rest of the limit allows for a machine that stalls.
         (300, ["--write-qps", "50", "--watchers", "1"], "write_qps", 100),
         // An object has some 500 bytes: with 1,000 watchers, about four writes a second, and a burst of one.
         (15, ["--write-fanout", "2000000", "--watchers", "1000"], "write_fanout", 15),

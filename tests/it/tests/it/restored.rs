@@ -10,7 +10,7 @@ async fn offer(scene: &Scene, name: &str, first: u32, endpoints: u32) {
     scene.put(&slice_of("team1", name, "a", first << 8, endpoints)).await.unwrap();
 }
 
-/// Five Services of 30 endpoints each, mirrored.
+/// Offers five Services of 30 endpoints each, and waits until they are published.
 async fn mirrored(scene: &Scene) -> (Writer, Discoverer) {
     for number in 0..5 {
         offer(scene, &format!("web{number}"), number, 30).await;
@@ -23,7 +23,7 @@ async fn mirrored(scene: &Scene) -> (Writer, Discoverer) {
     (writer, discoverer)
 }
 
-/// One Service changes, one comes, and another changes so often that the versions after a restoration were all seen before.
+/// Changes a Service, adds one, and changes another so often that all versions after a restoration were seen before.
 async fn changed(scene: &Scene) {
     offer(scene, "later", 100, 3).await;
     offer(scene, "web0", 0, 31).await;
@@ -40,7 +40,8 @@ async fn is_changed(scene: &Scene) {
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web1", 30).await.unwrap();
 }
 
-/// What the Gimbal cluster lost is made again, what is older there is written again, and what changes after that passes.
+/// What the Gimbal cluster lost is created again, what is older there is written again, and later changes are
+/// published.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gimbal_cluster_restored_to_an_older_state_is_made_as_the_sources_are() {
     let scene = Scene::start().await.unwrap();
@@ -73,8 +74,8 @@ async fn a_gimbal_cluster_restored_to_an_older_state_is_made_as_the_sources_are(
     assert_eq!(after, before);
 }
 
-/// What the restored source does not have is gone, as it says; all else is compared by content and not written; and what
-/// changes after that is heard, though its versions were seen before.
+/// What the restored source does not have is removed; all else is compared by content and not written; and later
+/// changes are published, although their versions were seen before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_restored_to_an_older_state_loses_nothing_but_what_it_lost() {
     let scene = Scene::start().await.unwrap();
@@ -94,7 +95,7 @@ async fn a_source_restored_to_an_older_state_loses_nothing_but_what_it_lost() {
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web2", 29).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_held_endpoints", "", 0.0).await.unwrap();
 
-    // Restored to nothing at all, it meets the guard.
+    // If it is restored to a state without Services, the guard holds the removals.
     let mark = scene.gimbal.audit_mark().await.unwrap();
     scene.source.restore(&empty).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_held_endpoints", "", 149.0).await.unwrap();

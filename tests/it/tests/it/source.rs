@@ -1,4 +1,4 @@
-//! A source that cannot be read, or not for a while: unknown is never empty (scenarios 1 and 12).
+//! A source that cannot be read, or not for a while: unknown is never empty (docs/design.md#rule-4).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ async fn unchanged(scene: &Scene, mirrors: &[&Mirror]) {
     }
 }
 
-/// `verb resource` of each write since `mark`, all of which succeeded.
+/// Returns the writes since `mark`, and checks that all of them succeeded.
 async fn writes(scene: &Scene, mark: usize) -> Vec<String> {
     let writes = scene.writes_since(mark).await.unwrap();
     assert!(writes.iter().all(|write| write.ends_with(" 200") || write.ends_with(" 201")), "{writes:?}");
@@ -75,7 +75,7 @@ async fn rights_that_are_taken_away_make_the_source_unknown_and_delete_nothing()
     offer(&scene, "new", 40, 3).await;
     unchanged(&scene, &[&keep, &doomed]).await;
 
-    // One that starts blind knows less, and takes no more away.
+    // A discoverer that starts without rights knows less, and removes no more.
     discoverer.process.terminate(Duration::from_secs(5)).await.unwrap();
     let mut discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     expect_log(&discoverer.process, &["cannot read namespace kube-system"]).await.unwrap();
@@ -84,7 +84,7 @@ async fn rights_that_are_taken_away_make_the_source_unknown_and_delete_nothing()
     doomed.expect_unchanged(&scene.gimbal, Duration::from_secs(1)).await.unwrap();
     unchanged(&scene, &[&keep]).await;
 
-    // Half of the rights: Services without their endpoints are no Services without endpoints.
+    // Half of the rights: a Service whose endpoints cannot be read is not a Service without endpoints.
     let rights = discoverer_rights().unwrap();
     let half = rights.clone().without("endpointslices");
     scene.source.bind(&user, &half).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_source_that_is_down_is_waited_for_at_the_start_and_later() {
 
     scene.source.stop_apiserver().unwrap();
     let mut discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
-    // It reaches the writer, and has nothing to tell.
+    // It reaches the writer, and has nothing to send.
     let blind = |backend: &Value| backend["connected"] == true && backend.get("complete").is_none();
     client.expect_backend("node02", "connected, not complete", blind).await.unwrap();
     expect_log(&discoverer.process, &["trouble with the source"]).await.unwrap();
@@ -199,7 +199,7 @@ async fn a_watch_whose_history_is_gone_costs_no_write_but_for_what_changed() {
     assert_eq!(all.iter().filter(|write| !write.contains("node02-last")).count(), 3, "{all:?}");
 }
 
-/// Addresses that answer nothing: a listener whose queue is full.
+/// Returns a listener whose queue is full, so that a connection to it gets no answer.
 async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -211,8 +211,8 @@ async fn black_hole() -> (TcpListener, Vec<TcpStream>) {
     (listener, waiting)
 }
 
-/// Once in the test run, after short outages; with GIMBAL_PROVE=ROUNDS so often, after the writer was away for 8 s and
-/// the source for 20 s.
+/// One round after short outages; with GIMBAL_PROVE this number of rounds, after the writer was down for 8 s and the
+/// source for 20 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_outage_what_changed_is_there_within_two_seconds() {
     let prove: Option<u32> = std::env::var("GIMBAL_PROVE").ok().map(|rounds| rounds.parse().unwrap());
@@ -231,7 +231,7 @@ async fn after_an_outage_what_changed_is_there_within_two_seconds() {
     offer(&scene, "web", 0, 1).await;
     expect(&scene, "web", 1).await;
 
-    // The outage is what is played, so its time just passes.
+    // The outage is the test, so its time just passes.
     let (mut count, mut took) = (1, Vec::new());
     for _ in 0..prove.unwrap_or(1) {
         writer.process.kill().unwrap();
@@ -258,7 +258,7 @@ async fn after_an_outage_what_changed_is_there_within_two_seconds() {
     assert!(took.iter().all(|(_, took)| *took < Duration::from_secs(4)), "{took:?}");
 }
 
-/// What its own flags exclude from one start to the next is gone like anything else that is gone: through the guard.
+/// A Service that the agent's flags exclude after a restart is removed as any other is: through the guard.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_agents_flags_exclude_is_removed_through_the_guard() {
     let scene = Scene::start().await.unwrap();
@@ -303,7 +303,7 @@ async fn what_the_agents_flags_exclude_is_removed_through_the_guard() {
     Mirror::expect_gone(&scene.gimbal, "team2", "node02-many").await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-few").await.unwrap();
 
-    // What its owner wants left out goes by name, and comes back.
+    // A Service that its owner excludes by an annotation is removed, and comes back without it.
     let mut hidden = affine.clone();
     hidden["metadata"]["annotations"] = json!({"gimbal.projectcontour.io/export": "false"});
     offer(&scene, "other", 20, 3).await;

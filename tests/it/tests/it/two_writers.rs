@@ -52,7 +52,7 @@ impl Divided {
         self.scene.put(&slice_of("team1", name, "a", first, 3)).await.unwrap();
     }
 
-    /// Whose an object is, by its label.
+    /// Waits until a Service belongs to a backend, by its label.
     async fn expect_owner(&self, name: &str, backend: &str) {
         eventually(&format!("{name} is {backend}'s"), SOON, async || {
             let mirror = Mirror::get(&self.scene.gimbal, "team1", name).await?;
@@ -65,7 +65,7 @@ impl Divided {
         .unwrap();
     }
 
-    /// Objects that a writer wrote since `mark`.
+    /// Returns the names of the objects that a writer wrote since `mark`.
     async fn written(&self, which: usize, mark: usize) -> BTreeSet<String> {
         let entries = self.scene.gimbal.audit_since(mark).await.unwrap();
         let writes = entries.into_iter().filter(|entry| entry.is_publication() && entry.user == USERS[which]);
@@ -99,7 +99,7 @@ async fn each_leaves_the_others_objects_alone() {
     let again = [divided.written(0, mark).await, divided.written(1, mark).await];
     assert_eq!(again, [BTreeSet::new(), BTreeSet::new()]);
 
-    // From its first list on it knows the other's backend by its objects, and that it is not its own.
+    // From its first list on the first writer knows the other's backend by its objects, and that it is not its own.
     let first = scene.ask(&writers[0]).unwrap();
     let stays = |backend: &serde_json::Value| {
         backend["trouble"].as_str().is_some_and(|text| text.contains("objects stay until it is decommissioned"))
@@ -119,12 +119,12 @@ async fn each_leaves_the_others_objects_alone() {
     divided.expect_owner("a-b-web", "a-b").await;
     assert!(divided.written(0, mark).await.iter().all(|name| name.starts_with("a-web")));
 
-    // Its own writer hears that it is gone, and then the name is free.
+    // The object's own writer learns that its Service is gone, and then the name is free.
     writers[1] = divided.writer(1).await;
     divided.expect_owner("a-b-web", "a").await;
     Mirror::expect_count(&scene.gimbal, "team1", "a-b-web", 3).await.unwrap();
 
-    // What is kept of each is where its writer looks for it.
+    // The saved state of each backend is in its writer's namespace.
     for (backend, namespace) in BACKENDS.into_iter().zip(NAMESPACES) {
         let maps = scene.gimbal.admin().items(&format!("/api/v1/namespaces/{namespace}/configmaps")).await.unwrap();
         let ours = maps.iter().map(|map| &map["metadata"]["name"]).filter(|name| *name != "kube-root-ca.crt");

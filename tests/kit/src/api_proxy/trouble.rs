@@ -41,7 +41,7 @@ impl Calls {
 pub enum Trouble {
     /// This status, with a Retry-After in seconds, if any.
     Answer(u16, Option<u64>),
-    /// No answer until the trouble ends.
+    /// Calls are passed on when the trouble ends, and not answered before.
     Silence,
     /// Calls are passed on after this delay.
     Late(Duration),

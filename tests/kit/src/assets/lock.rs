@@ -1,4 +1,4 @@
-//! One process makes a file, others wait for it, and none of them sees half of it.
+//! One process creates a file, others wait for it, and none of them sees a part of it.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;

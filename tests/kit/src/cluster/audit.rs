@@ -121,7 +121,7 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// Parses a line. Returns `None` for the lines that this module itself causes.
+/// Parses a line. Returns `None` for a request without a complete answer, and for those that this module itself sends.
 fn parse(line: &str) -> anyhow::Result<Option<AuditEntry>> {
     let line: Line = serde_json::from_str(line).with_context(|| format!("audit line {line:?}"))?;
     if line.stage != "ResponseComplete" || line.request_uri.starts_with("/version?audit=") {

@@ -10,7 +10,7 @@ use super::{Api, Rights, TestCluster};
 
 pub(super) const ADMIN_TOKEN: &str = "admin-token";
 
-/// All users that the API server knows; it reads their file only when it starts.
+/// All users that the API server knows beside the administrator; it reads their file only when it starts.
 const USERS: [&str; 10] =
     ["writer", "discoverer", "user-1", "user-2", "user-3", "user-4", "user-5", "user-6", "user-7", "user-8"];
 
@@ -29,7 +29,7 @@ fn token(user: &str) -> String {
     format!("{user}-token")
 }
 
-/// A user without any rights of its own.
+/// A user, who has no rights until a test grants some.
 #[derive(Debug, Clone)]
 pub struct UserAccess {
     name: String,
@@ -72,7 +72,7 @@ impl Rule {
         Self::new(group, resources, &["get", "list", "watch"])
     }
 
-    /// Allows reading and changing.
+    /// Allows reading, creating, changing and deleting.
     #[must_use]
     pub fn write(group: &str, resources: &[&str]) -> Self {
         Self::new(group, resources, &["get", "list", "watch", "create", "update", "patch", "delete"])

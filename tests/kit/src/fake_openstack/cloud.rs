@@ -26,7 +26,7 @@ pub struct FakeCloud {
     pub password: String,
     /// How long tokens live.
     pub token_life: Duration,
-    /// Tokens that are accepted: scope (a project's ID or nothing) by value.
+    /// The tokens that are accepted, by value.
     pub tokens: BTreeMap<String, Token>,
     pub(super) issued: usize,
     /// Whether the user may list the objects of all projects.
@@ -114,7 +114,7 @@ impl FakeCloud {
         self.projects.push(json!({"id": id, "name": name, "domain_id": "default", "enabled": true}));
     }
 
-    /// Adds a load balancer, ACTIVE like the objects below.
+    /// Adds a load balancer. It is ACTIVE, as are the objects that the methods below add.
     pub fn load_balancer(&mut self, project: &str, id: &str, name: &str) {
         let row = json!({"id": id, "name": name, "vip_address": "10.9.0.9", "listeners": [], "pools": []});
         self.load_balancers.push(settled(row, project));
@@ -199,7 +199,7 @@ impl FakeCloud {
         let page: Vec<_> = rows.into_iter().skip(start).take(limit).map(|row| self.shaped(row)).collect();
         let mut body = json!({key: page});
         if self.paging != Paging::None {
-            // As lossy as Octavia's: neither filters nor fields.
+            // As in Octavia, the link lacks the filters and fields of the request.
             let next = json!({"rel": "next", "href": format!("{}/nowhere?limit={limit}", self.url)});
             body[format!("{key}_links")] = if page.len() == limit { json!([next]) } else { json!([]) };
         }
@@ -211,7 +211,7 @@ impl FakeCloud {
         self.global && !self.restricted.contains(key)
     }
 
-    /// Returns a row in the form of the current API, Octavia or neutron-lbaas.
+    /// Returns a row in the form of the API that the cloud has, Octavia or neutron-lbaas.
     pub(super) fn shaped(&self, row: &Value) -> Value {
         let mut row = row.clone();
         if let Value::Object(fields) = &mut row

@@ -29,7 +29,8 @@ pub(super) enum Deed {
 }
 
 impl Fault {
-    /// Affects requests whose path (without the query) ends with `path`, always and with status 500 unless changed.
+    /// Affects requests whose path (without the query) ends with `path`: all of them, by status 500, unless the methods
+    /// below change that.
     #[must_use]
     pub fn on(path: &str) -> Self {
         Self {

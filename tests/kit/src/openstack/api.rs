@@ -123,7 +123,7 @@ impl Api {
     }
 }
 
-/// Returns a client that trusts this authority only.
+/// Returns a client that trusts only this authority, if there is one.
 pub(super) fn client(ca: Option<&Path>) -> anyhow::Result<reqwest::Client> {
     // Connections to a restarted service look alive but are not, so none is kept.
     let mut builder = reqwest::Client::builder().user_agent(USER_AGENT).no_proxy().pool_max_idle_per_host(0);

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{OpenStack, Service, USER_AGENT};
 
-/// A call with its answer. Calls of this crate itself are not recorded.
+/// A call with its answer. Calls of this crate itself are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Call {
     /// HTTP method.

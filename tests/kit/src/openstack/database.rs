@@ -24,7 +24,7 @@ pub(super) struct Sql {
 }
 
 impl Database {
-    /// Makes an empty data folder.
+    /// Creates the data folder `db` in `dir`, without databases.
     pub(super) fn create(dir: &Path) -> anyhow::Result<()> {
         let data = format!("--datadir={}", dir.join("db").display());
         let user = format!("--user={}", user()?);

@@ -9,9 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::assets::{cache, once};
 
-/// The oldest and the newest Python 3 whose packages the lock names; older ones have no wheels for it, newer ones are
-/// untried.
+/// Names of Python, in the order in which they are tried.
 const PYTHONS: [&str; 5] = ["python3", "python3.11", "python3.12", "python3.13", "python3.10"];
+/// The minor versions of Python 3 for which the lock works: there are no wheels of its packages for older ones, and
+/// newer ones are untried.
 const VERSIONS: std::ops::RangeInclusive<u32> = 10..=13;
 
 /// Returns `tests/openstack`, the folder of locks, plug-ins and configuration files.

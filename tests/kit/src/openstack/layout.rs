@@ -10,7 +10,7 @@ use super::{ADMIN_PASSWORD, Options, REGION, Service};
 use crate::process::free_port;
 use crate::{Pair, Pki, Process};
 
-/// The region of neutron-lbaas, whose `network` endpoint it is.
+/// The region in whose catalog the `network` endpoint is neutron-lbaas.
 pub(super) const LBAAS_REGION: &str = "RegionMitaka";
 
 /// Files and ports of one stack.

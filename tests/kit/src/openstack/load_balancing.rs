@@ -31,7 +31,7 @@ impl OpenStack {
 
     /// Creates an object in a collection of Octavia: `/listeners`, `/pools`, `/pools/ID/members`, `/healthmonitors`,
     /// `/l7policies`, `/l7policies/ID/rules`. Waits until its load balancer accepts changes, and until the object has
-    /// settled, except for an object whose tag makes it stall. Returns the settled object.
+    /// settled, which one with the tag `lab:stall` never does. Returns the settled object.
     ///
     /// # Errors
     /// Octavia's error.
@@ -54,7 +54,7 @@ impl OpenStack {
         self.settled(object).await
     }
 
-    /// Deletes an object, a load balancer with all its parts, and waits until it is gone and the load balancer that it
+    /// Deletes an object (a load balancer with all its parts), and waits until it is gone and the load balancer that it
     /// belonged to has settled.
     ///
     /// # Errors

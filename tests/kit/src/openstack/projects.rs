@@ -6,7 +6,7 @@ use super::api::id;
 use super::{DOMAIN, OpenStack, User, seed};
 
 impl OpenStack {
-    /// Returns the ID of the project of this name in the domain [`DOMAIN`].
+    /// Returns the ID of the project of this name.
     ///
     /// # Errors
     /// The project does not exist, or Keystone's error.

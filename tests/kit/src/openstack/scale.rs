@@ -1,4 +1,4 @@
-//! Fills a large cloud straight into the databases: by the API it takes a minute and more.
+//! Fills a large cloud directly in the databases: by the API it takes a minute and more.
 
 /// The size of a cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Scale {
         let (all_balancers, per_project, all_pools) =
             (projects * balancers, balancers.max(1), projects * balancers * pools);
         let (per_balancer, all_members, per_pool) = (pools.max(1), all_pools * members, members.max(1));
-        // The parent's number of object `n`, with `each` objects per parent.
+        // The number of the parent of object `seq`, with `each` objects per parent.
         let parent = |each: u32| format!("((seq - 1) div {each} + 1)");
         let key =
             |kind: char, number: &str| format!("concat('{kind}0000000-0000-4000-8000-', lpad(hex({number}), 12, '0'))");

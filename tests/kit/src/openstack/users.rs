@@ -50,7 +50,7 @@ pub struct Credentials {
     pub password: String,
     /// The name of the user's domain.
     pub user_domain: String,
-    /// The project to request a token for; `None` for the discoverer, which lists its projects.
+    /// The project to request a token for; `None` for every user but the administrator: they list their projects.
     pub project: Option<String>,
     /// Region.
     pub region: String,

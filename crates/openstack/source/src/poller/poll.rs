@@ -26,9 +26,9 @@ pub(super) enum ProjectList {
 
 #[derive(Debug, Default)]
 pub(super) struct Poll {
-    /// Queries that the caller has not fetched yet.
+    /// Queries that the caller has not taken yet.
     pub(super) asks: VecDeque<Query>,
-    /// Queries that the caller has fetched and not answered.
+    /// Queries that the caller has taken and not answered.
     pub(super) asked: BTreeSet<Query>,
     /// The time since the poll before began.
     pub(super) elapsed: Duration,
@@ -48,7 +48,7 @@ impl Poll {
         }
     }
 
-    /// Withdraws queries that the caller has not fetched yet. Returns how many.
+    /// Withdraws queries that the caller has not taken yet. Returns how many.
     pub(super) fn forget(&mut self, which: impl Fn(&Query) -> bool) -> usize {
         let before = self.asks.len();
         self.asks.retain(|ask| !which(ask));
@@ -64,8 +64,8 @@ impl Poll {
         self.projects
     }
 
-    /// Records the changes from the Services `published` before to those wanted `now`. Returns the wanted ones, of which equal
-    /// ones share their memory with `published`.
+    /// Records the changes from the Services `published` before to those wanted `now`. Returns the wanted ones; those
+    /// that did not change share their memory with `published`.
     pub(super) fn publish(
         &mut self,
         published: Vec<(SourceKey, Arc<Service>)>,

@@ -59,11 +59,12 @@ pub(crate) struct Scope {
     unread: HashMap<Id, u32>,
     /// By load balancer: the objects that one list named and another lacked in the poll before, if that was complete.
     open: BTreeMap<Id, BTreeSet<Id>>,
-    /// Since when each of these is open without a failed poll in between; see [`Options::second_look`].
+    /// Since when each load balancer and object in `open` is there without a failed poll in between; see
+    /// [`Options::second_look`].
     open_since: HashMap<Id, Instant>,
-    /// Pools whose members were listed after they had changed, in the poll before.
+    /// Pools whose members were newer than the pool's row, in the poll before.
     newer: BTreeSet<Id>,
-    /// The last of these that was looked up. The next poll continues after it, so that each has its turn.
+    /// The missing object that was looked up last. The next poll continues after it, so that each has its turn.
     proved: Option<Id>,
     policies_of: PoliciesOf,
     savings: SweepBudget,

@@ -20,7 +20,7 @@ const SHARED: &str = "shared";
 /// A change of the cloud.
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    /// A load balancer with listener, pool and this number of members. Even numbers belong to one project.
+    /// Creates a load balancer with listener, pool and this number of members. Even numbers belong to one project.
     Create(u8, u8),
     /// Deletes a load balancer with everything below it.
     Delete(u8),
@@ -47,7 +47,7 @@ enum Fault {
     Reordered,
     /// One row cannot be read, with or without its ID.
     Spoiled(u8, bool),
-    /// The role on the project with odd numbers is lost from this poll on, until `RoleBack`.
+    /// The role on the project with odd numbers is lost from this query on, until the end of a poll with `RoleBack`.
     RoleLost,
     RoleBack,
     NeverComes,
@@ -115,7 +115,7 @@ struct Truth {
     mode: Mode,
     role_lost: bool,
     lost_for_a_poll: bool,
-    /// Endpoints that have existed without interruption since the last complete poll, by load balancer and address.
+    /// Endpoints that have existed without interruption since a complete poll saw them, by Service name and address.
     steady: BTreeSet<(String, IpAddr)>,
     last_create: u32,
     /// The Services that this process has published, change by change.
@@ -335,7 +335,7 @@ impl Truth {
     }
 }
 
-/// Returns the endpoints by load balancer, not by key: a renamed project moves its Services, which is not a removal.
+/// Returns the endpoints by Service name, not by key: a renamed project moves its Services, which is not a removal.
 fn endpoints(view: &BTreeMap<SourceKey, Arc<Service>>) -> BTreeSet<(String, IpAddr)> {
     let each = |(key, service): (&SourceKey, &Arc<Service>)| {
         let name = key.name.to_string();

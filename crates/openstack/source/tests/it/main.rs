@@ -1,5 +1,5 @@
-//! The poll of a cloud as its callers see it: cases, worlds that fail, and any cloud at all. `memory.rs` is a test binary
-//! of its own.
+//! The poll of a cloud as its callers see it: cases, worlds that fail, and any cloud at all. `memory.rs` is a test
+//! binary of its own.
 
 mod any_cloud;
 mod belief;

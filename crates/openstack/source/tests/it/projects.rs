@@ -6,7 +6,7 @@ use gimbal_model::SourceKey;
 use gimbal_octavia_rows::Existence;
 use gimbal_openstack_source::{ListScope, Mode, Options, Query, Reply, Skip, Trouble};
 
-/// Two projects of different domains whose names yield the same namespace.
+/// A world with project `pb`, named `Shop`. A project `shop` of another domain would yield the same namespace.
 fn twins() -> World {
     let mut world = World::default();
     world.project("pb", "Shop");
@@ -211,7 +211,7 @@ fn an_unselected_project_is_in_nobodys_way() {
     assert_eq!(caller.cloud.skipped().into_iter().collect::<Vec<_>>(), [(Skip::ProjectNotSelected, 1)]);
 }
 
-/// Project `pb` has two load balancers.
+/// A world in which project `pa` has one load balancer and `pb` has two.
 fn three_trees() -> World {
     let mut world = small();
     world.project("pb", "beta");
@@ -221,7 +221,7 @@ fn three_trees() -> World {
     world
 }
 
-/// A project that loses its name to another one keeps its namespace until its own lists are read again.
+/// A project that takes the name of another one keeps its namespace until its own lists are read again.
 #[test]
 fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
     let pools = Query::Pools(ListScope::Project(id("pb")));

@@ -1,5 +1,5 @@
-//! A project that no list shows may be empty or hidden. Its Services are kept unchanged until one or the other is
-//! proven.
+//! A project that no list shows may be empty or hidden. Its Services are kept unchanged until it is proven to be
+//! empty.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use crate::common::faults::{fail, lost, spoil, spoiled, two_projects};

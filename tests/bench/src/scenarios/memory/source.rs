@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Context;
 use crate::fill::{self, Objects, SLICE};
 
-/// Services and endpoints of each, at scale 1: most Services have one slice, some are large.
+/// Numbers of Services, and the endpoints of each, at scale 1: most Services have one slice, some are large.
 const LOTS: [(usize, u32); 3] = [(10_000, 46), (440, 85), (10, 460)];
 
 /// The number of Services of each lot, and the endpoints of each Service.
@@ -94,7 +94,7 @@ impl Place {
         std::iter::once((self.services(), service)).chain(slices).collect()
     }
 
-    /// Returns a slice whose Pods were replaced `replaced` times, each time with other addresses and names.
+    /// Returns a slice whose Pods were replaced `replaced` times, each time with other addresses and UIDs.
     pub fn slice(self, part: u32, replaced: u32) -> Value {
         let count = SLICE.min(self.endpoints - part * SLICE);
         let first = self.first + part * SLICE;
@@ -114,7 +114,7 @@ impl Place {
         })
     }
 
-    /// Returns an endpoint. No two have the same address: the ranges of 10.0.0.0/8 are used in turn.
+    /// Returns an endpoint. No two have the same address: replacements use the sixteen parts of 10.0.0.0/8 in turn.
     fn endpoint(self, host: u32, replaced: u32) -> Value {
         let address = 0x0a00_0000 + (host + replaced % 16 * (1 << 20));
         json!({

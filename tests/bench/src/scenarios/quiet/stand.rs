@@ -44,7 +44,7 @@ struct Before {
 }
 
 impl Stand {
-    /// Starts both. The source and the Gimbal cluster have the namespace of the changes.
+    /// Starts both. The source and the Gimbal cluster must have the namespace of the changes already.
     pub async fn start(scene: Scene) -> anyhow::Result<Self> {
         let config = scene.config(&[BACKEND], "")?;
         let writer = scene.writer(&config, &[]).await?;
@@ -84,7 +84,7 @@ impl Stand {
         Ok(Back { ready, complete, passed, writes, peaks })
     }
 
-    /// Waits until nothing was passed for a while. A heartbeat comes every five seconds.
+    /// Waits until nothing was passed on for half a second. A heartbeat comes every five seconds.
     async fn silence(&self) -> anyhow::Result<()> {
         let mut last = (self.proxy.passed(), Instant::now());
         eventually("the stream is silent", PATIENCE, async || {
@@ -141,7 +141,7 @@ impl Stand {
         self.change().await
     }
 
-    /// Kills the writer, makes a change, and starts the writer again. Returns how long after the writer was ready the
+    /// Kills the writer, and makes a change while it starts again. Returns how long after the writer was ready the
     /// change was published, and the number of writes.
     pub async fn change_during_restart(&mut self) -> anyhow::Result<(Duration, usize)> {
         let mark = self.scene.gimbal.audit_mark().await?;

@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Status, Streaming};
 
-/// Sends bytes unchanged.
+/// Sends and receives bytes unchanged.
 #[derive(Default)]
 struct Raw;
 
@@ -94,7 +94,7 @@ impl Agent {
         agent.greeted().await
     }
 
-    /// Returns the agent after its Hello, with heartbeats from then on.
+    /// Waits for the Welcome that answers the Hello. The agent sends heartbeats from now on.
     pub async fn greeted(self) -> Self {
         let mut agent = self;
         // Heartbeats keep silence from ending the stream.

@@ -19,7 +19,7 @@ struct Bystanders {
     scene: Clusters,
     writer: Writer,
     discoverer: Discoverer,
-    /// Streams that the discoverer needed until it was accepted.
+    /// The number of streams that the discoverer had opened when it was ready.
     streams: f64,
     count: u8,
 }
@@ -34,7 +34,7 @@ impl Bystanders {
         Self { scene, writer, discoverer, streams, count: 0 }
     }
 
-    /// A good entry of the same agent, and one of the other backend, still arrive.
+    /// Checks that a good entry of the same agent, and one of the other backend, still arrive.
     async fn flow_on(&mut self, agent: &mut Agent) {
         self.count += 1;
         let (name, address) = (format!("fine{}", self.count), format!("10.9.0.{}", self.count));

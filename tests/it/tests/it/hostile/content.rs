@@ -16,7 +16,7 @@ fn hello_as(change: impl FnOnce(&mut Hello)) -> AgentMessage {
     AgentMessage::Hello(hello)
 }
 
-/// Returns a Service with one good endpoint and these labels and annotations.
+/// Returns the change to a Service with one good endpoint and these labels and annotations.
 fn disguised(key: &SourceKey, labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> PieceChange {
     let mut service = service(&["10.1.0.1"]);
     let entries = |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
@@ -182,7 +182,7 @@ async fn however_much_it_says_it_has_its_quota_and_others_their_turn() {
     agent.delta(vec![disguised(&heavy, &[], &[("weight", &"x".repeat(60_000))])]).await;
     let message = agent.rejected(&heavy, RejectReason::Quota).await;
     assert!(message.contains("bytes") && message.contains("its quota is 40000"), "{message}");
-    // As many labels as a frame holds.
+    // About as many labels as a frame can hold.
     let labels: Vec<String> = (0..80_000).map(|n| format!("{n:x}")).collect();
     let labels: Vec<(&str, &str)> = labels.iter().map(|label| (label.as_str(), "")).collect();
     agent.delta(vec![disguised(&heavy, &labels, &[])]).await;

@@ -78,7 +78,7 @@ async fn however_many_doors_it_holds_others_come_in() {
             }
         }
     });
-    // The connection's owner gives up, and so does the holder of the unread answers.
+    // The writer ends the stream of an agent that does not read.
     expect_log(&siege.writer.process, &["gimbal_writer::discovery", closed, "hostile"]).await.unwrap();
     siege.unharmed().await;
     chatter.abort();
@@ -139,7 +139,7 @@ async fn it_sees_and_decides_nothing_of_others() {
     line.await.unwrap();
     assert!(siege.attackers().await.contains(&"hostile-own".to_owned()), "what is held stays");
     siege.unharmed().await;
-    // An administrator's guess is refused as well.
+    // Even an administrator cannot approve it in the name of another backend.
     let admin = siege.scene.ask(&siege.writer).unwrap();
     let error = admin.call("AdminService/Approve", &json!({"backend": "hostile-b", "id": id})).unwrap_err();
     assert!(error.to_string().contains("NotFound"), "{error}");

@@ -58,7 +58,8 @@ async fn no_frame_costs_more_than_its_own_stream() {
     assert!(peak < 256 << 10, "the writer took {peak} KiB at a time");
     siege.unharmed().await;
 
-    // Unknown kinds, as of a later version, and missing ones: each counts as a missing frame and has no other effect.
+    // Messages and frames of an unknown kind, as of a later version: each counts as a missing one and has no other
+    // effect.
     let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
     let unreadable = siege.metric("unreadable", "").await;
     let unknown_kind = [0x9a, 0x06, 0x02, 0x08, 0x01]; // Field 99: a message with field 1.
@@ -104,7 +105,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
     siege.unharmed().await;
 
-    // Unknown scopes: others' namespaces, more of them than exist, and for ever.
+    // Unknown scopes: others' namespaces, and many that do not exist. Heartbeats: unknown kinds, and the largest age.
     agent.say(AgentMessage::ScopeUnknown { scope, reason: "forbidden\nlevel=ERROR".into() }).await;
     let shown = async |siege: &Siege, kind: &str| {
         let (_, text) = gimbal_tests::get(siege.writer.admin_port, "/metrics").await.unwrap();

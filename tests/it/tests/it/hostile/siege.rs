@@ -28,7 +28,7 @@ pub struct Siege {
     pub honest: Discoverer,
     /// Every object that is not the attacker's: UID and version, by name.
     others: BTreeMap<String, String>,
-    /// Streams that the honest discoverer needed until it was accepted.
+    /// The number of streams that the honest discoverer had opened when it was connected.
     streams: f64,
     changes: u8,
 }
@@ -90,8 +90,8 @@ impl Siege {
         found
     }
 
-    /// Checks that the attacker has changed no other object, and that a change of the honest backend arrives over its
-    /// first stream.
+    /// Checks that the attacker has changed no other object, and that a change of the honest backend arrives over the
+    /// stream that it had before.
     pub async fn unharmed(&mut self) {
         let now = self.not_the_attackers().await;
         assert_eq!(now, self.others);
@@ -120,7 +120,7 @@ impl Siege {
         self.streams = metric(self.honest.admin_port, "gimbal_discoverer_streams_total", "").await.unwrap();
     }
 
-    /// Returns the attacker's Services in its allowed namespaces, by name.
+    /// Returns the names of the attacker's Services in its allowed namespaces.
     pub async fn attackers(&self) -> Vec<String> {
         let services = self.scene.gimbal.admin().items("/api/v1/services").await.unwrap();
         let own = services.iter().filter(|service| is_the_attackers(service));

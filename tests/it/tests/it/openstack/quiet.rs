@@ -16,7 +16,7 @@ pub async fn an_idle_poll_is_three_calls(stage: &mut Stage) {
     }
     let discoverer = stage.discoverer(BACKENDS[1], &["--poll-interval", "300ms", "--sweep", "0s"]);
     discoverer.ready().await.unwrap();
-    // Two seconds after a change its second is over, and what was read then is sure.
+    // Two seconds after a change its second is over, and the members need not be read again.
     expect_metric(discoverer.admin_port, "gimbal_discoverer_poll_calls", "", 3.0).await.unwrap();
     let polls = async || metric(discoverer.admin_port, "gimbal_discoverer_polls_total", "").await.unwrap();
     let (first, octavia, keystone) = (polls().await, mark(stage, Service::Octavia), mark(stage, Service::Keystone));

@@ -9,7 +9,7 @@ use gimbal_testkit::process::free_port;
 use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, expect_metric};
 use serde_json::Value;
 
-/// Each project with a token of its own; a token that sees all.
+/// The first backend's discoverer has a token for each project, the second's has one that sees all projects.
 pub const BACKENDS: [&str; 2] = ["osp1", "osp2"];
 /// Several polls: long enough to show that something does not happen.
 pub const A_WHILE: Duration = Duration::from_secs(3);

@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// While the fault lasts the source is unknown and nothing changes; afterwards it recovers without a write.
+    /// Checks that the source is unknown and nothing changes during the fault, and that it recovers without a write.
     async fn survives(&self, fault: Fault, reason: &str) {
         self.fake.fail(fault);
         self.complete(false).await;
@@ -98,7 +98,7 @@ async fn a_list_that_breaks_in_its_middle_deletes_nothing() {
     stage.survives(Fault::on("/lbaas/loadbalancers").with_marker().status(500), "load balancers failed").await;
     stage.survives(Fault::on("/lbaas/pools").with_marker().cut(), "pools failed").await;
     stage.survives(Fault::on("/lbaas/listeners").with_marker().status(504), "listeners failed").await;
-    // The same poll shows a deletion at once.
+    // A complete poll shows a deletion at once.
     stage.fake.set(|cloud| {
         for id in ["lb2", "listener2", "pool2"] {
             cloud.remove(id);
@@ -183,7 +183,7 @@ async fn what_left_the_list_while_nobody_looked_stands_for_a_while() {
     stage.gone(3).await;
 }
 
-/// A token of one project turns out to see more: the cloud was empty when the mode was decided.
+/// A token of one project turns out to see more: no other project had a load balancer when the mode was decided.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mode_that_could_not_be_decided_is_decided_later() {
     let scene = Scene::start().await.unwrap();

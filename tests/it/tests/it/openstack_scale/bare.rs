@@ -31,7 +31,7 @@ impl Bare {
         let answer = client.post(format!("{}/auth/tokens", user.keystone_url)).json(&body).send().await.unwrap();
         let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
         let bare = Self { client, url: format!("{}/v2/lbaas", cloud.url(Service::Octavia)), token };
-        // The first requests pay for what Octavia reads once, and for Keystone's validation of the token.
+        // The first request pays for what Octavia reads once, and for Keystone's validation of the token.
         bare.get("loadbalancers?limit=1").send().await.unwrap();
         bare
     }

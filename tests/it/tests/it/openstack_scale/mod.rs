@@ -15,7 +15,7 @@ use serde_json::json;
 
 use bare::Bare;
 
-/// Time limit for all operations of a large cloud.
+/// Time limit for each wait in a large cloud.
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]

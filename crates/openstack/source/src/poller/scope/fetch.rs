@@ -16,8 +16,8 @@ use crate::translate::Translator;
 const WITNESSES: usize = 3;
 
 impl Scope {
-    /// Looks up projects whose last load balancer left the list of all projects: the project was emptied, or a lost
-    /// role hides it. Also queries the L7 policies, if they may have changed.
+    /// Looks up load balancers of projects that have none left in the list of all projects' load balancers: the project
+    /// was emptied, or a lost role hides it. Also queries the L7 policies, if they may have changed.
     pub(super) fn check(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let before = poll.asks.len();

@@ -14,8 +14,8 @@ use crate::poller::poll::Poll;
 use crate::query::{ListScope, Query};
 use crate::translate::{PortSets, Translator};
 
-/// The number of objects that one poll looks up. Load balancers that depend on the others stay as published until a
-/// later poll.
+/// The largest number of objects that one scope looks up in one poll. Load balancers that depend on the others stay as
+/// published until a later poll.
 const PROOFS: usize = 16;
 
 impl Scope {

@@ -16,7 +16,7 @@ pub(super) struct PollView<'a> {
     pub(super) lists: &'a Lists,
     pub(super) parts: Translator<'a>,
     pub(super) members: &'a HashMap<Id, PoolMembers>,
-    /// Pools whose members were listed after they had changed, in the poll before.
+    /// Pools whose members were newer than the pool's row, in the poll before.
     pub(super) newer: &'a BTreeSet<Id>,
     pub(super) run: &'a Run,
 }
@@ -63,8 +63,8 @@ impl<'a> PollView<'a> {
         })
     }
 
-    /// Returns whether the members of a pool are newer than the pool's row, by more than the row of the next poll
-    /// explains.
+    /// Returns whether the members of a pool are newer than the pool's row, and were not in the poll before. A
+    /// difference that remains in the next poll is accepted.
     pub(super) fn members_just_changed(&self, pool: &Pool) -> bool {
         self.members.get(&pool.id).is_some_and(|read| read.is_newer_than(pool)) && !self.newer.contains(&pool.id)
     }

@@ -82,13 +82,13 @@ impl World {
         members.get_mut(&id(member)).unwrap()
     }
 
-    /// Changes a member through the API, which updates its pool's `updated_at`.
+    /// Returns a member to be changed through the API, which updates its pool's `updated_at`.
     pub fn change_member(&mut self, pool: &str, member: &str) -> &mut Member {
         self.touch(pool);
         self.health(pool, member)
     }
 
-    /// Changes a member's health, which does not update `updated_at`.
+    /// Returns a member whose health is to be changed, which does not update `updated_at`.
     pub fn health(&mut self, pool: &str, member: &str) -> &mut Member {
         self.members.get_mut(&id(pool)).unwrap().get_mut(&id(member)).unwrap()
     }
