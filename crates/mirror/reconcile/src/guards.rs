@@ -9,7 +9,7 @@ use gimbal_plan::{Count, Fall, Guard, GuardConfig, GuardEvent, HoldRecord, Passa
 use crate::BackendState;
 use crate::decide::{PendingLoss, Permit};
 
-/// How often the growing figures of a hold are stored.
+/// The shortest time between two stored figures of one hold.
 const HOLD_GROWS: Duration = Duration::from_secs(5);
 
 /// The guards of one backend.

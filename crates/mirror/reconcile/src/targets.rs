@@ -97,8 +97,8 @@ impl Targets {
         self.all.range(range).inspect(|_| probe::looked())
     }
 
-    /// Returns every target that a claim, an object or a count ties to a backend, and the target that is being
-    /// changed, whether it does or not: callers check the target itself.
+    /// Returns every target that a claim, an object or a count ties to a backend, and the target that was lent out
+    /// mutably last, whether or not it is tied to the backend: callers check the target itself.
     pub(crate) fn of(&self, backend: &str) -> impl Iterator<Item = (&TargetKey, &Target)> {
         let filed = self.files.get(backend).map(|file| &file.targets);
         let lent = self.lent.as_ref().filter(|lent| filed.is_none_or(|filed| !filed.contains(*lent)));
@@ -152,7 +152,8 @@ impl Targets {
         file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| probe::looked())
     }
 
-    /// Returns the source Service of a backend that the objects of the target being changed name, whatever is filed.
+    /// Returns the source Service of a backend that the objects of the target that was lent out last name, whatever is
+    /// filed.
     fn lent_stands_for(&self, backend: &str) -> Option<&SourceKey> {
         let target = self.all.get(self.lent.as_ref()?)?;
         target.stands_for().filter(|(name, _)| *name == backend).map(|(_, key)| key)
