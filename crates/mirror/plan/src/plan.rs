@@ -34,10 +34,10 @@ const PRINT: usize = 10;
 /// `taken` holds the names of slices in the target's namespace that objects without our mark have.
 ///
 /// The phases, if something is wanted: the Service, if it is created; slices and the Endpoints object, if they gain or
-/// change something; slices that only lose endpoints, and deletions. An existing Service is replaced together with the
-/// slices in the first phase that they have, because they need not wait for it. Only a Service with a cluster IP, which
-/// no update can remove, is deleted before everything else and created anew. The phases, if nothing is wanted: slices
-/// and the Endpoints object; the Service.
+/// change something; slices that only lose endpoints, and deletions. An existing Service is replaced in the first phase
+/// that has writes of the others, because they need not wait for it. Only a Service with a cluster IP, which no update
+/// can remove, is deleted before everything else and created anew. The phases, if nothing is wanted: slices and the
+/// Endpoints object; the Service.
 #[must_use]
 pub fn plan(
     target: &TargetKey,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use gimbal_schedule::Backoff;
 
-/// Delay after a failed creation. After a successful one, the longest delay applies: the watch shows the namespace
-/// before.
+/// Delay after a failed creation. After a successful one, the longest delay applies, because the watch normally shows
+/// the namespace earlier.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// One wanted namespace.

@@ -179,7 +179,7 @@ impl Targets {
         }
     }
 
-    /// Files the target that was lent out again, if it changed.
+    /// Updates the index for the target that was lent out last, if that changed.
     fn file(&mut self) {
         let Some(key) = self.lent.take() else { return };
         let Some(target) = self.all.get_mut(&key).filter(|target| !target.filed.is_of(target)) else { return };
@@ -274,7 +274,7 @@ impl Filed {
         self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key))
     }
 
-    /// Whether these are still the entries of a target. Asked after each change, and usually so.
+    /// Whether these are still the entries of a target. Checked after each change, and usually true.
     fn is_of(&self, target: &Target) -> bool {
         let pending = self.pending.map(|at| &*self.under[at]);
         let stands_for = self.place();

@@ -96,7 +96,7 @@ impl<'a> View<'a> {
         if let Some(holder) = holder.as_ref().filter(|holder| claims.contains(holder)) {
             return owned(holder);
         }
-        // Whether a claim can be written is expensive to tell, and matters only where several want the name.
+        // Whether a claim can be written is expensive to find out, and matters only where several want the name.
         let first = match claims {
             [only] => Some(only),
             _ => claims.iter().find(|claim| !idle(claim)),

@@ -115,7 +115,7 @@ impl Reconciler {
         let meta = &slice.metadata;
         let key = match self.cluster.target_of_slice(&meta.namespace, &meta.name) {
             Some(key) => key.clone(),
-            // A slice's name tells its target even if the label was edited while this process was down.
+            // A slice's name shows its target even if the label was edited while this process was down.
             None => match gimbal_plan::made_for(&meta.name) {
                 Some(target) => TargetKey::new(meta.namespace.clone(), target),
                 None => {
