@@ -16,7 +16,8 @@ struct Step {
     level: u64,
 }
 
-/// The account of one target. Kept only while the target has lost something within the window, or has a pending loss.
+/// The account of one target. Kept only while the target has lost something within the window, has a pending loss or a
+/// write in flight, or moves.
 #[derive(Debug, Clone)]
 pub(crate) struct Account<S> {
     /// Endpoints that the target has now.

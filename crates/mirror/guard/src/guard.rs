@@ -1,4 +1,4 @@
-//! The mass-change guard of one backend (docs/design.md#rule-5): of what the Gimbal cluster held within the window,
+//! The mass-change guard of one backend (`docs/design.md#guard`): of what the Gimbal cluster held within the window,
 //! only a share may be missing. Losses are counted for each target as the difference to its peak, so an endpoint that
 //! is back is not missing.
 
@@ -231,8 +231,8 @@ impl<K: GuardKey> Guard<K> {
     }
 
     /// Records that applying the plan for `target` would remove `loss` of its `of` endpoints; 0 clears it. Call this
-    /// for every target of a bulk change before the first [`Guard::verdict`]; otherwise the first removals are not
-    /// counted.
+    /// for every target of a bulk change before the first [`Guard::verdict`]; otherwise the first removals pass before
+    /// the size of the change is known.
     pub fn pending(&mut self, target: &K, loss: u64, of: u64, now: Instant) {
         if loss > 0 || self.accounts.contains_key(target) {
             let quiet = self.config.quiet_time;

@@ -1,5 +1,5 @@
-//! The mass-change guard of one tenant ([rule 5](../../../docs/design.md#rule-5)): of what was there at any time within
-//! the window, only a share may be missing unless it was released. What is removed beyond that share is held.
+//! The mass-change guard of one tenant (`docs/design.md#guard`): of what was there at any time within the window, only
+//! a share may be missing unless it was released. What is removed beyond that share is held.
 //!
 //! The guard counts *weight*, any additive `u64`: the endpoints of a Service in the mirror, or 1 for each load
 //! balancer. It is kept by *key* ([`GuardKey`]); a key names the *source* whose weight it carries, so that what a
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The guard performs no I/O and reads no clock. [`Guard::record`] and [`Guard::hold_record`] return what a process
-//! must store so that its successor counts on: see [`Guard::restore`].
+//! must store so that its successor continues the count with [`Guard::restore`].
 
 mod account;
 mod config;

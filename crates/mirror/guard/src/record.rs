@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::GuardKey;
 
-/// Divisor of the allowance: this share of what may be missing within a window may go without being listed,
+/// Divisor of the allowance: this fraction of what may be missing within a window may go without being listed.
 const UNLISTED: u64 = 8;
-/// but only from the record that follows this many within a window.
+/// The first records of a window, up to this many, list every removal; only later ones let some go unlisted.
 const NAMED: usize = 4;
 /// Lower bound for the time that a record is in use, however short the window, because writing a record takes time as
 /// well.
@@ -35,7 +35,8 @@ pub struct WindowRecord<K: Ord = gimbal_model::TargetKey> {
     /// Endpoints that may have gone within the window, including those that may go before the next record. For a writer
     /// that does not understand the other fields.
     pub lost: u64,
-    /// Peak of each target that lost something or is about to; endpoints that it has now are not lost.
+    /// Peak of each target that lost something or is about to; the endpoints that it has when the record is read are
+    /// not lost.
     pub listed: BTreeMap<K, u64>,
     /// Endpoints that may be missing without a target being listed for them.
     pub unlisted: u64,

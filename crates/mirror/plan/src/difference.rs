@@ -8,7 +8,7 @@ use gimbal_model::{Conditions, Endpoints, PortSet};
 
 use crate::{Action, Body, Observed, shape};
 
-/// The state of each endpoint ("ready", "not ready" or "terminating") by its description in a line.
+/// The state of each endpoint ("ready", "not ready" or "terminating") by the text that describes it in a line.
 type Lines = BTreeMap<String, &'static str>;
 
 /// Describes `action` as lines that begin with `+` (added), `-` (removed) or `~` (changed). For a Service, only its

@@ -1,12 +1,11 @@
 //! Computes the requests that turn the observed objects of a target into the wanted ones. Pure: no clock, no I/O.
 //!
 //! ```text
-//!   model::Service --Wanted::new--> Wanted ---+
-//!                                             +--plan()--> Plan: phases of Create | Replace | Delete
-//!   watched objects --set_*/remove_*--> Observed --+          ^
-//!                                             |              | Removals::Allowed | Held
-//!                                                            |
-//!   losses, as the writer counts them -------> Guard --------+
+//!   model::Service --Wanted::new-----------> Wanted ----+
+//!                                                       +--plan()--> Plan: phases of Create | Replace | Patch | Delete
+//!   watched objects --set_*, remove_*----> Observed ----+     ^
+//!                                                             |
+//!   losses, as the writer counts them --> Guard --> Removals::Allowed | Held | HeldReady
 //! ```
 
 mod app_protocol;

@@ -8,8 +8,8 @@ use gimbal_model::{AddressRules, Endpoint, PortGroup, PortSet, Service};
 use crate::{EndpointsApi, Observed, count};
 
 /// Returns the Service with at most `most` of the endpoints that `allowed` permits. Endpoints that are observed come
-/// first, then those that only change their ports, then the others in order, so that the selection is stable while
-/// nothing changes.
+/// first, then those whose address is observed with other ports, then the others in order, so that the selection is
+/// stable while nothing changes.
 #[must_use]
 pub fn limited(
     service: &Service,

@@ -165,8 +165,9 @@ impl Observed {
         gone
     }
 
-    /// Returns whether an object older than the one it replaced was applied since the last call. Then the cluster's
-    /// store was restored to an older state, and everything else that is observed may be outdated.
+    /// Returns whether an object older than the one that it replaced, or than the deletion of its name, was applied
+    /// since the last call. Then the cluster's store was restored to an older state, and everything else that is
+    /// observed may be outdated.
     pub fn take_went_back(&mut self) -> bool {
         std::mem::take(&mut self.went_back)
     }
@@ -184,8 +185,8 @@ impl Observed {
         }
     }
 
-    /// Called when the list is complete. Removes the objects of `kind` that neither the list nor a report since its
-    /// begin has shown. Returns whether there were any.
+    /// Called when the list is complete. Removes the objects of `kind` that neither the list nor a report since it
+    /// began has shown. Returns whether there were any.
     pub fn list_ended(&mut self, kind: Kind) -> bool {
         let before = self.held().count();
         if kind == objects::Service::KIND {

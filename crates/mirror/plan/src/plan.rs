@@ -30,13 +30,14 @@ pub enum Removals {
 /// How many digits of a group's fingerprint the names of its slices contain.
 const PRINT: usize = 10;
 
-/// Compares. `taken` holds the names of slices in the target's namespace that are another's.
+/// Compares the wanted with the observed objects of `target`, and returns the requests that remove the difference.
+/// `taken` holds the names of slices in the target's namespace that objects without our mark have.
 ///
-/// Phases with something wanted: the Service, if it is created; slices and Endpoints that gain or change something;
-/// slices that only lose, and what goes. A Service that is there already is replaced beside the first of these: its
-/// slices need not wait for what it says. With nothing wanted: slices and Endpoints; the Service. Actions of one
-/// phase may run side by side. Only where a Service has a cluster IP, which no update can take away, it is deleted
-/// before all else and created anew.
+/// The phases, if something is wanted: the Service, if it is created; slices and the Endpoints object, if they gain or
+/// change something; slices that only lose endpoints, and deletions. An existing Service is replaced in the first phase
+/// that has writes of the others, because they need not wait for it. Only a Service with a cluster IP, which no update
+/// can remove, is deleted before everything else and created anew. The phases, if nothing is wanted: slices and the
+/// Endpoints object; the Service.
 #[must_use]
 pub fn plan(
     target: &TargetKey,
@@ -81,7 +82,7 @@ fn plan_service(
     let body = Body::Service(wanted.service().clone());
     match observed.service() {
         None => phase.push(Action::Create(body)),
-        // If the API server assigns an address to every new Service, that form has to be accepted.
+        // If the API server assigns an address to every new Service, that form was accepted.
         Some(old) if old.common.satisfies(body.fingerprint()) => {}
         Some(old) if old.fixed_address => {
             // The name becomes free only when the Service that is being deleted is gone.
@@ -142,7 +143,7 @@ fn plan_slices(
     let prefixes: BTreeMap<String, _> = groups.keys().map(|group| (prefix(target, group), group)).collect();
     let mut assigned = BTreeMap::<&(Family, PortSet), Vec<&Slice>>::new();
     for slice in observed.slices() {
-        // Endpoints in a slice that is being deleted do not count.
+        // Endpoints in a slice that is being deleted are placed anew.
         match group_of(slice, groups, &prefixes).filter(|_| !slice.common.deleting) {
             Some(group) => assigned.entry(group).or_default().push(slice),
             None if held && wanted.is_not_ready() => gain.extend(lost::slice_not_ready(target, slice)),
@@ -178,8 +179,8 @@ fn plan_slices(
     }
 }
 
-/// The group that a slice belongs to: the one that it was named for, so that edited ports are put right in place, else
-/// the one whose ports it has.
+/// Returns the group that a slice belongs to: the one that it was named for, so that edited ports are corrected in
+/// place, or else the one whose ports it has.
 fn group_of<'a>(
     slice: &Slice,
     groups: &'a BTreeMap<(Family, PortSet), Vec<Endpoint>>,
@@ -191,8 +192,8 @@ fn group_of<'a>(
     named.or_else(|| groups.get_key_value(&(family, slice.ports.clone())).map(|(group, _)| group))
 }
 
-/// What the names of a group's slices begin with: the same for the same ports, so that a create whose answer was lost
-/// meets its own object.
+/// Returns what the names of a group's slices begin with: the same for the same ports, so that a create whose answer
+/// was lost finds its own object when it is repeated.
 fn prefix(target: &TargetKey, (family, ports): &(Family, PortSet)) -> String {
     let mut printer = Printer::new(family.as_str());
     for port in ports.ports() {
@@ -205,8 +206,8 @@ fn prefix(target: &TargetKey, (family, ports): &(Family, PortSet)) -> String {
     format!("{}-{}-", target.name, print.get(..PRINT).unwrap_or(&print))
 }
 
-/// The target that a slice of this name was made for; `None` for a name that we do not give. Labels are edited by hand,
-/// a name is not.
+/// Returns the target that a slice of this name was made for; `None` for a name that we do not give. Labels may be
+/// edited by hand; a name cannot be changed.
 #[must_use]
 pub fn made_for(slice: &str) -> Option<&str> {
     let (stem, ordinal) = slice.rsplit_once('-')?;
@@ -232,8 +233,8 @@ fn delete_slice(target: &TargetKey, slice: &Slice) -> Option<Action> {
 }
 
 impl Body {
-    /// Whether the other has the same content field by field. Of two that differ in what makes no difference it says
-    /// no; [`Body::fingerprint`] knows better, and costs more.
+    /// Whether the other has the same content, field by field. Returns false also for differences that have no effect;
+    /// [`Body::fingerprint`] ignores those, and costs more.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let (meta, others) = (self.meta(), other.meta());
@@ -251,7 +252,7 @@ impl Body {
             }
     }
 
-    /// Whether the other has the same endpoints on the same ports, which is all that a patch changes.
+    /// Whether the other has the same endpoints on the same ports. Our patches change nothing else.
     #[must_use]
     pub fn has_same_endpoints(&self, other: &Self) -> bool {
         match (self, other) {

@@ -1,5 +1,6 @@
-//! Selects the labels and annotations of a source Service that are written. Keys with which a backend could steer the
-//! Gimbal cluster's controllers are left out. If a policy lists the keys to keep, all others are left out as well.
+//! Selects the labels and annotations of a source Service that are written. By default, keys with which a backend could
+//! steer the Gimbal cluster's controllers are left out. If a policy lists the keys to keep, all others are left out as
+//! well.
 
 use std::collections::BTreeMap;
 use std::fmt;

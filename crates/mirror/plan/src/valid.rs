@@ -29,7 +29,8 @@ pub(crate) fn target(key: &TargetKey) -> Result<(), Unwanted> {
     if !is_label(&key.namespace) {
         return Err(invalid(format!("namespace {:?} is no DNS label; map it to one", brief(&key.namespace))));
     }
-    // Kubernetes 1.36 lets a Service's name begin with a digit; ours begins with a backend's, which has a letter there.
+    // Kubernetes 1.36 lets a Service's name begin with a digit; ours begins with a backend's name, which begins with a
+    // letter.
     if !is_label(&key.name) || !key.name.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Err(invalid(format!("name {:?} is no DNS label; rename the source", brief(&key.name))));
     }

@@ -138,8 +138,9 @@ impl Wanted {
         Frame::new(backend, source, target, service, rules).check(target, service)
     }
 
-    /// Like [`Wanted::new`], without the checks for what the API server would certainly refuse. The result is not
-    /// written as it is: [`around`](crate::Plan::around) uses it to find what must be removed.
+    /// Like [`Wanted::new`], without the checks for what the API server would certainly refuse, and without invalid
+    /// details of endpoints. The result is not written as it is: [`around`](crate::Plan::around) uses it to find what
+    /// must be removed.
     #[must_use]
     pub fn unchecked(
         backend: &BackendName,

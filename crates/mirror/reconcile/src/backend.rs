@@ -11,8 +11,8 @@ use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
-/// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. Written only when it
-/// changes.
+/// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. It is stored when it
+/// changes, not periodically.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackendState {
     /// The incarnation of the source that the backend's name belongs to.
@@ -58,7 +58,7 @@ pub struct Backend {
     pub name: BackendName,
     /// The policy. The last one, if the backend is no longer `listed`.
     pub policy: Policy,
-    /// Whether the configuration names the backend. Otherwise it is known only by its objects.
+    /// Whether the configuration names the backend. Otherwise it is known only by its objects or its stored state.
     pub listed: bool,
     /// What its Services take of its quota.
     pub usage: Usage,
@@ -76,11 +76,11 @@ pub struct Backend {
     pub connected: bool,
     /// The state to be stored.
     pub state: BackendState,
-    /// The incarnation with which an agent was refused last, until an admin confirms it.
+    /// The incarnation with which an agent was refused last, until an admin confirms one.
     pub refused_incarnation: Option<String>,
     /// Endpoints of this backend in the Gimbal cluster.
     pub endpoints: u64,
-    /// Whether and for how long the backend is lost, and the stage that its policy is in.
+    /// Whether and for how long the backend is lost, and the stage that its loss policy has reached.
     pub loss: Loss,
     /// Total of the endpoints that were removed because the backend was lost.
     pub drained: u64,
@@ -103,7 +103,7 @@ impl Backend {
         self.version
     }
 
-    /// Gives the records of granted removals to be stored, if there are any.
+    /// Gives the records of granted removals to be stored, if the guards ask for it.
     pub(crate) fn keep_window(&mut self, wall: SystemTime, outputs: &mut Vec<Output>) {
         let asked = self.guards.put_records(&mut self.state, wall);
         if asked.contains(&true) {

@@ -94,7 +94,7 @@ impl Cluster {
         }
     }
 
-    /// A list of a kind is complete. The namespaces that it did not name are gone.
+    /// A list of a kind is complete. If it is of namespaces, those that it did not name are gone.
     pub(crate) fn list_end(&mut self, kind: Watched) {
         self.done[kind as usize] |= self.asked[kind as usize];
         if kind == Watched::Namespaces {

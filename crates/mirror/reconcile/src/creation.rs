@@ -1,5 +1,5 @@
 //! The namespaces that are missing in the Gimbal cluster and that a policy allows to be created. Each is requested
-//! once, and again only after a failure and a delay. None is ever deleted.
+//! once, and again only if it is still missing some time after the answer. None is ever deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use gimbal_schedule::Backoff;
 
-/// Delay after a failed creation.
+/// Delay after a failed creation. After a successful one, the longest delay applies, because the watch normally shows
+/// the namespace earlier.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// One wanted namespace.

@@ -51,7 +51,7 @@ pub(crate) enum Decision {
     /// Carry out a proposal.
     Proceed {
         proposal: Proposal,
-        /// The objects that exist belong to another claim than the proposal's owner.
+        /// The objects that exist belong to another claim than the proposal's owner, or to none.
         contested: bool,
         step: Step,
     },
@@ -62,7 +62,7 @@ pub(crate) enum Decision {
 pub(crate) enum Step {
     /// Send its writes. If it `closes`, nothing remains to be decided once all of them are answered as sent.
     Write { closes: bool },
-    /// The guard's record of the remaining removals is overdue: tell the claims, and ask again later.
+    /// The guard's record of the remaining removals is overdue: notify the claims, and ask again later.
     AwaitRecord,
     /// The owner cannot be written, and the objects of another claim keep the name: reject the owner and the leaving
     /// claims.
@@ -76,7 +76,7 @@ pub(crate) enum Step {
 /// Decides what to do about `key`. `None` if there is no such target.
 pub(crate) fn decide(view: View<'_>, key: &TargetKey, permit: Permit, now: Instant) -> Option<Decision> {
     let Permit { passage, removals } = permit;
-    // An object is written once, together with its losses. Its gains go ahead only where the losses may wait for long.
+    // The gains and losses of an object are one write. Gains go first only if the losses may wait for long.
     if passage == Passage::Unkept && !view.record_is_late(key, now) {
         return Some(Decision::AwaitRecord);
     }

@@ -94,7 +94,7 @@ impl Desired {
         }
     }
 
-    /// Whether a backend is in quarantine.
+    /// Whether a backend is configured and in quarantine.
     pub(crate) fn is_frozen(&self, name: &BackendName) -> bool {
         self.get(name).is_some_and(|backend| backend.listed && backend.policy.mode == Mode::Quarantine)
     }

@@ -9,7 +9,7 @@ use gimbal_plan::{Count, Fall, Guard, GuardConfig, GuardEvent, HoldRecord, Passa
 use crate::BackendState;
 use crate::decide::{PendingLoss, Permit};
 
-/// How often the growing figures of a hold are stored.
+/// The shortest time between two stored figures of one hold.
 const HOLD_GROWS: Duration = Duration::from_secs(5);
 
 /// The guards of one backend.
@@ -108,7 +108,7 @@ impl Guards {
         self.readiness.pending(key, loss(held.ready, *wanted_ready), held.ready as u64, now);
     }
 
-    /// Counts the endpoints of a target anew.
+    /// Counts the endpoints of a target again.
     pub(crate) fn recount(&mut self, key: &TargetKey, recount: &Recount<'_>, now: Instant) {
         let Recount { source, before, after, in_doubt, moved, fall, fall_of_ready } = recount;
         self.removals.in_doubt(key, *in_doubt);

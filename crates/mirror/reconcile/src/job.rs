@@ -68,14 +68,16 @@ pub enum Written {
     Found(Body),
     /// The object does not exist: it was deleted, or was missing already.
     Gone,
-    /// 409: the object has another version than the write named, or something else in the API server answers so.
+    /// 409: the object has another version than the write named, or something else answers so, for example a webhook, a
+    /// quota or a proxy.
     Conflict {
         /// The object that exists, as read after the answer.
         there: Body,
     },
     /// The write failed. It may have been carried out nevertheless.
     Failed(WriteFailure),
-    /// It was not sent, because this process no longer leads or is about to end.
+    /// It was not sent: an earlier write of the job failed, the API server has asked to wait, or this process no longer
+    /// leads or is about to end.
     NotSent,
 }
 

@@ -1,17 +1,18 @@
 //! The writer's state and every decision it makes, without I/O.
 //!
-//! The desired state is what the agents said, by source key. The observed state is what the watches and the answers to writes
-//! showed, by target. A queue of targets lies between them: each target is compared when its turn comes, and the difference
-//! is the next writes.
+//! The desired state is what the agents said, by source key. The observed state is what the watches and the answers to
+//! writes showed, by target. A queue of targets lies between them: each target is compared when its turn comes, and the
+//! difference is the next writes.
 //!
 //! ```text
-//!  agents' messages -> Backend (WriterEnd) --+                      +-> Job (actions) -> the edge writes -> finish()
+//!  agents' messages -> Backend (WriterEnd) --+                      +-> Job (actions) -> the caller writes -> finish()
 //!                                            +-> Target -> Queue ---+
 //!  watch events ---------> Observed ---------+                      +-> settle: Ack, Reject, Resolved to the agent
 //! ```
 //!
-//! One task owns a [`Reconciler`], feeds it with what happens and carries out its [`Output`]s and [`Job`]s. Start, reconnect,
-//! relist and repair are one path: a target is enqueued, and decided from what is desired and observed when its turn comes.
+//! One task owns a [`Reconciler`], feeds it with what happens, and carries out its [`Output`]s and [`Job`]s. Start,
+//! reconnect, relist and repair are one path: a target is enqueued, and decided from what is desired and observed when
+//! its turn comes.
 
 mod backend;
 mod cluster;

@@ -92,7 +92,7 @@ struct Period {
 /// Whether and for how long a backend is lost.
 #[derive(Debug, Clone, Default)]
 pub struct Loss {
-    /// When this process first observed the backend as a leader.
+    /// When the grace period began: at the first `observe`, or the first after `begin_grace`.
     first: Option<Instant>,
     period: Option<Period>,
     disconnected: Option<Instant>,
@@ -112,7 +112,7 @@ impl Loss {
     }
 
     /// Updates the loss, and returns the stage that applies from now on. No later stage is reached within `grace` of
-    /// the first call.
+    /// the first call, or of the first call after `begin_grace`.
     pub(crate) fn observe(
         &mut self,
         facts: Facts,

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use gimbal_model::NamespacePattern;
 
-/// The rules for one backend's namespaces. The default admits each under its own name, except for `kube-*`.
+/// The rules for one backend's namespaces. In this module a *target* is a namespace of the Gimbal cluster. The default
+/// admits every source namespace under its own name, except for `kube-*`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamespacePolicy {
     /// Patterns of which the target must match one; `None` allows all.
     pub allow: Option<Vec<NamespacePattern>>,
     /// Patterns that the target must not match, allowed or not.
     pub deny: Vec<NamespacePattern>,
-    /// The targets of source namespaces and of OpenStack projects by their IDs. The ID takes precedence, because it
-    /// is more exact.
+    /// The targets, by source namespace or by the ID of an OpenStack project. The ID takes precedence, because it is
+    /// more exact.
     pub map: BTreeMap<String, String>,
     /// Whether missing targets are created.
     pub create: bool,
@@ -43,7 +44,7 @@ impl NamespacePolicy {
     /// one. A namespace that the source knows only by that ID needs an entry in `map`.
     ///
     /// # Errors
-    /// Returns why there is none; the reason names the target.
+    /// Returns why there is none; the reason names the target, or the project.
     pub fn target(&self, source_namespace: &str, project: Option<&str>) -> Result<String, NamespaceRefused> {
         let mapped = project.and_then(|id| self.map.get(id)).or_else(|| self.map.get(source_namespace));
         let target = match mapped {

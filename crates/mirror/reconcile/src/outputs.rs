@@ -10,7 +10,7 @@ use gimbal_session::WriterMessage;
 use crate::{BackendState, Claim, Stage};
 
 /// Something that the caller has to carry out.
-// A few wait at a time, and each is taken apart at once: the largest may be large.
+// Only a few outputs exist at a time, and each is consumed at once, so the size of the largest variant does not matter.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {

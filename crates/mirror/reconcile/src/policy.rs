@@ -21,7 +21,7 @@ pub struct Policy {
     pub app_protocols: AppProtocols,
     /// Limits on what it publishes.
     pub quota: Quota,
-    /// The configuration of its mass-change guard.
+    /// The configuration of its mass-change guards.
     pub guard: GuardConfig,
     /// What happens when the backend is lost.
     pub on_loss: LossPolicy,

@@ -1,5 +1,5 @@
-//! Counts targets and backends that are looked at, in tests only: one of them says that a change looks at no more
-//! where there is more.
+//! Counts the targets and backends that are looked at, in tests only: `work.rs` checks that a change looks at no more
+//! of them where more exist.
 
 #[cfg(not(test))]
 pub(crate) const fn looked() {}
@@ -14,7 +14,7 @@ pub(crate) fn looked() {
     LOOKED.set(LOOKED.get() + 1);
 }
 
-/// How many were looked at in this thread since the last call.
+/// Returns how many were looked at in this thread since the last call.
 #[cfg(test)]
 pub(crate) fn take() -> usize {
     LOOKED.take()

@@ -67,7 +67,7 @@ pub struct Reconciler {
     queue: Queue<BackendName, TargetKey>,
     doubts: Doubts,
     comparison: Comparison,
-    /// The guard has to count all targets before the next one is decided.
+    /// The guards have to learn the pending losses of all targets before the next target is decided.
     guard_is_stale: bool,
     /// The latest time on the wall clock.
     wall: SystemTime,
@@ -104,9 +104,9 @@ impl Reconciler {
 
     /// Begins to lead in an epoch, or stops leading.
     ///
-    /// On a gain everything is decided again. On a loss every stream ends, and both what the agents said and the
-    /// stored states are forgotten: agents talk to another leader now, and acting on what was true before would undo
-    /// its work. Call [`restore`](Self::restore) for the stored states after a loss and before the next gain.
+    /// When it begins, everything is decided again. When it stops, every stream ends, and both what the agents said and
+    /// the stored states are forgotten: agents talk to another leader now, and acting on what was true before would
+    /// undo its work. Call [`restore`](Self::restore) for the stored states each time before it begins.
     pub fn lead(&mut self, epoch: Option<u64>) {
         if epoch == self.leadership.epoch() {
             return;
@@ -160,7 +160,7 @@ impl Reconciler {
         self.leadership.holds_lease() && !self.leadership.is_aside()
     }
 
-    /// Returns everything that the caller has to carry out since the last call.
+    /// Returns everything that the caller has to carry out and that no earlier call returned.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         let (outputs, wall) = (&mut self.outputs, self.wall);
         self.desired.drain_changed(|backend| {
@@ -191,7 +191,7 @@ impl Reconciler {
         self.queue.len() + self.queue.in_flight()
     }
 
-    /// Returns, for each backend, how many targets wait or are being written.
+    /// Returns, for each backend, how many targets in its turn may still have something to write.
     pub fn pending_by_backend(&mut self) -> BTreeMap<BackendName, u64> {
         let targets = &mut self.targets;
         self.desired.keys().map(|name| (name.clone(), targets.pending(name.as_str()))).collect()
@@ -203,7 +203,7 @@ impl Reconciler {
         self.queue.in_flight()
     }
 
-    /// Returns when something becomes due without new input.
+    /// Returns when the queue has something to decide without new input. [`tick`](Self::tick) has to be called anyway.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.queue.next_deadline()
@@ -248,7 +248,7 @@ impl Reconciler {
         }
     }
 
-    /// Reports the outcome of a change to the backend's agent, and to whoever watches its status.
+    /// Reports the outcome of a change to the backend's agent, and that the status of its Service may have changed.
     fn settle(&mut self, claim: &Claim, outcome: Outcome) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
             backend.end.settle(&claim.key, outcome);

@@ -1,6 +1,6 @@
-//! Writes that the API server refuses because of an admission policy, a quota of the namespace or an object without
-//! our mark, and writes that fail repeatedly. Each is retried by itself after a delay, or at once when its content
-//! changes; the other writes of the target go on meanwhile.
+//! Writes that the API server refuses (because of an admission policy, a quota of the namespace, an object without our
+//! mark, or because the object is invalid or too large), and writes that fail repeatedly. Each is retried by itself
+//! after a delay, or at once when its content changes; the other writes of the target go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Refusal {
     print: Option<Fingerprint>,
     until: Instant,
     failures: u32,
-    /// The write is not part of the current plan.
+    /// The write was not part of the plan that was made last.
     aside: bool,
     /// The reason that is sent to the agent.
     pub(crate) reason: RejectReason,
@@ -32,14 +32,15 @@ pub(crate) struct Refusal {
 
 /// A write that failed this often in a row counts as refused, so that the other writes go on without it.
 const PATIENCE: u32 = 3;
-/// How long the number of refusals of a write is remembered after the write left the plan.
+/// How long the number of refusals of a write that left the plan is remembered, counted from the time of its next
+/// attempt.
 const FORGET: Duration = Duration::from_secs(600);
 
 /// The refused writes of one target. Usually there are none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Refusals {
     refused: BTreeMap<Write, Refusal>,
-    /// How often in a row each write failed that may succeed at any moment.
+    /// How often in a row each write failed for a reason that may be temporary.
     failed: BTreeMap<Write, u32>,
 }
 
@@ -103,7 +104,7 @@ impl Refusals {
         self.failed.remove(&write);
     }
 
-    /// Returns the refused writes whose objects occur in none of `actions`, the whole current plan.
+    /// Returns the refused and failed writes whose objects occur in none of `actions`, the whole current plan.
     pub(crate) fn outdated<'a>(&self, actions: impl Iterator<Item = &'a Action>) -> Vec<Write> {
         let planned: BTreeSet<(&str, &str)> = actions.map(|action| (action.kind().kind, &**action.name())).collect();
         let all: BTreeSet<&Write> = self.refused.keys().chain(self.failed.keys()).collect();

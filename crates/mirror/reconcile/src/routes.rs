@@ -56,7 +56,7 @@ impl Routes {
         }
     }
 
-    /// Records that a Service has left all targets but the current one, and returns those.
+    /// Records that a Service has left all targets but the current one, and returns the targets that it left.
     pub(crate) fn take_old(&mut self, key: &SourceKey) -> BTreeSet<TargetKey> {
         self.old.remove(key).unwrap_or_default()
     }

@@ -39,7 +39,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(200);
 /// Longest delay after failures that may be temporary.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
-/// Longest delay that the API server, or a proxy in front of it, can ask for: their mistake must not stop a target
+/// Longest delay that the API server, or a proxy in front of it, can ask for: a mistake there must not stop a target
 /// for a day.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
@@ -52,7 +52,7 @@ pub(crate) struct Target {
     pub(crate) claims: Vec<Claim>,
     /// The claim that has it, once that is decided. It keeps the target while its objects exist.
     pub(crate) owner: Option<Claim>,
-    /// Claims whose Services are gone. Each is reported as applied when none of its objects is left.
+    /// Claims whose Services are gone. The removal of each is reported as applied when none of its objects is left.
     pub(crate) leaving: Vec<Claim>,
     /// Slice names that are taken by objects without our mark.
     pub(crate) taken: BTreeSet<String>,
@@ -62,9 +62,9 @@ pub(crate) struct Target {
     pub(crate) failures: u32,
     /// Jobs in a row that met a 409.
     pub(crate) conflicts: u32,
-    /// The objects were as wanted when the target was decided last, and nothing changed since.
+    /// Nothing was to be written when the target was decided last, and nothing changed since.
     pub(crate) converged: bool,
-    /// The endpoints that existed when no write was under way last. The guard counts losses against these.
+    /// The endpoints as counted last, normally while no write was under way. The guard counts losses against these.
     pub(crate) settled: Count,
     /// The claim whose backend's quota the target is charged to.
     pub(crate) charged: Option<crate::Claim>,
@@ -89,8 +89,9 @@ impl Target {
         !self.observed.is_empty() && self.belongs_to(key).as_ref() != Some(claim)
     }
 
-    /// Returns the claim that the labels and annotations of the objects name. A claim that would have another name
-    /// was written by hand and does not count. Its namespace may be another: the policy may have changed since.
+    /// Returns the claim that the labels and annotations of the objects name. A claim that leads to another name than
+    /// this one comes from an edit by hand and does not count. The namespace may differ, because the policy may have
+    /// changed since.
     pub(crate) fn holder(&self, key: &TargetKey) -> Option<Claim> {
         self.observed.owners().find_map(|(label, source)| {
             let backend = BackendName::parse(label).ok()?;
@@ -99,13 +100,13 @@ impl Target {
         })
     }
 
-    /// Whether this very version of an object is held: the watch's echo of an answer.
+    /// Whether exactly this version of an object is observed now.
     pub(crate) fn holds_version(&self, kind: Kind, name: Option<&str>, meta: &Meta) -> bool {
         let mut held = self.observed.held().filter(|held| held.kind == kind && held.name == name);
         held.any(|held| *held.resource_version == *meta.resource_version && *held.uid == *meta.uid)
     }
 
-    /// Whether all objects name this claim.
+    /// Whether all objects that name a source Service name this claim.
     pub(crate) fn is_all_of(&self, claim: &Claim) -> bool {
         self.observed.owners().all(|(label, source)| **label == *claim.backend.as_str() && *source == claim.key)
     }
@@ -139,8 +140,8 @@ impl Target {
         self.claims.is_empty() && self.leaving.is_empty() && self.observed.is_empty()
     }
 
-    /// Counts a failure that may be temporary. Returns when to retry: after a growing delay, and not before
-    /// `at_least`, within reason.
+    /// Counts a failure that may be temporary. Returns when to retry: after a growing delay, and not before `at_least`,
+    /// of which at most `LONGEST_ASKED` counts.
     pub(crate) fn failed(&mut self, now: Instant, at_least: Option<Duration>) -> Instant {
         let delay = delay(self.failures, LONGEST_DELAY);
         self.failures += 1;

@@ -97,8 +97,8 @@ impl Targets {
         self.all.range(range).inspect(|_| probe::looked())
     }
 
-    /// Returns every target that a claim, an object or a count ties to a backend, and the target that is being
-    /// changed, whether it does or not: callers check the target itself.
+    /// Returns every target that a claim, an object or a count ties to a backend, and the target that was lent out
+    /// mutably last, whether or not it is tied to the backend: callers check the target itself.
     pub(crate) fn of(&self, backend: &str) -> impl Iterator<Item = (&TargetKey, &Target)> {
         let filed = self.files.get(backend).map(|file| &file.targets);
         let lent = self.lent.as_ref().filter(|lent| filed.is_none_or(|filed| !filed.contains(*lent)));
@@ -152,7 +152,8 @@ impl Targets {
         file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| probe::looked())
     }
 
-    /// Returns the source Service of a backend that the objects of the target being changed name, whatever is filed.
+    /// Returns the source Service of a backend that the objects of the target that was lent out last name, whatever is
+    /// filed.
     fn lent_stands_for(&self, backend: &str) -> Option<&SourceKey> {
         let target = self.all.get(self.lent.as_ref()?)?;
         target.stands_for().filter(|(name, _)| *name == backend).map(|(_, key)| key)
@@ -178,7 +179,7 @@ impl Targets {
         }
     }
 
-    /// Files the target that was lent out again, if it changed.
+    /// Updates the index for the target that was lent out last, if that changed.
     fn file(&mut self) {
         let Some(key) = self.lent.take() else { return };
         let Some(target) = self.all.get_mut(&key).filter(|target| !target.filed.is_of(target)) else { return };
@@ -273,7 +274,7 @@ impl Filed {
         self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key))
     }
 
-    /// Whether these are still the entries of a target. Asked after each change, and usually so.
+    /// Whether these are still the entries of a target. Checked after each change, and usually true.
     fn is_of(&self, target: &Target) -> bool {
         let pending = self.pending.map(|at| &*self.under[at]);
         let stands_for = self.place();

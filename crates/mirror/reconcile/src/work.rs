@@ -1,4 +1,4 @@
-//! A change looks at what it changes: at no more targets and no more backends where there are more of either.
+//! Checks that a change looks only at what it changes: at no more targets and backends where more of them exist.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -83,7 +83,7 @@ impl World {
             world.run(&backend);
         }
         assert_eq!(world.writer.audit(), [""; 0]);
-        // Whatever is done by and by is done.
+        // Finishes what is done in several steps.
         world.look(|world| world.writer.tick(now, SystemTime::UNIX_EPOCH));
         world
     }
@@ -92,7 +92,7 @@ impl World {
         &mut self.agents.get_mut(backend).unwrap().0
     }
 
-    /// Lets an agent and the writer do what there is to be done, as the owner's turns do.
+    /// Lets an agent and the writer do what there is to be done, as the task that owns the reconciler does.
     fn run(&mut self, backend: &BackendName) {
         loop {
             let (agent, generation) = self.agents.get_mut(backend).unwrap();
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// What the writer says reaches the agents.
+    /// Delivers the writer's messages to the agents. Returns the number of outputs.
     fn heard(&mut self) -> usize {
         let outputs = self.writer.take_outputs();
         for output in &outputs {
@@ -152,7 +152,7 @@ impl World {
         Written::Answered(body)
     }
 
-    /// Targets and backends that are looked at while this is done, and all that follows from it.
+    /// Returns how many targets and backends are looked at by `change` and by all that follows from it.
     fn look(&mut self, change: impl FnOnce(&mut Self)) -> usize {
         probe::take();
         change(self);
@@ -161,7 +161,7 @@ impl World {
     }
 }
 
-/// What each kind of change looks at.
+/// Returns how much each kind of change looks at.
 fn changes(size: Size) -> BTreeMap<&'static str, usize> {
     let mut world = World::new(size);
     let (backend, now) = (name(1), world.now);
@@ -190,7 +190,8 @@ fn a_change_looks_at_no_more_where_there_is_more() {
     assert_eq!(few, changes(Size(255, 10)), "many backends");
 }
 
-/// What a page of a listing looks at, and what it shows.
+/// Returns how much a page of a listing looks at, and what it shows. Unless `known`, the writer restarted and knows
+/// only slices.
 fn page(services: usize, known: bool) -> (usize, Vec<SourceKey>) {
     let mut world = World::new(Size(2, services));
     if !known {
@@ -216,7 +217,7 @@ fn a_page_looks_at_no_more_than_it_shows_wherever_what_it_shows_is_known() {
     }
 }
 
-/// What a reconnect and a snapshot look at.
+/// Returns how much a reconnect and a snapshot look at.
 fn snapshot(size: Size) -> (usize, usize) {
     let mut world = World::new(size);
     let now = world.now;

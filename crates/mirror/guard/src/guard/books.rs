@@ -7,7 +7,7 @@ use crate::GuardKey;
 use crate::account::Account;
 
 impl<K: GuardKey> Guard<K> {
-    /// Returns how many endpoints existed within the window. Losses that an earlier writer recorded without a name
+    /// Returns how many endpoints existed within the window. Losses that an earlier writer recorded without a target
     /// raise it at most to the base of that writer's record.
     pub(super) fn base(&self) -> u64 {
         let known = self.there() + self.sums.missing;

@@ -101,7 +101,7 @@ impl<K: GuardKey> Guard<K> {
         let to_nothing = self.sums.loss >= self.there();
         match &self.hold {
             Some(hold) if !tripped => {
-                // If nothing is pending any more, the release was already reported.
+                // If all that is pending was released, that was already reported.
                 if waiting > 0 || self.sums.loss == 0 {
                     self.events.push(GuardEvent::Ended { id: hold.id.clone() });
                 }

@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// The record may not have been stored, without any error reported.
+/// A record that is not confirmed is returned again every five seconds: storing it may have failed without an error.
 #[test]
 fn what_is_not_told_to_be_kept_is_asked_for_again() {
     let mut case = Case::of(&[100, 100]);

@@ -39,7 +39,7 @@ fn guard(floors: Floors) -> (Guard<LoadBalancer>, Instant) {
     (guard, now + Duration::from_secs(600))
 }
 
-/// The verdict on deleting a load balancer, with the record stored at once where one is needed.
+/// Returns the verdict on deleting a load balancer. A record that it needs is stored at once.
 fn verdict(guard: &mut Guard<LoadBalancer>, id: u32, now: Instant) -> Passage {
     let verdict = guard.verdict(&load_balancer(id), now);
     if verdict != Passage::Unkept {

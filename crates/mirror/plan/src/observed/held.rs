@@ -72,7 +72,7 @@ impl Common {
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) common: Common,
-    /// It has a cluster IP, which no update can remove. Only a new Service is headless.
+    /// It has a cluster IP, which no update can remove, so only a new Service can be headless.
     pub(crate) fixed_address: bool,
 }
 

@@ -35,7 +35,7 @@ pub enum Action {
     Create(Body),
     /// Replaces the object that has the UID and version in the body's metadata.
     Replace(Body),
-    /// Like `Replace`, but changes only the labels and annotations that the body contains.
+    /// Like `Replace`, but labels and annotations that the body does not contain stay.
     Patch(Body),
     /// Deletes the object that has this UID and version.
     Delete {

@@ -34,7 +34,7 @@ fn write_around(server: &mut Server, service: &Service, api: EndpointsApi, refus
     panic!("it does not come to an end");
 }
 
-/// The ports at which each address is in slices.
+/// Returns the ports at which each address is in slices.
 fn there(server: &Server) -> BTreeMap<String, BTreeSet<i32>> {
     let mut there = BTreeMap::<String, BTreeSet<i32>>::new();
     for slice in server.slices() {

@@ -244,7 +244,7 @@ proptest! {
     }
 }
 
-/// The names of slices depend on the wanted state alone, not on its history.
+/// The names of slices depend on the target and its ports alone, not on what other slices exist.
 #[test]
 fn names_depend_on_target_and_ports_alone() {
     let names = |server: &Server| server.slices().map(|slice| slice.meta().name.clone()).collect::<Vec<_>>();

@@ -88,7 +88,7 @@ pub fn planned(wanted: Option<&Wanted>, observed: &Observed) -> Plan {
     plan(&target(), wanted, observed, Removals::Allowed, &BTreeSet::new())
 }
 
-/// Returns a server that holds the objects of `service`.
+/// Returns a server that holds the objects of `service`, with no writes counted yet.
 pub fn converged(service: &Service, api: EndpointsApi) -> Server {
     let mut server = Server::default();
     let wanted = wanted_by(service, api);

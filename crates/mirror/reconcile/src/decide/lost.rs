@@ -25,8 +25,8 @@ impl View<'_> {
         backend.map(|backend| backend.loss.stage()).unwrap_or_default()
     }
 
-    /// Returns the plan for objects of a lost backend, and whether a removal waits for the backend to come back.
-    /// `None` where the ordinary plan applies.
+    /// Returns the plan for objects of a lost backend, and whether removals wait, for the guard or for the backend to
+    /// come back. `None` where the ordinary plan applies.
     pub(super) fn plan_of_lost(
         self,
         key: &TargetKey,
@@ -38,8 +38,8 @@ impl View<'_> {
         let plan = || plan_lost(key, &target.observed, lost);
         match ownership {
             Ownership::Owned(_) | Ownership::Frozen(_) | Ownership::Vacant => None,
-            // The removal was due before the backend was lost. The loss policy does not release what the guard holds
-            // of it: the Service stays, like any other.
+            // The removal was due before the backend was lost, and the guard may have held it. The loss policy must not
+            // release it, so the Service stays, like any other.
             Ownership::Gone(RemovalReason::Source) if lost == Lost::Drained => Some((plan(), true)),
             Ownership::Gone(_) => (removals != Removals::Allowed).then(|| (plan(), true)),
             Ownership::Kept(_) | Ownership::Moving(..) => Some((plan(), false)),

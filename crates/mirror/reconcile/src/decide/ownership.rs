@@ -10,11 +10,12 @@ use crate::{Backend, Claim};
 /// The current ownership of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// This claim wants the target and has it.
+    /// This claim wants the target, and has it or gets it now.
     Owned(Claim),
-    /// The objects belong to this claim, whose Service may still exist. Other claims wait for the name.
+    /// The objects belong to this claim, whose Service may still exist or whose removal the guard holds. Other claims
+    /// wait for the name.
     Blocked(Claim),
-    /// The objects are to be deleted: it is proven that no claim wants them.
+    /// The objects are to be deleted, because it is proven that their claim no longer has this target.
     Gone(RemovalReason),
     /// The objects belong to this claim, which leads to another target now and has not arrived there yet.
     Moving(Claim, TargetKey),
@@ -86,15 +87,16 @@ impl<'a> View<'a> {
             false => Ownership::Owned(claim.clone()),
         };
         let alone = |owner: &Claim| matches!(claims, [only] if only == owner);
-        // An earlier decision outlives the claim, because labels and annotations may have been edited since. But
-        // where no object exists, a claim that cannot be written now does not keep the name from others.
+        // The owner that was decided keeps the objects even after its claim is gone, because labels and annotations may
+        // have been edited since. But where no object exists, a claim that cannot be written now does not keep the name
+        // from others.
         let decided = target.owner.clone();
         let decided = decided.filter(|owner| !target.observed.is_empty() || alone(owner) || !idle(owner));
         let holder = decided.or_else(|| target.holder(key));
         if let Some(holder) = holder.as_ref().filter(|holder| claims.contains(holder)) {
             return owned(holder);
         }
-        // Whether a claim can be written is expensive to tell, and matters only where several want the name.
+        // Whether a claim can be written is expensive to find out, and matters only where several want the name.
         let first = match claims {
             [only] => Some(only),
             _ => claims.iter().find(|claim| !idle(claim)),

@@ -22,7 +22,8 @@ pub(crate) struct Proposal {
     pub(crate) owner: Option<Claim>,
     /// The writes.
     pub(crate) plan: Plan,
-    /// The guard holds removals that would otherwise be part of the plan.
+    /// Removals wait, for the guard or for a lost backend to come back. In an ordinary plan this is set only if nothing
+    /// else is left to write.
     pub(crate) held: bool,
     /// Why the owner's Service is not written, or not as a whole.
     pub(crate) reject: Option<Reject>,
@@ -49,7 +50,8 @@ pub(crate) enum Share {
 enum Room {
     All(Amount),
     Part(Service, Exceeded),
-    /// There is no room for the header, so nothing can be added. Endpoints that are gone are still removed.
+    /// There is no room even for the part, for example because its header grew, so nothing can be added. Endpoints that
+    /// are gone are still removed.
     Less(Exceeded),
     None(Exceeded),
 }
@@ -82,7 +84,7 @@ impl Proposal {
         }
         let Some((first, until)) = target.refusals.among(self.plan.actions(), now) else { return self };
         self.retry_at = Some(until);
-        // A Service that waits for room is notified of that, whatever else is refused.
+        // A Service that waits for room is rejected for that reason, whatever else is refused.
         if !matches!(self.share, Share::Part(_)) {
             let concerned = self.owner.iter().chain(&target.leaving).next();
             self.reject = concerned.map(|claim| reject(claim, first.reason, true, first.message.clone()));
@@ -174,8 +176,8 @@ impl View<'_> {
         };
         if !self.cluster.has_namespace(&key.namespace) {
             let (message, share) = match backend.policy.namespaces.create {
-                // It takes its room while the namespace is created. Otherwise each waiting Service would have its own
-                // namespace created, whatever the quota.
+                // It takes its room while the namespace is created. Otherwise each waiting Service could have a
+                // namespace of its own created, whatever the quota.
                 true if self.cluster.is_creatable(&key.namespace) => (self.cluster.why_missing(&key.namespace), share),
                 true => (self.cluster.why_missing(&key.namespace), Share::Stands),
                 false => {

@@ -19,7 +19,7 @@ enum Step {
     Tell(u64),
     /// The writer is killed, and another one begins after this many seconds.
     Restart(u64),
-    /// The clock is set back.
+    /// The wall clock is set back by this many seconds.
     Back(u64),
 }
 

@@ -11,8 +11,9 @@ use crate::target::Target;
 use crate::{Claim, Reconciler, Stage, Urgency};
 
 impl Reconciler {
-    /// Tells the guards what the next plan of a target would remove. Of a change of many targets, all have to be
-    /// reported before the first is decided; otherwise the first removals are not counted.
+    /// Reports to the guards what the next plan of a target would remove. If a change concerns many targets, all of
+    /// them have to be reported before the first is decided; otherwise the first removals pass before the size of the
+    /// change is known.
     pub(super) fn update_guard(&mut self, key: &TargetKey, now: Instant) {
         let Some(pending) = self.view().pending_loss(key) else { return };
         if let Some(backend) = self.desired.get_mut(&pending.backend) {
@@ -20,7 +21,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells the guards of all targets.
+    /// Reports all targets to the guards.
     pub(super) fn update_guard_for_all(&mut self, now: Instant) {
         let all: Vec<TargetKey> = self.targets.iter().map(|(key, _)| key.clone()).collect();
         for key in all {
@@ -37,8 +38,8 @@ impl Reconciler {
         }
     }
 
-    /// Counts the endpoints that a target has now that nothing is under way for it, which tells its backend's guards
-    /// what went.
+    /// Counts the endpoints that a target has now, and reports to its backend's guards what went. Normally called when
+    /// no write is under way for it.
     pub(super) fn recount(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return };
         // Not a claim that waits for the name: the owner of the objects loses them.
@@ -67,7 +68,8 @@ impl Reconciler {
         lost
     }
 
-    /// Takes a target out of its backend's totals, because none of its objects is left.
+    /// Takes a target out of its backend's totals, because none of its objects is left or they belong to another
+    /// backend.
     pub(super) fn uncount(&mut self, key: &TargetKey, now: Instant) {
         self.count(key, Count::default(), now);
         if let Some(target) = self.targets.get_mut(key) {
@@ -115,7 +117,8 @@ impl Reconciler {
         self.count_drained(key, before, drained);
     }
 
-    /// Counts the endpoints that went because the backend is lost, apart from those that its source removed.
+    /// Adds the endpoints that went since the count `before` to the backend's total of drained ones, if its loss stage
+    /// is `drained`.
     pub(super) fn count_drained(&mut self, key: &TargetKey, before: usize, drained: bool) {
         let Some(target) = self.targets.get(key).filter(|_| drained) else { return };
         let gone = before.saturating_sub(target.settled.endpoints) as u64;
@@ -124,7 +127,7 @@ impl Reconciler {
         }
     }
 
-    /// Charges a target's quota for the objects that exist, without the write that was pending.
+    /// Lowers what a target is charged to the endpoints that exist, without the write that was pending.
     pub(super) fn charge_existing_only(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key) else { return };
         let Some(claim) = target.charged.as_ref() else { return };
@@ -179,7 +182,7 @@ impl Reconciler {
         }
     }
 
-    /// Enqueues the Services that wait for room in a quota, in their order, where room was released.
+    /// Enqueues the targets of Services that wait for room in a quota, in their order, where room was released.
     pub(super) fn serve_waiting(&mut self) {
         let mut turns: Vec<(TargetKey, BackendName)> = Vec::new();
         for backend in self.desired.values_mut() {

@@ -7,10 +7,11 @@ use crate::Reconciler;
 /// Why an incarnation is not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotConfirmed {
-    /// The backend is not configured, and no state of it is stored.
+    /// The backend is not configured, and it has neither a stored state nor an object.
     #[error("backend {0} is not configured")]
     Unknown(BackendName),
-    /// No agent was refused for this incarnation. Confirming a mistyped one would lock out the existing source.
+    /// This is not the incarnation for which an agent was refused last. Confirming a mistyped one would lock out the
+    /// existing source.
     #[error(
         "incarnation {incarnation} is not what an agent of backend {backend} showed last and was refused for: that is {}; ListBackends tells it",
         refused.as_deref().unwrap_or("none")

@@ -52,7 +52,7 @@ impl Reconciler {
         Ok(generation)
     }
 
-    /// Checks identity, then protocol, then incarnation.
+    /// Checks leadership, then identity, then protocol, then incarnation.
     fn admit(&mut self, name: &BackendName, hello: &Hello) -> Result<(), Goodbye> {
         let refuse = |reason, message| Err(Goodbye { reason, message, retry_after: None });
         if !self.leadership.holds_lease() {

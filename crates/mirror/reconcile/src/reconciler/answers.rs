@@ -10,13 +10,14 @@ use crate::job::Closing;
 use crate::target::LONGEST_DELAY;
 use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
 
-/// Longest delay after the API server rejected an object as invalid, which changes only when somebody changes a
-/// webhook.
+/// Longest delay after the API server rejected an object as invalid or too large, which changes only when somebody
+/// changes a webhook or a limit.
 const LONGEST_INVALID: Duration = Duration::from_secs(300);
 /// How many jobs in a row must meet a conflict before the agent is notified. The first ones are usually edits by
 /// somebody else and are retried at once, with the object that was found.
 const CONFLICTS: u32 = 3;
-/// The message to the agent then. The API server's own message may mention other backends' objects.
+/// The message to the agent after that many conflicts. The API server's own message may mention other backends'
+/// objects.
 const CONFLICT: &str = "the API server answers 409 time and again: something changes the object all the time, or a quota, a webhook or a proxy is against it";
 /// The delay after a create found an object that counts as gone, so that it does not find it over and over.
 const FOUND_DELAY: Duration = Duration::from_secs(1);
@@ -146,7 +147,7 @@ impl Reconciler {
         self.observe_deleted(action.kind(), key, action.name(), uid, version, now);
     }
 
-    /// Counts jobs in a row that met a conflict. Returns what to tell the agent once there were enough.
+    /// Counts jobs in a row that met a conflict. Returns the message for the agent once there were enough.
     fn count_conflicts(&mut self, job: &Job, written: &[Written]) -> Option<&'static str> {
         let target = self.targets.get_mut(&job.target)?;
         // A conflict that a list has overtaken says nothing about the current object.
@@ -162,7 +163,8 @@ impl Reconciler {
         None
     }
 
-    /// Handles a failed write. Returns when to decide the target again; `None` if only this write is retried later.
+    /// Handles a failed write. Returns when to decide the target again; `None` if the target need not wait: only this
+    /// write is retried later, or a slice gets another name.
     fn failed(&mut self, job: &Job, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
         let key = &job.target;
         let target = self.targets.get_mut(key)?;

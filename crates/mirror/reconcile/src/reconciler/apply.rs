@@ -142,8 +142,8 @@ impl Reconciler {
         self.release_leaving(key);
     }
 
-    /// Enqueues a target for the moment when the guard's record of its loss is stored, and for a second from now,
-    /// should that never be reported.
+    /// Enqueues a target for a second from now. [`Reconciler::kept`] enqueues it earlier, once the guard's record of
+    /// its loss is stored.
     fn await_record(&mut self, key: &TargetKey, now: Instant) {
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         if let Some(backend) = backend {
@@ -151,8 +151,8 @@ impl Reconciler {
         }
     }
 
-    /// Tells the claims of a target that its removals wait for a record that may never be stored. A record that is
-    /// merely slow is not reported.
+    /// Rejects the owner and the leaving claims of a target because its removals wait for a record that may never be
+    /// stored. A record that is merely slow is not reported.
     fn report_overdue_record(&mut self, key: &TargetKey, owner: Option<&Claim>) {
         let Some(target) = self.targets.get(key) else { return };
         let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
@@ -175,7 +175,7 @@ impl Reconciler {
     }
 
     /// The objects of another claim keep the name although the owner cannot be written in their place. The owner is
-    /// notified why, and so are claims that left, because their objects still exist.
+    /// notified of the reason, and so are claims that left, because their objects still exist.
     fn turn_away(&mut self, key: &TargetKey, owner: Option<Claim>, why: Option<Reject>) {
         let (Some(owner), Some(why)) = (owner, why) else { return };
         let Some(target) = self.targets.get_mut(key) else { return };

@@ -1,4 +1,4 @@
-//! A check of all incrementally maintained totals and indexes against the state that they are derived from.
+//! A check of incrementally maintained totals and indexes against the state that they are derived from.
 
 use std::collections::BTreeMap;
 

@@ -121,7 +121,7 @@ impl Reconciler {
         }
     }
 
-    /// Removes all claims of a backend. Returns the targets that it wanted or owned.
+    /// Removes all claims of a backend. Returns the targets that it wanted, left or owned.
     pub(super) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
         if let Some(backend) = self.desired.get_mut(name) {
             backend.routes.clear_old();

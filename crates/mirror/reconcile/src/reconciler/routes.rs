@@ -73,7 +73,7 @@ impl Reconciler {
         places.extend(route);
         places.retain(|place| self.targets.contains_key(place));
         if places.is_empty() {
-            // Where the target depends on an annotation of the Service, only the existing objects tell which one it
+            // Where the target depends on an annotation of the Service, only the existing objects show which one it
             // was.
             let existing = self.targets.places(claim.backend.as_str(), &claim.key, None);
             let owner = |place: &TargetKey| self.targets.get(place).and_then(|target| target.belongs_to(place));

@@ -16,7 +16,8 @@ pub enum State {
     Pending,
     /// Not published as the source has it, for the reason in [`ServiceStatus::reject`].
     Rejected,
-    /// Published, although the source is not known to have it.
+    /// The guard holds removals, the loss policy has changed the endpoints, or the Service is published although its
+    /// agent is not known to have it.
     Held,
 }
 

@@ -137,8 +137,8 @@ impl Reconciler {
         self.begin_decommission(name, version, now);
     }
 
-    /// Requests a missing namespace, if the backend's policy allows that and it is not requested already. Like any
-    /// other change, that counts against the backend's pace.
+    /// Requests a missing namespace, if the backend's policy allows that and it was not requested recently. Like any
+    /// other change, that counts against the backend's rate limit.
     pub(super) fn request_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName, now: Instant) {
         let creates = self.desired.get(backend).is_some_and(|backend| backend.policy.namespaces.create);
         if creates && self.cluster.creations().request(namespace) {

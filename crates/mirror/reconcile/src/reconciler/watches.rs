@@ -1,5 +1,5 @@
-//! What the watches on the Gimbal cluster show. Only objects with our mark are watched. A list is a set: what it does
-//! not name is gone at its end.
+//! What the watches on the Gimbal cluster show. Apart from namespaces, only objects with our mark are watched. A list
+//! is a set: what it does not name is gone at its end.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -115,7 +115,7 @@ impl Reconciler {
         let meta = &slice.metadata;
         let key = match self.cluster.target_of_slice(&meta.namespace, &meta.name) {
             Some(key) => key.clone(),
-            // A slice's name tells its target even if the label was edited while this process was down.
+            // A slice's name shows its target even if the label was edited while this process was down.
             None => match gimbal_plan::made_for(&meta.name) {
                 Some(target) => TargetKey::new(meta.namespace.clone(), target),
                 None => {
@@ -190,7 +190,7 @@ impl Reconciler {
     /// A namespace is gone.
     pub fn delete_namespace(&mut self, name: &str) {
         self.cluster.delete_namespace(name);
-        // A policy may allow to create it again.
+        // A policy may allow it to be created again.
         self.enqueue_namespace(&name.into());
     }
 
@@ -210,7 +210,7 @@ impl Reconciler {
     }
 
     /// Applies what was observed of a target. If that changed anything, the target is decided again. Returns whether
-    /// it did.
+    /// anything changed.
     pub(super) fn observe(&mut self, key: &TargetKey, now: Instant, apply: impl FnOnce(&mut Target) -> bool) -> bool {
         let target = self.targets.get_or_default(key);
         if !apply(target) {

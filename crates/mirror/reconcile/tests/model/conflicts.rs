@@ -14,7 +14,8 @@ use super::policy::quota;
 use super::server::{Luck, id};
 use super::world::{World, key, service};
 
-/// Executes the pending jobs with a conflict for each slice, and checks that nothing is reported.
+/// Executes the pending jobs with a conflict for each slice, and checks that no conflict is reported. Returns the
+/// number of conflicts.
 fn with_a_conflict_of_each_slice(world: &mut World) -> usize {
     let mut met = BTreeSet::new();
     for _ in 0..100 {
@@ -60,7 +61,7 @@ fn conflicts_of_a_lifetime_are_not_added_up() {
     world.configure(0, Some(quota(None, Some(2), None)));
     world.set(0, &key(0), Some(service(0, 0, &[1, 2])));
     world.settle();
-    // One endpoint more than expected, so the content is never complete from here on.
+    // One endpoint more than the quota allows, so the Service is never written as a whole from here on.
     world.set(0, &key(0), Some(service(0, 0, &[1, 2, 3])));
     world.settle();
     assert_eq!(world.rejects(0).len(), 1);

@@ -42,7 +42,8 @@ fn a_name_that_is_given_stands_for_the_one_before_until_it_is_written() {
     ]);
 }
 
-/// Otherwise another Service would take its room, and it would get no endpoints until the writer restarts.
+/// An object whose create was not answered is charged to the quota. Otherwise another Service would take its room, and
+/// it would get no endpoints until the writer restarts.
 #[test]
 fn what_stands_takes_room_though_the_answer_to_its_create_was_lost() {
     ends_as_its_policies_say(vec![
@@ -79,7 +80,7 @@ fn what_comes_back_and_leads_elsewhere_is_not_settled_as_gone() {
     ]);
 }
 
-/// An edit by hand removed the owner of an object. The first Service that wants it has no room, so the second gets
+/// An edit by hand made an object name no known owner. The first Service that wants it has no room, so the second gets
 /// it.
 #[test]
 fn who_waits_for_room_keeps_nobodys_object_from_none() {
@@ -96,7 +97,8 @@ fn who_waits_for_room_keeps_nobodys_object_from_none() {
     ]);
 }
 
-/// The writer used to hang here: each Service that arrived caused a look at the other one, which had arrived, too.
+/// The writer used to hang here: each Service that arrived had the other one's target decided again, although that had
+/// arrived, too.
 #[test]
 fn two_that_change_places_come_to_rest() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -113,8 +115,8 @@ fn two_that_change_places_come_to_rest() {
     assert!(world.rejects(0).is_empty() && world.rejects(1).is_empty());
 }
 
-/// The owner of the object is no longer known. Of the two Services that want it, one is quarantined and the other has
-/// no room.
+/// After an edit by hand, the owner of the object is not known. Of the two Services that want it, one is quarantined
+/// and the other has no room.
 #[test]
 fn who_waits_for_room_is_not_told_of_a_rivals_quarantine() {
     ends_as_its_policies_say(vec![
@@ -130,7 +132,7 @@ fn who_waits_for_room_is_not_told_of_a_rivals_quarantine() {
     ]);
 }
 
-/// A foreign Service keeps it from growing to its previous size.
+/// An object without our mark has the name, so the Service cannot grow back to its previous size.
 #[test]
 fn what_cannot_be_written_takes_the_room_that_it_has_and_no_more() {
     ends_as_its_policies_say(vec![
@@ -176,7 +178,7 @@ fn what_moves_takes_room_where_it_still_stands() {
     ]);
 }
 
-/// The Service's label names no backend, but the slice's label names the owner.
+/// The Service's label names no known backend, but the slice's label names the owner.
 #[test]
 fn a_policy_reaches_what_an_edited_object_hides() {
     ends_as_its_policies_say(vec![

@@ -49,8 +49,8 @@ fn policy(world: &mut World, agent: usize, change: impl FnOnce(&mut Policy)) {
     world.configure(agent, Some(policy));
 }
 
-/// Its new place does not exist yet. If the name were handed over, it would lead to its endpoints beside those of
-/// another.
+/// The Service that has the name moves to a namespace that does not exist yet. If its old name were handed over
+/// meanwhile, that would lead to the endpoints of both.
 #[test]
 fn a_name_is_not_handed_over_while_who_has_it_moves() {
     let mut world = contested();
@@ -143,7 +143,7 @@ fn what_was_let_pass_before_a_hold_goes_to_its_end() {
         world.pass(SECOND);
         world.collect();
     }
-    // Its slices are deleted, and before its Service is, slices of another one are due.
+    // The slices of one Service are deleted. Before that Service is deleted, the source removes another one.
     assert!(world.finish_job(Luck::Good));
     assert_eq!((there(&world, "one").0.len(), there(&world, "one").1), (3, 40));
     world.set(0, &services[2], None);

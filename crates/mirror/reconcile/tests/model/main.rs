@@ -36,7 +36,7 @@ use proptest::prelude::*;
 use server::{Luck, is_marked, meta_mut};
 use world::{BACKENDS, INVALID, World, key, service};
 
-/// A guard that never holds. The guard has tests of its own, and one below.
+/// A guard that never holds. The tests of the guard use other configurations.
 const OPEN: GuardConfig = GuardConfig {
     max_drop_percent: 100,
     min_endpoints: 0,
@@ -82,13 +82,13 @@ enum Op {
     Known(usize),
     LoseLease,
     RegainLease,
-    /// An admission policy begins or ends to deny Services, or slices, with this label.
+    /// An admission policy starts or stops denying Services, or slices, with this label.
     Deny(bool, u8, bool),
-    /// A quota lets no Service, or no slice, be created any more; or does again.
+    /// A quota starts or stops refusing to create Services, or slices. Last: it answers as if a webhook were down.
     Full(bool, bool, bool),
     Pass(u16),
     BackUp,
-    /// The store is restored. Whether the watches go on, or list.
+    /// The store is restored from the last backup. Whether the watches go on; otherwise everything is listed.
     Restore(bool),
     /// Runs for a while without troubles.
     Run(u8),
@@ -170,7 +170,7 @@ fn step(world: &mut World, op: Op) {
                 let labels = &mut meta_mut(&mut body).labels;
                 match n % 3 {
                     0 => labels.insert("by".into(), "hand".into()),
-                    // A backend that does not exist, and one that never wants these names.
+                    // A backend that does not exist, or one that wants no name of the other's Services.
                     1 => labels.insert(keys::BACKEND.into(), "zzz".into()),
                     _ => labels.insert(keys::BACKEND.into(), BACKENDS[0].into()),
                 };
@@ -248,7 +248,7 @@ proptest! {
             let restored = matches!(op, Op::Restore(_));
             step(&mut world, op);
             prop_assert_eq!(world.writer.audit(), [""; 0]);
-            // A foreign object keeps its version until somebody else changes it.
+            // A foreign object keeps its UID, because the writer neither deletes nor replaces it.
             let now = world.server.objects.get(&foreign().0).filter(|b| !is_marked(b)).map(|b| b.meta().uid.clone());
             if let (Some(before), Some(now), false) = (&foreign_version, &now, restored) {
                 prop_assert_eq!(before, now);

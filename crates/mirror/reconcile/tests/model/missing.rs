@@ -1,6 +1,6 @@
 //! Checks the rule of the mass-change guard on the whole writer, by looking only at the API server: of the endpoints
-//! that a backend had within the window, no more than the share is missing unless it was released, and a backend that
-//! never misses that many is never held.
+//! that a backend had within the window, no more than the share is missing unless they were released, and a backend
+//! that never misses that many is never held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn name(agent: usize) -> BackendName {
     BackendName::parse(BACKENDS[agent]).unwrap()
 }
 
-/// Returns a key. No two backends want one name, and no two Services of one backend.
+/// Returns a key that leads to a name that no other Service of any backend wants.
 fn source(n: u8) -> SourceKey {
     SourceKey::new(["one", "two"][usize::from(n % 2)], format!("s{n}"))
 }
@@ -104,7 +104,7 @@ impl Seen {
 enum Op {
     Set(usize, u8, u8),
     Remove(usize, u8),
-    /// Several Services are removed, or added.
+    /// Several Services are removed (`false`), or added.
     Many(usize, u8, u8, bool),
     Move(usize, bool),
     RestartWriter,
@@ -116,8 +116,9 @@ enum Op {
     Approve(usize),
     Hand(u8),
     Pass(u16),
-    /// Runs for a moment without troubles, or until nothing is left to do.
+    /// Runs for a moment without troubles.
     Run(u8),
+    /// Runs until nothing is left to do.
     Calm,
 }
 
@@ -356,7 +357,7 @@ fn everyday() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 0..60)
 }
 
-/// Executes an everyday history. Steps that would make more endpoints missing are skipped.
+/// Executes an everyday history. A step that would make too many endpoints missing is undone before any agent sends it.
 fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut world = filled();
     let mut watcher = Watcher::new(&world);

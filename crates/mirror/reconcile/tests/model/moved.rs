@@ -25,7 +25,7 @@ fn what_moves_leaves_its_old_place_whatever_else_is_unknown() {
     world.configure(0, Some(map("two", "one", false)));
     world.settle();
     assert_eq!(namespaces(&world), ["one", "one"]);
-    // The Service's own namespace may be unknown; then it is not known what else maps to the target.
+    // While the Service's own namespace is unknown, the Service keeps its old place too.
     world.source_complete(0);
     world.settle();
     world.scope_unknown(0, Some("two"));

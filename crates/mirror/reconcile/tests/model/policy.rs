@@ -212,8 +212,8 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
     world.restart_agent(1);
     world.settle();
     assert_eq!(world.server.writes, writes, "nothing changed, and something was written");
-    // After a restart only the objects name their owner. Those that were edited or deleted by hand, and that no
-    // backend may repair or has the room for, are lost as a proof.
+    // After a restart only the objects name their owner. Objects that were edited or deleted by hand, and that no
+    // backend may repair or has room to repair, no longer prove that.
     let repaired = (0..BACKENDS.len())
         .all(|n| world.policy(n).is_some_and(|policy| policy.mode == Mode::Admit) && world.rejects(n).is_empty());
     world.restart_writer();
@@ -223,8 +223,8 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
     }
     check_policies(&world);
 
-    // Whatever happened before, the same policies lead to the same state as if there had been no others. A Service
-    // that leaves a namespace needs the other one.
+    // Whatever happened before, the same policies lead to the same state as if there had been no others. A Service that
+    // leaves a namespace needs the other one to exist.
     world.server.set_namespace("two", true);
     for agent in 0..BACKENDS.len() {
         world.configure(agent, Some(open()));
@@ -317,7 +317,7 @@ fn what_is_mapped_elsewhere_moves() {
     assert_eq!((endpoints(&world), world.rejects(0).len()), (200, 0));
     assert!(world.writer.backends()[&name(0)].guards.removals().held().is_none());
 
-    // A restart in the middle of a move, with the agent away, loses neither place.
+    // A restart while a Service should move and its agent is away does not remove it from its old place.
     world.cut(0);
     world.configure(0, Some(Policy { guard: GuardConfig::default(), ..open() }));
     world.restart_writer();
@@ -329,7 +329,7 @@ fn what_is_mapped_elsewhere_moves() {
     world.settle();
     assert!(object(&world, "three", "a-svc").is_none() && object(&world, "one", "a-svc").is_some());
 
-    // The Service is removed from its source in the middle of a move, so both places are removed.
+    // The Service is removed from its source while it should move, so it stays in neither place.
     world.server.set_namespace("three", false);
     let policy = Policy { guard: OPEN, ..map("one", "three", false) };
     world.configure(0, Some(policy));

@@ -27,7 +27,7 @@ fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     let reject = world.rejects(0).remove(0);
     assert_eq!((reject.reason, reject.retryable, reject.key), (RejectReason::Quota, true, Some(key(0))));
     assert!(reject.message.contains("services") && reject.message.contains("would be 3"), "{}", reject.message);
-    // The Service that was published before the restart comes after the new one in the order of keys.
+    // The Services that were published before the restart come after the new one in the order of keys.
     world.restart_writer();
     world.restart_agent(0);
     world.settle();
@@ -166,14 +166,14 @@ fn growth_over_a_quota_takes_no_port_from_packed_addresses() {
     world.set(0, &key(0), Some(both(&[0, 1, 2, 3, 4])));
     world.settle();
     assert_eq!((there(&world), world.rejects(0)[0].reason), (at(&[1, 2, 3, 4]), RejectReason::Quota));
-    // One endpoint is gone, and another takes its place on all ports.
+    // One address is gone, and another takes its place on all ports.
     world.set(0, &key(0), Some(both(&[0, 2, 3, 4, 5])));
     world.settle();
     assert_eq!((there(&world), world.rejects(0).len()), (at(&[0, 2, 3, 4]), 1));
     assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 4);
 }
 
-/// There is no room for more bytes either, so its header stays as it is; removed endpoints are removed.
+/// There is no room for the bytes of a larger header, so the header stays as it is; removed endpoints are removed.
 #[test]
 fn a_header_that_has_no_room_keeps_no_dead_endpoints() {
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
@@ -222,7 +222,7 @@ fn ten_namespaces() -> World {
     world
 }
 
-/// Creates as many namespaces as there is room for, and not faster than the policy's pace.
+/// No more namespaces are created than there is room for Services in them.
 #[test]
 fn namespaces_are_created_within_the_quota() {
     let mut world = ten_namespaces();

@@ -176,7 +176,7 @@ fn a_service_that_cannot_be_written_keeps_no_dead_endpoints() {
     }
 }
 
-/// The guard holds that like any other loss: nothing replaces the endpoints.
+/// The guard holds the removal of such endpoints like any other loss, because nothing replaces them.
 #[test]
 fn the_guard_sees_what_goes_of_a_service_that_cannot_be_written() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());

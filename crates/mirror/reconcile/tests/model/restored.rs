@@ -11,7 +11,7 @@ use super::world::{INVALID, World, key, service};
 use super::{OPEN, check};
 
 impl World {
-    /// Restores the API server's store from the backup. Watches that were away for long list, others go on.
+    /// Restores the API server's store from the backup. Unless the watches go on, everything is listed.
     pub(super) fn restore(&mut self, watches_go_on: bool) {
         self.server.restore(&self.backup, watches_go_on);
         if !watches_go_on {

@@ -67,7 +67,7 @@ fn what_cannot_be_read_stays_and_the_others_go_their_way() {
     assert_eq!(world.rejects(0), []);
 }
 
-/// Its removal is held when it comes back in an unreadable form; then nothing is to be removed any more.
+/// The removal of a Service is held when it comes back in an unreadable form; then nothing is to be removed any more.
 #[test]
 fn what_is_back_and_cannot_be_read_keeps_its_object() {
     let mut world = World::new(EndpointsApi::EndpointSlices, GuardConfig::default());

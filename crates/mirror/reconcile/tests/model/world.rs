@@ -241,7 +241,7 @@ impl World {
         agent.end.source_complete(self.now);
     }
 
-    /// Ends the writer's process; everything in flight is lost.
+    /// Ends the writer's process and starts another one; everything in flight is lost.
     pub fn restart_writer(&mut self) {
         self.kill_writer();
         self.list();
@@ -294,7 +294,7 @@ impl World {
         self.agents[agent].end.scope_unknown(scope, "a test".into());
     }
 
-    /// Changes of an agent that the writer has not acknowledged.
+    /// Returns how many changes of a connected agent the writer has not acknowledged; 0 if the agent is not connected.
     pub fn unacknowledged(&self, agent: usize) -> usize {
         if self.agents[agent].stream.is_some() { self.untold(agent) } else { 0 }
     }
@@ -304,7 +304,7 @@ impl World {
         self.agents[agent].end.source_complete(self.now);
     }
 
-    /// The agent sends one message. Returns false if it has none.
+    /// The agent sends one message. Returns false if it has none, was refused, or sent only a heartbeat.
     pub fn speak(&mut self, of: usize) -> bool {
         let agent = &mut self.agents[of];
         let Some((generation, _)) = &mut agent.stream else { return false };
@@ -455,7 +455,7 @@ impl World {
         self.agents[agent].end.rejects().values().cloned().collect()
     }
 
-    /// Returns the slices that carry our mark.
+    /// Returns all slices, whether or not they carry our mark.
     pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
         self.server.objects.values().filter_map(|body| match body {
             Body::Slice(slice) => Some(slice),
