@@ -280,7 +280,7 @@ impl Metrics {
         self.0.limiter.waited(wait, time);
     }
 
-    /// Sets how many writes may be in flight now.
+    /// Sets the metrics of the limits on writes.
     pub fn show_limit(&self, limit: &ConcurrencyLimit, shared: &SharedLimit) {
         self.0.limiter.show(limit, shared);
     }
@@ -300,7 +300,7 @@ impl Metrics {
         self.0.policy.namespace_created(good);
     }
 
-    /// Sets every metric of the state. Metrics of backends exist on the leader only: a standby has no streams, and its
+    /// Sets every metric of the state. Gauges of backends exist on the leader only: a standby has no streams, and its
     /// zeros would appear beside the leader's values.
     ///
     /// `may_write`: the lease is not late.

@@ -86,7 +86,7 @@ impl FollowedFile {
         Self { state: State::new(path, text), due }
     }
 
-    /// Waits until the file has another content.
+    /// Waits until the file has another content, or has the content in force again after an error.
     ///
     /// # Errors
     /// Returns why the new content cannot be used. The file is still followed.

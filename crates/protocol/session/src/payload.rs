@@ -1,11 +1,11 @@
 //! What a session carries.
 //!
-//! [`AgentEnd`](crate::AgentEnd) and [`WriterEnd`](crate::WriterEnd) keep two copies of a keyed set equal and know nothing
-//! of its content. A [`Payload`] names the types; its [`Entry`] says how an entry is digested, compared, divided and
-//! measured. Everything is dispatched statically.
+//! [`AgentEnd`](crate::AgentEnd) and [`WriterEnd`](crate::WriterEnd) keep two copies of a keyed set equal and know
+//! nothing of its content. A [`Payload`] names the types; its [`Entry`] says how an entry is digested, compared,
+//! divided and measured. Everything is dispatched statically.
 //!
-//! An entry is one header and any number of parts. The header travels whole when it changes; parts travel one by one. An
-//! entry without parts is a payload's to choose, and so is one that is [being deleted](Entry::is_deleting).
+//! An entry is one header and any number of parts. The header travels whole when it changes; parts travel one by one.
+//! Whether entries may have no parts, or may be [being deleted](Entry::is_deleting), is for the payload to choose.
 //!
 //! What goes the other way, from the writer to the agent, is optional: a payload that has no reports, facts or contents
 //! names [`Never`] in their place, and nothing of them is ever sent.
@@ -17,7 +17,7 @@ use gimbal_model::Digest;
 
 use crate::Change;
 
-/// The types that one session carries. Implemented by a marker that is never looked at.
+/// The types that one session carries. Implemented by a marker type without data.
 pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// Names an entry.
     type Key: Key;
@@ -33,7 +33,7 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     type Reason: Reason;
     /// What the writer reports of an entry; the latest of a key replaces those before it.
     type Report: Clone + PartialEq + Debug + Send + Sync;
-    /// What the writer tells of itself; the latest replaces those before it.
+    /// What the writer says about itself; the latest replaces those before it.
     type Facts: Clone + PartialEq + Debug + Send + Sync;
     /// Names a content.
     type Hash: Clone + Ord + Debug + Send + Sync;
@@ -65,7 +65,8 @@ pub trait Key: Clone + Ord + Debug + Display + Send + Sync + 'static {
 
 /// One entry of the set: a header and parts. Cheap to clone.
 pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
-    /// Puts an entry together from what was sent. The parts come in any order; of two for one identity the last one counts.
+    /// Puts an entry together from what was sent. The parts come in any order; of two for one identity the last one
+    /// counts.
     fn new(header: Arc<P::Header>, parts: Vec<P::Part>) -> Self;
 
     /// The header.
@@ -95,7 +96,8 @@ pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
     /// Bytes that a header takes on the wire; never less than it really does.
     fn header_len(header: &P::Header) -> usize;
 
-    /// The same for a part that follows `before` in a frame. Parts may share what they have in common with the one before.
+    /// The same for a part that follows `before` in a frame. Parts may share what they have in common with the one
+    /// before.
     fn part_len(before: Option<&P::Part>, part: &P::Part) -> usize;
 
     /// The same for changes of parts, added to what `frame` has seen of a frame so far.
@@ -119,7 +121,8 @@ pub trait Reason: Copy + Ord + Debug + Send + Sync {
     const TOO_LARGE: Self;
 }
 
-/// Something that is sent only when it is asked for. Its `Debug` is logged; one that is secret must not show itself there.
+/// Something that is sent only when it is asked for. Its `Debug` is logged; one that is secret must not show itself
+/// there.
 pub trait Content: Clone + Eq + Debug + Send + Sync {
     /// Names a content.
     type Hash;
@@ -131,7 +134,7 @@ pub trait Content: Clone + Eq + Debug + Send + Sync {
     fn wire_len(&self) -> usize;
 }
 
-/// In the place of what a payload does not have: a type without a value.
+/// A type without a value, in the place of what a payload does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Never {}
 

@@ -122,8 +122,8 @@ impl Entry<Services> for Service {
     }
 }
 
-/// An update has two lists of endpoints, one of those that are set and one of those that are gone. In each, endpoints that
-/// follow each other with the same ports share one group, which carries the ports once.
+/// An update has two lists of endpoints, one of those that are set and one of those that are gone. In each, endpoints
+/// that follow each other with the same ports share one group, which carries the ports once.
 #[derive(Debug, Default)]
 pub struct LastGroups<'a> {
     set: Option<&'a PortSet>,
