@@ -78,7 +78,8 @@ impl Setup {
 
     /// Binds the listeners, and returns a discoverer of this source.
     ///
-    /// # Errors Returns [`Exit::Failure`] when an address cannot be bound, for example because it is in use.
+    /// # Errors
+    /// Returns [`Exit::Failure`] when an address cannot be bound, for example because it is in use.
     pub async fn discover<S: Source>(mut self, source: S) -> Result<Discoverer<S>, Exit> {
         let (tls, reloader) = self.tls.take().unzip();
         let listen = self.args.listen;

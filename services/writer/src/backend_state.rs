@@ -144,8 +144,8 @@ fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     (BackendState { incarnation, window, hold, ready_window, ready_hold, loss, decommission }, odd)
 }
 
-/// Parses a record that has its time under `key`. Returns `None` if there is none, or if it cannot be read; `key` is
-/// then added to `odd`.
+/// Parses a record that has its time under `key`. Returns `None` if there is none. Also returns `None` if it cannot be
+/// read, and adds `key` to `odd`.
 fn record<T>(
     data: &Data,
     key: &'static str,

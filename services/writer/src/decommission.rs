@@ -47,7 +47,7 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
         .then(|| format!("backend {name} is configured: take it out of the file, or set its mode to quarantine, first"))
 }
 
-/// Returns what is left of a backend that is being removed; `None` if it is not.
+/// Returns the removal of a backend and what is left to remove; `None` if the backend is not being removed.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
     let id = backend.decommission.and_then(|_| backend.state.decommission.clone())?;
     let Inventory { services, slices, endpoints, .. } = state.inventory(&backend.name);

@@ -248,8 +248,8 @@ impl Metrics {
         self.0.own.broken_streams.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
-    /// Records that an agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be
-    /// confirmed.
+    /// Records that an agent was asked for a snapshot: a frame was lost or could not be read, a digest did not match,
+    /// or a hold is to be confirmed.
     pub fn resync(&self, backend: &str) {
         self.0.own.resyncs.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }

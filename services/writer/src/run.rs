@@ -49,7 +49,8 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 
 /// Runs until a signal asks it to end.
 ///
-/// # Errors Returns an error if the flags, the files or the ports are not usable, or if a task fails.
+/// # Errors
+/// Returns an error if the flags, the files or the ports are not usable, or if a task fails.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     let times = args.lease_times()?;

@@ -31,8 +31,8 @@ pub enum LogFormat {
 
 /// Starts logging at `level` (in the syntax of `RUST_LOG`), or at the level in the variable `GIMBAL_LOG`.
 ///
-/// # Errors Returns an error if the level is not valid, or if logging cannot be started, for example because it was
-/// before.
+/// # Errors
+/// Returns an error if the level is not valid, or if logging cannot be started, for example because it was before.
 pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     let filter = filter(std::env::var(VARIABLE).ok().as_deref(), level)?;
     // Colours are for terminals: in a file or a collector their codes come between a field's name and its value.

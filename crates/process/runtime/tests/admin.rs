@@ -116,7 +116,7 @@ async fn a_connection_that_goes_on_and_on_ends() {
     let endpoint = start(healthy()).await;
     let mut socket = TcpStream::connect(endpoint.address).await.unwrap();
     let mut answers = 0;
-    // Asked each second on one connection, the server closes it before long.
+    // The server closes the connection before long, even if a request comes each second.
     while answers < 200 {
         if socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.is_err() {
             break;

@@ -63,8 +63,9 @@ pub struct ConfigError {
 impl Config {
     /// Reads and checks a file.
     ///
-    /// # Errors Returns an error if the file cannot be read, is empty, is not YAML, or has an unknown key, an invalid
-    /// value, or values that contradict each other.
+    /// # Errors
+    /// Returns an error if the file cannot be read, is empty, is not YAML, or has an unknown key, an invalid value, or
+    /// values that contradict each other.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| Self::unreadable(path, &error))?;
         Self::parse(path, &text)
@@ -72,8 +73,9 @@ impl Config {
 
     /// Parses and checks the text of a file. `path` is used in errors only.
     ///
-    /// # Errors Returns an error if the text is empty or not YAML, or has an unknown key, an invalid value, or values
-    /// that contradict each other.
+    /// # Errors
+    /// Returns an error if the text is empty or not YAML, or has an unknown key, an invalid value, or values that
+    /// contradict each other.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         file::read(path, text)
     }

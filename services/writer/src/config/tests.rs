@@ -42,7 +42,7 @@ fn peer(sans: &[&str]) -> Peer {
     }))
 }
 
-/// The backend that a certificate with these names speaks for, or why it speaks for none.
+/// Returns the backend that a certificate with these names speaks for, or why it speaks for none.
 fn speaker(config: &Config, sans: &[&str]) -> Result<String, String> {
     match config.identify(&peer(sans)) {
         Identity::Certified { tenant, .. } => tenant.map(|backend| backend.name.to_string()),
