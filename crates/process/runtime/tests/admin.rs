@@ -110,7 +110,7 @@ async fn however_many_connect_and_say_nothing_others_come_in() {
     silent[0].read_to_end(&mut rest).await.ok();
 }
 
-/// A scrape may take long, but one that is never read ends.
+/// A connection does not last for ever, even if its client keeps asking.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_goes_on_and_on_ends() {
     let endpoint = start(healthy()).await;
