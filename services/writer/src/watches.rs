@@ -85,7 +85,7 @@ impl WatchedKind for Namespace {
     }
 }
 
-/// Starts every watch. The tasks end when the receiver or the [`Again`] is dropped. `reach` records every sign of life
+/// Starts every watch. The tasks end when the receiver or the `Again` is dropped. `reach` records every sign of life
 /// of the API server.
 pub fn start(
     cluster: &Cluster,

@@ -131,7 +131,7 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// Abandons the running snapshot, as [`Self::abandon`] does, if it overlaps `scope`.
+    /// Abandons the running snapshot, as `abandon` does, if it overlaps `scope`.
     pub(super) fn abandon_if(&mut self, scope: &Scope) {
         let touched = self.snapshot.as_ref().is_some_and(|snapshot| match scope {
             Scope::All => true,
