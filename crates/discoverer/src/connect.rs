@@ -126,7 +126,7 @@ impl<P: WirePayload> Link<P> {
         }
     }
 
-    /// Ends the stream and dials again at once, the same address first.
+    /// Ends the stream and dials again at once. Unlike `close`, this does not count against its address.
     pub(crate) fn reopen(&mut self) {
         self.wait(Duration::ZERO);
     }

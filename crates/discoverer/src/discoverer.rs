@@ -47,7 +47,7 @@ impl<S: Source> Discoverer<S> {
     /// Runs until `shutdown`, then ends within five seconds.
     ///
     /// # Errors
-    /// Returns an error when a server fails, but not when the source or the writer does.
+    /// Returns an error when a server or the owner's task fails, but not when the source or the writer does.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Exit> {
         let services = Services { discovery: None, inspection: Arc::new(self.inspector), admin: None };
         let (serving, served) = watch::channel(Serving { ready: false, leading: false });

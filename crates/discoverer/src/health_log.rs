@@ -83,7 +83,7 @@ impl HealthLog {
         self.trouble = trouble;
     }
 
-    /// Logs a reject, once for each key and reason. Returns the key if it was not logged before.
+    /// Logs a reject, once for each key and reason. Returns the key if it was not logged with this reason before.
     pub(crate) fn rejected<'a>(&mut self, reject: &'a Reject) -> Option<&'a SourceKey> {
         let Reject { key, reason, retryable, message: text } = reject;
         let Some(key) = key else {

@@ -9,7 +9,7 @@ use gimbal_transport::{Part, Place, pb};
 use crate::offer::Offer;
 use crate::source::Known;
 
-/// Number of Services that one call looks at, so that none blocks the owner for long.
+/// Most Services that one question reads, so that none blocks the owner for long.
 const PART: usize = 500;
 
 /// The state that calls are answered from.
@@ -24,7 +24,8 @@ pub(crate) struct InspectionView<'a> {
     pub(crate) connected: bool,
     /// Whether no writer is configured.
     pub(crate) dry_run: bool,
-    /// The last error of the stream to the writer, as a text.
+    /// Why there is no stream to the writer, as a text; `None` before the first failure and once the writer accepted a
+    /// stream.
     pub(crate) link_trouble: Option<&'a str>,
     pub(crate) now: Instant,
 }
@@ -140,7 +141,8 @@ impl InspectionView<'_> {
         (pb::ServiceState::Synced, String::new())
     }
 
-    /// Returns the target of a Service, unless the writer's policy maps its namespace, which only the writer knows.
+    /// Returns the target that a Service has unless the writer's policy maps its namespace, which only the writer
+    /// knows.
     fn target(&self, key: &SourceKey) -> pb::ServiceKey {
         pb::ServiceKey { namespace: key.namespace.to_string(), name: service_name(self.backend, &key.name) }
     }

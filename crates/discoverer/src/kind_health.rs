@@ -8,7 +8,7 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 /// What a failure means for a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// A lost connection or a busy server. The next response ends it.
+    /// A lost connection or a busy server. The next response ends it, unless it has lasted for [`PATIENCE`].
     Passing,
     /// Something was missed or could not be read. Only a complete list ends it.
     Missed,
@@ -35,7 +35,7 @@ struct Failing {
 }
 
 impl KindHealth {
-    /// Called on any response: the watch continues where it was.
+    /// Called on any response. Ends a passing failure: the watch continues where it was.
     pub fn heard(&mut self, now: Instant) {
         self.last_heard = Some(now);
         if !self.owes_list {
@@ -87,7 +87,7 @@ impl KindHealth {
         if self.lost.is_some() { None } else { self.failing.as_ref().map(|failing| failing.since + PATIENCE) }
     }
 
-    /// Returns whether nothing is wrong now.
+    /// Returns whether nothing is wrong or awaited now.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.failing.is_none() && self.lost.is_none()

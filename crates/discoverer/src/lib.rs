@@ -59,7 +59,8 @@
 //! returns the keys that differ. If a part failed (a project), its offered entries stay as they were, and its namespace
 //! is listed in [`Standing::Unknown`] until a poll sees it again; if everything failed, that is
 //! [`gimbal_session::Scope::All`]. The incarnation is known once the source is read, so the source never returns
-//! [`Taken::Replaced`]. [`Known::rest_is_known`] says whether entries that existed before the first read may have gone.
+//! [`Taken::Replaced`]. [`Known::rest_is_known`] says whether the parts that it does not list are gone, or may only not
+//! have been found yet.
 //!
 //! # What a source can rely on
 //!

@@ -96,7 +96,8 @@ impl Metrics {
         r.register("streams", "Streams opened", self.streams.clone());
     }
 
-    /// Sets the gauges to the current state. `shown` keeps earlier reasons, which are reported as 0 from now on.
+    /// Sets the gauges to the current state. `shown` keeps the reasons reported so far; one that no longer occurs is
+    /// set to 0.
     pub(crate) fn refresh(&self, view: &InspectionView<'_>, shown: &mut Shown) {
         let backend = view.backend();
         set(&self.services, view.offer.agent.tree().count());

@@ -67,7 +67,7 @@ impl<P: Payload> Offer<P> {
         self.told == Standing::Complete
     }
 
-    /// Returns whether the source was read, although parts of it may be unknown.
+    /// Returns whether the source was read and its incarnation is known. Some of its namespaces may still be unknown.
     pub(crate) fn is_read(&self) -> bool {
         !is_unknown_as_a_whole(&self.told) && self.incarnation.is_some()
     }

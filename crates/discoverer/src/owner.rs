@@ -20,7 +20,7 @@ use crate::places::WriterAddress;
 use crate::source::{Source, Taken};
 use crate::watchers::Watchers;
 
-/// Number of source events that are applied in one turn.
+/// Most source events that are applied in one turn.
 const BATCH: usize = 256;
 /// Time limit of a goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -79,7 +79,7 @@ impl Setup {
     /// Binds the listeners, and returns a discoverer of this source.
     ///
     /// # Errors
-    /// Returns [`Exit::Failure`] when an address is in use.
+    /// Returns [`Exit::Failure`] when an address cannot be bound, for example because it is in use.
     pub async fn discover<S: Source>(mut self, source: S) -> Result<Discoverer<S>, Exit> {
         let (tls, reloader) = self.tls.take().unzip();
         let listen = self.args.listen;

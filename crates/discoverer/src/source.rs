@@ -30,7 +30,7 @@ pub enum Taken {
     /// The source continues.
     Told,
     /// The source is read again from the beginning, and nothing read before counts. The writer keeps what it holds
-    /// until then.
+    /// until the new reading is complete.
     StartedOver,
     /// Like `StartedOver`, because another source (another incarnation) now answers at the same place.
     Replaced,
@@ -60,8 +60,8 @@ pub trait Known {
         true
     }
 
-    /// Returns whether parts that are not listed do not exist. After a start, a source may not list all the parts that
-    /// it had; the writer then keeps what it holds of unlisted parts.
+    /// Returns whether parts that are not listed do not exist. After a start, a source may be unable to list all parts
+    /// that it had; the writer then keeps what it holds of unlisted parts.
     fn rest_is_known(&self) -> bool {
         true
     }

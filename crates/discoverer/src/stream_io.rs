@@ -91,8 +91,8 @@ impl<S: Source> Owner<S> {
         }
     }
 
-    /// Called when there is no stream. Logs a warning once; further failures with the same reason are logged for
-    /// debugging.
+    /// Called when there is no stream. Logs a warning when an accepted stream ended or the reason changed; further
+    /// failures with the same reason are logged at debug level.
     fn down(&mut self, reason: &str) {
         self.offer.agent.disconnected();
         let was_up = std::mem::take(&mut self.welcomed);

@@ -28,7 +28,7 @@ pub(crate) struct Watchers {
 struct Watcher {
     namespace: String,
     alive: Weak<()>,
-    /// Keys of the first snapshot that were not sent; `None` when it is done.
+    /// Keys of the first snapshot that were not sent yet; `None` when it is done.
     snapshot: Option<BTreeSet<SourceKey>>,
     /// Keys that changed since they were sent.
     dirty: BTreeSet<SourceKey>,

@@ -26,7 +26,7 @@ const NOT_CREATED: &str =
 #[derive(Clone)]
 pub struct Writes {
     /// A client with connections of its own, because a burst of writes must not delay a watch or the lease. It should
-    /// withhold writes that are no longer permitted once a connection is open.
+    /// check once more, when a connection is open, that a write is still permitted.
     pub cluster: Cluster,
     /// No write is sent after the leadership's deadline.
     pub leadership: watch::Receiver<Leadership>,
@@ -48,7 +48,7 @@ pub struct Sent {
 
 /// How the creation of a namespace ended.
 pub struct Created {
-    /// The reason of a failure, as text for people.
+    /// `Err` holds the reason of a failure, as text for people.
     pub result: Result<(), String>,
     /// Measurement for the limiter; `None` if nothing was sent.
     pub sample: Option<WriteSample>,
@@ -127,7 +127,7 @@ impl Writes {
         Sent { written, sample: Some(WriteSample { sent, took, result: write_result }) }
     }
 
-    /// Logs the API server's own message. This is the only place: agents get less, see [`ApiError::public_reason`].
+    /// Logs the API server's own message. It is not sent to agents; they get [`ApiError::public_reason`].
     fn log(&self, kind: &'static str, name: &str, error: &ApiError) {
         if let Some(untold) = self.failures.tell((kind, code(error)), Instant::now()) {
             tracing::warn!(kind, name, %error, untold, "a write failed");
@@ -190,8 +190,8 @@ impl Writes {
         }
     }
 
-    /// Creates an object. If one exists already, returns it if it is ours: an earlier create succeeded, but its answer
-    /// was lost.
+    /// Creates an object. If one exists already and has our mark, returns that one: probably an earlier create
+    /// succeeded and its answer was lost.
     async fn create_or_find<T: Object>(
         &self,
         object: &T,
@@ -209,7 +209,8 @@ impl Writes {
         }
     }
 
-    /// Looks up the object after a write was refused because of its version, because the watch may never report it.
+    /// Returns the result of a write that was answered with 409 (conflict). Looks up the object, because the watch may
+    /// never report it.
     async fn after_conflict(&self, action: &Action) -> Written {
         let (kind, namespace, name) = (action.kind(), action.namespace(), action.name());
         let there = match kind {
@@ -294,7 +295,7 @@ pub(crate) fn code(error: &ApiError) -> &'static str {
     }
 }
 
-/// How long one write may take. An answer that takes longer tells nothing any more.
+/// How long one write may take. Whether a write without an answer by then took effect is unknown.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

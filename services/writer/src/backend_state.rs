@@ -1,4 +1,4 @@
-//! Stores the state of each backend over restarts, and defines its format: see [`BackendState`].
+//! Defines the format in which the state of each backend is stored over restarts: see [`BackendState`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -78,7 +78,7 @@ const READY_HOLD: Hold = Hold {
     to_nothing: "readyHeldToNothing",
 };
 
-/// Writes a state, one text for each figure.
+/// Renders a state as data, one key for each figure.
 fn render(state: &BackendState) -> Data {
     let mut data = Data::new();
     let mut put = |key: &str, value: String| data.insert(key.to_owned(), value);
@@ -112,7 +112,8 @@ fn render(state: &BackendState) -> Data {
     data
 }
 
-/// Reads a state, and returns with it the keys that could not be read because a person edited them.
+/// Parses a state, and returns with it the keys of records that could not be read, for example because a person edited
+/// them.
 fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     let mut odd = Vec::new();
     let text = |key: &str| data.get(key).filter(|value| !value.is_empty());
@@ -143,7 +144,8 @@ fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
     (BackendState { incarnation, window, hold, ready_window, ready_hold, loss, decommission }, odd)
 }
 
-/// Reads a record that has a time under `key`; returns `None` if there is none.
+/// Parses a record that has its time under `key`. Returns `None` if there is none. Also returns `None` if it cannot be
+/// read, and adds `key` to `odd`.
 fn record<T>(
     data: &Data,
     key: &'static str,

@@ -72,7 +72,7 @@ impl Creating {
         });
     }
 
-    /// Returns the next creation that ends; `None` if none is in flight.
+    /// Waits for the creation in flight to end; returns `None` if there is none.
     pub async fn next(&mut self) -> Option<Result<(Arc<str>, Created), JoinError>> {
         self.under_way.join_next().await
     }

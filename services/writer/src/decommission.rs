@@ -1,4 +1,4 @@
-//! Answers about a backend that is removed, or lost.
+//! Answers about backends that are removed or lost.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
         .then(|| format!("backend {name} is configured: take it out of the file, or set its mode to quarantine, first"))
 }
 
-/// Returns how far the removal of a backend is.
+/// Returns the removal of a backend and what is left to remove; `None` if the backend is not being removed.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
     let id = backend.decommission.and_then(|_| backend.state.decommission.clone())?;
     let Inventory { services, slices, endpoints, .. } = state.inventory(&backend.name);

@@ -25,8 +25,8 @@ const HELLO: Duration = Duration::from_secs(10);
 /// Messages of one stream that may be pending at the owner. An agent that floods delays itself, not others.
 const TURNS: usize = 4;
 
-/// The stream of an agent that takes no message for this long ends, so that what is pending for it is not kept for
-/// ever.
+/// The stream of an agent that does not take a pending message for this long ends, so that what is pending for it is
+/// not kept for ever.
 const READS: Duration = Duration::from_secs(10);
 
 /// How long an agent may take to read its goodbye and what is queued before it.
@@ -38,7 +38,7 @@ pub struct Streams {
     pub config: watch::Receiver<Arc<Config>>,
     /// The owner, which receives the frames.
     pub owner: Handle,
-    /// Counts refused and broken streams.
+    /// Counts streams that are refused, ended or broken.
     pub metrics: Metrics,
     /// Cancelled when the process ends.
     pub shutdown: CancellationToken,

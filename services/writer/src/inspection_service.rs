@@ -1,4 +1,4 @@
-//! Answers inspection calls and decisions of administrators, with what the owner knows.
+//! Answers inspection calls with what the owner knows. `admin.rs` adds the decisions of administrators.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,7 @@ use crate::watch_rpc::follow;
 use gimbal_admission::Identity;
 use gimbal_lease::{Leadership, Moment};
 
-/// Reported as the problem of every backend by a writer that has no streams.
+/// Reported as the problem of every backend by a writer that does not lead.
 const STANDBY: &str = "this writer does not lead and hears no agent; ask the one that leads";
 /// Events that may be pending for a reader of Watch.
 const WATCH_QUEUE: usize = 256;

@@ -20,10 +20,11 @@ pub(crate) type Question = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 /// A message to the owner.
 pub(crate) enum Mail {
-    /// Opens a stream. An agent sent Hello under a certificate that names this backend.
+    /// Opens a stream of an agent that was identified as this backend's.
     Open {
         backend: BackendName,
-        /// Policy of a backend that becomes known by this Hello only.
+        /// Policy with which the backend is added if it is not known yet; `None` if a certificate names it, as it is
+        /// configured then.
         policy: Option<Box<Policy>>,
         hello: Hello,
         outgoing: mpsc::Sender<WriterMessage>,

@@ -248,8 +248,8 @@ impl Metrics {
         self.0.own.broken_streams.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
 
-    /// Records that an agent was asked for a snapshot: a frame was lost, a digest did not match, or a hold is to be
-    /// confirmed.
+    /// Records that an agent was asked for a snapshot: a frame was lost or could not be read, a digest did not match,
+    /// or a hold is to be confirmed.
     pub fn resync(&self, backend: &str) {
         self.0.own.resyncs.of_labels(BackendLabels { backend: backend.to_owned() }).inc();
     }
@@ -280,7 +280,7 @@ impl Metrics {
         self.0.limiter.waited(wait, time);
     }
 
-    /// Sets how many writes may be in flight now.
+    /// Sets the metrics of the limits on writes.
     pub fn show_limit(&self, limit: &ConcurrencyLimit, shared: &SharedLimit) {
         self.0.limiter.show(limit, shared);
     }
@@ -300,7 +300,7 @@ impl Metrics {
         self.0.policy.namespace_created(good);
     }
 
-    /// Sets every metric of the state. Metrics of backends exist on the leader only: a standby has no streams, and its
+    /// Sets every metric of the state. Gauges of backends exist on the leader only: a standby has no streams, and its
     /// zeros would appear beside the leader's values.
     ///
     /// `may_write`: the lease is not late.

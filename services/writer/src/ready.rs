@@ -27,7 +27,8 @@ pub(crate) struct Report {
     pub(crate) readiness: Readiness,
     /// Signs of life of the watches on the Gimbal cluster.
     pub(crate) reach: Reach,
-    /// Returns for how long no call to the Gimbal cluster has been answered; `None` if the last one was.
+    /// Returns for how long every call to the Gimbal cluster has failed without an answer, with 5xx or with 401; `None`
+    /// if the last one did not.
     pub(crate) failing: Box<dyn Fn() -> Option<Duration> + Send>,
     pub(crate) leadership: watch::Receiver<Leadership>,
     /// Identity of this writer in the Lease.

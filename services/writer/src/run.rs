@@ -50,7 +50,7 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 /// Runs until a signal asks it to end.
 ///
 /// # Errors
-/// Returns an error if the flags, the files or the ports are not usable.
+/// Returns an error if the flags, the files or the ports are not usable, or if a task fails.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     let times = args.lease_times()?;
@@ -119,8 +119,9 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     })
     .with_grace(args.loss_grace.into());
     state.configure(current.config().borrow().policies(), Instant::now());
-    // Each has its own connections, because a burst of writes must not delay a watch or the lease. Writes are sent only
-    // while the lease lasts, however long it takes to connect.
+    // The lease, the watches, the writes and the stored state each have their own connections, because a burst of
+    // writes must not delay a watch or the lease. Writes are sent only while the lease lasts, however long it takes to
+    // connect.
     let (events, again, mut watch_tasks) = watches::start(&watching, &metrics, &reach);
     tasks.spawn("a watch on the Gimbal cluster", {
         let shutdown = shutdown.clone();

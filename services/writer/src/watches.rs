@@ -85,8 +85,8 @@ impl WatchedKind for Namespace {
     }
 }
 
-/// Starts every watch. The tasks end when the receiver is dropped. `reach` records every sign of life of the API
-/// server.
+/// Starts every watch. The tasks end when the receiver or the `Again` is dropped. `reach` records every sign of life
+/// of the API server.
 pub fn start(
     cluster: &Cluster,
     metrics: &Metrics,

@@ -86,7 +86,7 @@ impl FollowedFile {
         Self { state: State::new(path, text), due }
     }
 
-    /// Waits until the file has another content.
+    /// Waits until the file has another content, or has the content in force again after an error.
     ///
     /// # Errors
     /// Returns why the new content cannot be used. The file is still followed.
@@ -116,7 +116,8 @@ pub async fn settled<C: FileFormat>(path: &Path) -> Result<String, C::Error> {
     }
 }
 
-/// Reads the file on a blocking thread, because it may lie on a network. Returns `None` when the process ends.
+/// Reads the file on a blocking thread, because it may lie on a network. Returns `None` if the read was cancelled
+/// because the process ends.
 async fn read<C: FileFormat>(path: &Path) -> Option<Result<String, C::Error>> {
     let path = path.to_owned();
     tokio::task::spawn_blocking(move || text::<C>(&path)).await.ok()
@@ -148,7 +149,7 @@ mod tests {
         (0..n).map(|n| format!("tenant-{n}\n")).collect()
     }
 
-    /// The number of tenants that was taken, or the error.
+    /// Returns the number of tenants in the content that was taken, or the error.
     fn looked(file: &mut State) -> Option<Result<usize, String>> {
         let found = text::<Tenants>(&file.path);
         file.look::<Tenants>(found).map(|read| read.map(|tenants| tenants.0))

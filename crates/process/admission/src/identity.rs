@@ -50,7 +50,7 @@ fn find<'a, T: Tenant>(sans: &[String], tenants: &'a [T]) -> Result<&'a T, Strin
     let mut found = tenants.iter().filter(has);
     match (found.next(), found.next()) {
         (None, _) => Err(format!("no {} has the identity {}", T::NOUN, sans.join(" or "))),
-        // Either choice would let the certificate write as the other tenant.
+        // Whichever was chosen, a certificate that belongs to one of them could act as the other.
         (Some(one), Some(other)) => {
             let (noun, one, other) = (T::NOUN, one.name(), other.name());
             Err(format!("the certificate has the identities of two {noun}s, {one} and {other}"))

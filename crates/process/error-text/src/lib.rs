@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// The longest line that [`first_line`] returns, in characters. A proxy can answer with a page of HTML on one line.
+/// Most characters that [`first_line`] keeps of a line. A proxy can answer with a page of HTML on one line.
 const MAX_CHARS: usize = 300;
 
 /// Returns an error and its causes on one line, separated by colons. Causes whose text is already there are left out,
@@ -29,7 +29,8 @@ pub fn append_causes(line: &mut String, error: &(dyn Error + 'static)) {
     }
 }
 
-/// Returns the first line of a text, without surrounding white space and cut after 300 characters.
+/// Returns the first line of a text, without surrounding white space. A line of more than 300 characters is cut, and
+/// ends with `...`.
 #[must_use]
 pub fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim_end();

@@ -13,7 +13,7 @@ use crate::{Call, Election, Failure, Leadership, Moment, Times};
 
 /// Time-out of a release. Without a release the other candidates wait for the lease to run out.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Durations of a lease for which a process that gave it up does not take it again.
+/// How long a process that released its lease as [`Fitness::Unable`] does not take it again, in durations of a lease.
 const STAND_BACK: u32 = 10;
 
 /// Whether the rest of the process does its work.
@@ -39,9 +39,9 @@ pub struct Candidate {
     pub identity: String,
     /// Duration of a lease and the times that follow from it.
     pub times: Times,
-    /// Returns whether the process does its work. Called before each renewal.
+    /// Returns whether the process does its work. Called before each decision about the next call.
     pub fitness: Box<dyn Fn() -> Fitness + Send>,
-    /// Called after each call about the Lease, with its name and its error, if it failed.
+    /// Called after each call about the Lease except its release, with the call's name and its error, if it failed.
     pub called: OnCall,
 }
 
@@ -93,7 +93,7 @@ impl Task {
         self.release().await;
     }
 
-    /// Releases the lease and leaves it to other candidates for a while.
+    /// Releases the lease and leaves it to other candidates for `STAND_BACK` durations.
     async fn hand_over(&mut self) {
         tracing::warn!("this process leads but cannot do its work: it releases the lease so that another one can lead");
         self.release().await;
@@ -151,7 +151,7 @@ impl Task {
         self.election.failed(failure, now);
     }
 
-    /// Publishes the leadership if it changed.
+    /// Publishes the leadership if it changed, and logs when the lease is late and when it is in time again.
     fn publish(&mut self) {
         let late = self.election.held().is_some() && self.election.lead(Moment::now()).is_none();
         if late && std::mem::replace(&mut self.in_time, false) {

@@ -68,7 +68,7 @@ struct Seen {
 /// A leadership of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lead {
-    /// Grows each time the leader changes.
+    /// Grows each time the leader changes, for as long as the Lease is not deleted.
     pub epoch: u64,
     /// UID of the Lease. A Lease that was deleted and created again has another.
     pub uid: std::sync::Arc<str>,

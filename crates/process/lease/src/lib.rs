@@ -27,7 +27,7 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub enum Leadership {
     /// It leads until another process is seen to lead. After `until` it must not write, but keeps its state.
     Leader {
-        /// Grows each time the leader changes.
+        /// Grows each time the leader changes, for as long as the Lease is not deleted.
         epoch: u64,
         /// No write is sent from this moment on, unless a later one is published.
         until: Moment,

@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 64;
 const QUESTION: Duration = Duration::from_secs(5);
 /// How long a connection may last.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long its last response may take after that.
+/// How long its last response may take after that, or after shutdown began.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 /// Delay after a connection that could not be accepted.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -87,7 +87,7 @@ pub async fn serve_admin(
     Ok(())
 }
 
-/// Serves the requests of one connection, for no longer than [`LONGEST`].
+/// Serves the requests of one connection for at most `LONGEST`, and then its last response for at most `LAST_ANSWER`.
 async fn answer(socket: TcpStream, router: Router, shutdown: CancellationToken) {
     let service = TowerToHyperService::new(router);
     let mut server = http1::Builder::new();

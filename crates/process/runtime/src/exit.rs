@@ -40,7 +40,7 @@ impl Exit {
 }
 
 /// Runs a process to its end: TLS provider, runtime, `work`, exit code. `name` is the name of its threads. With one
-/// thread, everything runs on the main thread.
+/// thread, all asynchronous work runs on the main thread.
 pub fn run<F>(name: &str, threads: NonZeroUsize, work: F) -> ExitCode
 where
     F: Future<Output = Result<(), Exit>>,

@@ -17,7 +17,7 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Certificate, key and authorities: all of them or none.
+    /// Returns the files of certificate, key and authorities, or `None` if no flag is set.
     ///
     /// # Errors
     /// Returns an error if some are set and some are not. It names the missing flags.

@@ -22,7 +22,7 @@ impl Health {
         Self { limit, begun: Instant::now(), last: Arc::default() }
     }
 
-    /// Records a beat. The owner's loop calls this on every turn.
+    /// Records a beat. The task that owns the state calls this regularly.
     pub fn beat(&self) {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(millis, Ordering::Relaxed);

@@ -32,7 +32,7 @@ pub enum LogFormat {
 /// Starts logging at `level` (in the syntax of `RUST_LOG`), or at the level in the variable `GIMBAL_LOG`.
 ///
 /// # Errors
-/// Returns an error if the level is not valid, or if logging was started before.
+/// Returns an error if the level is not valid, or if logging cannot be started, for example because it was before.
 pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     let filter = filter(std::env::var(VARIABLE).ok().as_deref(), level)?;
     // Colours are for terminals: in a file or a collector their codes come between a field's name and its value.
@@ -73,7 +73,7 @@ pub(crate) fn flush() {
 
 /// Writes each event as one line, whatever its fields contain: text from a peer must not look like a line of ours.
 struct OneLine<M> {
-    /// Whether escape characters are kept, because our own colours consist of them.
+    /// Whether escape characters are kept, because our own colours begin with them.
     coloured: bool,
     to: M,
 }

@@ -54,7 +54,7 @@ impl Readiness {
         self.0.borrow().awaited.values().cloned().collect()
     }
 
-    /// Waits until the process is ready, or until it is not.
+    /// Waits until the process is ready (`ready` is true) or not ready (`ready` is false).
     pub async fn becomes(&self, ready: bool) {
         let mut changes = self.0.subscribe();
         // This fails only without a sender, and `self` is one.

@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 use crate::Exit;
 
 /// Returns a token that SIGTERM, SIGINT or SIGHUP cancels, so that a closed terminal, too, leads to an orderly end.
-/// SIGHUP is ignored if the process was started to ignore it. A second signal ends the process at once, with code 1.
+/// SIGHUP is ignored if the process was started to ignore it. A signal after the token was cancelled, by a signal or
+/// otherwise, ends the process at once, with code 1.
 ///
 /// # Errors
 /// Returns an error if signals cannot be watched.
@@ -14,7 +15,7 @@ pub fn shutdown_token() -> Result<CancellationToken, Exit> {
     let failed = |error| Exit::Failure(format!("cannot watch signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    // Listening would replace an ignored signal, as `nohup` sets it up.
+    // Listening would undo what `nohup` does: it starts a process with the signal ignored.
     let mut hangup = if ignores_hangup() { None } else { Some(signal(SignalKind::hangup()).map_err(failed)?) };
     let token = CancellationToken::new();
     let asked = token.clone();

@@ -110,13 +110,13 @@ async fn however_many_connect_and_say_nothing_others_come_in() {
     silent[0].read_to_end(&mut rest).await.ok();
 }
 
-/// A scrape may take long, but one that is never read ends.
+/// A connection does not last for ever, even if its client keeps asking.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_goes_on_and_on_ends() {
     let endpoint = start(healthy()).await;
     let mut socket = TcpStream::connect(endpoint.address).await.unwrap();
     let mut answers = 0;
-    // Asked each second on one connection, the server closes it before long.
+    // The server closes the connection before long, even if a request comes each second.
     while answers < 200 {
         if socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.is_err() {
             break;

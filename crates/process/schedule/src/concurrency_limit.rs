@@ -4,24 +4,28 @@ use std::time::{Duration, Instant};
 
 /// Fewest answers in a window, so that a single slow answer is not the one in ten that counts.
 const MIN_WINDOW: usize = 10;
-/// A window normally holds as many answers as writes may be in flight; after this time it is judged with fewer.
+/// A window normally holds as many answers as writes may be in flight; after this time it is judged with fewer, but
+/// with at least `MIN_WINDOW`.
 const MAX_WINDOW_TIME: Duration = Duration::from_secs(1);
-/// Where even one write at a time takes longer than the target, our own writes may slow the server down by this factor.
+/// Factor by which our own writes may slow the server down, compared with a lone write, where that is more than the
+/// target.
 const TOLERANCE: u32 = 2;
-/// Factor applied to the limit after a 429, or when nothing is answered any more.
+/// Factor applied to the limit after a 429, or when more than one in ten writes of a window ended in
+/// [`WriteResult::Trouble`].
 const HALF: f64 = 0.5;
 /// Smallest factor applied when answers are late. Latency may be high for a moment only, and writing too little costs,
 /// too.
 const HARDEST: f64 = 0.7;
 /// Largest factor applied when answers are late.
 const SOFTEST: f64 = 0.95;
-/// Below this limit the server answers one write at a time, so its latency is not caused by our own writes.
+/// Below this limit only one write at a time is in flight, so latency is not caused by our own other writes.
 const ALONE: f64 = 2.0;
-/// Added to the limit by each answer that takes less than half of what is tolerated: a quarter more each round.
+/// Added to the limit by each answer that takes at most half of what is tolerated, while the limit is below the highest
+/// one since the last 429: a quarter more each round.
 const BRISK: f64 = 0.25;
-/// Each judgement moves the measured latency of a lone write this part of the way towards a lower one.
+/// Each judgement moves the measured latency of a lone write by one part in this many of the way towards a lower one.
 const FORGET: u32 = 8;
-/// Latency of a write that was never answered.
+/// Latency that counts for a write that ended in [`WriteResult::Trouble`].
 const NEVER: Duration = Duration::MAX;
 
 /// How a write ended, as far as that depends on the server and not on the object.
@@ -53,14 +57,14 @@ pub struct ConcurrencyLimit {
     max: f64,
     limit: f64,
     target: Duration,
-    /// The limit after the last 429. Above it the limit grows slowly.
+    /// The highest limit since the last 429; at first the maximum. From there on the limit grows slowly.
     refused: f64,
     /// When the limit shrank last. Writes sent before that were sent under a higher limit and are ignored, so that the
     /// many refusals of one storm count once.
     since: Option<Instant>,
     window: Vec<Duration>,
     opened: Option<Instant>,
-    /// Latency of most answers while one write at a time is sent.
+    /// The 90th percentile of the latency while one write at a time is sent, later lowered by shorter ones.
     alone: Option<Duration>,
     latest: Option<Duration>,
 }
@@ -78,14 +82,14 @@ impl ConcurrencyLimit {
     /// Returns how many writes may be in flight: at least 1.
     #[must_use]
     pub fn current(&self) -> usize {
-        // It lies between 1 and the 32 bits of `max`.
+        // It lies between 1 and `max`, which was 32 bits wide.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let current = self.limit as usize;
         current
     }
 
-    /// Returns the 90th percentile of the latency in the last window. `None` before the first window ends, and if the
-    /// writes of the last one were not answered.
+    /// Returns the 90th percentile of the latency in the last window. `None` before the first window ends, and if more
+    /// than one in ten writes of the last one ended in [`WriteResult::Trouble`].
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         self.latest.filter(|latest| *latest != NEVER)

@@ -1,4 +1,4 @@
-//! Writes in flight to one server or more, each under its own limiter.
+//! Writes in flight to one or several servers, each server under its own limiter.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::write_limiter::{LimiterSettings, Room, WaitReason, WriteLimiter};
 pub struct InFlight {
     limiter: WriteLimiter,
     writes: usize,
-    /// A single write was started last, so jobs go before the next one.
+    /// Whether a single write was started last, so that jobs go before the next one.
     jobs_first: bool,
-    /// Why no job could start, and since when.
+    /// Why no job could start, and when that was set last.
     waiting: Option<(WaitReason, Instant)>,
 }
 
@@ -71,7 +71,8 @@ impl InFlight {
         self.limiter.answered(sample);
     }
 
-    /// Sets why no further job can start, or `None` if none waits. Returns the previous reason and how long it lasted.
+    /// Sets why no further job can start, or `None` if none waits. Returns the previous reason and the time since it
+    /// was set.
     pub fn set_waiting(&mut self, reason: Option<WaitReason>, now: Instant) -> Option<(WaitReason, Duration)> {
         let ended = self.waiting.take().map(|(reason, since)| (reason, now.saturating_duration_since(since)));
         self.waiting = reason.map(|reason| (reason, now));

@@ -1,6 +1,5 @@
-//! Decides what a writer sends next and how fast: a fair work queue, limits on concurrency and rate, and
-//! back-off. Nothing here performs I/O
-//! or reads a clock; every method that depends on time takes `now`.
+//! Decides what a writer sends next and how fast: a fair work queue, limits on concurrency and rate, and back-off.
+//! Nothing here performs I/O or reads a clock; every method that depends on time takes `now`.
 //!
 //! ```
 //! use std::time::Instant;

@@ -89,8 +89,8 @@ impl<T, K> Queue<T, K> {
 }
 
 impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
-    /// Enqueues a key. If it waits already, the higher urgency counts and a delay ends; otherwise it keeps its place,
-    /// so that lines do not grow with the number of changes.
+    /// Enqueues a key. A key that waits for its turn already keeps its place unless `urgency` is higher, so that lines
+    /// do not grow with the number of changes. A delay ends, and `urgency` replaces that of the delayed key.
     pub fn push(&mut self, key: &K, tenant: &T, urgency: Urgency) {
         if let Some(InFlight { next, .. }) = self.in_flight.get_mut(key) {
             let urgency = next.as_ref().map_or(urgency, |n| n.urgency.max(urgency));
@@ -108,8 +108,8 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         self.enqueue(key, Waiting { tenant: tenant.clone(), urgency, until: None });
     }
 
-    /// Enqueues a key once `until` has passed, unless it waits for its turn already. A key in flight keeps the urgency
-    /// with which it was handed out.
+    /// Enqueues a key once `until` has passed, unless it waits for its turn or for an earlier time already. A key in
+    /// flight keeps the urgency with which it was handed out; any other is [`Urgency::Bulk`].
     pub fn push_later(&mut self, key: &K, tenant: &T, until: Instant) {
         let urgency = self.in_flight.get(key).map_or(Urgency::Bulk, |in_flight| in_flight.urgency);
         self.delay(key, Waiting { tenant: tenant.clone(), urgency, until: Some(until) }, until);
@@ -161,8 +161,8 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         self.pop_from(Urgency::Fresh, true, now)
     }
 
-    /// Returns whether tenants have recently competed: a fresh change was handed out while another tenant's work, or a
-    /// bulk key, was waiting or in flight.
+    /// Returns whether tenants have recently competed: a fresh change was started while another tenant had a key in
+    /// flight or a fresh key waiting, or while a bulk key of any tenant was waiting.
     #[must_use]
     pub fn is_shared(&self, now: Instant) -> bool {
         self.contention.is_shared(now)

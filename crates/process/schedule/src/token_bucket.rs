@@ -23,8 +23,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket that gains `rate` tokens a second and holds at most `burst` worth of them, but at least
-    /// one. A rate of zero never gives a token.
+    /// Creates a full bucket that gains `rate` tokens a second and has room for those of `burst`, and for at least one.
+    /// A rate of zero never gives a token.
     #[must_use]
     pub fn new(rate: u64, burst: Duration) -> Self {
         let one = if rate == 0 { SECOND } else { accrual_time(1, rate).max(1) };
@@ -57,8 +57,7 @@ impl TokenBucket {
         self.balance = self.balance.saturating_sub(accrual_time(cost, self.rate.max(1)));
     }
 
-    /// Refills the bucket and takes one token if there is any part of one. Unlike [`TokenBucket::spend`], it never goes
-    /// into debt.
+    /// Refills the bucket and takes one token, or what is left of one. Unlike [`TokenBucket::spend`], it adds no debt.
     pub fn take(&mut self, now: Instant) {
         self.refill(now);
         self.balance = self.balance.saturating_sub(self.one).max(self.balance.min(0));

@@ -69,7 +69,8 @@ pub enum Room {
 pub struct WriteLimiter {
     concurrency: ConcurrencyLimit,
     shared: SharedLimit,
-    /// Several tenants share the server: no more writes than are useful, or the next tenant waits behind them.
+    /// Whether several tenants share the server. Then no more writes go in flight than are useful, because the next
+    /// tenant would wait behind them.
     is_shared: bool,
     writes: Option<TokenBucket>,
     fanout: Option<TokenBucket>,

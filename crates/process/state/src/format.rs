@@ -21,9 +21,9 @@ pub trait Format: Send + Sync + 'static {
     /// Returns the tenant of this name, or `None` if there can be none.
     fn parse_tenant(name: &str) -> Option<Self::Tenant>;
 
-    /// Writes a state, one text for each figure, so that `kubectl` shows it.
+    /// Renders a state as data, one key for each figure, so that `kubectl` shows it.
     fn render(state: &Self::State) -> Data;
 
-    /// Reads a state, and returns with it the keys that could not be read because a person edited them.
+    /// Parses a state, and returns with it the keys that could not be read, for example because a person edited them.
     fn parse(data: &Data) -> (Self::State, Vec<&'static str>);
 }

@@ -12,7 +12,7 @@ use crate::task::{Request, Task};
 pub enum StateEvent<F: Format> {
     /// The API server has accepted this version of a tenant's state, and with it all earlier ones.
     Kept(F::Tenant, u64),
-    /// The state of every tenant as it was when this epoch began.
+    /// The stored state of every tenant, read in this epoch.
     Read(u64, Vec<(F::Tenant, F::State)>),
 }
 
@@ -35,8 +35,8 @@ impl<F: Format> PartialEq for StateEvent<F> {
     }
 }
 
-/// Sends requests to the task that keeps the records. When it is dropped, the task writes what is pending and ends
-/// within a second.
+/// Sends requests to the task that keeps the records. When it is dropped, the task ends once it has written what is
+/// pending, and after a second at the latest.
 pub struct StateKeeper<F: Format> {
     requests: mpsc::UnboundedSender<Request<F>>,
     events: mpsc::UnboundedReceiver<StateEvent<F>>,
@@ -62,8 +62,8 @@ impl<F: Format> StateKeeper<F> {
         self.request(Request::Read(epoch));
     }
 
-    /// Requests that a state that was decided in this epoch is kept. Answered by [`StateEvent::Kept`]; a newer version
-    /// replaces one that is still pending.
+    /// Requests that a state that was decided in this epoch is kept. Answered by [`StateEvent::Kept`], unless the epoch
+    /// ends first; a newer version replaces one that is still pending.
     pub fn keep(&self, epoch: u64, tenant: F::Tenant, version: u64, state: F::State) {
         self.request(Request::Change(epoch, tenant, Change::Keep(version, state)));
     }

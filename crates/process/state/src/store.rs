@@ -61,8 +61,9 @@ impl<F: Format> Store<F> {
         Ok(maps.iter().filter_map(parse::<F>).collect())
     }
 
-    /// Carries out a change. It replaces the version that it read. That version was read while this process led, or the
-    /// write is withheld, so it is never newer than what a later leader wrote.
+    /// Carries out a change. A replacement or deletion names the version that was read right before. It never undoes
+    /// what a later leader wrote: either that version is outdated by then and the API server refuses the write, or this
+    /// process has ceased to lead and the write is withheld.
     pub(crate) async fn write(&self, tenant: &F::Tenant, change: &Change<F::State>) -> Result<(), ApiError> {
         let map = self.render(tenant, change);
         let found = match self.cluster.get::<ConfigMap>(&map.metadata.namespace, &map.metadata.name).await {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Key;
 
-/// The keys of one namespace (empty: of every one) in a map, in order, after one of them.
+/// Returns the keys of a namespace (of all if it is empty) in a map, in order, that come after `after`.
 pub(crate) fn within<'a, K: Key, V>(
     map: &'a BTreeMap<K, V>,
     namespace: &str,

@@ -28,7 +28,8 @@ impl<K: Clone + Ord> Ledger<K> {
         self.received
     }
 
-    /// Adds a key to a frame. Does nothing if the key waits under a later frame or the frame is acknowledged.
+    /// Adds a key to a frame. Does nothing if the key waits under this frame or a later one, or if the frame is
+    /// acknowledged or has not come.
     pub(crate) fn wait(&mut self, key: &K, seq: u64) {
         if seq <= self.acknowledged || seq > self.received || self.waiting.get(key).is_some_and(|later| *later >= seq) {
             return;

@@ -1,9 +1,9 @@
 //! Both ends of the stream between an agent and the writer, as state machines without I/O.
 //!
 //! [`AgentEnd`] holds the entries that the source offers and produces the frames that bring the writer up to date.
-//! [`WriterEnd`] holds the entries of one backend and reports which of them have to be reconciled. Both are generic over a
-//! [`Payload`], which defaults to [`Services`]. Callers pass the time; messages are plain values that `gimbal-wire` turns
-//! into protobuf. docs/protocol.md lists the rules, each with the failure that it prevents.
+//! [`WriterEnd`] holds the entries of one backend and reports which of them have to be reconciled. Both are generic
+//! over a [`Payload`], which defaults to [`Services`]. Callers pass the time; messages are plain values that
+//! `gimbal-wire` turns into protobuf. docs/protocol.md lists the rules, each with the failure that it prevents.
 
 mod agent;
 mod key;

@@ -77,7 +77,7 @@ pub enum WriterMessage<P: Payload = Services> {
         /// Replaces whatever was reported of it before.
         report: P::Report,
     },
-    /// What the writer tells of itself; replaces whatever it told before.
+    /// What the writer says about itself; replaces whatever it said before.
     Facts(P::Facts),
     /// Asks for a content that the writer lacks.
     ContentRequest(P::Hash),
@@ -135,8 +135,8 @@ pub struct Welcome {
 pub enum Need {
     /// Nothing: the digests are equal.
     Nothing,
-    /// The namespaces whose summary differs from the one listed here. The writer holds nothing of a namespace that is not
-    /// listed. It lists an empty one to have its emptiness confirmed, whatever it asks for next.
+    /// The namespaces whose summary differs from the one listed here. The writer holds nothing of a namespace that is
+    /// not listed. It lists an empty one to have its emptiness confirmed, whatever it asks for next.
     Namespaces(Vec<(Arc<str>, Summary)>),
     /// All entries.
     All,

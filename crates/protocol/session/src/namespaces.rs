@@ -11,8 +11,8 @@ pub(crate) const MOST: usize = 1 << 14;
 /// Namespaces, listed or excepted. The default is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceSet {
-    /// Whether `listed` holds the exceptions instead of the members. The rest then includes namespaces that only the other
-    /// end knows.
+    /// Whether `listed` holds the exceptions instead of the members. The rest then includes namespaces that only the
+    /// other end knows.
     rest: bool,
     listed: BTreeSet<Arc<str>>,
 }
@@ -50,8 +50,8 @@ impl NamespaceSet {
         self.put(scope, false);
     }
 
-    /// Empties the set if it lists too many namespaces, and returns whether it did. An agent that invents names must not
-    /// grow the writer's memory without limit.
+    /// Empties the set if it lists too many namespaces, and returns whether it did. An agent that invents names must
+    /// not grow the writer's memory without limit.
     pub(crate) fn bound(&mut self) -> bool {
         let over = self.listed.len() > MOST;
         if over {

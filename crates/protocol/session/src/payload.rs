@@ -1,11 +1,11 @@
 //! What a session carries.
 //!
-//! [`AgentEnd`](crate::AgentEnd) and [`WriterEnd`](crate::WriterEnd) keep two copies of a keyed set equal and know nothing
-//! of its content. A [`Payload`] names the types; its [`Entry`] says how an entry is digested, compared, divided and
-//! measured. Everything is dispatched statically.
+//! [`AgentEnd`](crate::AgentEnd) and [`WriterEnd`](crate::WriterEnd) keep two copies of a keyed set equal and know
+//! nothing of its content. A [`Payload`] names the types; its [`Entry`] says how an entry is digested, compared,
+//! divided and measured. Everything is dispatched statically.
 //!
-//! An entry is one header and any number of parts. The header travels whole when it changes; parts travel one by one. An
-//! entry without parts is a payload's to choose, and so is one that is [being deleted](Entry::is_deleting).
+//! An entry is one header and any number of parts. The header travels whole when it changes; parts travel one by one.
+//! Whether entries may have no parts, or may be [being deleted](Entry::is_deleting), is for the payload to choose.
 //!
 //! What goes the other way, from the writer to the agent, is optional: a payload that has no reports, facts or contents
 //! names [`Never`] in their place, and nothing of them is ever sent.
@@ -17,7 +17,7 @@ use gimbal_model::Digest;
 
 use crate::Change;
 
-/// The types that one session carries. Implemented by a marker that is never looked at.
+/// The types that one session carries. Implemented by a marker type without data.
 pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// Names an entry.
     type Key: Key;
@@ -33,7 +33,7 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     type Reason: Reason;
     /// What the writer reports of an entry; the latest of a key replaces those before it.
     type Report: Clone + PartialEq + Debug + Send + Sync;
-    /// What the writer tells of itself; the latest replaces those before it.
+    /// What the writer says about itself; the latest replaces those before it.
     type Facts: Clone + PartialEq + Debug + Send + Sync;
     /// Names a content.
     type Hash: Clone + Ord + Debug + Send + Sync;
@@ -47,64 +47,67 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// What of an entry cannot be divided between frames, in messages to people.
     const INDIVISIBLE: &'static str;
 
-    /// Bytes that a report takes on the wire; never less than it really does.
+    /// Returns the bytes that a report takes on the wire; never less than it really does.
     fn report_len(report: &Self::Report) -> usize;
 }
 
 /// Names an entry. Keys are ordered by namespace first.
 pub trait Key: Clone + Ord + Debug + Display + Send + Sync + 'static {
-    /// The part of the source that the entry belongs to. Digests, snapshots and unknown scopes are kept by namespace.
+    /// Returns the part of the source that the entry belongs to. Digests, snapshots and unknown scopes are kept by
+    /// namespace.
     fn namespace(&self) -> &Arc<str>;
 
-    /// A key that is not greater than any other of this namespace.
+    /// Returns a key that is not greater than any other of this namespace.
     fn first_in(namespace: Arc<str>) -> Self;
 
-    /// Bytes of its texts.
+    /// Returns the bytes of its texts.
     fn text_len(&self) -> usize;
 }
 
 /// One entry of the set: a header and parts. Cheap to clone.
 pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
-    /// Puts an entry together from what was sent. The parts come in any order; of two for one identity the last one counts.
+    /// Puts an entry together from what was sent. The parts come in any order; of two for one identity the last one
+    /// counts.
     fn new(header: Arc<P::Header>, parts: Vec<P::Part>) -> Self;
 
-    /// The header.
+    /// Returns the header.
     fn header(&self) -> &Arc<P::Header>;
 
-    /// Every part, always in the same order.
+    /// Returns every part, always in the same order.
     fn parts(&self) -> impl Iterator<Item = P::Part>;
 
-    /// The number of parts.
+    /// Returns the number of parts.
     fn part_count(&self) -> usize;
 
-    /// The digest under `key`: a sum over header and parts, so that [`Entry::update`] costs only what changed.
+    /// Returns the digest under `key`: a sum over header and parts, so that [`Entry::update`] costs only what changed.
     fn digest(&self, key: &P::Key) -> Digest;
 
-    /// The change that leads from `old` to `new`; `None` where they are equal.
+    /// Returns the change that leads from `old` to `new`; `None` if they are equal.
     fn between(old: Option<&Self>, new: Option<&Self>) -> Option<Change<P>>;
 
     /// Applies a [`Change::Update`] and keeps `digest`, this entry's digest under `key`, up to date.
     fn update(&mut self, key: &P::Key, digest: &mut Digest, header: Option<Arc<P::Header>>, parts: Vec<P::PartChange>);
 
-    /// Whether the source is deleting what the entry stands for. Such an entry is held like any other, on both ends and
-    /// over restarts, until the agent removes it; so the other end can act on a deletion that it was away for.
+    /// Returns whether the source is deleting what the entry stands for. Such an entry is held like any other, on both
+    /// ends and over restarts, until the agent removes it; so the other end can act on a deletion that it was away for.
     fn is_deleting(&self) -> bool {
         false
     }
 
-    /// Bytes that a header takes on the wire; never less than it really does.
+    /// Returns the bytes that a header takes on the wire; never less than it really does.
     fn header_len(header: &P::Header) -> usize;
 
-    /// The same for a part that follows `before` in a frame. Parts may share what they have in common with the one before.
+    /// Returns the same for a part that follows `before` in a frame. Parts may share what they have in common with the
+    /// one before.
     fn part_len(before: Option<&P::Part>, part: &P::Part) -> usize;
 
-    /// The same for changes of parts, added to what `frame` has seen of a frame so far.
+    /// Returns the same for a change of a part, and adds the change to `frame`, what was seen of a frame so far.
     fn change_len<'a>(frame: &mut Self::Changes<'a>, change: &'a P::PartChange) -> usize;
 
-    /// What [`Entry::change_len`] remembers of the changes before.
+    /// What [`Entry::change_len`] remembers of the earlier changes in a frame.
     type Changes<'a>: Default;
 
-    /// Bytes of the largest piece that cannot be divided between two frames: the header, or one part.
+    /// Returns the bytes of the largest piece that cannot be divided between two frames: the header, or one part.
     fn largest_len(&self) -> usize {
         let parts = self.parts().map(|part| Self::part_len(None, &part));
         parts.chain([Self::header_len(self.header())]).max().unwrap_or_default()
@@ -119,19 +122,20 @@ pub trait Reason: Copy + Ord + Debug + Send + Sync {
     const TOO_LARGE: Self;
 }
 
-/// Something that is sent only when it is asked for. Its `Debug` is logged; one that is secret must not show itself there.
+/// Something that is sent only when it is asked for. Its `Debug` is logged; one that is secret must not show itself
+/// there.
 pub trait Content: Clone + Eq + Debug + Send + Sync {
     /// Names a content.
     type Hash;
 
-    /// The hash of this content. What does not have the hash that was asked for is not taken.
+    /// Returns the hash of this content. A content that does not have the hash that was asked for is not taken.
     fn hash(&self) -> Self::Hash;
 
-    /// Bytes that it takes on the wire; never less than it really does.
+    /// Returns the bytes that it takes on the wire; never less than it really does.
     fn wire_len(&self) -> usize;
 }
 
-/// In the place of what a payload does not have: a type without a value.
+/// A type without a value, in the place of what a payload does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Never {}
 

@@ -1,4 +1,4 @@
-//! The payload of discovery: the Services of a source. Nothing goes back but rejects.
+//! The payload of discovery: the Services of a source. It has no reports, facts or contents.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use gimbal_model::{
 use crate::size::{FIELD, entry_len};
 use crate::{AgentEnd, Change, Entry, Key, Never, Payload, Reason, WriterEnd};
 
-/// A map entry: its own wrapping and that of key and value.
+/// Overhead of a map entry in bytes: tag and length of the entry, of its key and of its value.
 const ENTRY: usize = 3 * FIELD;
-/// A port's or an endpoint's numbers and flags, and its wrapping.
+/// Bytes of a port's or an endpoint's numbers and flags, with its own tag and length.
 const NUMBERS: usize = 24;
 
 /// Services with their endpoints, by namespace and name.
@@ -122,8 +122,9 @@ impl Entry<Services> for Service {
     }
 }
 
-/// An update has two lists of endpoints, one of those that are set and one of those that are gone. In each, endpoints that
-/// follow each other with the same ports share one group, which carries the ports once.
+/// What [`Entry::change_len`] has seen of an update. An update has two lists of endpoints, one of those that are set
+/// and one of those that are gone. In each, endpoints that follow each other with the same ports share one group, which
+/// carries the ports once.
 #[derive(Debug, Default)]
 pub struct LastGroups<'a> {
     set: Option<&'a PortSet>,
@@ -161,7 +162,7 @@ fn endpoint_len(endpoint: &Endpoint) -> usize {
     2 * FIELD + NUMBERS + detail
 }
 
-/// Bytes that a whole Service takes on the wire; never less than it really does.
+/// Returns the bytes that a whole Service takes on the wire; never less than it really does.
 #[must_use]
 pub fn service_len(key: &SourceKey, service: &Service) -> usize {
     let group = |group: &PortGroup| {
@@ -171,12 +172,12 @@ pub fn service_len(key: &SourceKey, service: &Service) -> usize {
 }
 
 impl AgentEnd<Services> {
-    /// Everything the source offers, in order of its keys.
+    /// Returns everything the source offers, in order of its keys.
     pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
         self.entries()
     }
 
-    /// The Service that the source offers under a key.
+    /// Returns the Service that the source offers under a key.
     #[must_use]
     pub fn service(&self, key: &SourceKey) -> Option<&Arc<Service>> {
         self.entry(key)
@@ -184,12 +185,12 @@ impl AgentEnd<Services> {
 }
 
 impl WriterEnd<Services> {
-    /// Everything held, in order of its keys.
+    /// Returns everything held, in order of its keys.
     pub fn services(&self) -> impl Iterator<Item = (&SourceKey, &Arc<Service>)> {
         self.entries()
     }
 
-    /// The Service that is held under a key.
+    /// Returns the Service that is held under a key.
     #[must_use]
     pub fn service(&self, key: &SourceKey) -> Option<&Arc<Service>> {
         self.entry(key)

@@ -1,5 +1,5 @@
-//! Estimates of encoded sizes. Credit and the frame limit are counted in these before anything is encoded, so an estimate
-//! is never less than the real size.
+//! Estimates of encoded sizes. Credit and the frame limit are counted in these before anything is encoded, so an
+//! estimate is never less than the real size.
 
 use crate::{Data, Entry, Frame, Key, Payload, Piece, PieceChange, Scope, Unreadable};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::size::entry_len;
 use crate::{Change, Entry, Payload, Piece, PieceChange};
 
-/// Target size of a frame in bytes. Smaller frames cost more each; larger ones delay fresh changes, and need ten times their
-/// size in memory while they are parsed. A small window lowers the target, so that several frames fit in it.
+/// Target size of a frame in bytes. Smaller frames cost more each; larger ones delay fresh changes, and need ten times
+/// their size in memory while they are parsed. A small window lowers the target, so that several frames fit in it.
 pub(crate) const TARGET: usize = 128 << 10;
 /// Size limit of an indivisible piece. Larger ones do not fit in a frame together with their overhead.
 pub(crate) const LARGEST_PART: usize = 900 << 10;
@@ -21,7 +21,7 @@ pub(crate) fn pieces<P: Payload>(key: &P::Key, entry: &P::Entry, target: usize) 
     let mut used = start + P::Entry::header_len(entry.header());
     for part in entry.parts() {
         let len = P::Entry::part_len(piece.parts.last(), &part);
-        // A piece is never empty here: its first has the header, a later one begins with a part.
+        // A piece is never empty here: the first one has the header, and a later one begins with a part.
         if used + len > target {
             piece.more = true;
             done.push_back(std::mem::replace(&mut piece, new(None)));

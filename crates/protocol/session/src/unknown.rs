@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::Scope;
 
-/// Largest number of namespaces that are kept apart. Beyond it the whole source counts as unknown, which deletes no more and
-/// bounds the memory that an agent can use.
+/// Largest number of namespaces that are kept apart. Beyond it the whole source counts as unknown, which deletes no
+/// more and bounds the memory that an agent can use.
 const MOST: usize = 1 << 14;
 
 /// Unknown scopes with their reasons. Once the whole source is unknown, only a read of the whole source ends that.

@@ -1,4 +1,4 @@
-//! The window: what may be sent before the other end acknowledges it. Data have one, and so have reports.
+//! The window: what may be sent before the other end acknowledges it. Data and reports have one each.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,8 +19,8 @@ pub(crate) enum Share {
 pub(crate) struct Room<K> {
     changes: u64,
     bytes: u64,
-    /// Whether nothing is outstanding. Then one entry fits however large it is; otherwise an entry larger than the window
-    /// could never be sent.
+    /// Whether nothing is outstanding. Then one entry fits however large it is, because an entry larger than the window
+    /// could never be sent otherwise.
     free: bool,
     used: u64,
     target: u64,

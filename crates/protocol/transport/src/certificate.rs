@@ -22,8 +22,8 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Parses a certificate. Returns `None` if it cannot be parsed, because then it could not be compared with the deny
-    /// list.
+    /// Parses a certificate. Returns `None` if it cannot be parsed. A client with such a certificate is refused,
+    /// because it could not be compared with the deny list.
     pub(crate) fn read(der: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let names = certificate.subject_alternative_name().ok()?;

@@ -33,7 +33,7 @@ impl Peer {
     }
 
     /// Returns the key by which peers are counted and logged: the certificate's fingerprint, which is the same from
-    /// every address.
+    /// every address, or `loopback` for all plaintext peers together.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {

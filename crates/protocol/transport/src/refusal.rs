@@ -1,4 +1,4 @@
-//! Why a connection was refused or ended, for our own log and metrics. The peer receives a TLS alert only.
+//! Why a connection was refused or ended, for our own log and metrics. A refused peer receives a TLS alert at most.
 
 use std::io;
 use std::net::SocketAddr;

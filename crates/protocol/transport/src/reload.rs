@@ -9,7 +9,7 @@ pub type Look = Result<[u8; 32], String>;
 /// What the caller does after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing changed, so wait for the next read.
+    /// Nothing changed since the last step, so wait for the next read.
     Rest,
     /// The content changed. Read it again soon to confirm it.
     LookAgain,

@@ -55,7 +55,7 @@ pub struct ServeOptions {
 /// The state that `grpc.health.v1` reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Serving {
-    /// Whether inspection has data to answer with. Sets the status of the whole server and of inspection.
+    /// Whether the process is ready. Sets the status of the whole server and of inspection.
     pub ready: bool,
     /// Whether this process leads. With `ready`, it sets the status of the discovery and admin services.
     pub leading: bool,

@@ -59,8 +59,8 @@ pub(crate) fn refused(problem: Problem) -> Status {
     Status::unauthenticated(farewell(problem))
 }
 
-/// Watches one certificate. Returns when the connection and all of its streams have ended, because every [`Standing`]
-/// is dropped by then.
+/// Watches one certificate. Returns after the connection was cut, or when it and all of its streams have ended, because
+/// every [`Standing`] is dropped by then.
 async fn guard(
     trust: Trust,
     chain: Arc<Chain>,

@@ -49,7 +49,7 @@ impl Turns {
     /// Waits for a slot for a call.
     ///
     /// # Errors
-    /// Returns `RESOURCE_EXHAUSTED` when too many calls of this peer wait already.
+    /// Returns `RESOURCE_EXHAUSTED` when too many calls of this peer are answered or wait already.
     pub(crate) async fn ask(&self, peer: &Peer) -> Result<Turn, Status> {
         let peer = self.of(peer);
         let full = |_| Status::resource_exhausted(format!("{WAITING} calls of this certificate are under way already"));

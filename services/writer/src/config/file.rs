@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// Shortest time in `onLoss`. A backend that was away for less must not count as lost.
+/// Shortest `notReadyAfter` and `drainAfter`. A backend that was away for less must not count as lost.
 const SHORTEST_LOSS: Duration = Duration::from_secs(1);
 
 /// Parses and checks the text of a file. `path` is used in errors only.

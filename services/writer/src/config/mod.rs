@@ -64,7 +64,8 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be read, is not YAML, or has an unknown key or an invalid value.
+    /// Returns an error if the file cannot be read, is empty, is not YAML, or has an unknown key, an invalid value, or
+    /// values that contradict each other.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| Self::unreadable(path, &error))?;
         Self::parse(path, &text)
@@ -73,7 +74,8 @@ impl Config {
     /// Parses and checks the text of a file. `path` is used in errors only.
     ///
     /// # Errors
-    /// Returns an error if the text is not YAML, or has an unknown key or an invalid value.
+    /// Returns an error if the text is empty or not YAML, or has an unknown key, an invalid value, or values that
+    /// contradict each other.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         file::read(path, text)
     }
@@ -96,7 +98,8 @@ impl Config {
         self.any_backend
     }
 
-    /// Returns the backend of this name, for connections without certificates.
+    /// Returns the backend of this name, for connections without certificates. Without a file, every name has the
+    /// default policy.
     #[must_use]
     pub fn backend_named(&self, name: &BackendName) -> Option<Cow<'_, BackendConfig>> {
         match self.backends.iter().find(|backend| &backend.name == name) {

@@ -9,7 +9,7 @@ use gimbal_transport::{Peer, PeerCertificate};
 
 use super::*;
 
-/// The example of the configuration.
+/// A configuration with every key.
 const FULL: &str = r#"
 admins: ["spiffe://gimbal.example/admin"]
 denyCertificates: ["sha256:00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF", "serial:00:A1:B2"]
@@ -42,7 +42,7 @@ fn peer(sans: &[&str]) -> Peer {
     }))
 }
 
-/// The backend that a certificate with these names speaks for, or why it speaks for none.
+/// Returns the backend that a certificate with these names speaks for, or why it speaks for none.
 fn speaker(config: &Config, sans: &[&str]) -> Result<String, String> {
     match config.identify(&peer(sans)) {
         Identity::Certified { tenant, .. } => tenant.map(|backend| backend.name.to_string()),
@@ -272,8 +272,8 @@ fn who_speaks() {
         (&[node02][..], Ok("node02".to_owned())),
         (&["other", node02], Ok("node02".to_owned())),
         (&[node02, "localhost", node02], Ok("node02".to_owned())),
-        (&["OSP1.backends.gimbal.example"], Ok("osp1".to_owned())), // DNS names know no case,
-        (&["spiffe://gimbal.example/backend/NODE02"], nobody("spiffe://gimbal.example/backend/NODE02")), // URIs do.
+        (&["OSP1.backends.gimbal.example"], Ok("osp1".to_owned())), // DNS names: without case.
+        (&["spiffe://gimbal.example/backend/NODE02"], nobody("spiffe://gimbal.example/backend/NODE02")), // URIs: with case.
         (&["spiffe://gimbal.example/backend/node02/x"], nobody("spiffe://gimbal.example/backend/node02/x")),
         (&["spiffe://gimbal.example/admin"], nobody("spiffe://gimbal.example/admin")),
         (&["*.backends.gimbal.example"], nobody("*.backends.gimbal.example")),

@@ -1,5 +1,5 @@
 //! Several candidates over one Lease, in any interleaving, with clocks of different offsets and rates: there are never
-//! two leaders, and no leader takes itself for the only one since it last led if another led in between.
+//! two leaders, and no process takes up its earlier leadership if another led in between.
 
 use std::sync::Arc;
 use std::time::Duration;

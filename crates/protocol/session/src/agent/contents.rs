@@ -8,7 +8,7 @@ use crate::{AgentMessage, Content as _, Payload};
 #[derive(Debug, Clone)]
 pub(super) struct Contents<P: Payload> {
     requested: BTreeSet<P::Hash>,
-    /// Held from the answer until it is sent, no longer.
+    /// Answers that were not sent yet.
     answers: VecDeque<(P::Hash, Option<P::Content>)>,
 }
 
@@ -27,7 +27,8 @@ impl<P: Payload> Contents<P> {
         self.requested.iter()
     }
 
-    /// Nothing is sent that was not asked for, and nothing that fits in no frame.
+    /// Queues an answer. One that was not asked for is ignored; a content that fits in no frame, or has another hash,
+    /// is answered with `None`.
     pub(super) fn answer(&mut self, hash: &P::Hash, content: Option<P::Content>) {
         if let Some(hash) = self.requested.take(hash) {
             let content = content.filter(|content| content.wire_len() <= LARGEST_PART && content.hash() == hash);

@@ -23,21 +23,23 @@ pub(super) struct Gap {
     came: u64,
 }
 
-/// The reports of one stream. The writer tells all of them again on the next one.
+/// The reports of one stream. The writer sends all of them again on the next one.
 #[derive(Debug, Clone)]
 pub(super) struct Inbox<P: Payload> {
-    /// The latest of each key that was not taken yet, in the order of the keys.
+    /// The latest report of each key, unless it was taken, in the order of the keys.
     waiting: BTreeMap<P::Key, P::Report>,
-    /// The number of the latest of each key that was not dealt with; unique in this process, not only on this stream.
+    /// The number of the latest report of each key, unless it was dealt with; unique over all streams of this agent's
+    /// end.
     tickets: BTreeMap<P::Key, u64>,
     last_ticket: u64,
     ledger: Ledger<P::Key>,
-    /// What the writer was told last.
+    /// The credit that was sent to the writer last.
     granted: Option<Credit>,
 }
 
 impl<P: Payload> Inbox<P> {
-    /// `last_ticket` is the one before, so that what was taken on an older stream is not mistaken for what comes on this.
+    /// Creates the inbox of a new stream. Its numbers follow `last_ticket`, so that a report that was taken on an older
+    /// stream is not mistaken for one of this.
     pub(super) fn new(last_ticket: u64) -> Self {
         let (waiting, tickets) = (BTreeMap::new(), BTreeMap::new());
         Self { waiting, tickets, last_ticket, ledger: Ledger::default(), granted: None }
@@ -47,7 +49,7 @@ impl<P: Payload> Inbox<P> {
         self.last_ticket
     }
 
-    /// A report replaces the one of its key that waits.
+    /// Takes in a report. It replaces the one of its key that waits.
     pub(super) fn receive(&mut self, seq: u64, key: P::Key, report: P::Report) -> Result<(), Gap> {
         let expected = self.ledger.received().saturating_add(1);
         if seq != expected {
@@ -67,7 +69,8 @@ impl<P: Payload> Inbox<P> {
         Some(ReceivedReport { key, report, ticket })
     }
 
-    /// Only the latest report of a key counts: where a newer one came meanwhile, that one is still to be dealt with.
+    /// Marks a report as dealt with. Only the latest of a key counts: where a newer one came meanwhile, that one is
+    /// still to be dealt with.
     pub(super) fn done(&mut self, received: &ReceivedReport<P>) {
         if self.tickets.get(&received.key) == Some(&received.ticket) {
             self.tickets.remove(&received.key);
@@ -75,7 +78,7 @@ impl<P: Payload> Inbox<P> {
         }
     }
 
-    /// What the writer has to hear: a new window first, then what was dealt with.
+    /// Returns the next message to the writer: a new window first, then an acknowledgement.
     pub(super) fn next(&mut self, credit: Option<Credit>) -> Option<AgentMessage<P>> {
         if let Some(credit) = credit.filter(|credit| self.granted != Some(*credit)) {
             self.granted = Some(credit);

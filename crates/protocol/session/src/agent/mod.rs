@@ -48,8 +48,8 @@ pub enum StreamState {
     Opening,
     /// The writer has accepted the stream, and it carries data.
     Open,
-    /// The writer has accepted the stream, but it carries no data: it was opened before the source was read, or the source
-    /// was replaced since.
+    /// The writer has accepted the stream, but it carries no data: it was opened before the source was read, or the
+    /// source was replaced since.
     Dataless,
 }
 
@@ -81,7 +81,7 @@ pub struct AgentEnd<P: Payload = Services> {
     stream: Option<Stream<P>>,
     /// The window for reports on each stream; `None` allows none.
     report_credit: Option<Credit>,
-    /// Number of reports that came on all streams so far.
+    /// Number of reports that came on all earlier streams.
     report_tickets: u64,
     facts: Option<P::Facts>,
 }
@@ -110,14 +110,14 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Sets the identity of the source. If it differs from the one in the open stream's Hello, that stream carries no more
-    /// data, and [`Self::wants_redial`] returns true when the new source is ready.
+    /// Sets the identity of the source. If it differs from the one in the open stream's Hello, that stream carries no
+    /// more data, and [`Self::wants_redial`] returns true when the new source is ready.
     pub fn set_incarnation(&mut self, incarnation: String) {
         self.incarnation = Some(incarnation);
     }
 
-    /// Sets the newest state of a key in the source; `None` if it is gone. An entry that fits in no frame counts as gone and
-    /// is listed in [`Self::rejects`].
+    /// Sets the newest state of a key in the source; `None` if it is gone. An entry that fits in no frame counts as
+    /// gone and is listed in [`Self::rejects`].
     pub fn set(&mut self, key: P::Key, entry: Option<Arc<P::Entry>>, now: Instant) {
         if self.too_large.remove(&key).is_some() {
             self.rejects.remove(&key);
@@ -166,8 +166,8 @@ impl<P: Payload> AgentEnd<P> {
         false
     }
 
-    /// Called when the whole source was read, for the first time or after a part of it was unknown. Nothing is unknown any
-    /// more, and the parts that were are sent to the writer in a snapshot.
+    /// Called when the whole source was read, for the first time or after a part of it was unknown. Nothing is unknown
+    /// any more, and the parts that were are sent to the writer in a snapshot.
     pub fn source_complete(&mut self, _now: Instant) {
         self.complete = true;
         let unknown = std::mem::take(&mut self.unknown);
@@ -179,8 +179,8 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Called when a part of the source cannot be read. No snapshot covers it until [`Self::source_complete`]; a running one
-    /// that does is abandoned. An empty list of namespaces means the whole source, as on the wire.
+    /// Called when a part of the source cannot be read. No snapshot covers it until [`Self::source_complete`]; a
+    /// running one that does is abandoned. An empty list of namespaces means the whole source, as on the wire.
     pub fn scope_unknown(&mut self, scope: Scope, reason: String) {
         let scope = if scope == Scope::Namespaces(Vec::new()) { Scope::All } else { scope };
         self.unknown.add(&scope, &reason);
@@ -189,8 +189,8 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Sets whether the source may have parts that cannot be named yet. While it may, no snapshot covers a namespace that
-    /// never had an entry here, so the writer keeps what it holds of that. Nothing else is affected.
+    /// Sets whether the source may have parts that cannot be named yet. While it may, no snapshot covers a namespace
+    /// that never had an entry here, so the writer keeps what it holds of that. Nothing else is affected.
     pub fn set_rest_unknown(&mut self, unknown: bool) {
         let was = std::mem::replace(&mut self.rest_unknown, unknown);
         if let Some(stream) = self.stream.as_mut().filter(|_| unknown && !was) {
@@ -275,8 +275,8 @@ impl<P: Payload> AgentEnd<P> {
         self.complete
     }
 
-    /// Returns whether the writer has not acknowledged a key's newest state. Without a stream that carries data this is true
-    /// of every key.
+    /// Returns whether the writer has not acknowledged a key's newest state. Without a stream that carries data this is
+    /// true of every entry.
     #[must_use]
     pub fn is_pending(&self, key: &P::Key) -> bool {
         match self.flowing() {

@@ -82,8 +82,8 @@ impl<P: Payload> Outbox<P> {
         taken
     }
 
-    /// Called when a snapshot was sent completely. Keys whose last sent state was the snapshot's to say remember it from now
-    /// on.
+    /// Called when a snapshot was sent completely. Keys in its scope whose last sent state was unknown now have that of
+    /// the snapshot.
     pub(super) fn settle_on(&mut self, snapshot: &Snapshot<P>) {
         for (key, waiting) in &mut self.waiting {
             if matches!(waiting.last_sent, LastSent::Unknown) && snapshot.covers(key.namespace()) {

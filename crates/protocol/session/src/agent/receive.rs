@@ -24,8 +24,8 @@ pub enum AgentVerdict {
     },
 }
 
-/// The wait after a supersession doubles from the first to the longest, so that two agents of one name do not keep replacing
-/// each other.
+/// The wait after a supersession doubles from the first to the longest, so that two agents of one name do not keep
+/// replacing each other.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 

@@ -18,8 +18,9 @@ use crate::{AgentMessage, Change, Data, Entry, Frame, Hello, Key, PROTOCOL, Payl
 const NAMESPACES: usize = 1000;
 
 impl<P: Payload> AgentEnd<P> {
-    /// The next message to send, if there is one and the writer has room for it. Hello first; then Goodbye, unknown
-    /// scopes and heartbeats; then what answers the writer; then, within the credit, changes; then a snapshot.
+    /// Returns the next message to send, if there is one and the writer has room for it. Hello first; then Goodbye,
+    /// unknown scopes and heartbeats; then what answers the writer; then, within the credit, the rest of a divided
+    /// change, the begin of a snapshot, other changes, and the pieces of a snapshot.
     pub fn next(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let offers = self.may_offer();
         let stream = self.stream.as_mut().filter(|stream| !stream.ended)?;
@@ -60,8 +61,8 @@ impl<P: Payload> AgentEnd<P> {
         }
     }
 
-    /// Announces each unknown scope once on a stream, and again when its reason changes. Namespaces with the same reason share a
-    /// message.
+    /// Returns the announcement of an unknown scope. Each is announced once on a stream, and again when its reason
+    /// changes. Namespaces with the same reason share a message.
     fn announcement(&mut self) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let (scope, reason) = match self.unknown.all() {
@@ -88,13 +89,13 @@ impl<P: Payload> AgentEnd<P> {
         Some(AgentMessage::Heartbeat { sources: self.freshness.clone(), backlog })
     }
 
-    /// Freezes a view of what the writer needs and the source knows.
+    /// Begins a snapshot: freezes a view of what the writer needs and the source knows.
     fn begin(&mut self) -> Option<AgentMessage<P>> {
         let scope = self.startable()?;
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(Share::Bulk, 0);
-        // The frames that fill the window may be lost, and the writer only notices by a later frame. So a Begin that it asked
-        // for ignores the window.
+        // The frames that fill the window may be lost, and the writer only notices by a later frame. So a Begin that it
+        // asked for ignores the window.
         if !std::mem::take(&mut stream.asked) && !room.take_frame(FRAME + scope_len(&scope)) {
             return None;
         }
@@ -137,8 +138,8 @@ impl<P: Payload> AgentEnd<P> {
         let held = |namespace: &str| self.tree.namespace(namespace).0 > 0;
         let read = |namespace: &str| !self.rest_unknown || held(namespace) || self.emptied.contains(namespace);
         let known = |namespace: &&Arc<str>| !self.unknown.contains(namespace) && read(namespace);
-        // Only a snapshot of everything covers namespaces that neither end names. Until that can begin, the namespaces that
-        // have entries, or that the writer named, do not wait for the unknown ones.
+        // Only a snapshot of everything covers namespaces that neither end names. Until that can begin, the namespaces
+        // that have entries, or that the writer named, do not wait for the unknown ones.
         let namespaces: Vec<_> = if stream.owed.has_rest() {
             let named = stream.named.iter().filter(|namespace| !held(namespace));
             let all = self.tree.namespaces().map(|(namespace, ..)| namespace).chain(named);

@@ -42,16 +42,16 @@ pub(super) struct Snapshot<P: Payload> {
     view: BTreeMap<P::Key, Frozen<P>>,
     order: VecDeque<P::Key>,
     pieces: VecDeque<Piece<P>>,
-    /// Keys that are not in the view and whose removal was already waiting. The writer may hold them, so their removal is sent
-    /// by name, before the end of the snapshot would imply it.
+    /// Keys that are not in the view and whose removal was already waiting. The writer may hold them, so their removal
+    /// is sent by name, before the end of the snapshot would imply it.
     gone: BTreeSet<P::Key>,
     /// Keys that a delta changed since Begin. The delta outranks the chunk.
     mentioned: BTreeSet<P::Key>,
 }
 
 impl<P: Payload> Snapshot<P> {
-    /// Creates a snapshot. `first` are keys that have waited, which are sent before the others; `gone` are those that have
-    /// waited and are not in the view.
+    /// Creates a snapshot. `first` are keys that have waited, which are sent before the others; `gone` are those that
+    /// have waited and are not in the view.
     pub(super) fn new(
         scope: Scope,
         summary: Summary,

@@ -27,7 +27,8 @@ pub(super) struct Offer {
     pub(super) tree: DigestTree,
 }
 
-/// A change that needs more than one frame. All of it is sent, as it was at the first frame, before anything else.
+/// A change that needs more than one frame. All of it is sent, as it was at the first frame, before other data, unless
+/// the writer needs a snapshot of its namespace meanwhile.
 #[derive(Debug, Clone)]
 pub(super) struct Begun<P: Payload> {
     pub(super) key: P::Key,
@@ -50,7 +51,7 @@ pub(super) struct Stream<P: Payload> {
     pub(super) window: Window<P::Key>,
     pub(super) outbox: Outbox<P>,
     pub(super) begun: Option<Begun<P>>,
-    /// Namespaces that the writer needs a snapshot of, and none has begun.
+    /// Namespaces of which the writer needs a snapshot that has not begun.
     pub(super) owed: NamespaceSet,
     /// Empty namespaces that the writer named last. A snapshot covers them even if the agent has no entries there.
     pub(super) named: BTreeSet<Arc<str>>,
@@ -98,10 +99,10 @@ impl<P: Payload> Stream<P> {
         self.generation.is_some() && self.offered(incarnation)
     }
 
-    /// Called when a key changes from the state `sent`. `refused` says that the writer may not have been able to parse that
-    /// state.
+    /// Called when a key changes from the state `sent`. `refused` says that the writer may not have been able to parse
+    /// that state.
     pub(super) fn changed(&mut self, key: &P::Key, sent: Option<Arc<P::Entry>>, refused: bool, now: Instant) {
-        // Nothing was sent before Hello.
+        // Before Hello, or after one without data, nothing was sent.
         if self.offer.as_ref().is_some_and(|offer| offer.data) {
             let unsure = refused
                 || self.owed.contains(key.namespace())
@@ -130,7 +131,7 @@ impl<P: Payload> Stream<P> {
         }
     }
 
-    /// Does the same if the running snapshot overlaps `scope`.
+    /// Abandons the running snapshot, as `abandon` does, if it overlaps `scope`.
     pub(super) fn abandon_if(&mut self, scope: &Scope) {
         let touched = self.snapshot.as_ref().is_some_and(|snapshot| match scope {
             Scope::All => true,
@@ -158,7 +159,7 @@ impl<P: Payload> Stream<P> {
             || self.snapshot.as_ref().and_then(|snapshot| snapshot.entry(key)).is_some_and(|(_, sent)| !sent)
     }
 
-    /// Returns the number of keys that wait in the outbox or in a running snapshot.
+    /// Returns the number of keys that wait in the outbox, in a divided change or in a running snapshot.
     pub(super) fn unsent(&self) -> usize {
         let begun = usize::from(self.begun.is_some());
         self.outbox.len() + begun + self.snapshot.as_ref().map_or(0, Snapshot::unsent)

@@ -7,11 +7,11 @@ use crate::{Content as _, Payload, WriterMessage};
 /// Most contents that are asked for at a time, so that their answers do not keep data waiting.
 const MOST: usize = 4;
 
-/// Outlives streams: what was not answered is asked for again.
+/// The contents that the writer lacks. Outlives streams: what was not answered is asked for again on the next one.
 #[derive(Debug, Clone)]
 pub(super) struct Contents<P: Payload> {
     waiting: BTreeSet<P::Hash>,
-    /// Asked for on this stream.
+    /// Asked for on this stream and not answered.
     requested: BTreeSet<P::Hash>,
 }
 
@@ -55,8 +55,8 @@ impl<P: Payload> Contents<P> {
         Some(WriterMessage::ContentRequest(hash))
     }
 
-    /// Checks an answer. After one with another hash the content is asked for again on the next stream only: the same agent
-    /// would say the same.
+    /// Checks an answer. After one with another hash the content is asked for again on the next stream only: the same
+    /// agent would say the same.
     pub(super) fn receive(&mut self, hash: &P::Hash, content: Option<&P::Content>) -> Result<(), Refused> {
         if !self.requested.contains(hash) {
             return Err(Refused::NotRequested);

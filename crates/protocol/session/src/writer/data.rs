@@ -11,8 +11,8 @@ use super::{Stream, WriterEnd, WriterOutput};
 use crate::{Entry, Key, Payload, Piece, PieceChange, Scope, Summary, Unreadable};
 
 impl<P: Payload> WriterEnd<P> {
-    /// Begins a snapshot and drops a running one. Updates can be applied again, because the agent makes them relative to this
-    /// view.
+    /// Begins a snapshot and drops a running one. Updates can be applied again, because the agent makes them relative
+    /// to this view.
     pub(super) fn begin(&mut self, scope: Scope, now: Instant) {
         let Some(stream) = &mut self.stream else { return };
         let scope = if scope == Scope::Namespaces(Vec::new()) { Scope::All } else { scope };

@@ -66,8 +66,8 @@ impl<P: Payload> Holdings<P> {
         held.is_some()
     }
 
-    /// Called when the agent removes a key explicitly. Remembers it even without an entry: there may have been one before a
-    /// restart.
+    /// Called when the agent removes a key explicitly. Remembers it even without an entry: there may have been one
+    /// before a restart.
     pub(super) fn remove(&mut self, key: &P::Key) {
         self.take(key);
         self.removed.insert(key.clone());
@@ -82,7 +82,7 @@ impl<P: Payload> Holdings<P> {
     }
 }
 
-/// The namespaces of which the entries are complete, so that a key without one is absent.
+/// The namespaces whose entries are complete, so that a key without an entry is absent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Knowledge {
     complete: NamespaceSet,

@@ -59,8 +59,8 @@ pub enum WriterOutput<P: Payload = Services> {
     Changed(P::Key),
     /// Reconcile the key: it is gone from the source, by an explicit removal or by proven absence.
     Removed(P::Key),
-    /// A complete snapshot covered `scope`, so every other key in it is absent. The caller reports the ones that only it
-    /// knows of with [`WriterEnd::expect`].
+    /// A complete snapshot covered `scope`, so every other key in it is absent. The caller reports the ones that only
+    /// it knows of with [`WriterEnd::expect`].
     ScopeComplete {
         /// The part of the source that the snapshot covered.
         scope: Scope,
@@ -162,8 +162,8 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// Called when a stream of this backend opened and its identity and incarnation were checked. Drops the state of an older
-    /// stream, but not the entries that it brought.
+    /// Called when a stream of this backend opened and its identity and incarnation were checked. Drops the state of an
+    /// older stream, but not the entries that it brought.
     pub fn open(&mut self, hello: &Hello, backend: &str, generation: u64, now: Instant) -> Vec<WriterOutput<P>> {
         self.closed();
         self.hello = Some(hello.clone());
@@ -265,8 +265,8 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// Requests a snapshot of everything, if a stream with data is open. Names those of `namespaces` that have no entries here:
-    /// while a part of the source is unknown, an agent confirms only named namespaces as empty.
+    /// Requests a snapshot of everything, if a stream with data is open. Names those of `namespaces` that have no
+    /// entries here: while a part of the source is unknown, an agent confirms only named namespaces as empty.
     pub fn request_snapshot(&mut self, namespaces: impl IntoIterator<Item = Arc<str>>, reason: &str) {
         let Some(stream) = self.stream.as_mut().filter(|stream| stream.data && !stream.awaiting) else { return };
         stream.awaiting = true;
@@ -283,8 +283,8 @@ impl<P: Payload> WriterEnd<P> {
         self.outbox.push(WriterMessage::Resync { need: Need::All, reason: reason.into() });
     }
 
-    /// Returns the messages to send now: control messages, at most one cumulative Ack, and then facts, requests and as many
-    /// reports as the agent's window allows.
+    /// Returns the messages to send now: control messages, at most one cumulative Ack, and then facts, requests and as
+    /// many reports as the agent's window allows.
     pub fn take_messages(&mut self) -> Vec<WriterMessage<P>> {
         let mut messages = std::mem::take(&mut self.outbox);
         if let Some(stream) = &mut self.stream {
@@ -323,8 +323,8 @@ impl<P: Payload> WriterEnd<P> {
         self.holdings.was_removed(key)
     }
 
-    /// Returns whether the agent holds a state of a key that could not be parsed. Such a key is not absent, whatever is held
-    /// here.
+    /// Returns whether the agent holds a state of a key that could not be parsed. Such a key is not absent, whatever is
+    /// held here.
     #[must_use]
     pub fn is_unreadable(&self, key: &P::Key) -> bool {
         self.rejects.is_unreadable(key)
@@ -342,7 +342,7 @@ impl<P: Payload> WriterEnd<P> {
         self.knowledge.knows(namespace)
     }
 
-    /// Returns whether this is true of the whole source.
+    /// Returns whether a key without an entry is absent, as [`Self::knows`] says, in the whole source.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.knowledge.is_complete()
@@ -384,8 +384,8 @@ impl<P: Payload> WriterEnd<P> {
         &self.freshness
     }
 
-    /// Returns how long ago the kind that was silent for longest was heard; `None` before the first heartbeat of the stream. A
-    /// kind that was never heard counts as [`Duration::MAX`].
+    /// Returns how long ago the kind that was silent for longest was heard; `None` before the first heartbeat of the
+    /// stream. A kind that was never heard counts as [`Duration::MAX`].
     #[must_use]
     pub fn silence(&self, now: Instant) -> Option<Duration> {
         let since = now.saturating_duration_since(self.heartbeat?);

@@ -43,7 +43,7 @@ impl<P: Payload> WriterEnd<P> {
         self.dismiss(GoodbyeReason::ProtocolError, message.into())
     }
 
-    /// Absence proves nothing in an unknown scope, so a running snapshot that covers it is dropped.
+    /// Absence proves nothing in an unknown scope, so a running snapshot that overlaps it is dropped.
     fn scope_unknown(&mut self, scope: &Scope, reason: &str) {
         self.knowledge.add_unknown(scope, reason);
         if let Some(stream) = &mut self.stream {
@@ -51,8 +51,8 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
-    /// The lost message may have been a data frame. The next frame would show the gap, but may never come, so a snapshot is
-    /// requested now.
+    /// The lost message may have been a data frame. The next frame would show the gap, but may never come, so a
+    /// snapshot is requested now.
     fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput<P>>) {
         let told = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
         if !told {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Payload, Reason, Reject, WriterMessage};
 
-/// Bounded by the number of keys: a reject that changes twice before it is sent is sent once.
+/// The rejects of one backend. Bounded by the number of keys: a reject that changes twice before it is sent is sent
+/// once.
 #[derive(Debug, Clone)]
 pub(super) struct Rejects<P: Payload> {
     standing: BTreeMap<P::Key, Reject<P>>,

@@ -6,7 +6,7 @@ use crate::size::{FRAME, entry_len};
 use crate::window::{Share, Window};
 use crate::{Credit, Payload, WriterMessage};
 
-/// Bounded by keys: a report takes the place of the one before, wherever that waits.
+/// The reports of one backend. Bounded by the number of keys: a report replaces the one before, even while that waits.
 #[derive(Debug, Clone)]
 pub(super) struct Reports<P: Payload> {
     /// The latest report of each key; outlives streams.
@@ -51,14 +51,14 @@ impl<P: Payload> Reports<P> {
         }
     }
 
-    /// A new stream opened: the agent was told nothing, and has granted nothing yet.
+    /// Called when a new stream opened, on which the agent has received no report and granted nothing yet.
     pub(super) fn opened(&mut self) {
         (self.window, self.seq) = (Window::new(), 0);
         let keys: Vec<_> = self.latest.keys().cloned().collect();
         keys.iter().for_each(|key| self.wait(key));
     }
 
-    /// A key that waits already keeps its place.
+    /// Queues a key. One that waits already keeps its place.
     fn wait(&mut self, key: &P::Key) {
         if !self.tickets.contains_key(key) {
             self.last_ticket += 1;
@@ -71,13 +71,13 @@ impl<P: Payload> Reports<P> {
         self.window.set_credit(credit);
     }
 
-    /// Whether the agent has not yet dealt with the latest report of a key.
+    /// Returns whether the agent has not yet dealt with the latest report of a key.
     pub(super) fn is_pending(&self, key: &P::Key) -> bool {
         self.tickets.contains_key(key) || self.window.is_in_flight(key)
     }
 
-    /// Frees the window up to `seq`, and gives the latest reports that the agent has dealt with by that; `None` where no
-    /// such report was ever sent.
+    /// Frees the window up to `seq`. Returns the latest reports among those that this acknowledges; `None` if no report
+    /// with this number was sent.
     pub(super) fn acknowledged(&mut self, seq: u64) -> Option<Vec<(P::Key, P::Report)>> {
         if seq > self.seq {
             return None;
@@ -95,7 +95,7 @@ impl<P: Payload> Reports<P> {
         Some(done)
     }
 
-    /// The report that has waited longest, if the window has room for it.
+    /// Returns the report that has waited longest, if the window has room for it.
     pub(super) fn next(&mut self) -> Option<WriterMessage<P>> {
         let key = self.order.first_key_value()?.1;
         let report = self.latest.get(key)?;

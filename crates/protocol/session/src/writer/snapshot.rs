@@ -17,8 +17,8 @@ pub(super) struct Snapshot<P: Payload> {
     summary: Summary,
     /// The chunk that is being received.
     chunk: Chunk,
-    /// Whether a piece could not be parsed and its share of the digest is unknown. The snapshot then proves nothing, even if
-    /// the digests happen to be equal.
+    /// Whether a piece could not be parsed and its share of the digest is unknown. The snapshot then proves nothing,
+    /// even if the digests happen to be equal.
     spoiled: bool,
     seen: BTreeSet<P::Key>,
     /// Keys that a delta changed since Begin. The delta outranks the chunk.
@@ -106,8 +106,8 @@ impl<P: Payload> Snapshot<P> {
         }
     }
 
-    /// Called after the last piece of a chunk. If it completed an entry that could not be parsed, the sender's digest of the
-    /// chunk is used instead of our own.
+    /// Called after the last piece of a chunk. If it completed an entry that could not be parsed, the sender's digest
+    /// of the chunk is used instead of our own.
     pub(super) fn chunk_ends(&mut self, told: Option<Digest>) {
         let Chunk { digest, unreadable } = std::mem::take(&mut self.chunk);
         self.spoiled |= unreadable && told.is_none();

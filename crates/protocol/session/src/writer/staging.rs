@@ -1,11 +1,11 @@
-//! Assembles entries and updates from pieces. They are used when the last piece has come.
+//! Assembles entries and updates from pieces. The result is used when the last piece has come.
 
 use std::sync::Arc;
 
 use crate::{Entry, Payload, Piece};
 
-/// Largest number of parts, or changes of parts, of one divided entry: as many as a large backend has in all. Pieces are
-/// acknowledged before the last one comes, so the credit does not bound them.
+/// Largest number of parts, or changes of parts, of one divided entry: as many as a large backend has in all. Pieces
+/// are acknowledged before the last one comes, so the credit does not bound them.
 pub(super) const MOST: usize = 1 << 20;
 
 /// An entry whose last piece has not come.
@@ -66,7 +66,7 @@ pub(super) enum Staged<P, W> {
 }
 
 impl<P: Payload> Parts<P> {
-    /// As [`Pieces::add`].
+    /// Adds a piece to those that came before, as [`Pieces::add`] does. Without any before, it is the first one.
     pub(super) fn add(
         staged: Option<Self>,
         header: Option<Arc<P::Header>>,
@@ -84,7 +84,8 @@ impl<P: Payload> Parts<P> {
     }
 }
 
-/// A divided change whose last piece has not come. There is at most one, because the agent finishes one before the next.
+/// A divided change whose last piece has not come. There is at most one, because the agent finishes one before the
+/// next.
 #[derive(Debug, Clone)]
 pub(super) enum Unfinished<P: Payload> {
     Replace(P::Key, Pieces<P>),
