@@ -33,8 +33,8 @@ const PROOFS: [Proof; 6] = [
     Proof {
         name: "guard",
         what: "no more than the share is missing at any moment: the guard by itself, 50,000 histories",
-        package: "gimbal-plan",
-        file: "plan",
+        package: "gimbal-guard",
+        file: "guard",
         test: "invariant::",
         size: "50000",
         programs: false,
