@@ -6,29 +6,27 @@ use std::time::{Duration, Instant};
 /// Exponential back-off with full jitter: each pause is random between zero and the current limit, which then doubles.
 #[derive(Debug)]
 pub struct Backoff {
-    first: Duration,
-    longest: Duration,
-    limit: Duration,
+    limits: gimbal_schedule::Backoff,
+    failures: u32,
 }
 
 impl Backoff {
     /// Creates a back-off with the first and the largest limit of a pause.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, limit: first }
+        Self { limits: gimbal_schedule::Backoff { first, longest }, failures: 0 }
     }
 
     /// Returns the next pause, and doubles the limit.
     pub fn pause(&mut self) -> Duration {
-        let limit = self.limit;
-        self.limit = (limit * 2).min(self.longest);
-        let micros = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
-        Duration::from_micros(random() % micros.saturating_add(1))
+        let pause = self.limits.jittered(self.failures, random());
+        self.failures = self.failures.saturating_add(1);
+        pause
     }
 
     /// Resets the limit. Called after a success.
     pub fn reset(&mut self) {
-        self.limit = self.first;
+        self.failures = 0;
     }
 }
 
@@ -104,15 +102,20 @@ pub(crate) fn random() -> u64 {
 mod tests {
     use super::*;
 
+    /// Returns the limit of the next pause.
+    fn next_limit(backoff: &Backoff) -> Duration {
+        backoff.limits.delay(backoff.failures)
+    }
+
     #[test]
     fn doubles_to_its_limit_and_starts_over() {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
         for limit in [100, 200, 400, 800, 1000, 1000] {
-            assert_eq!(backoff.limit, Duration::from_millis(limit));
+            assert_eq!(next_limit(&backoff), Duration::from_millis(limit));
             assert!(backoff.pause() <= Duration::from_millis(limit));
         }
         backoff.reset();
-        assert_eq!(backoff.limit, Duration::from_millis(100));
+        assert_eq!(next_limit(&backoff), Duration::from_millis(100));
     }
 
     #[test]
