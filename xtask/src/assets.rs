@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use gimbal_testkit::assets::{Asset, cache, once};
+use gimbal_assets::{Asset, cache, once};
 
 use crate::shell;
 
@@ -13,20 +13,13 @@ const OPENSTACK: &str = "2026.1";
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// kube-controller-manager too; no test needs it.
-    #[arg(long)]
-    controller_manager: bool,
     /// Keystone, Octavia and Neutron too, and the data that a testbed starts from.
     #[arg(long)]
     openstack: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut wanted = vec![Asset::Etcd, Asset::ApiServer, Asset::Grpcurl, Asset::Buf];
-    if args.controller_manager {
-        wanted.push(Asset::ControllerManager);
-    }
-    for asset in wanted {
+    for asset in Asset::ALL {
         show(asset.name(), asset.version(), &asset.path()?);
     }
     show("cargo-deny", CARGO_DENY, &cargo_deny()?);
@@ -61,8 +54,11 @@ pub fn cargo_tool(name: &str, version: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the path of the initial data of a testbed, and installs and prepares everything for it if needed.
-pub fn openstack() -> anyhow::Result<PathBuf> {
-    let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
-    runtime.block_on(gimbal_testkit::openstack::OpenStack::prepare())
+/// The program of the test kit that installs and prepares OpenStack.
+pub const PREPARE: &str = "prepare_openstack";
+
+/// Installs and prepares OpenStack if needed, and returns the path of the initial data of a testbed.
+fn openstack() -> anyhow::Result<PathBuf> {
+    let path = shell::output(shell::cargo(&["run", "--package", "gimbal-testkit", "--example", PREPARE]))?;
+    Ok(path.trim().into())
 }

@@ -1,94 +1,56 @@
-//! `cargo xtask demo`: two clusters, one discoverer and one writer, and how fast changes in one cluster arrive in the
-//! other.
+//! `cargo xtask demo`: builds the demo and, side by side, the programs and servers that it starts.
 
-use std::path::PathBuf;
+use gimbal_assets::Asset;
 
-use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
-
-mod fill;
-mod objects;
-mod openstack;
-mod report;
-mod sight;
-mod stage;
-mod steps;
-mod view;
-
-use report::Report;
-use stage::Stage;
-
-/// The backend's name.
-const BACKEND: &str = "demo";
+use crate::{build, shell};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// End by itself, with an error if anything is not as it should be.
-    #[arg(long)]
-    once: bool,
-    /// A real OpenStack cloud as the source, started for the demo.
-    #[arg(long, conflicts_with_all = ["source_kubeconfig", "gimbal_kubeconfig"])]
-    openstack: bool,
-    /// A cluster of yours as the source. Only namespaces that the demo makes (gimbal-demo-*) are touched, and removed
-    /// at the end.
-    #[arg(long, value_name = "FILE")]
-    source_kubeconfig: Option<PathBuf>,
-    /// A cluster of yours as the Gimbal cluster; as above.
-    #[arg(long, value_name = "FILE")]
-    gimbal_kubeconfig: Option<PathBuf>,
+    /// For the demo; `--help` among them tells what there is
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
 }
+
+const DEMO: &str = "gimbal-demo";
+/// The way back, and the way that closes the circle.
+const KURYR: [&str; 4] =
+    ["gimbal-kuryr-controller", "gimbal-openstack-writer", "gimbal-openstack-discoverer", "gimbal-writer"];
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(demo(args))
+    let (programs, servers) = needed(&args.args);
+    let dir = build::all(DEMO, programs, servers)?;
+    let mut command = shell::command(build::bin_dir()?.join(DEMO));
+    command.args(&args.args).env("GIMBAL_BIN_DIR", dir);
+    shell::run(command)
 }
 
-async fn demo(args: &Args) -> anyhow::Result<()> {
-    let mut report = Report::default();
-    if args.openstack {
-        return tokio::select! {
-            result = openstack::play(&mut report, args.once) => result,
-            signal = asked_to_end() => signal.and_then(|()| {
-                anyhow::ensure!(!args.once, "interrupted before its end");
-                Ok(())
-            }),
-        };
-    }
-    let mut stage = Stage::build(args.source_kubeconfig.as_deref(), args.gimbal_kubeconfig.as_deref()).await?;
-    report.title("source", &stage.source.describe());
-    report.title("gimbal cluster", &stage.gimbal.describe());
-    // From here on, a cluster of the user is restored in any case.
-    let result = tokio::select! {
-        result = play(args, &mut stage, &mut report) => result,
-        signal = asked_to_end() => signal.and_then(|()| {
-            anyhow::ensure!(!args.once, "interrupted before its end");
-            Ok(())
-        }),
-    };
-    let result = result.map_err(|error| error.context(stage.logs()));
-    let cleaned = stage.clean().await;
-    result.and(cleaned)
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-async fn asked_to_end() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed.context("cannot wait for Ctrl-C"),
-        _ = terminate.recv() => Ok(()),
+/// Returns the programs and servers that the demo starts with these arguments.
+fn needed(args: &[String]) -> (&'static [&'static str], &'static [Asset]) {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag || arg.starts_with(&format!("{flag}=")));
+    if has("--help") || has("-h") {
+        (&[], &[])
+    } else if has("--kuryr") {
+        (&KURYR, &[Asset::Grpcurl, Asset::Etcd, Asset::ApiServer])
+    } else if has("--openstack") {
+        (&["gimbal-writer", "gimbal-openstack-discoverer"], &[Asset::Grpcurl, Asset::Etcd, Asset::ApiServer])
+    } else if has("--source-kubeconfig") && has("--gimbal-kubeconfig") {
+        (&["gimbal-writer", "gimbal-kubernetes-discoverer"], &[Asset::Grpcurl])
+    } else {
+        (&["gimbal-writer", "gimbal-kubernetes-discoverer"], &[Asset::Grpcurl, Asset::Etcd, Asset::ApiServer])
     }
 }
 
-async fn play(args: &Args, stage: &mut Stage, report: &mut Report) -> anyhow::Result<()> {
-    steps::all(stage, report).await?;
-    report.table(&stage.target().await?);
-    report.times();
-    for (what, line) in stage.hints() {
-        report.hint(what, &line);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_is_what_is_started() {
+        let needed = |args: &[&str]| needed(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(needed(&["--once"]).1.len(), 3);
+        assert!(needed(&["--openstack", "--once"]).0.contains(&"gimbal-openstack-discoverer"));
+        assert!(needed(&["--kuryr", "--once"]).0.contains(&"gimbal-kuryr-controller"));
+        assert_eq!(needed(&["--source-kubeconfig=a", "--gimbal-kubeconfig", "b"]).1, [Asset::Grpcurl]);
+        assert!(needed(&["--help"]).0.is_empty());
     }
-    if !args.once {
-        report.note("everything keeps running: change the source and look; Ctrl-C ends it");
-        std::future::pending::<()>().await;
-    }
-    Ok(())
 }

@@ -9,9 +9,12 @@ mod bench;
 mod build;
 mod ci;
 mod counts;
+mod crds;
 mod demo;
 mod docs;
 mod fuzz;
+mod images;
+mod manifests;
 mod prove;
 mod shell;
 mod tests;
@@ -30,9 +33,17 @@ enum Task {
     /// Everything that CI checks, the quick things first; stops at the first failure.
     #[command(alias = "ci")]
     Test(ci::Args),
+    /// Write deploy/crds from the types of the custom resources. `test` fails while the files are out of date.
+    Crds,
+    /// Write deploy/manifests and deploy/rbac from the charts, and the copies that charts have of other files. `test` fails while
+    /// they are out of date.
+    Manifests,
+    /// Assemble an OCI image of each program, and the list of what is in it.
+    Images(images::Args),
     /// Two clusters, a discoverer and a writer, and how fast what happens in one arrives in the other.
+    #[command(disable_help_flag = true)]
     Demo(demo::Args),
-    /// Write what is generated: the list of words that are left. `test` compares.
+    /// Write the generated files: docs/metrics.md and xtask/src/ci/words.txt. `test` fails while they are out of date.
     Docs(docs::Args),
     /// How fast, how large and how fair, as ratios to the API server in the same run.
     #[command(disable_help_flag = true)]
@@ -49,6 +60,9 @@ fn main() -> ExitCode {
     let result = match Args::parse().task {
         Task::Assets(args) => assets::run(&args),
         Task::Test(args) => ci::run(&args),
+        Task::Crds => crds::run(),
+        Task::Manifests => manifests::run(),
+        Task::Images(args) => images::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Docs(args) => docs::run(&args),
         Task::Bench(args) => bench::run(&args),

@@ -13,8 +13,14 @@ use crate::shell;
 
 /// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
 const INTEGRATION: &str = "tests/it";
-/// How many integration tests run at once: each waits for two API servers and takes about 600 MB.
-const INTEGRATION_THREADS: &str = "6";
+/// What runs at once of the integration tests, as arguments of their program. Each test has two API servers and takes
+/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others.
+const INTEGRATION_RUNS: [&[&str]; 2] =
+    [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=6"]];
+/// Integration tests that need a quiet machine.
+const ALONE: &[&str] = &["alone::", "--test-threads=1"];
+/// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.
+const OTHERS_AT_ONCE: usize = 2;
 
 /// A built test program.
 struct Program {
@@ -35,44 +41,76 @@ pub enum Which {
 
 /// The smoke test of [`Which::Fast`].
 const SMOKE: &str = "mirror::a_service_arrives_changes_and_goes";
-/// Packages whose tests need servers or minutes.
+/// Of the programs that [`Which::Fast`] runs, the one that takes longest: it waits until silent connections are noticed.
+const WAITS_LONGEST: &str = "transport";
+/// Packages whose tests need minutes.
 const SLOW: [&str; 3] = ["gimbal-exhaustive", "gimbal-simulation", "gimbal-fuzz"];
+/// Further packages that [`Which::Fast`] does not build. The others have the same features without them, so that no
+/// dependency is built again.
+const NOT_FAST: [&str; 3] = ["gimbal-bench", "gimbal-demo", "gimbal-images"];
+
+impl Which {
+    /// Returns the arguments of cargo that select the packages.
+    fn packages(self) -> Vec<String> {
+        let left_out = SLOW.iter().chain(&NOT_FAST).filter(|_| self == Self::Fast);
+        let left_out = left_out.flat_map(|package| ["--exclude".to_owned(), (*package).to_owned()]);
+        std::iter::once("--workspace".to_owned()).chain(left_out).collect()
+    }
+}
 
 /// Builds every target once. All features are those of the whole workspace, so that no later step builds a dependency
 /// again.
-pub fn build() -> anyhow::Result<()> {
-    shell::run(shell::cargo(&["build", "--workspace", "--all-targets"]))
+pub fn build(which: Which) -> anyhow::Result<()> {
+    let mut command = shell::cargo(&["build", "--all-targets"]);
+    command.args(which.packages());
+    shell::run(command)
 }
 
-/// Runs the tests. Integration tests run in parallel to the others; a program's output is printed when it ends.
+/// Runs the examples in documentation, then the tests: those of the integration tests beside all others, and last those that
+/// need a quiet machine. A program's output is printed when it ends.
 pub fn run(which: Which) -> anyhow::Result<()> {
-    let programs = programs()?;
+    let programs = programs(which)?;
     let bin_dir = bin_dir()?;
     let (integration, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| is_integration(program));
-    let others: Vec<_> = others.into_iter().filter(|program| which == Which::All || is_fast(program)).collect();
+    let mut others: Vec<_> = others.into_iter().filter(|program| which == Which::All || is_fast(program)).collect();
+    // Those that take long begin first.
+    others.sort_by_key(|program| (is_fast(program), program.name != WAITS_LONGEST));
+    // With the features of the build, so that nothing is compiled again; and alone, for rustdoc would slow the tests down.
+    let mut examples = shell::cargo(&["test", "--doc", "--quiet"]);
+    examples.args(which.packages());
     let failed = Mutex::new(Vec::new());
-    let one = |program: &Program| {
-        let mut command = Command::new(&program.path);
-        command.current_dir(&program.dir).stdin(Stdio::null());
-        command.env("CARGO_MANIFEST_DIR", &program.dir).env("GIMBAL_BIN_DIR", &bin_dir);
-        if is_integration(program) {
-            command.args(["--test-threads", INTEGRATION_THREADS]);
-            command.args((which == Which::Fast).then_some(["--exact", SMOKE]).into_iter().flatten());
-        }
-        if !passes(program, command) {
-            failed.lock().unwrap_or_else(PoisonError::into_inner).push(program.name.clone());
+    let judge = |name: &str, args: &[&str], command| {
+        if !passes(name, args, command) {
+            failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         }
     };
+    let one = |program: &Program, args: &[&str]| {
+        let mut command = Command::new(&program.path);
+        command.current_dir(&program.dir).stdin(Stdio::null()).args(args);
+        command.env("CARGO_MANIFEST_DIR", &program.dir).env("GIMBAL_BIN_DIR", &bin_dir);
+        // API servers start with a quarter less computing when they collect garbage less often, for some 50 MB each.
+        command.env("GOGC", "400");
+        judge(&program.name, args, command);
+    };
+    let (one, queue) = (&one, &Mutex::new(others.into_iter()));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    judge("examples in documentation", &[], examples);
     std::thread::scope(|scope| {
-        for programs in [&integration, &others] {
-            scope.spawn(|| programs.iter().for_each(|program| one(program)));
+        for program in &integration {
+            match which {
+                Which::All => INTEGRATION_RUNS.iter().for_each(|args| drop(scope.spawn(|| one(program, args)))),
+                Which::Fast => drop(scope.spawn(|| one(program, &["--exact", SMOKE]))),
+            }
+        }
+        for _ in 0..OTHERS_AT_ONCE {
+            scope.spawn(|| std::iter::from_fn(next).for_each(|program| one(program, &[])));
         }
     });
+    if which == Which::All {
+        integration.iter().for_each(|program| one(program, ALONE));
+    }
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     anyhow::ensure!(failed.is_empty(), "tests failed in {}", failed.join(", "));
-    if which == Which::All {
-        shell::run(shell::cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
-    }
     Ok(())
 }
 
@@ -87,19 +125,20 @@ fn is_fast(program: &Program) -> bool {
 }
 
 /// Runs one program and prints its output as a whole, followed by how long it took.
-fn passes(program: &Program, mut command: Command) -> bool {
+fn passes(name: &str, args: &[&str], mut command: Command) -> bool {
     let start = Instant::now();
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("cannot run {}: {error}", program.path.display());
+            eprintln!("cannot run {name}: {error}");
             return false;
         }
     };
     let passed = output.status.success();
     let said = String::from_utf8_lossy(&output.stdout);
     let summary = said.lines().find(|line| line.starts_with("test result")).unwrap_or_default();
-    eprintln!("{:>8}  {}: {summary}", seconds(start.elapsed()), program.name);
+    let name = [&[name], args].concat().join(" ");
+    eprintln!("{:>8}  {name}: {summary}", seconds(start.elapsed()));
     // A test that is skipped prints such a line.
     let errors = String::from_utf8_lossy(&output.stderr);
     errors.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| eprintln!("{line}"));
@@ -114,8 +153,9 @@ fn seconds(time: Duration) -> String {
 }
 
 /// Builds what is not built yet, and returns every test program.
-fn programs() -> anyhow::Result<Vec<Program>> {
-    let mut command = shell::cargo(&["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+fn programs(which: Which) -> anyhow::Result<Vec<Program>> {
+    let mut command = shell::cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    command.args(which.packages());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     anyhow::ensure!(output.status.success(), "the tests do not build");
     let lines = String::from_utf8_lossy(&output.stdout);
@@ -131,7 +171,7 @@ fn program(message: &Value) -> Option<Program> {
 }
 
 /// Returns the folder of the services, so that no test process runs cargo.
-fn bin_dir() -> anyhow::Result<PathBuf> {
+pub fn bin_dir() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program's own path")?;
     let target = own.parent().and_then(|profile| profile.parent()).context("this program is in no target folder")?;
     Ok(target.join("debug"))
@@ -156,5 +196,23 @@ mod of_programs {
         assert!(is_integration(&it));
         let other = Program { dir: "/a/crates/openstack/client".into(), ..it };
         assert!(!is_integration(&other));
+    }
+
+    #[test]
+    fn every_integration_test_is_in_one_run() {
+        let modules = std::fs::read_to_string(shell::root().join(INTEGRATION).join("tests/it/main.rs")).unwrap();
+        assert!(modules.contains("mod alone;") && modules.contains("mod openstack;"));
+        let of = |name: &str| {
+            let takes = |args: &&[&str]| {
+                let (skipped, wanted): (Vec<&str>, Vec<&str>) =
+                    args.iter().filter(|arg| !arg.starts_with("--test")).partition(|arg| arg.starts_with("--skip="));
+                let skips = skipped.iter().any(|arg| name.contains(arg.trim_start_matches("--skip=")));
+                !skips && (wanted.is_empty() || wanted.iter().any(|arg| name.contains(arg)))
+            };
+            INTEGRATION_RUNS.iter().chain([&ALONE]).filter(|args| takes(args)).count()
+        };
+        for name in ["openstack::roles::a", "openstack_fake::a", "alone::a", "mirror::a"] {
+            assert_eq!(of(name), 1, "{name}");
+        }
     }
 }

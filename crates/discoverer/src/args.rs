@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use gimbal_model::BackendName;
 use gimbal_runtime::{LogFormat, TlsArgs};
-use gimbal_transport::{Target, TlsFiles};
+use gimbal_transport::{DialTarget, TlsFiles};
 
 /// Put into a service's own arguments with `#[command(flatten)]`; [`crate::Setup::new`] checks it.
 #[derive(Debug, Clone, clap::Args)]
@@ -54,12 +54,12 @@ impl AgentArgs {
     }
 
     /// Parses and checks the writer's URLs.
-    pub(crate) fn targets(&self, tls: bool) -> Result<Vec<Target>, String> {
+    pub(crate) fn targets(&self, tls: bool) -> Result<Vec<DialTarget>, String> {
         let target = |url: &String| {
             check_writer(url, tls)?;
             // An http URL is plaintext over loopback, even if certificates are set for --listen.
             let with_tls = tls && url.starts_with("https:");
-            Target::parse(url, with_tls).map_err(|error| format!("--writer {url}: {error}"))
+            DialTarget::parse(url, with_tls).map_err(|error| format!("--writer {url}: {error}"))
         };
         self.writer.iter().map(target).collect()
     }

@@ -3,31 +3,33 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gimbal_runtime::{CertificateMetrics, Exit, Health, Readiness, serve_admin};
-use gimbal_transport::{Reloaded, Reloader, ServeOptions, Services, Serving, serve};
+use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, serve_admin};
+use gimbal_session::Services;
+use gimbal_transport::{Reloaded, Reloader, ServeOptions, Serving, serve};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::inspect::Inspector;
-use crate::owner::Owner;
+use crate::inspection_service::Inspector;
+use crate::owner_task::OwnerTask;
+use crate::payload::OfferedPayload;
 use crate::source::Source;
 
 /// A discoverer that is ready to run, with its listeners bound.
-pub struct Discoverer<S: Source> {
-    pub(crate) owner: Owner<S>,
+pub struct Discoverer<S: Source<P>, P: OfferedPayload = Services> {
+    pub(crate) owner: OwnerTask<S, P>,
     pub(crate) inspector: Inspector,
     pub(crate) options: ServeOptions,
     pub(crate) registry: Registry,
-    pub(crate) health: Health,
+    pub(crate) health: Liveness,
     pub(crate) readiness: Readiness,
     pub(crate) listener: TcpListener,
     pub(crate) admin: TcpListener,
     pub(crate) certificate: Option<(Reloader, CertificateMetrics)>,
 }
 
-impl<S: Source> Discoverer<S> {
+impl<S: Source<P>, P: OfferedPayload> Discoverer<S, P> {
     /// Returns the address where inspection is served.
     ///
     /// # Errors
@@ -49,7 +51,8 @@ impl<S: Source> Discoverer<S> {
     /// # Errors
     /// Returns an error when a server or the owner's task fails, but not when the source or the writer does.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Exit> {
-        let services = Services { discovery: None, inspection: Arc::new(self.inspector), admin: None };
+        let services =
+            gimbal_transport::ServedServices { discovery: None, inspection: Arc::new(self.inspector), admin: None };
         let (serving, served) = watch::channel(Serving { ready: false, leading: false });
         let options = ServeOptions { serving: Some(served), ..self.options };
         let readiness = self.readiness.clone();

@@ -2,24 +2,25 @@
 
 use std::time::Instant;
 
-use gimbal_model::{BackendName, SourceKey, service_name};
-use gimbal_session::{Scope, Summary};
+use gimbal_model::{BackendName, SourceKey};
+use gimbal_session::{Entry as _, Key as _, Scope, Services, Summary};
 use gimbal_transport::{Part, Place, pb};
 
-use crate::offer::Offer;
-use crate::source::Known;
+use crate::payload::OfferedPayload;
+use crate::publisher::Publisher;
+use crate::source::SourceStatus;
 
 /// Most Services that one question reads, so that none blocks the owner for long.
 const PART: usize = 500;
 
 /// The state that calls are answered from.
-pub(crate) struct InspectionView<'a> {
+pub(crate) struct InspectionView<'a, P: OfferedPayload = Services> {
     pub(crate) backend: &'a BackendName,
     pub(crate) instance: &'a str,
     /// Program and version.
     pub(crate) version: &'a str,
-    pub(crate) source: &'a dyn Known,
-    pub(crate) offer: &'a Offer,
+    pub(crate) source: &'a dyn SourceStatus<P>,
+    pub(crate) publisher: &'a Publisher<P>,
     /// Whether the writer accepted the stream.
     pub(crate) connected: bool,
     /// Whether no writer is configured.
@@ -30,22 +31,22 @@ pub(crate) struct InspectionView<'a> {
     pub(crate) now: Instant,
 }
 
-impl InspectionView<'_> {
+impl<P: OfferedPayload> InspectionView<'_, P> {
     /// Describes this discoverer.
     pub(crate) fn backend(&self) -> pb::Backend {
-        let agent = &self.offer.agent;
+        let agent = &self.publisher.agent;
         let tree = agent.tree();
         pb::Backend {
             name: self.backend.to_string(),
             connected: self.connected,
-            complete: self.offer.is_complete() && self.source.is_whole(),
+            complete: self.publisher.is_complete() && self.source.is_whole(),
             generation: agent.generation().unwrap_or_default(),
             agent_instance: self.instance.to_owned(),
             agent_version: self.version.to_owned(),
             source_incarnation: self.source.incarnation().unwrap_or_default().to_owned(),
             sources: self.source.freshness(self.now).iter().map(Into::into).collect(),
             held: Some(Summary { count: tree.count(), digest: tree.root() }.into()),
-            endpoints: self.endpoints(),
+            endpoints: self.parts(),
             pending: agent.pending() as u64,
             rejected: agent.rejects().len() as u64,
             unknown: self.unknown(),
@@ -55,8 +56,8 @@ impl InspectionView<'_> {
         }
     }
 
-    fn endpoints(&self) -> u64 {
-        self.offer.agent.services().map(|(_, service)| service.endpoint_count() as u64).sum()
+    fn parts(&self) -> u64 {
+        self.publisher.agent.entries().map(|(_, entry)| entry.part_count() as u64).sum()
     }
 
     fn unknown(&self) -> Vec<pb::UnknownScope> {
@@ -68,7 +69,7 @@ impl InspectionView<'_> {
             let scope = Some(pb::Scope { namespaces: namespaces(scope) });
             pb::UnknownScope { scope, reason: reason.clone() }
         };
-        self.offer.unknown().iter().map(unknown).collect()
+        self.publisher.unknown().iter().map(unknown).collect()
     }
 
     /// Returns what is wrong now, in sentences.
@@ -87,12 +88,13 @@ impl InspectionView<'_> {
         if !self.is_asked_for(&request.backend) || after.is_some_and(|after| after.backend > *self.backend) {
             return Part::default();
         }
-        let after = after.filter(|after| after.backend == *self.backend).map(|after| &after.key);
-        let keys: Vec<_> = self.offer.agent.keys_after(&request.namespace, after).take(PART).collect();
+        let after = after.filter(|after| after.backend == *self.backend);
+        let after = after.and_then(|after| P::key_shown_as(&after.key));
+        let keys: Vec<_> = self.publisher.agent.keys_after(&request.namespace, after.as_ref()).take(PART).collect();
         let wanted = |status: &pb::ServiceStatus| !request.only_trouble || status.state != SYNCED;
         let services = keys.iter().filter_map(|key| self.service(key)).filter(wanted).collect();
         let last = keys.last().filter(|_| keys.len() == PART);
-        let seen = last.map(|key| Place { backend: self.backend.clone(), key: (*key).clone() });
+        let seen = last.map(|key| Place { backend: self.backend.clone(), key: P::shown_key(key) });
         Part { services, seen }
     }
 
@@ -101,34 +103,34 @@ impl InspectionView<'_> {
         backend.is_empty() || backend == self.backend.as_str()
     }
 
-    /// Describes a Service, if it is offered.
-    pub(crate) fn service(&self, key: &SourceKey) -> Option<pb::ServiceStatus> {
-        let service = self.offer.agent.service(key)?;
-        let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
-        let reject = self.offer.agent.rejects().get(key);
+    /// Describes an entry, if it is offered.
+    pub(crate) fn service(&self, key: &P::Key) -> Option<pb::ServiceStatus> {
+        let entry = self.publisher.agent.entry(key)?;
+        let reject = self.publisher.agent.rejects().get(key);
         let (state, message) = self.state(key);
-        Some(pb::ServiceStatus {
+        let mut status = pb::ServiceStatus {
             backend: self.backend.to_string(),
-            source: Some(key.into()),
-            target: Some(self.target(key)),
+            source: Some((&P::shown_key(key)).into()),
+            target: Some(P::target(self.backend, key)),
             state: state.into(),
-            endpoints: service.endpoint_count() as u64,
-            ready_endpoints: ready as u64,
-            ports: service.header.ports.iter().map(Into::into).collect(),
-            reject_reason: reject.map_or(0, |reject| pb::RejectReason::from(reject.reason).into()),
+            endpoints: entry.part_count() as u64,
+            reject_reason: reject.map_or(0, |reject| P::shown_reason(reject.reason).into()),
             message,
-        })
+            ..pb::ServiceStatus::default()
+        };
+        P::describe(entry, &mut status);
+        Some(status)
     }
 
-    fn state(&self, key: &SourceKey) -> (pb::ServiceState, String) {
-        let agent = &self.offer.agent;
+    fn state(&self, key: &P::Key) -> (pb::ServiceState, String) {
+        let agent = &self.publisher.agent;
         if let Some(reject) = agent.rejects().get(key) {
             return (pb::ServiceState::Rejected, reject.message.clone());
         }
         if self.dry_run {
             return (pb::ServiceState::Pending, "no writer is configured: a dry run".into());
         }
-        if let Some(reason) = self.offer.unknown_namespace(&key.namespace) {
+        if let Some(reason) = self.publisher.unknown_namespace(key.namespace()) {
             return (pb::ServiceState::Held, format!("the source is not fully known: {reason}"));
         }
         if !self.connected {
@@ -141,26 +143,23 @@ impl InspectionView<'_> {
         (pb::ServiceState::Synced, String::new())
     }
 
-    /// Returns the target that a Service has unless the writer's policy maps its namespace, which only the writer
-    /// knows.
-    fn target(&self, key: &SourceKey) -> pb::ServiceKey {
-        pb::ServiceKey { namespace: key.namespace.to_string(), name: service_name(self.backend, &key.name) }
-    }
-
     /// Explains where an object comes from, or why it is missing.
     pub(crate) fn explain(&self, request: &pb::ExplainRequest) -> pb::ExplainResponse {
         match &request.object {
             Some(pb::explain_request::Object::Source(pb::SourceRef { backend, key: Some(key) })) => {
                 if self.is_asked_for(backend) {
-                    self.explain_source(&SourceKey::new(&*key.namespace, &*key.name))
+                    match P::key_shown_as(&SourceKey::new(&*key.namespace, &*key.name)) {
+                        Some(key) => self.explain_source(&key),
+                        None => reason(format!("{}/{} names none of the {}", key.namespace, key.name, P::ENTRIES)),
+                    }
                 } else {
                     reason(format!("this discoverer serves backend {} only", self.backend))
                 }
             }
             Some(pb::explain_request::Object::Target(target)) => {
-                let source = self.offer.agent.services().find(|(key, _)| self.target(key) == *target);
-                match source {
-                    Some((key, _)) => self.explain_source(key),
+                let mut keys = self.publisher.agent.entries().map(|(key, _)| key);
+                match keys.find(|key| P::target(self.backend, key) == *target) {
+                    Some(key) => self.explain_source(key),
                     None => reason(format!(
                         "backend {} offers nothing that would be {}/{} (its namespace as in the source; only the writer knows how namespaces are mapped)",
                         self.backend, target.namespace, target.name
@@ -171,7 +170,7 @@ impl InspectionView<'_> {
         }
     }
 
-    fn explain_source(&self, key: &SourceKey) -> pb::ExplainResponse {
+    fn explain_source(&self, key: &P::Key) -> pb::ExplainResponse {
         let service = self.service(key);
         let mut reasons = self.source.explain(key);
         reasons.extend(service.iter().map(|status| status.message.clone()).filter(|message| !message.is_empty()));

@@ -7,7 +7,7 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a failure means for a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum KindFailure {
     /// A lost connection or a busy server. The next response ends it, unless it has lasted for [`PATIENCE`].
     Passing,
     /// Something was missed or could not be read. Only a complete list ends it.
@@ -49,12 +49,12 @@ impl KindHealth {
     }
 
     /// Called on a failure. `reason` is a text for logs and inspection.
-    pub fn failed(&mut self, failure: Failure, reason: impl Into<String>, now: Instant) {
+    pub fn failed(&mut self, failure: KindFailure, reason: impl Into<String>, now: Instant) {
         let reason = reason.into();
         let since = self.failing.as_ref().map_or(now, |failing| failing.since);
         self.failing = Some(Failing { since, reason: reason.clone(), awaits: false });
-        self.owes_list |= failure != Failure::Passing;
-        if failure == Failure::Denied {
+        self.owes_list |= failure != KindFailure::Passing;
+        if failure == KindFailure::Denied {
             self.lose(reason);
         }
     }
@@ -122,7 +122,7 @@ mod tests {
         let now = Instant::now();
         let mut health = KindHealth::default();
         health.listed(now);
-        health.failed(Failure::Denied, "no right", now);
+        health.failed(KindFailure::Denied, "no right", now);
         assert_eq!(health.lost(), Some("no right"));
         health.heard(now);
         assert!(health.lost().is_some() && !health.is_current());
@@ -135,8 +135,8 @@ mod tests {
         let now = Instant::now();
         let mut health = KindHealth::default();
         health.listed(now);
-        health.failed(Failure::Passing, "connection refused", now);
-        health.failed(Failure::Passing, "connection refused", now + PATIENCE / 2);
+        health.failed(KindFailure::Passing, "connection refused", now);
+        health.failed(KindFailure::Passing, "connection refused", now + PATIENCE / 2);
         assert_eq!(health.deadline(), Some(now + PATIENCE));
         health.tick(now + PATIENCE - Duration::from_millis(1));
         assert!(health.lost().is_none() && !health.is_current());
@@ -149,7 +149,7 @@ mod tests {
     fn a_short_outage_is_over_with_the_first_sign_of_life() {
         let now = Instant::now();
         let mut health = KindHealth::default();
-        health.failed(Failure::Passing, "connection refused", now);
+        health.failed(KindFailure::Passing, "connection refused", now);
         health.heard(now + PATIENCE / 2);
         health.tick(now + PATIENCE * 2);
         assert!(health.is_current());
@@ -162,7 +162,7 @@ mod tests {
         let now = Instant::now();
         let mut health = KindHealth::default();
         health.listed(now);
-        health.failed(Failure::Missed, "not readable", now);
+        health.failed(KindFailure::Missed, "not readable", now);
         health.heard(now + Duration::from_secs(1));
         health.tick(now + PATIENCE);
         assert!(health.lost().is_some());

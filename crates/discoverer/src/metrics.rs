@@ -1,117 +1,140 @@
 //! The metrics of a discoverer. The owner sets gauges about once a second; counters are incremented as events occur.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::inspection_view::InspectionView;
+use crate::payload::OfferedPayload;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Reason {
+struct ReasonLabels {
     reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Kind {
+struct KindLabels {
     kind: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct KindReason {
+struct FailureLabels {
     kind: String,
     reason: String,
 }
 
-type Seconds = Gauge<f64, AtomicU64>;
+metrics_table! {
+    /// All metrics that discoverers have in common. With a payload other than Services, `services` and `endpoints`
+    /// count its entries and their parts.
+    #[derive(Default)]
+    pub(crate) struct DiscovererMetrics("gimbal_discoverer") {
+        services: Gauge, "services" [],
+            "Services offered";
+        endpoints: Gauge, "endpoints" [],
+            "Endpoints of all Services offered";
+        pending: Gauge, "pending" [],
+            "Services on their way to the writer";
+        rejected: Family<ReasonLabels, Gauge>, "rejected" ["reason"],
+            "Services that the writer rejects, by reason";
+        skipped: Family<ReasonLabels, Gauge>, "skipped" ["reason"],
+            "Services, slices and endpoints left out, by reason";
+        connected: Gauge, "connected" [],
+            "1 while the writer has taken the stream in";
+        complete: Gauge, "source_complete" [],
+            "1 while everything of the source is known";
+        // Without `seconds`, which would add a unit to the exposition that was never there.
+        freshness: Family<KindLabels, Gauge<f64, AtomicU64>>, "source_age_seconds" ["kind"],
+            "Time since the source was last heard of";
+        failures: Family<FailureLabels, Counter>, "source_failures" ["kind", "reason"],
+            "Failed lists and watches";
+        lists: Family<KindLabels, Counter>, "source_lists" ["kind"],
+            "Complete lists";
+        pub(crate) replaced: Counter, "source_replacements" [],
+            "Times that another source was found";
+        pub(crate) sent: Counter, "messages_sent" [],
+            "Messages sent to the writer";
+        pub(crate) received: Counter, "messages_received" [],
+            "Messages of the writer";
+        pub(crate) streams: Counter, "streams" [],
+            "Streams opened";
+    }
+}
+
+metrics_table! {
+    /// What names this process.
+    struct NameMetrics("gimbal") {
+        name: InfoMetric, "discoverer" ["backend", "version"],
+            "Which backend this is";
+    }
+}
+
+/// Describes the metrics that discoverers have in common. Those of the process are not among them.
+#[must_use]
+pub fn metrics_reference() -> Vec<MetricDoc> {
+    let certificate = CertificateMetrics::reference().into_iter().map(|metric| metric.under("gimbal_discoverer"));
+    DiscovererMetrics::reference().into_iter().chain(certificate).chain(NameMetrics::reference()).collect()
+}
 
 /// The counters of a source that all discoverers have in common. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct SourceMetrics {
-    failures: Family<KindReason, Counter>,
-    lists: Family<Kind, Counter>,
-}
+pub struct SourceMetrics(Arc<DiscovererMetrics>);
 
 impl SourceMetrics {
-    /// Counts a failed list, watch or call. `kind` is one of [`crate::Known::freshness`]; `reason` is from a small
+    /// Counts a failed list, watch or call. `kind` is one of [`crate::SourceStatus::freshness`]; `reason` is from a small
     /// fixed set.
     pub fn failed(&self, kind: &str, reason: &'static str) {
-        self.failures.get_or_create_owned(&KindReason { kind: kind.into(), reason: reason.into() }).inc();
+        self.0.failures.get_or_create_owned(&FailureLabels { kind: kind.into(), reason: reason.into() }).inc();
     }
 
     /// Counts a complete list of a kind.
     pub fn listed(&self, kind: &str) {
-        self.lists.get_or_create_owned(&Kind { kind: kind.into() }).inc();
+        self.0.lists.get_or_create_owned(&KindLabels { kind: kind.into() }).inc();
     }
-}
-
-/// All metrics that discoverers have in common.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    services: Gauge,
-    endpoints: Gauge,
-    pending: Gauge,
-    rejected: Family<Reason, Gauge>,
-    skipped: Family<Reason, Gauge>,
-    connected: Gauge,
-    complete: Gauge,
-    freshness: Family<Kind, Seconds>,
-    pub(crate) source: SourceMetrics,
-    pub(crate) sent: Counter,
-    pub(crate) received: Counter,
-    pub(crate) streams: Counter,
-    pub(crate) replaced: Counter,
 }
 
 /// The reasons that have been reported, so that a reason that no longer occurs is reported as 0.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct ReportedReasons {
     rejected: BTreeMap<&'static str, u64>,
     skipped: BTreeMap<&'static str, u64>,
 }
 
-impl Metrics {
-    pub(crate) fn register(&self, backend: &str, version: &str, registry: &mut Registry) {
-        let info = vec![("backend", backend.to_owned()), ("version", version.to_owned())];
-        registry.register("gimbal_discoverer", "Which backend this is", Info::new(info));
-        let r = registry.sub_registry_with_prefix("gimbal_discoverer");
-        r.register("services", "Services offered", self.services.clone());
-        r.register("endpoints", "Endpoints of all Services offered", self.endpoints.clone());
-        r.register("pending", "Services on their way to the writer", self.pending.clone());
-        r.register("rejected", "Services that the writer rejects, by reason", self.rejected.clone());
-        r.register("skipped", "Services, slices and endpoints left out, by reason", self.skipped.clone());
-        r.register("connected", "1 while the writer has taken the stream in", self.connected.clone());
-        r.register("source_complete", "1 while everything of the source is known", self.complete.clone());
-        r.register("source_age_seconds", "Time since the source was last heard of", self.freshness.clone());
-        r.register("source_failures", "Failed lists and watches", self.source.failures.clone());
-        r.register("source_lists", "Complete lists", self.source.lists.clone());
-        r.register("source_replacements", "Times that another source was found", self.replaced.clone());
-        r.register("messages_sent", "Messages sent to the writer", self.sent.clone());
-        r.register("messages_received", "Messages of the writer", self.received.clone());
-        r.register("streams", "Streams opened", self.streams.clone());
+impl DiscovererMetrics {
+    /// Registers the metrics of the discoverer of this backend.
+    pub(crate) fn of(backend: &str, version: &str, registry: &mut Registry) -> Arc<Self> {
+        NameMetrics::register(registry).name.set([("backend", backend), ("version", version)]);
+        Arc::new(Self::register(registry))
     }
 
-    /// Sets the gauges to the current state. `shown` keeps the reasons reported so far; one that no longer occurs is
+    /// Returns the counters for the source.
+    pub(crate) fn source(self: &Arc<Self>) -> SourceMetrics {
+        SourceMetrics(self.clone())
+    }
+
+    /// Sets the gauges to the current state. `reported` keeps the reasons reported so far; one that no longer occurs is
     /// set to 0.
-    pub(crate) fn refresh(&self, view: &InspectionView<'_>, shown: &mut Shown) {
+    pub(crate) fn refresh<P: OfferedPayload>(&self, view: &InspectionView<'_, P>, reported: &mut ReportedReasons) {
         let backend = view.backend();
-        set(&self.services, view.offer.agent.tree().count());
+        set(&self.services, view.publisher.agent.tree().count());
         set(&self.endpoints, backend.endpoints);
         set(&self.pending, backend.pending);
         set(&self.connected, backend.connected.into());
         set(&self.complete, backend.complete.into());
-        let rejects = view.offer.agent.rejects().values().map(|reject| (reject.reason.as_str(), 1));
-        set_all(&self.rejected, &mut shown.rejected, rejects);
+        let rejects = view.publisher.agent.rejects().values();
+        let rejects = rejects.map(|reject| (P::reason_name(reject.reason), 1));
+        set_all(&self.rejected, &mut reported.rejected, rejects);
         let skipped = view.source.skipped();
-        set_all(&self.skipped, &mut shown.skipped, skipped.into_iter());
+        set_all(&self.skipped, &mut reported.skipped, skipped.into_iter());
         for kind in view.source.freshness(view.now) {
             if let Some(age) = kind.age {
-                self.freshness.get_or_create_owned(&Kind { kind: kind.kind }).set(age.as_secs_f64());
+                self.freshness.get_or_create_owned(&KindLabels { kind: kind.kind }).set(age.as_secs_f64());
             }
         }
     }
@@ -122,7 +145,7 @@ fn set(gauge: &Gauge, value: u64) {
 }
 
 fn set_all(
-    family: &Family<Reason, Gauge>,
+    family: &Family<ReasonLabels, Gauge>,
     shown: &mut BTreeMap<&'static str, u64>,
     counts: impl Iterator<Item = (&'static str, u64)>,
 ) {
@@ -131,6 +154,29 @@ fn set_all(
         *shown.entry(reason).or_default() += count;
     }
     for (reason, count) in shown {
-        set(&family.get_or_create_owned(&Reason { reason: (*reason).to_owned() }), *count);
+        set(&family.get_or_create_owned(&ReasonLabels { reason: (*reason).to_owned() }), *count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn names_labels_and_types_stay_as_they_are() {
+        let mut registry = Registry::default();
+        let metrics = DiscovererMetrics::of("node02", "1.0", &mut registry);
+        metrics.source().failed("services", "timeout");
+        metrics.source().listed("services");
+        for family in [&metrics.rejected, &metrics.skipped] {
+            set_all(family, &mut BTreeMap::new(), [("NameConflict", 1)].into_iter());
+        }
+        metrics.freshness.get_or_create_owned(&KindLabels { kind: "services".to_owned() }).set(1.0);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let found = gimbal_testkit::exposition::series(&text).join("\n") + "\n";
+        assert_eq!(found, include_str!("metrics/exposition.txt"), "{found}");
     }
 }

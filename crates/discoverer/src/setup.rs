@@ -3,22 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_runtime::{CertificateMetrics, Exit, Health, Readiness, bind, register_process_metrics};
+use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, bind, register_process_metrics};
 use gimbal_session::AgentConfig;
-use gimbal_transport::{Credentials, Reloader, ServeOptions, plaintext_allowed};
+use gimbal_transport::{Reloader, ServeOptions, TlsCredentials, plaintext_allowed};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 
 use crate::args::AgentArgs;
-use crate::backoff;
+use crate::dialling::WriterAddress;
 use crate::discoverer::Discoverer;
 use crate::health_log::HealthLog;
-use crate::identity::Identity;
-use crate::inspect::Inspector;
-use crate::metrics::{Metrics, SourceMetrics};
-use crate::owner::{Owner, OwnerParts};
-use crate::places::WriterAddress;
-use crate::source::{Known as _, Source};
+use crate::inspection_service::Inspector;
+use crate::jittered_backoff::random;
+use crate::metrics::{DiscovererMetrics, SourceMetrics};
+use crate::own_names::OwnNames;
+use crate::owner_task::{OwnerParts, OwnerTask};
+use crate::payload::OfferedPayload;
+use crate::source::{Source, SourceStatus as _};
 
 /// The process counts as live if the owner's loop turned within this time. It turns at least once a second, but a
 /// relist of a huge source takes a few seconds.
@@ -45,8 +46,8 @@ impl std::fmt::Display for Program {
 pub struct Setup {
     args: AgentArgs,
     program: Program,
-    tls: Option<(Credentials, Reloader)>,
-    metrics: Arc<Metrics>,
+    tls: Option<(TlsCredentials, Reloader)>,
+    metrics: Arc<DiscovererMetrics>,
     registry: Registry,
 }
 
@@ -56,31 +57,34 @@ impl Setup {
     /// # Errors
     /// Returns [`Exit::Usage`], in one line, when a flag or a file it names is wrong.
     pub fn new(args: AgentArgs, program: Program) -> Result<Self, Exit> {
-        let tls = args.check().map_err(Exit::Usage)?.map(Credentials::load);
+        let tls = args.check().map_err(Exit::Usage)?.map(TlsCredentials::load);
         let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
-        let metrics = Arc::new(Metrics::default());
         let mut registry = Registry::default();
         register_process_metrics(&mut registry);
-        metrics.register(args.backend_name.as_str(), program.version, &mut registry);
+        let metrics = DiscovererMetrics::of(args.backend_name.as_str(), program.version, &mut registry);
         Ok(Self { args, program, tls, metrics, registry })
     }
 
     /// Returns the metrics that all sources have in common.
     #[must_use]
     pub fn source_metrics(&self) -> SourceMetrics {
-        self.metrics.source.clone()
+        self.metrics.source()
     }
 
-    /// Returns the registry for metrics of this source only. Their names begin with `gimbal_discoverer_`.
+    /// Returns the registry for metrics of this source only. Their names have to begin with `gimbal_discoverer_`.
     pub fn registry(&mut self) -> &mut Registry {
-        self.registry.sub_registry_with_prefix("gimbal_discoverer")
+        &mut self.registry
     }
 
     /// Binds the listeners, and returns a discoverer of this source.
     ///
     /// # Errors
     /// Returns [`Exit::Failure`] when an address cannot be bound, for example because it is in use.
-    pub async fn discover<S: Source>(mut self, source: S) -> Result<Discoverer<S>, Exit> {
+    pub async fn discover<S, P>(mut self, source: S) -> Result<Discoverer<S, P>, Exit>
+    where
+        S: Source<P>,
+        P: OfferedPayload,
+    {
         let (tls, reloader) = self.tls.take().unzip();
         let listen = self.args.listen;
         // A loopback listener is plaintext: any process on this machine may inspect without a certificate.
@@ -94,31 +98,30 @@ impl Setup {
         }
 
         let certificate = reloader.map(|reloader| {
-            let certificate = CertificateMetrics::default();
-            certificate.register(self.registry());
-            (reloader, certificate)
+            let registry = self.registry.sub_registry_with_prefix("gimbal_discoverer");
+            (reloader, CertificateMetrics::register(registry))
         });
-        let health = Health::new(LIVENESS);
+        let health = Liveness::new(LIVENESS);
         let readiness = Readiness::new();
-        let (mailbox, questions) = mpsc::channel(MAILBOX);
-        let identity = tls.map_or_else(Identity::default, |tls| Identity::of(&tls.own()));
+        let (mailbox, calls) = mpsc::channel(MAILBOX);
+        let own_names = tls.map_or_else(OwnNames::default, |tls| OwnNames::of(&tls.own()));
         let backend = self.args.backend_name;
-        let inspector = Inspector { backend: backend.clone(), identity, owner: mailbox };
+        let inspector = Inspector { backend: backend.clone(), own_names, owner: mailbox };
         let config = AgentConfig {
             backend: backend.to_string(),
-            instance: format!("{:016x}", backoff::random()),
+            instance: format!("{:016x}", random()),
             version: self.program.to_string(),
         };
-        let health_log = HealthLog::new(health.clone(), &readiness, source.known().identified_by());
-        let owner =
-            Owner::new(OwnerParts { backend, config, source, writer, questions, metrics: self.metrics, health_log });
+        let health_log = HealthLog::new(health.clone(), &readiness, source.status().identified_by());
+        let metrics = self.metrics;
+        let owner = OwnerTask::new(OwnerParts { backend, config, source, writer, calls, metrics, health_log });
         let registry = self.registry;
         Ok(Discoverer { owner, inspector, options, registry, health, readiness, listener, admin, certificate })
     }
 
-    fn writer(&self, tls: Option<&Credentials>) -> Result<Option<WriterAddress>, Exit> {
+    fn writer(&self, tls: Option<&TlsCredentials>) -> Result<Option<WriterAddress>, Exit> {
         let targets = self.args.targets(tls.is_some()).map_err(Exit::Usage)?;
-        let tls = tls.map(Credentials::client);
+        let tls = tls.map(TlsCredentials::client);
         Ok((!targets.is_empty()).then_some(WriterAddress { targets, tls }))
     }
 }

@@ -4,15 +4,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_model::SourceKey;
-use gimbal_session::{Freshness, Payload, Reject, Scope, Services};
+use gimbal_session::{Credit, Freshness, Payload, Reject, Scope, Services};
+
+use crate::from_writer::{ContentRequest, SourceReply, UnhandledReport};
+use crate::payload::OfferedPayload;
 
 /// Entries that changed, with their newest state; `None` if they are gone.
 pub type Changed<P = Services> = Vec<(<P as Payload>::Key, Option<Arc<<P as Payload>::Entry>>)>;
 
 /// How much of a source is known. What is unknown is never taken for empty (docs/design.md#rule-4).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Standing {
+pub enum Coverage {
     /// The source has not been read yet.
     #[default]
     Nothing,
@@ -26,9 +28,9 @@ pub enum Standing {
 
 /// The effect of an event on the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum EventEffect {
     /// The source continues.
-    Told,
+    Continues,
     /// The source is read again from the beginning, and nothing read before counts. The writer keeps what it holds
     /// until the new reading is complete.
     StartedOver,
@@ -36,9 +38,20 @@ pub enum Taken {
     Replaced,
 }
 
-/// The known state of a source, which inspection, metrics, heartbeats and readiness report. Only [`Source::take`] and
-/// [`Source::settle`] change it. Implementations do no I/O and have no clock.
-pub trait Known {
+/// Whether this process may speak to the writer. Of several processes beside one source, only one may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaySpeak {
+    /// It may.
+    Yes,
+    /// Nothing is sent now. An open stream stays open, because another process may not have been chosen yet.
+    NotNow,
+    /// Another process speaks. An open stream ends without another message, and none is opened.
+    No,
+}
+
+/// The known state of a source, which inspection, metrics, heartbeats and readiness report. Only [`Source::apply`] and
+/// [`Source::drain`] change it. Implementations do no I/O and have no clock.
+pub trait SourceStatus<P: Payload = Services> {
     /// Returns the identity of the source, once it is known: the UID of the namespace `kube-system`, or Keystone's URL
     /// and the region. It stays the same for as long as the contents of the source may be compared.
     fn incarnation(&self) -> Option<&str>;
@@ -52,12 +65,18 @@ pub trait Known {
     }
 
     /// Returns how much of the source is known.
-    fn standing(&self) -> Standing;
+    fn coverage(&self) -> Coverage;
 
-    /// Returns whether the source has no parts beside the known ones and those that [`Known::standing`] lists as
+    /// Returns whether the source has no parts beside the known ones and those that [`SourceStatus::coverage`] lists as
     /// unknown. If it may have others, the source counts as incomplete, but nothing waits for them.
     fn is_whole(&self) -> bool {
         true
+    }
+
+    /// Returns whether the process is ready, as far as the source decides: by default, when all of it is known. A source
+    /// that is known only together with what the writer says is ready before that.
+    fn is_ready(&self) -> bool {
+        self.coverage() == Coverage::Complete && self.is_whole()
     }
 
     /// Returns whether parts that are not listed do not exist. After a start, a source may be unable to list all parts
@@ -77,44 +96,80 @@ pub trait Known {
     /// Returns the number of objects left out, by reason, for a metric. A reason that is no longer listed counts as 0.
     fn skipped(&self) -> Vec<(&'static str, u64)>;
 
-    /// Returns why a Service is offered as it is, or why it is not offered, in sentences.
-    fn explain(&self, key: &SourceKey) -> Vec<String>;
+    /// Returns why an entry is offered as it is, or why it is not offered, in sentences.
+    fn explain(&self, key: &P::Key) -> Vec<String>;
 }
 
 /// A source and the connection to it. One task calls all methods, so they must not block and need no locks.
 ///
 /// Only [`Source::event`] does I/O: it waits for a watch, a polling task or a timer. The other methods only change
-/// state. An implementation is a thin layer around a pure [`Known`] state, which is tested by itself.
-pub trait Source: Send + 'static {
+/// state. An implementation is a thin layer around a pure [`SourceStatus`] state, which is tested by itself.
+///
+/// The methods about reports, facts and contents matter only for payloads that have them; Services have none.
+pub trait Source<P: OfferedPayload = Services>: Send + 'static {
     /// One watch event, or the whole result of a poll.
     type Event: Send;
     /// The known state.
-    type Known: Known;
+    type Status: SourceStatus<P>;
 
     /// Waits for the next event. The future is dropped and made again often; no event may be lost by that.
     fn event(&mut self) -> impl Future<Output = Self::Event> + Send;
 
-    /// Applies an event. Up to a few hundred are applied before [`Source::settle`] is called.
-    fn take(&mut self, event: Self::Event, now: Instant) -> Taken;
+    /// Applies an event. Up to a few hundred are applied before [`Source::drain`] is called.
+    fn apply(&mut self, event: Self::Event, now: Instant) -> EventEffect;
 
     /// Returns what changed since the last call. Called after every turn of the task, so it must be cheap when nothing
-    /// changed. A source that polls returns the difference between its last two offers.
+    /// changed. A source that polls returns the difference between its last two results.
     ///
     /// A key that is not returned stays as it was, such as one in an unknown scope.
-    fn settle(&mut self, now: Instant) -> Changed;
+    fn drain(&mut self, now: Instant) -> Changed<P>;
 
-    /// Returns when [`Source::settle`] has to be called without an event, for a timeout.
+    /// Returns when [`Source::drain`] has to be called without an event, for a timeout.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
     /// Returns the known state.
-    fn known(&self) -> &Self::Known;
+    fn status(&self) -> &Self::Status;
 
-    /// Called once for each key and reason when the writer rejects a Service or holds its changes, so that the source
-    /// can notify the Service's owner. `reject.message` is a sentence to show to the owner.
-    fn rejected(&mut self, _key: &SourceKey, _reject: &Reject) {}
+    /// Returns whether this process may speak to the writer now. Asked before each message and once a turn, so a right that
+    /// ends by time needs no event; one that begins does.
+    fn may_speak(&self) -> MaySpeak {
+        MaySpeak::Yes
+    }
 
-    /// Called when a reject ends, because the writer accepted the Service or the source removed it.
-    fn resolved(&mut self, _key: &SourceKey) {}
+    /// Called whenever the writer rejects an entry or holds its changes, so that the source can notify the entry's owner:
+    /// once for each change of what it says, and again on every new stream. `reject.message` is a sentence to show to the
+    /// owner. `is_known` says that the entry was rejected for this reason before, as far as that is remembered.
+    fn rejected(&mut self, _key: &P::Key, _reject: &Reject<P>, _is_known: bool) {}
+
+    /// Called when a reject ends, because the writer accepted the entry or the source removed it.
+    fn resolved(&mut self, _key: &P::Key) {}
+
+    /// Called when the writer took a new stream in. On it the rejects that hold are said again, each before a report of
+    /// its entry; of one that ended meanwhile nothing is said.
+    fn stream_opened(&mut self) {}
+
+    /// Returns how many reports, and how many bytes of them, may be on their way at a time. `None`, the default, means that the
+    /// writer sends no reports. It does not bound how many wait for [`SourceReply::Handled`]: each report is handed over as it
+    /// comes, so a source keeps the newest of each entry.
+    fn report_credit(&self) -> Option<Credit> {
+        None
+    }
+
+    /// Called with each report of the writer; the latest of an entry replaces those before it. On every new stream the
+    /// writer sends its latest reports again, handled or not.
+    fn report_received(&mut self, _report: UnhandledReport<P>) {}
+
+    /// Called with what the writer says about itself: on every new stream, and when it changes.
+    fn facts_received(&mut self, _facts: &P::Facts) {}
+
+    /// Called when the writer asks for a content. The answer is a [`SourceReply::Content`], now or later. A request that
+    /// is not answered within 30 seconds comes again, and so it does on the next stream.
+    fn content_requested(&mut self, _request: ContentRequest<P>) {}
+
+    /// Returns the replies to the writer since the last call. Called as often as [`Source::drain`].
+    fn drain_replies(&mut self) -> Vec<SourceReply<P>> {
+        Vec::new()
+    }
 }

@@ -14,16 +14,19 @@ pub enum AddressRefusal {
     /// `127.0.0.0/8` or `::1`.
     #[error("is a loopback address")]
     Loopback,
-    /// `169.254.0.0/16` (which has clouds' metadata services) or `fe80::/10`.
+    /// `169.254.0.0/16` (which has clouds' metadata services), `fe80::/10`, or the deprecated site-local `fec0::/10`.
     #[error("is link-local")]
     LinkLocal,
-    /// Metadata service of AWS, Alibaba Cloud or Oracle at an address that is not link-local. It hands out an
-    /// instance's configuration and credentials.
+    /// A service of AWS, Alibaba Cloud, Azure, Google Cloud or Oracle for its own instances, at an address that is not
+    /// link-local. It hands out an instance's configuration and credentials.
     #[error("is a cloud's metadata address")]
     Metadata,
     /// Multicast, or the IPv4 broadcast address.
     #[error("is multicast or broadcast")]
     Multicast,
+    /// `240.0.0.0/4`, which no network uses (RFC 1112).
+    #[error("is reserved")]
+    Reserved,
     /// An IPv4 address in any IPv6 form: with two spellings, one address could pass under the rules for the other.
     #[error("is an IPv4 address written as IPv6")]
     Mapped,
@@ -61,11 +64,20 @@ impl AddressRules {
     }
 }
 
-/// `fd00:ec2::254`, `100.100.100.200` and `192.0.0.192`.
-const METADATA: [IpAddr; 3] = [
+/// Metadata services of clouds at addresses that are not link-local.
+const METADATA: [IpAddr; 7] = [
+    // AWS: the metadata service, and EKS Pod Identity.
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    // Google Cloud.
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    // Alibaba Cloud.
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    // Oracle Cloud.
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    // Azure (WireServer).
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
 fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
@@ -86,8 +98,10 @@ fn always_refused(address: IpAddr) -> Result<(), AddressRefusal> {
         IpAddr::V4(v4) if v4.is_broadcast() => Err(AddressRefusal::Multicast),
         // "This network" (0.0.0.0/8) is as invalid for an endpoint as 0.0.0.0 itself.
         IpAddr::V4(v4) if v4.octets()[0] == 0 => Err(AddressRefusal::Unspecified),
+        IpAddr::V4(v4) if v4.octets()[0] >= 240 => Err(AddressRefusal::Reserved),
         IpAddr::V4(_) => Ok(()),
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Err(AddressRefusal::LinkLocal),
+        IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfec0 => Err(AddressRefusal::LinkLocal),
         IpAddr::V6(v6) if embeds_v4(v6) => Err(AddressRefusal::Mapped),
         IpAddr::V6(_) => Ok(()),
     }
@@ -115,7 +129,9 @@ mod tests {
 
     #[test]
     fn table() {
-        use AddressRefusal::{LinkLocal, Loopback, Mapped, Metadata, Multicast, NotAllowed, Refused, Unspecified};
+        use AddressRefusal::{
+            LinkLocal, Loopback, Mapped, Metadata, Multicast, NotAllowed, Refused, Reserved, Unspecified,
+        };
         let rules = AddressRules {
             refused: vec!["10.96.0.0/12".parse().unwrap()],
             allowed: Some(vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()]),
@@ -136,6 +152,16 @@ mod tests {
             ("fd00:ec2::254", Err(Metadata)),
             ("100.100.100.200", Err(Metadata)),
             ("192.0.0.192", Err(Metadata)),
+            ("fd20:ce::254", Err(Metadata)),
+            ("168.63.129.16", Err(Metadata)),
+            ("fd00:ec2::23", Err(Metadata)),
+            ("fd00:c1::a9fe:a9fe", Err(Metadata)),
+            ("168.63.129.17", Err(NotAllowed)),
+            ("fd00:ec2::24", Ok(())),
+            ("fec0::1", Err(LinkLocal)),
+            ("feff::1", Err(LinkLocal)),
+            ("240.0.0.1", Err(Reserved)),
+            ("255.255.255.254", Err(Reserved)),
             ("fe80::1", Err(LinkLocal)),
             ("224.0.0.1", Err(Multicast)),
             ("255.255.255.255", Err(Multicast)),

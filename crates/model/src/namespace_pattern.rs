@@ -25,6 +25,12 @@ impl FromStr for NamespacePattern {
 }
 
 impl NamespacePattern {
+    /// Returns the pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Whether the whole of `name` matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {

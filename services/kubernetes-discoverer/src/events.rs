@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use futures::future::pending;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
+use gimbal_kubernetes_agent::write_event;
 use gimbal_kubernetes_client::{ApiError, Cluster};
-use gimbal_kubernetes_objects::{Event, Service};
+use gimbal_kubernetes_objects::Service;
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_session::Reject;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use self::form::{again, event, look};
+use self::form::event;
 pub(crate) use self::metrics::EventMetrics;
 use self::notes::{AfterWrite, Note, NoteOutcome, Notes};
 
@@ -27,19 +28,19 @@ use self::notes::{AfterWrite, Note, NoteOutcome, Notes};
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The result of writing a note, with the error if it failed.
-pub(crate) type Written = Result<NoteOutcome, (NoteOutcome, ApiError)>;
+pub(crate) type NoteResult = Result<NoteOutcome, (NoteOutcome, ApiError)>;
 
 /// The queue of notes and the stream that writes them.
-pub(crate) struct Events {
+pub(crate) struct EventWriter {
     notes: Notes,
     jobs: mpsc::Sender<(SourceKey, Note)>,
-    written: BoxStream<'static, Written>,
+    written: BoxStream<'static, NoteResult>,
     metrics: EventMetrics,
     /// A failure was logged, and its end not yet.
     troubled: bool,
 }
 
-impl Events {
+impl EventWriter {
     pub(crate) fn start(cluster: &Cluster, backend: BackendName, metrics: EventMetrics) -> Self {
         let (jobs, todo) = mpsc::channel(1);
         let written = write_all(cluster.clone().with_timeout(TIMEOUT), backend, todo).boxed();
@@ -47,7 +48,7 @@ impl Events {
     }
 
     /// Returns the result of the note being written. Cancel safe.
-    pub(crate) async fn written(&mut self) -> Written {
+    pub(crate) async fn written(&mut self) -> NoteResult {
         match self.written.next().await {
             Some(written) => written,
             // The stream ends when `jobs` is dropped, which is never before `self`.
@@ -55,8 +56,8 @@ impl Events {
         }
     }
 
-    /// Handles the result of [`Events::written`].
-    pub(crate) fn take(&mut self, written: Written, now: Instant) {
+    /// Handles the result of [`EventWriter::written`].
+    pub(crate) fn note_written(&mut self, written: NoteResult, now: Instant) {
         let (outcome, error) = match written {
             Ok(outcome) => (outcome, None),
             Err((outcome, error)) => (outcome, Some(error)),
@@ -113,7 +114,7 @@ impl Events {
         self.metrics.waiting(self.notes.waiting());
     }
 
-    /// Returns when [`Events::write_next`] has something to do.
+    /// Returns when [`EventWriter::write_next`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.notes.deadline()
     }
@@ -124,7 +125,7 @@ fn write_all(
     cluster: Cluster,
     backend: BackendName,
     todo: mpsc::Receiver<(SourceKey, Note)>,
-) -> impl Stream<Item = Written> + Send {
+) -> impl Stream<Item = NoteResult> + Send {
     stream::unfold((cluster, backend, todo), |(cluster, backend, mut todo)| async move {
         let (key, note) = todo.recv().await?;
         let written = match write(&cluster, &backend, &key, &note).await {
@@ -142,11 +143,5 @@ fn write_all(
 /// since only a few Services are ever rejected.
 async fn write(cluster: &Cluster, backend: &BackendName, key: &SourceKey, note: &Note) -> Result<(), ApiError> {
     let service: Service = cluster.get(&key.namespace, &key.name).await?;
-    let event = event(backend, &service.metadata, note, Timestamp::now());
-    match cluster.create(&event).await {
-        Err(ApiError::AlreadyExists { .. }) => {}
-        created => return created.map(drop),
-    }
-    let found: Event = cluster.patch(&look(&event)).await?;
-    cluster.patch(&again(&found, &event)).await.map(drop)
+    write_event(cluster, &event(backend, &service.metadata, note, Timestamp::now())).await
 }

@@ -11,16 +11,15 @@
 
 mod args;
 mod events;
-mod identity;
 mod source;
 mod source_state;
 
 use gimbal_discoverer::{Discoverer, Program, Setup, Source};
 use gimbal_kubernetes_client::{Access, Cluster};
-use gimbal_runtime::Exit;
+use gimbal_runtime::{Exit, MetricDoc};
 
 pub use crate::args::Args;
-use crate::events::{EventMetrics, Events};
+use crate::events::{EventMetrics, EventWriter};
 use crate::source::Kubernetes;
 
 const PROGRAM: Program = Program { name: "gimbal-kubernetes-discoverer", version: env!("CARGO_PKG_VERSION") };
@@ -41,7 +40,14 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     let access = args.kubeconfig.map_or(Access::Default, Access::Kubeconfig);
     let cluster = Cluster::connect(&access, &PROGRAM.to_string())
         .map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))?;
-    let events = args.write_events.then(|| Events::start(&cluster, backend, EventMetrics::register(setup.registry())));
+    let events =
+        args.write_events.then(|| EventWriter::start(&cluster, backend, EventMetrics::register(setup.registry())));
     let source = Kubernetes::new(cluster, selection, setup.source_metrics(), events);
     setup.discover(source).await
+}
+
+/// Describes the metrics that only this discoverer has, and only with `--write-events`.
+#[must_use]
+pub fn metrics_reference() -> Vec<MetricDoc> {
+    EventMetrics::reference()
 }

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use gimbal_discoverer::{Changed, Known as _, Source, SourceMetrics, Taken};
-use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope, watch};
+use gimbal_discoverer::{Changed, EventEffect, Source, SourceMetrics, SourceStatus as _};
+use gimbal_kubernetes_agent::{FoundIdentity, failure_label, identify};
+use gimbal_kubernetes_client::{Cluster, WatchScope, watch};
 use gimbal_kubernetes_source::{Flavour, Selection};
 use gimbal_model::SourceKey;
 use gimbal_session::Reject;
 use tokio::sync::watch as value;
 
-use crate::events::{Events, Written};
-use crate::identity::{Found, identify};
+use crate::events::{EventWriter, NoteResult};
 use crate::source_state::{Notice, SourceEvent, SourceState};
 
 /// A Kubernetes cluster.
@@ -22,22 +22,27 @@ pub(crate) struct Kubernetes {
     state: SourceState,
     watches: BoxStream<'static, SourceEvent>,
     asked: value::Sender<u64>,
-    found: BoxStream<'static, Found>,
+    found: BoxStream<'static, FoundIdentity>,
     metrics: SourceMetrics,
-    events: Option<Events>,
+    events: Option<EventWriter>,
 }
 
 /// An event of the source.
 #[allow(clippy::large_enum_variant)] // Nearly all events are of the large variant: a box would cost each of them.
 pub(crate) enum KubernetesEvent {
     Watched(SourceEvent),
-    Found(Found),
-    Written(Written),
+    Found(FoundIdentity),
+    Written(NoteResult),
 }
 
 impl Kubernetes {
     /// With `events`, rejections are written as Events on the Services.
-    pub(crate) fn new(cluster: Cluster, selection: Selection, metrics: SourceMetrics, events: Option<Events>) -> Self {
+    pub(crate) fn new(
+        cluster: Cluster,
+        selection: Selection,
+        metrics: SourceMetrics,
+        events: Option<EventWriter>,
+    ) -> Self {
         let (asked, questions) = value::channel(0);
         let found = identify(cluster.clone(), questions).boxed();
         let state = SourceState::new(selection.clone());
@@ -45,12 +50,12 @@ impl Kubernetes {
         Self { cluster, selection, state, watches, asked, found, metrics, events }
     }
 
-    fn watched(&mut self, event: SourceEvent, now: Instant) -> Taken {
+    fn watched(&mut self, event: SourceEvent, now: Instant) -> EventEffect {
         match self.state.event(event, now) {
             Some(Notice::Failed(kind, error)) => {
                 let kind = self.state.name(kind);
                 tracing::debug!(kind, %error, "the source failed");
-                self.metrics.failed(kind, reason(&error));
+                self.metrics.failed(kind, failure_label(&error));
             }
             Some(Notice::WentBack { kind, seen, listed }) => {
                 let kind = self.state.name(kind);
@@ -71,15 +76,15 @@ impl Kubernetes {
             tracing::info!("the source has EndpointSlices now: reading them instead of Endpoints");
             Flavour::Slices
         } else {
-            return Taken::Told;
+            return EventEffect::Continues;
         };
         let incarnation = self.state.incarnation().map(ToOwned::to_owned);
         self.start_over(flavour, incarnation);
-        Taken::StartedOver
+        EventEffect::StartedOver
     }
 
     /// Handles a check of the source's identity.
-    fn found(&mut self, found: Found, now: Instant) -> Taken {
+    fn found(&mut self, found: FoundIdentity, now: Instant) -> EventEffect {
         let incarnation = match found.incarnation {
             Ok(incarnation) => incarnation,
             Err(error) => {
@@ -88,7 +93,7 @@ impl Kubernetes {
                     tracing::warn!(reason, "cannot read namespace kube-system, which tells the source's identity");
                 }
                 self.state.set_identity_trouble(Some(reason));
-                return Taken::Told;
+                return EventEffect::Continues;
             }
         };
         if self.state.identity_trouble().is_some() {
@@ -100,7 +105,7 @@ impl Kubernetes {
             if known.is_none() {
                 tracing::info!(incarnation, "the source is identified");
             }
-            return Taken::Told;
+            return EventEffect::Continues;
         }
         tracing::error!(
             before = known,
@@ -111,7 +116,7 @@ impl Kubernetes {
         if let Some(events) = &mut self.events {
             events.clear();
         }
-        Taken::Replaced
+        EventEffect::Replaced
     }
 
     fn start_over(&mut self, flavour: Flavour, incarnation: Option<String>) {
@@ -123,7 +128,7 @@ impl Kubernetes {
 
 impl Source for Kubernetes {
     type Event = KubernetesEvent;
-    type Known = SourceState;
+    type Status = SourceState;
 
     async fn event(&mut self) -> KubernetesEvent {
         tokio::select! {
@@ -133,21 +138,21 @@ impl Source for Kubernetes {
         }
     }
 
-    fn take(&mut self, event: KubernetesEvent, now: Instant) -> Taken {
+    fn apply(&mut self, event: KubernetesEvent, now: Instant) -> EventEffect {
         match event {
             KubernetesEvent::Watched(event) => self.watched(event, now),
             KubernetesEvent::Found(found) => self.found(found, now),
             KubernetesEvent::Written(written) => {
                 if let Some(events) = &mut self.events {
-                    events.take(written, now);
+                    events.note_written(written, now);
                 }
-                Taken::Told
+                EventEffect::Continues
             }
         }
     }
 
-    fn settle(&mut self, now: Instant) -> Changed {
-        let changed = self.state.settle(now);
+    fn drain(&mut self, now: Instant) -> Changed {
+        let changed = self.state.drain(now);
         self.asked.send_if_modified(|asked| std::mem::replace(asked, self.state.asked()) != self.state.asked());
         if let Some(events) = &mut self.events {
             changed.iter().filter(|(_, service)| service.is_none()).for_each(|(key, _)| events.gone(key));
@@ -157,16 +162,17 @@ impl Source for Kubernetes {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let events = self.events.as_ref().and_then(Events::deadline);
+        let events = self.events.as_ref().and_then(EventWriter::deadline);
         [self.state.deadline(), events].into_iter().flatten().min()
     }
 
-    fn known(&self) -> &SourceState {
+    fn status(&self) -> &SourceState {
         &self.state
     }
 
-    fn rejected(&mut self, key: &SourceKey, reject: &Reject) {
-        if let Some(events) = &mut self.events {
+    fn rejected(&mut self, key: &SourceKey, reject: &Reject, is_known: bool) {
+        // One Event for each reason.
+        if let Some(events) = self.events.as_mut().filter(|_| !is_known) {
             events.rejected(key, reject, Instant::now());
         }
     }
@@ -178,7 +184,7 @@ impl Source for Kubernetes {
     }
 }
 
-async fn written(events: &mut Option<Events>) -> Written {
+async fn written(events: &mut Option<EventWriter>) -> NoteResult {
     match events {
         Some(events) => events.written().await,
         None => std::future::pending().await,
@@ -197,21 +203,5 @@ fn watches(cluster: &Cluster, flavour: Flavour) -> BoxStream<'static, SourceEven
             let slices = watch(cluster.clone(), all()).map(SourceEvent::Slice);
             stream::select(stream::select(services, endpoints), slices).boxed()
         }
-    }
-}
-
-/// Returns the label value for metrics.
-fn reason(error: &ApiError) -> &'static str {
-    match error {
-        ApiError::NotFound { .. } => "NotFound",
-        ApiError::Forbidden { .. } => "Forbidden",
-        ApiError::Unauthorized { .. } => "Unauthorized",
-        ApiError::Throttled { .. } => "Throttled",
-        ApiError::Gone { .. } => "Gone",
-        ApiError::Server { .. } => "Server",
-        ApiError::Timeout { .. } => "Timeout",
-        ApiError::Transport { .. } => "Transport",
-        ApiError::Undecodable { .. } => "Undecodable",
-        _ => "Refused",
     }
 }

@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use gimbal_discoverer::{Changed, Failure, KindHealth, Known, Standing};
+use gimbal_discoverer::{Changed, Coverage, KindHealth, SourceStatus};
+use gimbal_kubernetes_agent::kind_failure;
 use gimbal_kubernetes_client::{ApiError, WatchEvent};
 use gimbal_kubernetes_objects::{self as objects, Object};
 use gimbal_kubernetes_source::{Flavour, KubernetesIndex, Selection};
@@ -63,7 +64,7 @@ pub(crate) struct SourceState {
     slices_found: bool,
     /// The message of the last failure of each kind, for the operator of this discoverer only: it may contain output of a
     /// credential plug-in.
-    said: [Option<String>; 2],
+    last_errors: [Option<String>; 2],
 }
 
 impl SourceState {
@@ -79,7 +80,7 @@ impl SourceState {
             asked: 0,
             slices_missing: false,
             slices_found: false,
-            said: [None, None],
+            last_errors: [None, None],
         }
     }
 
@@ -102,8 +103,8 @@ impl SourceState {
                 None
             }
             SourceEvent::Slice(event) => {
-                // Not found before the first list means that the server has no such API.
-                let missing = matches!(event, WatchEvent::Failed(ApiError::NotFound { .. }));
+                // Not served before the first list means that the server has no such API.
+                let missing = matches!(event, WatchEvent::Failed(ApiError::NotServed { .. }));
                 if !matches!(event, WatchEvent::ListBegin) {
                     self.slices_missing = missing && self.slices.age(now).is_none();
                 }
@@ -151,8 +152,8 @@ impl SourceState {
             WatchEvent::Applied(object) => apply(&mut self.index, object),
             WatchEvent::Deleted(object) => delete(&mut self.index, &object.meta().namespace, &object.meta().name),
             WatchEvent::Failed(error) => {
-                self.said[kind as usize] = Some(error.to_string());
-                self.health_mut(kind).failed(weight(&error), words(&error), now);
+                self.last_errors[kind as usize] = Some(error.to_string());
+                self.health_mut(kind).failed(kind_failure(&error), public_reason(&error), now);
                 return Some(Notice::Failed(kind, error));
             }
         }
@@ -184,7 +185,7 @@ impl SourceState {
     }
 
     /// Returns the Services that changed, once the pending events are handled.
-    pub(crate) fn settle(&mut self, now: Instant) -> Changed {
+    pub(crate) fn drain(&mut self, now: Instant) -> Changed {
         self.services.tick(now);
         self.slices.tick(now);
         self.index.set_slices_current(self.slices.is_current());
@@ -222,7 +223,7 @@ impl SourceState {
         }
     }
 
-    /// Returns when [`settle`](Self::settle) has something to return without an event.
+    /// Returns when [`drain`](Self::drain) has something to return without an event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.kinds().filter_map(|(_, health)| health.deadline()).min()
     }
@@ -243,7 +244,7 @@ impl SourceState {
     }
 }
 
-impl Known for SourceState {
+impl SourceStatus for SourceState {
     /// The UID of the namespace `kube-system`, which exists for exactly as long as the cluster does.
     fn incarnation(&self) -> Option<&str> {
         self.incarnation.as_deref()
@@ -257,11 +258,11 @@ impl Known for SourceState {
         self.identity_trouble.as_deref()
     }
 
-    fn standing(&self) -> Standing {
+    fn coverage(&self) -> Coverage {
         match self.lost() {
-            Some(reason) => Standing::Unknown(vec![(Scope::All, reason)]),
-            None if self.index.is_complete() => Standing::Complete,
-            None => Standing::Nothing,
+            Some(reason) => Coverage::Unknown(vec![(Scope::All, reason)]),
+            None if self.index.is_complete() => Coverage::Complete,
+            None => Coverage::Nothing,
         }
     }
 
@@ -274,7 +275,7 @@ impl Known for SourceState {
             let trouble = health.trouble()?;
             Some(format!("{name}: {}", said.as_deref().unwrap_or(trouble)))
         };
-        let trouble: Vec<_> = self.kinds().zip(&self.said).filter_map(trouble).collect();
+        let trouble: Vec<_> = self.kinds().zip(&self.last_errors).filter_map(trouble).collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
@@ -289,29 +290,18 @@ impl Known for SourceState {
 
 /// Returns a fixed description of an error, which is sent to the writer as the reason why a part of the source is unknown.
 /// The text of a server or a credential plug-in must not be sent.
-fn words(error: &ApiError) -> &'static str {
+fn public_reason(error: &ApiError) -> &'static str {
     match error {
         ApiError::Forbidden { .. } => "forbidden: the discoverer has no right to list and watch them",
         ApiError::Unauthorized { .. } => "unauthorized: the discoverer's credentials are not accepted",
-        ApiError::NotFound { .. } => "not found: the source does not have them",
+        ApiError::NotFound { .. } | ApiError::NotServed { .. } => "not found: the source does not have them",
         ApiError::Throttled { .. } => "throttled: the source's API server is busy",
         ApiError::Gone { .. } => "gone: the source has forgotten what changed, and is listed anew",
         ApiError::Server { .. } => "server error: the source's API server fails",
         ApiError::Timeout { .. } => "timed out: the source's API server does not answer",
         ApiError::Transport { .. } => "cannot reach the source's API server",
+        ApiError::Truncated { .. } => "broken off: the source's API server does not finish its answers",
         ApiError::Undecodable { .. } => "cannot read what the source's API server answers",
         _ => "refused by the source's API server",
-    }
-}
-
-/// Returns how a failure affects the health of a watched kind.
-fn weight(error: &ApiError) -> Failure {
-    match error {
-        ApiError::Forbidden { .. } => Failure::Denied,
-        ApiError::Unauthorized { .. }
-        | ApiError::NotFound { .. }
-        | ApiError::Gone { .. }
-        | ApiError::Undecodable { .. } => Failure::Missed,
-        _ => Failure::Passing,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Parser, ValueEnum};
 use gimbal_discoverer::AgentArgs;
 use gimbal_discoverer::original_flags::{OriginalFlags, ignored};
-use gimbal_openstack_source::{Options, ProjectPattern, ServiceName};
+use gimbal_openstack_source::{PollOptions, ProjectPattern, ServiceName};
 use gimbal_runtime::HumanDuration;
 
 /// Offers the load balancers of an OpenStack cloud to a Gimbal writer. Reads its source, and changes nothing anywhere.
@@ -54,7 +54,7 @@ pub struct Args {
     /// How long any other call may take
     #[arg(long, env = "GIMBAL_CALL_TIMEOUT", value_name = "DURATION", default_value = "30s")]
     pub call_timeout: HumanDuration,
-    /// Projects to offer, by name or ID; '*' stands for any run of characters [default: all]
+    /// Projects to offer, by name or ID; '*' matches any run of characters [default: all]
     #[arg(
         long,
         alias = "openstack-project-watchlist",
@@ -69,7 +69,7 @@ pub struct Args {
     /// How lists are asked for; with 'bulk' a token that is not shown to see all projects is trouble, whatever it shows
     #[arg(long, env = "GIMBAL_MODE", value_enum, default_value_t = ModeWanted::Auto)]
     pub mode: ModeWanted,
-    /// How long a project stands that has left the list of projects in per-project mode: nobody can tell there whether
+    /// How long a project is kept that has left the list of projects in per-project mode: Keystone does not show there whether
     /// it was deleted
     #[arg(long, env = "GIMBAL_PROJECT_HOLD", value_name = "DURATION", default_value = "10m")]
     pub project_hold: HumanDuration,
@@ -141,8 +141,8 @@ impl Args {
 
     /// Returns the poller's options: what is published, and how the cloud is polled.
     #[must_use]
-    pub fn options(&self) -> Options {
-        Options {
+    pub fn options(&self) -> PollOptions {
+        PollOptions {
             own: None,
             projects: self.projects.clone(),
             service_name: match self.service_name {

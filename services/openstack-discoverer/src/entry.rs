@@ -3,25 +3,26 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_octavia_rows::{Id, List};
+use gimbal_octavia_rows::{CompleteList, Id};
 use gimbal_octavia_rows::{LoadBalancer, Project};
 use gimbal_openstack_client::{
-    Cloud, Credentials, CredentialsError, Dialect, Error, LoadBalancing, Options, Place, Scope, Session,
+    ApiLocation, ClientOptions, Cloud, CloudCredentials, CredentialsError, Dialect, Error, LoadBalancing, Session,
+    TokenScope,
 };
-use gimbal_openstack_source::Mode;
+use gimbal_openstack_source::ListMode;
 
-use crate::access::Access;
 use crate::args::ModeWanted;
+use crate::credentials_source::CredentialsSource;
 
 /// How lists are requested. All of this stays as it was decided; a later difference is reported as trouble.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessMode {
-    pub(crate) mode: Mode,
+    pub(crate) mode: ListMode,
     /// The scope of the token that is entered with: it lists all projects' objects in bulk mode.
-    pub(crate) scope: Scope,
+    pub(crate) scope: TokenScope,
     pub(crate) projects: ProjectsFrom,
     /// The service that implements load balancing, and its URL.
-    pub(crate) place: Place,
+    pub(crate) place: ApiLocation,
     /// The roles that the token had. With fewer roles its lists are shorter, without an error.
     pub(crate) roles: BTreeSet<String>,
     /// The project of the token, if it has one.
@@ -32,8 +33,8 @@ impl AccessMode {
     /// Adapts the terms to credentials of another kind: an application credential's token has only its own scope, which
     /// no other credentials can have.
     async fn fit(mut self, cloud: &Cloud) -> Result<Self, Error> {
-        let bound = cloud.scope() == Some(&Scope::Bound);
-        if bound == (self.scope == Scope::Bound) {
+        let bound = cloud.scope() == Some(&TokenScope::Bound);
+        if bound == (self.scope == TokenScope::Bound) {
             return Ok(self);
         }
         self.scope = first_scope(cloud).await?;
@@ -50,7 +51,7 @@ impl AccessMode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProjectsFrom {
     /// All projects of the cloud, listed with a token of this scope.
-    All(Scope),
+    All(TokenScope),
     /// The projects on which the user has a role.
     Roles,
     /// The token's own project, the only one of an application credential.
@@ -59,9 +60,9 @@ pub(crate) enum ProjectsFrom {
 
 /// A client for a cloud that was entered.
 #[derive(Debug, Clone)]
-pub(crate) struct Connection {
+pub(crate) struct CloudConnection {
     pub(crate) cloud: Cloud,
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: CloudCredentials,
     pub(crate) terms: AccessMode,
     /// The session in the terms' scope.
     pub(crate) session: Session,
@@ -73,7 +74,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Clone)]
 pub(crate) enum EntryMode {
     /// Decide the terms, with a token of this scope if one is given.
-    Decide(Option<Scope>),
+    Decide(Option<TokenScope>),
     /// Keep terms that were decided before.
     As(AccessMode),
     /// Keep terms that were decided before, but with the token's present roles, if it still sees all projects' objects.
@@ -83,8 +84,8 @@ pub(crate) enum EntryMode {
 /// What every attempt to enter needs.
 #[derive(Debug, Clone)]
 pub(crate) struct EntryContext {
-    pub(crate) access: Access,
-    pub(crate) options: Options,
+    pub(crate) credentials: CredentialsSource,
+    pub(crate) options: ClientOptions,
     pub(crate) mode: ModeWanted,
     /// The cloud that the credentials must name: Keystone's URL and the region.
     pub(crate) incarnation: String,
@@ -98,7 +99,7 @@ pub(crate) enum EntryError {
     #[error("{0}")]
     Cloud(#[from] Error),
     #[error("{error}")]
-    Refused { error: Error, credentials: Box<Credentials> },
+    Refused { error: Error, credentials: Box<CloudCredentials> },
     #[error("invalid credentials: Keystone has refused them, and they are the same still; shown to it again later")]
     StillRefused,
     #[error("the credentials name another cloud now ({now}) than at the start ({before}): start again for that one")]
@@ -138,9 +139,9 @@ pub(crate) fn incarnation(cloud: &Cloud) -> String {
 pub(crate) async fn enter(
     context: EntryContext,
     wish: EntryMode,
-    refused: Option<Credentials>,
-) -> Result<Connection, EntryError> {
-    let credentials = context.access.read()?;
+    refused: Option<CloudCredentials>,
+) -> Result<CloudConnection, EntryError> {
+    let credentials = context.credentials.read()?;
     if refused.is_some_and(|refused| refused.show_the_same_as(&credentials)) {
         return Err(EntryError::StillRefused);
     }
@@ -155,7 +156,9 @@ pub(crate) async fn enter(
         EntryMode::Renew(terms) => renew(&cloud, terms).await,
     };
     match decided {
-        Ok(Decided { terms, session, projects }) => Ok(Connection { cloud, credentials, terms, session, projects }),
+        Ok(Decided { terms, session, projects }) => {
+            Ok(CloudConnection { cloud, credentials, terms, session, projects })
+        }
         Err(EntryError::Cloud(error @ Error::InvalidCredentials { .. })) => {
             Err(EntryError::Refused { error, credentials: Box::new(credentials) })
         }
@@ -194,8 +197,8 @@ async fn renew(cloud: &Cloud, terms: AccessMode) -> Result<Decided, EntryError> 
 
 /// Decides the terms. A list with another project's load balancer proves that the token sees all. Nothing proves that
 /// it does not, so lists with single projects' tokens are also checked later (see [`crate::fetch`]).
-async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Result<Decided, EntryError> {
-    let bound = cloud.scope() == Some(&Scope::Bound);
+async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<TokenScope>) -> Result<Decided, EntryError> {
+    let bound = cloud.scope() == Some(&TokenScope::Bound);
     let scope = match scope {
         Some(scope) => scope,
         None => first_scope(cloud).await?,
@@ -225,20 +228,20 @@ async fn decide(cloud: &Cloud, wanted: ModeWanted, scope: Option<Scope>) -> Resu
     let version = load_balancing.version().await;
     let version = version.ok().flatten().map(|(major, minor)| format!("v{major}.{minor}"));
     tracing::info!(api = ?place.dialect(), version, %place, "this cloud serves load balancing");
-    let mode = if sees_all { Mode::Bulk } else { Mode::PerProject };
+    let mode = if sees_all { ListMode::Bulk } else { ListMode::PerProject };
     let terms = AccessMode { mode, scope, projects: from, place, roles, own: own.map(|own| own.id) };
     Ok(Decided { terms, session, projects })
 }
 
 /// Returns the configured scope, else that of the user's first project.
-async fn first_scope(cloud: &Cloud) -> Result<Scope, Error> {
+async fn first_scope(cloud: &Cloud) -> Result<TokenScope, Error> {
     if let Some(scope) = cloud.scope() {
         return Ok(scope.clone());
     }
     let projects = cloud.projects().await?;
     let first = projects.rows.iter().map(|project| &project.id).min();
     let none = || Error::Forbidden { message: "the user has a role on no project".to_owned() };
-    first.map(|id| Scope::Project(id.to_string())).ok_or_else(none)
+    first.map(|id| TokenScope::Project(id.to_string())).ok_or_else(none)
 }
 
 async fn sees_all(load_balancing: &LoadBalancing, own: Option<&Project>) -> Result<bool, Error> {
@@ -273,7 +276,7 @@ async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadB
         ),
     };
     let (listeners, pools) = tokio::join!(load_balancing.listeners(None), load_balancing.pools(None));
-    let (listeners, pools): (List<_>, List<_>) = (listeners?, pools?);
+    let (listeners, pools): (CompleteList<_>, CompleteList<_>) = (listeners?, pools?);
     if foreign.iter().any(|row| !row.listeners.is_empty())
         && !listeners.rows.iter().any(|row| listed(&row.load_balancers))
     {
@@ -288,7 +291,7 @@ async fn shows_what_belongs_to(load_balancing: &LoadBalancing, foreign: &[&LoadB
 /// Decides where the list of projects comes from in bulk mode. A role that sees all load balancers may not see all
 /// projects; a token scoped to the system does if the user is a reader there.
 async fn from_all(cloud: &Cloud, session: &Session, bound: bool) -> Result<(ProjectsFrom, Session), Error> {
-    let system = (!bound && *session.scope() != Scope::System).then(|| cloud.session(&Scope::System));
+    let system = (!bound && *session.scope() != TokenScope::System).then(|| cloud.session(&TokenScope::System));
     for session in [session.clone()].into_iter().chain(system) {
         let scope = session.scope().clone();
         match session.all_projects().await {

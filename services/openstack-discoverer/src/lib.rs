@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                    +--------------- owner (gimbal-discoverer, one task) ----------------+
-//!  replies --------> |  CloudSource --> PollState: CloudPoller --> changes, Standing      |--> stream
+//!  replies --------> |  CloudSource --> PollState: CloudPoller --> changes, Coverage      |--> stream
 //!  a poll is due --> |     |  next_query                                                  |
 //!                    +-----|--------------------------------------------------------------+
 //!                          v
@@ -13,8 +13,8 @@
 //! `gimbal-openstack-source` decides what to query and when an object is gone; `gimbal-discoverer` has what all
 //! discoverers share.
 
-mod access;
 mod args;
+mod credentials_source;
 mod entry;
 mod fetch;
 mod metrics;
@@ -22,10 +22,10 @@ mod poll_state;
 mod source;
 
 use gimbal_discoverer::{Discoverer, Program, Setup, Source};
-use gimbal_runtime::Exit;
+use gimbal_runtime::{Exit, MetricDoc};
 
 pub use crate::args::{Args, ModeWanted, Naming};
-use crate::metrics::Metrics;
+use crate::metrics::CloudSourceMetrics;
 use crate::source::{CloudSource, Pace};
 
 const PROGRAM: Program = Program { name: "gimbal-openstack-discoverer", version: env!("CARGO_PKG_VERSION") };
@@ -42,8 +42,14 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
         tracing::warn!("{warning}");
     }
     let mut setup = Setup::new(args.agent.clone(), PROGRAM)?;
-    let metrics = Metrics::new(setup.source_metrics(), setup.registry());
+    let metrics = CloudSourceMetrics::new(setup.source_metrics(), setup.registry());
     let mut source = CloudSource::new(&args, Pace::of(&args), metrics)?;
     source.first_entry().await?;
     setup.discover(source).await
+}
+
+/// Describes the metrics that only this discoverer has.
+#[must_use]
+pub fn metrics_reference() -> Vec<MetricDoc> {
+    metrics::reference()
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_discoverer::{Changed, Known, Standing};
+use gimbal_discoverer::{Changed, Coverage, SourceStatus};
 use gimbal_model::SourceKey;
-use gimbal_openstack_source::{CloudPoller, Mode, Options, PollOutcome, Query, Reply};
+use gimbal_octavia_rows::ObjectKind;
+use gimbal_openstack_source::{CloudPoller, ListMode, PollOptions, PollOutcome, PollTrouble, Query, Reply};
 use gimbal_session::{Freshness, Scope};
 
 use gimbal_openstack_client::Dialect;
@@ -24,11 +25,11 @@ pub(crate) struct PollState {
     keystone: String,
     /// The incarnation that is reported, once it is known which service implements load balancing.
     incarnation: Option<String>,
-    options: Options,
+    options: PollOptions,
     cloud: CloudPoller,
-    heard: BTreeMap<&'static str, Instant>,
+    last_listed: BTreeMap<&'static str, Instant>,
     poll: Poll,
-    standing: Standing,
+    coverage: Coverage,
     /// The namespaces that could not be listed in the last polls, and when the first of these polls began. `None` is
     /// the whole cloud.
     failing: BTreeMap<Option<Arc<str>>, Instant>,
@@ -59,7 +60,7 @@ struct Poll {
 
 /// The result of a poll.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct PollSummary {
     pub(crate) result: PollResult,
     /// The troubles of this poll that the poll before did not have.
     pub(crate) new_troubles: Vec<String>,
@@ -93,15 +94,15 @@ impl PollResult {
 impl PollState {
     /// Returns the state before the first poll. `keystone` is Keystone's URL and the region, `interval` the time from
     /// one poll to the next.
-    pub(crate) fn new(keystone: String, options: Options, interval: Duration) -> Self {
+    pub(crate) fn new(keystone: String, options: PollOptions, interval: Duration) -> Self {
         Self {
             keystone,
             incarnation: None,
-            cloud: CloudPoller::new(Mode::PerProject, options.clone()),
+            cloud: CloudPoller::new(ListMode::PerProject, options.clone()),
             options,
-            heard: BTreeMap::new(),
+            last_listed: BTreeMap::new(),
             poll: Poll::default(),
-            standing: Standing::Nothing,
+            coverage: Coverage::Nothing,
             failing: BTreeMap::new(),
             was_seen: false,
             known: BTreeSet::new(),
@@ -116,14 +117,14 @@ impl PollState {
     }
 
     /// Enters `mode`. What was listed in another mode is dropped.
-    pub(crate) fn enter(&mut self, mode: Mode, terms: &AccessMode) {
+    pub(crate) fn enter(&mut self, mode: ListMode, terms: &AccessMode) {
         let doubted = terms.place.dialect() == Dialect::NeutronLbaas;
         // While Octavia is missing in the catalog, an old neutron-lbaas plug-in may answer with empty lists. With the
         // same incarnation the writer could not distinguish that, after a start, from a cloud in which everything was
         // deleted.
         let by = if doubted { " neutron-lbaas" } else { "" };
         self.incarnation = Some(format!("{}{by}", self.keystone));
-        let options = Options {
+        let options = PollOptions {
             by_role: terms.projects == ProjectsFrom::Roles,
             // Neutron answers 404 also for objects that this user may not see.
             second_look: self.options.second_look.filter(|_| doubted),
@@ -141,13 +142,13 @@ impl PollState {
         self.whole = true;
         self.rest_is_known = true;
         self.poll = Poll::default();
-        self.standing = Standing::Nothing;
+        self.coverage = Coverage::Nothing;
         self.changed.clear();
     }
 
     /// Called when the cloud could not be entered. The published Services stay as they are.
-    pub(crate) fn not_entered(&mut self, reason: String) {
-        self.standing = Standing::Unknown(vec![(Scope::All, reason.clone())]);
+    pub(crate) fn entry_failed(&mut self, reason: String) {
+        self.coverage = Coverage::Unknown(vec![(Scope::All, reason.clone())]);
         self.trouble = Some(reason);
     }
 
@@ -158,13 +159,13 @@ impl PollState {
     }
 
     pub(crate) fn next_query(&mut self) -> Option<Query> {
-        let ask = self.cloud.next_query()?;
-        *self.poll.awaited.entry(kind(&ask)).or_default() += 1;
-        Some(ask)
+        let query = self.cloud.next_query()?;
+        *self.poll.awaited.entry(kind(&query)).or_default() += 1;
+        Some(query)
     }
 
     pub(crate) fn answer(&mut self, answer: Reply, failed: bool, now: Instant) {
-        let kind = kind(&answer.ask());
+        let kind = kind(&answer.query());
         if let Some(awaited) = self.poll.awaited.get_mut(kind) {
             *awaited = awaited.saturating_sub(1);
         }
@@ -179,14 +180,14 @@ impl PollState {
     }
 
     /// Ends the poll.
-    pub(crate) fn finish(&mut self, now: Instant) -> Summary {
+    pub(crate) fn finish(&mut self, now: Instant) -> PollSummary {
         let outcome = self.cloud.finish(now);
         self.changed.extend(outcome.changes.iter().cloned());
-        self.freshen(&outcome, now);
+        self.record_freshness(&outcome, now);
         let troubles: BTreeSet<String> = outcome.troubles.iter().map(ToString::to_string).collect();
         let new_troubles = troubles.difference(&self.troubles).cloned().collect();
         self.troubles = troubles;
-        self.standing = self.patient(&outcome, now);
+        self.coverage = self.coverage_after(&outcome, now);
         self.whole = outcome.unlisted.is_none();
         self.rest_is_known = outcome.rest.is_none();
         self.trouble = trouble(&outcome);
@@ -195,24 +196,24 @@ impl PollState {
             None if outcome.is_complete() => PollResult::Complete,
             None => PollResult::Partial,
         };
-        Summary { result, new_troubles, needed: outcome.members_needed, swept: outcome.members_swept }
+        PollSummary { result, new_troubles, needed: outcome.members_needed, swept: outcome.members_swept }
     }
 
     /// Returns what to report after a poll. A part of the cloud that was listed before is not reported as unknown until
     /// it could not be listed for two intervals; nothing is removed meanwhile.
-    fn patient(&mut self, outcome: &PollOutcome, now: Instant) -> Standing {
+    fn coverage_after(&mut self, outcome: &PollOutcome, now: Instant) -> Coverage {
         let all = outcome.unknown.iter().map(|reason| (None, reason));
         let parts = outcome.unknown_namespaces.iter().map(|(namespace, reason)| (Some(namespace.clone()), reason));
         let mut before = std::mem::take(&mut self.failing);
-        let mut told = PollOutcome::default();
+        let mut reported = PollOutcome::default();
         for (part, reason) in all.chain(parts) {
             let since = before.remove(&part).or(self.began).unwrap_or(now);
             let lasts = now.saturating_duration_since(since) >= self.interval * 2;
             self.failing.insert(part.clone(), since);
             match part {
-                None if lasts || !self.was_seen => told.unknown = Some(reason.clone()),
+                None if lasts || !self.was_seen => reported.unknown = Some(reason.clone()),
                 Some(namespace) if lasts || !self.known.contains(&namespace) => {
-                    told.unknown_namespaces.insert(namespace, reason.clone());
+                    reported.unknown_namespaces.insert(namespace, reason.clone());
                 }
                 _ => {}
             }
@@ -226,22 +227,22 @@ impl PollState {
                 self.cloud.namespaces().filter(|namespace| !outcome.unknown_namespaces.contains_key(*namespace));
             self.known.extend(namespaces.cloned());
             self.was_seen = true;
-        } else if told.unknown.is_none() {
+        } else if reported.unknown.is_none() {
             // A failed poll shows nothing new of single namespaces either.
-            return self.standing.clone();
+            return self.coverage.clone();
         }
-        standing(&told)
+        coverage(&reported)
     }
 
     /// Marks the kinds of which every list arrived as fresh. If a complete poll queried no members, the pools have
     /// shown that none changed.
-    fn freshen(&mut self, outcome: &PollOutcome, now: Instant) {
+    fn record_freshness(&mut self, outcome: &PollOutcome, now: Instant) {
         let Poll { awaited, answered, failed } = std::mem::take(&mut self.poll);
         for kind in KINDS {
             let owed = failed.contains(kind) || awaited.get(kind).is_some_and(|count| *count > 0);
-            let told = answered.contains(kind) || (kind == "members" && outcome.is_complete());
-            if told && !owed {
-                self.heard.insert(kind, now);
+            let is_answered = answered.contains(kind) || (kind == "members" && outcome.is_complete());
+            if is_answered && !owed {
+                self.last_listed.insert(kind, now);
             }
         }
     }
@@ -258,19 +259,19 @@ impl PollState {
     }
 }
 
-fn standing(outcome: &PollOutcome) -> Standing {
+fn coverage(outcome: &PollOutcome) -> Coverage {
     if let Some(reason) = &outcome.unknown {
-        return Standing::Unknown(vec![(Scope::All, reason.clone())]);
+        return Coverage::Unknown(vec![(Scope::All, reason.clone())]);
     }
     let mut by_reason: BTreeMap<&String, Vec<Arc<str>>> = BTreeMap::new();
     for (namespace, reason) in &outcome.unknown_namespaces {
         by_reason.entry(reason).or_default().push(namespace.clone());
     }
     match by_reason.is_empty() {
-        true => Standing::Complete,
+        true => Coverage::Complete,
         false => {
             let part = |(reason, namespaces): (&String, _)| (Scope::Namespaces(namespaces), reason.clone());
-            Standing::Unknown(by_reason.into_iter().map(part).collect())
+            Coverage::Unknown(by_reason.into_iter().map(part).collect())
         }
     }
 }
@@ -280,7 +281,9 @@ fn trouble(outcome: &PollOutcome) -> Option<String> {
         return Some(reason.clone());
     }
     let Some((namespace, reason)) = outcome.unknown_namespaces.first_key_value() else {
-        return outcome.unlisted.clone();
+        let projects = |trouble: &&PollTrouble| matches!(trouble, PollTrouble::List { kind: ObjectKind::Project, .. });
+        let failed = || outcome.troubles.iter().find(projects).map(ToString::to_string);
+        return outcome.unlisted.clone().or_else(failed);
     };
     Some(match outcome.unknown_namespaces.len() - 1 {
         0 => format!("namespace {namespace} is not known: {reason}"),
@@ -288,7 +291,7 @@ fn trouble(outcome: &PollOutcome) -> Option<String> {
     })
 }
 
-impl Known for PollState {
+impl SourceStatus for PollState {
     fn incarnation(&self) -> Option<&str> {
         self.incarnation.as_deref()
     }
@@ -297,8 +300,8 @@ impl Known for PollState {
         "Keystone's URL, the region, and whether neutron-lbaas serves load balancing"
     }
 
-    fn standing(&self) -> Standing {
-        self.standing.clone()
+    fn coverage(&self) -> Coverage {
+        self.coverage.clone()
     }
 
     fn is_whole(&self) -> bool {
@@ -310,7 +313,7 @@ impl Known for PollState {
     }
 
     fn freshness(&self, now: Instant) -> Vec<Freshness> {
-        let age = |kind| self.heard.get(kind).map(|heard| now.saturating_duration_since(*heard));
+        let age = |kind| self.last_listed.get(kind).map(|last_listed| now.saturating_duration_since(*last_listed));
         KINDS.iter().map(|kind| Freshness { kind: (*kind).to_owned(), age: age(kind) }).collect()
     }
 

@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_discoverer::{Backoff, Changed, Source, Taken};
+use gimbal_discoverer::{Changed, EventEffect, JitteredBackoff, Source};
 use gimbal_octavia_rows::Id;
-use gimbal_openstack_client::{Cloud, Credentials, Error, Options, Session};
-use gimbal_openstack_source::{ListScope, Mode, Query, Reply};
+use gimbal_openstack_client::{ClientOptions, Cloud, CloudCredentials, Error, Session};
+use gimbal_openstack_source::{ListMode, ListScope, Query, Reply};
 use gimbal_runtime::Exit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use crate::Args;
-use crate::access::Access;
 use crate::args::ModeWanted;
-use crate::entry::{AccessMode, Connection, EntryContext, EntryError, EntryMode, ProjectsFrom, enter, incarnation};
+use crate::credentials_source::CredentialsSource;
+use crate::entry::{
+    AccessMode, CloudConnection, EntryContext, EntryError, EntryMode, ProjectsFrom, enter, incarnation,
+};
 use crate::fetch::{Fetched, fetch, kind};
-use crate::metrics::Metrics;
+use crate::metrics::CloudSourceMetrics;
 use crate::poll_state::{PollResult, PollState};
 
 /// How long a start waits for Keystone before it continues without an answer.
@@ -28,7 +30,7 @@ const ENTRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 /// longest.
 const REFUSED_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1800));
 /// The maximum number of troubles of one poll that are logged one by one.
-const TOLD: usize = 10;
+const TROUBLES_LOGGED: usize = 10;
 
 /// The timing and concurrency of polls.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +52,7 @@ impl Pace {
     /// Returns the interval plus or minus a tenth, so that many discoverers do not poll at the same time.
     fn jittered(self) -> Duration {
         let fifth = self.interval / 5;
-        self.interval * 9 / 10 + Backoff::new(fifth, fifth).pause()
+        self.interval * 9 / 10 + JitteredBackoff::new(fifth, fifth).pause()
     }
 }
 
@@ -59,36 +61,36 @@ pub(crate) struct CloudSource {
     state: PollState,
     context: EntryContext,
     pace: Pace,
-    connection: Option<Connection>,
+    connection: Option<CloudConnection>,
     /// Credentials that Keystone refused the last time.
     refused: Option<Refused>,
     /// Whether a project's token that sees other projects' objects already caused a new decision about the mode.
-    looked_into: bool,
+    decided_again: bool,
     /// When such a token may cause the next decision.
     look_again: Instant,
-    look_pauses: Backoff,
+    look_pauses: JitteredBackoff,
     undated: bool,
     /// Sessions by project, each of which keeps its token.
     sessions: HashMap<Id, Session>,
-    tasks: JoinSet<Event>,
+    tasks: JoinSet<CloudEvent>,
     stage: Activity,
     /// When the next poll or the next attempt to enter is due, or the running one times out.
     due: Instant,
-    entry_pauses: Backoff,
-    metrics: Metrics,
+    entry_pauses: JitteredBackoff,
+    metrics: CloudSourceMetrics,
 }
 
 /// Credentials that Keystone refused, and until when they are not presented again.
 #[derive(Debug)]
 struct Refused {
-    credentials: Credentials,
+    credentials: CloudCredentials,
     until: Instant,
     pause: Duration,
 }
 
 impl Refused {
     /// Records a refusal. `before` is the previous refusal, if any.
-    fn again(credentials: Credentials, before: Option<Self>, now: Instant) -> Self {
+    fn again(credentials: CloudCredentials, before: Option<Self>, now: Instant) -> Self {
         let same = before.filter(|before| before.credentials.show_the_same_as(&credentials));
         let pause = same.map_or(REFUSED_FOR.0, |before| (before.pause * 2).min(REFUSED_FOR.1));
         Self { credentials, until: now + pause, pause }
@@ -129,8 +131,8 @@ struct Polling {
 }
 
 /// An event from a task or from the clock.
-pub(crate) enum Event {
-    Entered(Result<Box<Connection>, EntryError>),
+pub(crate) enum CloudEvent {
+    Entered(Result<Box<CloudConnection>, EntryError>),
     Fetched(Box<Fetched>),
     Due,
 }
@@ -140,34 +142,36 @@ impl CloudSource {
     ///
     /// # Errors
     /// [`Exit::Usage`] if they cannot be read or are invalid.
-    pub(crate) fn new(args: &Args, pace: Pace, metrics: Metrics) -> Result<Self, Exit> {
-        let access = Access::of(args);
-        let options = Options {
+    pub(crate) fn new(args: &Args, pace: Pace, metrics: CloudSourceMetrics) -> Result<Self, Exit> {
+        let source = CredentialsSource::of(args);
+        let options = ClientOptions {
             list_timeout: args.list_timeout.0,
             timeout: args.call_timeout.0,
             user_agent: crate::PROGRAM.to_string(),
-            random: Arc::new(|| Backoff::new(Duration::from_secs(1), Duration::from_secs(1)).pause().as_secs_f64()),
-            ..Options::default()
+            random: Arc::new(|| {
+                JitteredBackoff::new(Duration::from_secs(1), Duration::from_secs(1)).pause().as_secs_f64()
+            }),
+            ..ClientOptions::default()
         };
-        let wrong = |error: &dyn std::fmt::Display| Exit::Usage(format!("{}: {error}", access.flag()));
-        let credentials = access.read().map_err(|error| wrong(&error))?;
+        let wrong = |error: &dyn std::fmt::Display| Exit::Usage(format!("{}: {error}", source.flag()));
+        let credentials = source.read().map_err(|error| wrong(&error))?;
         let cloud = Cloud::new(credentials, options.clone()).map_err(|error| wrong(&error))?;
         let incarnation = incarnation(&cloud);
         Ok(Self {
             state: PollState::new(incarnation.clone(), args.options(), pace.interval),
-            context: EntryContext { access, options, mode: args.mode, incarnation },
+            context: EntryContext { credentials: source, options, mode: args.mode, incarnation },
             pace,
             connection: None,
             refused: None,
-            looked_into: false,
+            decided_again: false,
             look_again: Instant::now(),
-            look_pauses: Backoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
+            look_pauses: JitteredBackoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
             undated: false,
             sessions: HashMap::new(),
             tasks: JoinSet::new(),
             stage: Activity::Resting(Next::Enter(EntryMode::Decide(None))),
             due: Instant::now(),
-            entry_pauses: Backoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
+            entry_pauses: JitteredBackoff::new(ENTRY_PAUSES.0, ENTRY_PAUSES.1),
             metrics,
         })
     }
@@ -180,10 +184,10 @@ impl CloudSource {
         let entry = enter(self.context.clone(), EntryMode::Decide(None), None);
         match timeout(FIRST_ENTRY, entry).await {
             Ok(Err(error)) if error.is_wrong_input() => {
-                Err(Exit::Usage(format!("{}: {error}", self.context.access.flag())))
+                Err(Exit::Usage(format!("{}: {error}", self.context.credentials.flag())))
             }
             Ok(entered) => {
-                self.entered(entered.map(Box::new), Entering::Deciding, Instant::now());
+                self.on_entered(entered.map(Box::new), Entering::Deciding, Instant::now());
                 Ok(())
             }
             Err(_) => {
@@ -202,18 +206,18 @@ impl CloudSource {
     }
 
     /// Called when `due` is reached.
-    fn time_is_up(&mut self, now: Instant) {
+    fn on_due(&mut self, now: Instant) {
         match std::mem::replace(&mut self.stage, Activity::Resting(Next::Poll)) {
-            Activity::Resting(Next::Poll) => self.begin(now),
+            Activity::Resting(Next::Poll) => self.begin_poll(now),
             Activity::Resting(Next::Enter(wish)) => self.start_entering(wish, now),
             Activity::Entering(how) => {
                 self.tasks = JoinSet::new();
                 let message = "not within the time that a poll may take (--poll-timeout)".to_owned();
-                self.entered(Err(EntryError::Cloud(Error::Timeout { message })), how, now);
+                self.on_entered(Err(EntryError::Cloud(Error::Timeout { message })), how, now);
             }
             Activity::Polling(polling) => {
                 self.tasks = JoinSet::new();
-                self.finish(polling, now);
+                self.finish_poll(polling, now);
             }
         }
     }
@@ -222,33 +226,38 @@ impl CloudSource {
         let refused = self.refused.as_ref().filter(|refused| now < refused.until);
         let how = if matches!(wish, EntryMode::As(_)) { Entering::AsBefore } else { Entering::Deciding };
         let entry = enter(self.context.clone(), wish, refused.map(|refused| refused.credentials.clone()));
-        self.tasks.spawn(async move { Event::Entered(entry.await.map(Box::new)) });
+        self.tasks.spawn(async move { CloudEvent::Entered(entry.await.map(Box::new)) });
         self.stage = Activity::Entering(how);
         self.due = now + self.pace.timeout;
     }
 
     /// Called when an attempt to enter the cloud has ended.
-    fn entered(&mut self, entered: Result<Box<Connection>, EntryError>, how: Entering, now: Instant) -> Taken {
-        let stays = |connection: &Connection| {
+    fn on_entered(
+        &mut self,
+        entered: Result<Box<CloudConnection>, EntryError>,
+        how: Entering,
+        now: Instant,
+    ) -> EventEffect {
+        let is_same_place = |connection: &CloudConnection| {
             self.connection.as_ref().is_none_or(|before| before.terms.place == connection.terms.place)
         };
         let connection = match entered
-            .and_then(|connection| if stays(&connection) { Ok(connection) } else { Err(EntryError::Elsewhere) })
+            .and_then(|connection| if is_same_place(&connection) { Ok(connection) } else { Err(EntryError::Elsewhere) })
         {
             Ok(connection) => *connection,
             Err(error) => {
-                let goes_on = how == Entering::Deciding && self.connection.is_some();
-                if goes_on {
+                let keeps_polling = how == Entering::Deciding && self.connection.is_some();
+                if keeps_polling {
                     tracing::warn!(%error, "what the token sees could not be looked into: going on as before");
                 } else {
-                    self.state.not_entered(error.to_string());
+                    self.state.entry_failed(error.to_string());
                 }
                 if let EntryError::Refused { credentials, .. } = error {
                     self.refused = Some(Refused::again(*credentials, self.refused.take(), now));
                 }
-                if goes_on {
-                    self.begin(now);
-                    return Taken::Told;
+                if keeps_polling {
+                    self.begin_poll(now);
+                    return EventEffect::Continues;
                 }
                 // Keep the terms: the meaning of an empty list must not change with what a token may see.
                 let wish = self
@@ -257,7 +266,7 @@ impl CloudSource {
                     .map_or(EntryMode::Decide(None), |connection| EntryMode::As(connection.terms.clone()));
                 let pause = self.entry_pauses.pause();
                 self.rest(pause, Next::Enter(wish), now);
-                return Taken::Told;
+                return EventEffect::Continues;
             }
         };
         let before = self.connection.as_ref().map(|connection| connection.terms.mode);
@@ -265,52 +274,53 @@ impl CloudSource {
         self.metrics.client_replaced();
         self.metrics.count(&connection.cloud.calls());
         self.sessions.clear();
-        let another = before != Some(mode);
-        if another {
-            say(&connection.terms);
+        let mode_changed = before != Some(mode);
+        if mode_changed {
+            log_mode(&connection.terms);
             self.metrics.entered(mode);
             self.state.enter(mode, &connection.terms);
         }
         self.connection = Some(connection);
-        self.begin(now);
-        if another && before.is_some() { Taken::StartedOver } else { Taken::Told }
+        self.begin_poll(now);
+        if mode_changed && before.is_some() { EventEffect::StartedOver } else { EventEffect::Continues }
     }
 
-    fn begin(&mut self, now: Instant) {
+    fn begin_poll(&mut self, now: Instant) {
         let calls_before =
             self.connection.as_ref().map(|connection| connection.cloud.calls().total()).unwrap_or_default();
         self.connection.iter().for_each(|connection| connection.cloud.begin_round());
         self.state.begin(now);
         self.due = now + self.pace.timeout;
         self.stage = Activity::Polling(Polling { began: now, calls_before, next: Next::Poll, lost_roles: false });
-        self.ask();
+        self.start_queries();
     }
 
     /// Starts as many queries as may run concurrently.
-    fn ask(&mut self) {
+    fn start_queries(&mut self) {
         let Some(connection) = &self.connection else { return };
         while self.tasks.len() < self.pace.concurrency {
-            let Some(ask) = self.state.next_query() else { return };
-            let session = match whose(&ask) {
+            let Some(query) = self.state.next_query() else { return };
+            let session = match list_scope_of(&query) {
                 // An application credential's token is valid for its project, and no token of another scope can be made
                 // from it.
                 Some(ListScope::Project(_)) if connection.terms.projects == ProjectsFrom::Token => {
                     connection.session.clone()
                 }
                 Some(ListScope::Project(id)) => {
-                    let new = || connection.cloud.session(&gimbal_openstack_client::Scope::Project(id.to_string()));
+                    let new =
+                        || connection.cloud.session(&gimbal_openstack_client::TokenScope::Project(id.to_string()));
                     self.sessions.entry(id.clone()).or_insert_with(new).clone()
                 }
                 Some(ListScope::AllProjects) | None => connection.session.clone(),
             };
-            let fetching = fetch(connection.clone(), session, ask);
-            self.tasks.spawn(async move { Event::Fetched(Box::new(fetching.await)) });
+            let fetching = fetch(connection.clone(), session, query);
+            self.tasks.spawn(async move { CloudEvent::Fetched(Box::new(fetching.await)) });
         }
     }
 
-    fn fetched(&mut self, fetched: Fetched, now: Instant) {
+    fn on_fetched(&mut self, fetched: Fetched, now: Instant) {
         let Fetched { answer, failure, invalid_credentials, sees_all } = fetched;
-        let kind = kind(&answer.ask());
+        let kind = kind(&answer.query());
         match failure {
             Some(outcome) => self.metrics.source.failed(kind, outcome.as_str()),
             None => self.metrics.source.listed(kind),
@@ -339,22 +349,22 @@ impl CloudSource {
         {
             polling.next = Next::Enter(EntryMode::Decide(sees_all));
             // Each project's list would show all projects. End the poll, unless an earlier decision changed nothing.
-            over = !self.looked_into;
+            over = !self.decided_again;
         }
         self.state.answer(answer, failure.is_some(), now);
         if over {
             self.tasks = JoinSet::new();
         } else {
-            self.ask();
+            self.start_queries();
         }
         if (over || self.state.is_done())
             && let Activity::Polling(polling) = std::mem::replace(&mut self.stage, Activity::Resting(Next::Poll))
         {
-            self.finish(polling, now);
+            self.finish_poll(polling, now);
         }
     }
 
-    fn finish(&mut self, mut polling: Polling, now: Instant) {
+    fn finish_poll(&mut self, mut polling: Polling, now: Instant) {
         let summary = self.state.finish(now);
         if let Some(connection) =
             self.connection.as_ref().filter(|_| polling.lost_roles && matches!(polling.next, Next::Poll))
@@ -364,11 +374,11 @@ impl CloudSource {
             // later poll in which a project vanishes would fail due to a role that is not needed.
             polling.next = Next::Enter(EntryMode::Renew(connection.terms.clone()));
         }
-        for trouble in summary.new_troubles.iter().take(TOLD) {
+        for trouble in summary.new_troubles.iter().take(TROUBLES_LOGGED) {
             tracing::warn!("{trouble}");
         }
-        if let Some(more) = summary.new_troubles.len().checked_sub(TOLD).filter(|more| *more > 0) {
-            tracing::warn!(more, "and more troubles like these; Explain tells those of a Service");
+        if let Some(more) = summary.new_troubles.len().checked_sub(TROUBLES_LOGGED).filter(|more| *more > 0) {
+            tracing::warn!(more, "and more troubles like these; Explain shows those of a Service");
         }
         if summary.result == PollResult::Complete {
             self.refused = None;
@@ -386,7 +396,7 @@ impl CloudSource {
             Next::Enter(EntryMode::Decide(_)) => {
                 // Decide at once the first time, so that the objects of all projects are published without waiting for
                 // an interval.
-                if !std::mem::replace(&mut self.looked_into, true) {
+                if !std::mem::replace(&mut self.decided_again, true) {
                     pause = Duration::ZERO;
                 }
                 // Later decisions wait longer, and the polls between them keep their interval.
@@ -398,37 +408,37 @@ impl CloudSource {
     }
 }
 
-fn say(terms: &AccessMode) {
+fn log_mode(terms: &AccessMode) {
     match terms.mode {
-        Mode::Bulk => {
+        ListMode::Bulk => {
             tracing::info!(projects = ?terms.projects, "mode: bulk, one token sees the load balancers of all")
         }
-        Mode::PerProject => {
+        ListMode::PerProject => {
             tracing::info!(projects = ?terms.projects, "mode: per-project, each is listed with a token of its own");
         }
     }
 }
 
-fn whose(ask: &Query) -> Option<&ListScope> {
-    match ask {
+fn list_scope_of(query: &Query) -> Option<&ListScope> {
+    match query {
         Query::Projects => None,
-        Query::LoadBalancers(whose)
-        | Query::Listeners(whose)
-        | Query::Pools(whose)
-        | Query::L7Policies(whose)
-        | Query::Members(whose, _)
-        | Query::LoadBalancer(whose, _)
-        | Query::Listener(whose, _)
-        | Query::Pool(whose, _)
-        | Query::Roles(whose) => Some(whose),
+        Query::LoadBalancers(scope)
+        | Query::Listeners(scope)
+        | Query::Pools(scope)
+        | Query::L7Policies(scope)
+        | Query::Members(scope, _)
+        | Query::LoadBalancer(scope, _)
+        | Query::Listener(scope, _)
+        | Query::Pool(scope, _)
+        | Query::Roles(scope) => Some(scope),
     }
 }
 
 impl Source for CloudSource {
-    type Event = Event;
-    type Known = PollState;
+    type Event = CloudEvent;
+    type Status = PollState;
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> CloudEvent {
         loop {
             tokio::select! {
                 Some(joined) = self.tasks.join_next() => match joined {
@@ -436,31 +446,31 @@ impl Source for CloudSource {
                     // The task's query counts as unanswered.
                     Err(error) => tracing::error!(%error, "a task of the poll ended badly"),
                 },
-                () = sleep_until(self.due.into()) => return Event::Due,
+                () = sleep_until(self.due.into()) => return CloudEvent::Due,
             }
         }
     }
 
-    fn take(&mut self, event: Event, now: Instant) -> Taken {
+    fn apply(&mut self, event: CloudEvent, now: Instant) -> EventEffect {
         match event {
-            Event::Entered(entered) => {
+            CloudEvent::Entered(entered) => {
                 let how = match &self.stage {
                     Activity::Entering(how) => *how,
                     Activity::Resting(_) | Activity::Polling(_) => Entering::AsBefore,
                 };
-                return self.entered(entered, how, now);
+                return self.on_entered(entered, how, now);
             }
-            Event::Fetched(fetched) => self.fetched(*fetched, now),
-            Event::Due => self.time_is_up(now),
+            CloudEvent::Fetched(fetched) => self.on_fetched(*fetched, now),
+            CloudEvent::Due => self.on_due(now),
         }
-        Taken::Told
+        EventEffect::Continues
     }
 
-    fn settle(&mut self, _: Instant) -> Changed {
+    fn drain(&mut self, _: Instant) -> Changed {
         self.state.take_changed()
     }
 
-    fn known(&self) -> &PollState {
+    fn status(&self) -> &PollState {
         &self.state
     }
 }

@@ -23,7 +23,7 @@ fn wrong_input() {
     for (flags, variables, parts) in [
         (vec!["--credentials", "/nowhere"], vec![], vec!["--credentials", "/nowhere"]),
         (vec!["--credentials", empty], vec![], vec!["--credentials", empty, "username"]),
-        (vec!["--os-cloud", "nobody"], vec![], vec!["--os-cloud", "clouds.yaml"]),
+        (vec!["--os-cloud", "none-such"], vec![], vec!["--os-cloud", "clouds.yaml"]),
         (vec![], vec![], vec!["no --credentials and no --os-cloud", "OS_USERNAME"]),
         (vec![], [&variables[1..], &[("OS_AUTH_URL", "k")]].concat(), vec!["OS_AUTH_URL"]),
         (vec!["--openstack-certificate-authority", file], variables.to_vec(), vec![file, "no certificate"]),

@@ -101,7 +101,7 @@ impl Answers {
                 return Ok(answer);
             }
             if Instant::now() >= deadline {
-                let message = "it is decided, but cannot be kept yet: a restart of the writer would forget it; ListBackends shows how it stands";
+                let message = "it is decided, but not stored yet: a restart of the writer would forget it; ListBackends shows the backend's state";
                 return Err(Status::deadline_exceeded(message));
             }
             look.tick().await;
@@ -164,7 +164,7 @@ mod tests {
             assert!(status.message().contains("other_10.0.0.1:7443"), "{status}");
         }
         drop(answers);
-        assert_eq!(owner.await.unwrap().backends()[&name()].state.incarnation, None, "nothing came of it");
+        assert_eq!(owner.await.unwrap().backends()[&name()].state().incarnation, None, "nothing came of it");
     }
 
     #[tokio::test]

@@ -145,7 +145,10 @@ impl Writes {
         }
         match error {
             ApiError::Throttled { .. } => WriteResult::Throttled,
-            ApiError::Server { .. } | ApiError::Timeout { .. } | ApiError::Transport { .. } => WriteResult::Trouble,
+            ApiError::Server { .. }
+            | ApiError::Timeout { .. }
+            | ApiError::Transport { .. }
+            | ApiError::Truncated { .. } => WriteResult::Trouble,
             _ => WriteResult::Answered,
         }
     }
@@ -198,12 +201,17 @@ impl Writes {
         mark: &str,
         body: fn(T) -> Body,
     ) -> Result<Written, ApiError> {
+        let created = |answer| Written::Answered(body(answer));
         match self.cluster.create(object).await {
-            Ok(answer) => Ok(Written::Answered(body(answer))),
+            Ok(answer) => Ok(created(answer)),
             Err(ApiError::AlreadyExists { .. }) => {
                 let meta = object.meta();
-                let there = self.find(&meta.namespace, &meta.name, mark, body).await?;
-                Ok(there.map_or(Written::Failed(WriteFailure::Foreign), Written::Found))
+                match self.find(&meta.namespace, &meta.name, mark, body).await {
+                    Ok(there) => Ok(there.map_or(Written::Failed(WriteFailure::Foreign), Written::Found)),
+                    // Somebody deleted it in between, so the name is free.
+                    Err(ApiError::NotFound { .. }) => self.cluster.create(object).await.map(created),
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => Err(error),
         }
@@ -278,7 +286,7 @@ fn failure(error: &ApiError) -> WriteFailure {
 /// Returns the error's kind as metrics spell it.
 pub(crate) fn code(error: &ApiError) -> &'static str {
     match error {
-        ApiError::NotFound { .. } => "not_found",
+        ApiError::NotFound { .. } | ApiError::NotServed { .. } => "not_found",
         ApiError::AlreadyExists { .. } => "already_exists",
         ApiError::Conflict { .. } => "conflict",
         ApiError::Forbidden { .. } => "forbidden",
@@ -290,7 +298,7 @@ pub(crate) fn code(error: &ApiError) -> &'static str {
         ApiError::Unauthorized { .. } => "unauthorized",
         ApiError::Server { .. } => "server_error",
         ApiError::Timeout { .. } => "timeout",
-        ApiError::Transport { .. } => "transport",
+        ApiError::Transport { .. } | ApiError::Truncated { .. } => "transport",
         _ => "other",
     }
 }
@@ -301,41 +309,79 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use gimbal_kubernetes_client::Access;
-    use gimbal_kubernetes_objects::ServiceSpec;
+    use gimbal_kubernetes_objects::{ServicePort, ServiceSpec};
     use gimbal_testkit::api_proxy::{Calls, Trouble};
-    use gimbal_testkit::{ApiProxy, Rule, TestCluster};
+    use gimbal_testkit::{ApiProxy, Rights, Rule, TestCluster, eventually};
     use prometheus_client::registry::Registry;
 
     use super::*;
 
-    /// The 409 of a create may have another cause than the object: a quota, a webhook, or a proxy with a message of its
-    /// own.
-    #[tokio::test]
-    async fn who_answers_409_to_a_create_is_quoted_to_nobody() {
-        let server = TestCluster::start().await.unwrap();
-        let user = server.user("writer").unwrap();
-        server.grant(&user, &[Rule::read("", &["services"])]).await.unwrap();
-        let proxy = ApiProxy::start(&server, &user).await.unwrap();
-        proxy.trouble(&[Calls::Writes], Trouble::Answer(409, None));
+    fn writes_through(proxy: &ApiProxy) -> Writes {
         let access = Access::Kubeconfig(proxy.kubeconfig().to_owned());
-        let writes = Writes {
+        Writes {
             cluster: Cluster::connect(&access, "test").unwrap(),
             leadership: Leadership::unopposed(),
             throttle: Throttle::default(),
             metrics: Metrics::register(&mut Registry::default()),
             failures: Arc::default(),
-        };
+        }
+    }
+
+    /// The 409 of a create may have another cause than the object: a quota, a webhook, or a proxy with a message of its
+    /// own.
+    #[tokio::test]
+    async fn the_answer_409_to_a_create_is_not_quoted() {
+        let server = TestCluster::start().await.unwrap();
+        let user = server.user("writer").unwrap();
+        server.grant(&user, &[Rule::read("", &["services"])]).await.unwrap();
+        let proxy = ApiProxy::start(&server, &user).await.unwrap();
+        proxy.trouble(&[Calls::Writes], Trouble::Answer(409, None));
+        let writes = writes_through(&proxy);
         let metadata = Meta { namespace: "default".into(), name: "web".into(), ..Meta::default() };
         let body = Body::Service(Service { metadata, spec: ServiceSpec::default() });
-        let Written::Failed(WriteFailure::Api(told)) = writes.write(&Action::Create(body)).await.written else {
+        let Written::Failed(WriteFailure::Api(message)) = writes.write(&Action::Create(body)).await.written else {
             panic!("it cannot be written")
         };
-        assert!(told.contains("409") && !told.contains("in trouble"), "{told}");
+        assert!(message.contains("409") && !message.contains("in trouble"), "{message}");
+    }
+
+    /// The owner of a taken name may delete it between our create and our look at it.
+    #[tokio::test]
+    async fn a_name_that_becomes_free_during_a_create_is_taken() {
+        let server = TestCluster::start().await.unwrap();
+        let user = server.user("writer").unwrap();
+        server.bind(&user, &Rights::deployed(&["gimbal-writer"]).unwrap()).await.unwrap();
+        let proxy = ApiProxy::start(&server, &user).await.unwrap();
+        let metadata = Meta { namespace: "default".into(), name: "web".into(), ..Meta::default() };
+        let port = ServicePort { port: 80, ..ServicePort::default() };
+        let spec = ServiceSpec { ports: vec![port], ..ServiceSpec::default() };
+        let body = Body::Service(Service { metadata, spec });
+        let path = "/api/v1/namespaces/default/services";
+        let foreign = serde_json::json!({"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}});
+        server.admin().post(path, &foreign).await.unwrap();
+
+        let mark = server.audit_mark().await.unwrap();
+        proxy.trouble(&[Calls::Reads], Trouble::Silence);
+        let delete = async {
+            eventually("the create is refused", Duration::from_secs(30), async || {
+                let entries = server.audit_since(mark).await.unwrap();
+                let refused = entries.iter().any(|entry| entry.user == "writer" && entry.code == 409);
+                refused.then_some(()).ok_or("it is not")
+            })
+            .await
+            .unwrap();
+            server.admin().delete(&format!("{path}/web")).await.unwrap();
+            proxy.recover();
+        };
+        let writes = writes_through(&proxy);
+        let create = Action::Create(body);
+        let (sent, ()) = tokio::join!(writes.write(&create), delete);
+        assert!(matches!(sent.written, Written::Answered(_)), "{:?}", sent.written);
     }
 
     /// Agents must not learn what a credential plug-in printed, its environment, or the address of the API server.
     #[test]
-    fn agents_hear_no_word_of_anybody_else() {
+    fn agents_get_no_text_of_third_parties() {
         let message =
             || "https://user:hunter2@10.0.0.1:6443: auth exec command 'T=\"hunter2\" plugin' failed".to_owned();
         for error in [
@@ -347,10 +393,10 @@ mod tests {
             ApiError::Undecodable { message: message() },
             ApiError::Conflict { message: message() },
         ] {
-            let (WriteFailure::Api(told) | WriteFailure::Forbidden(told)) = failure(&error) else {
+            let (WriteFailure::Api(message) | WriteFailure::Forbidden(message)) = failure(&error) else {
                 panic!("{error:?}")
             };
-            assert!(!["hunter2", "://", "10.0.0.1"].iter().any(|word| told.contains(word)), "{told}");
+            assert!(!["hunter2", "://", "10.0.0.1"].iter().any(|word| message.contains(word)), "{message}");
         }
         // What is wrong with an object of the backend itself is reported in full.
         let verdict = "Service \"web\" is invalid: spec.ports[0].name: too long";

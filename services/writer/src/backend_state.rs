@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::SystemTime;
 
+use gimbal_guard::{HoldRecord, WindowRecord};
+use gimbal_kubernetes_client::ApiError;
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{HoldRecord, WindowRecord};
 use gimbal_reconcile::{BackendState, LossRecord, Stage};
 use jiff::Timestamp;
 
-use gimbal_state::{Data, Format};
+use gimbal_state::{Format, RecordData};
 pub use gimbal_state::{StateEvent, StateKeeper};
 
 /// Keeps a [`BackendState`] in a `ConfigMap` `gimbal-backend-<name>`.
@@ -26,12 +27,20 @@ impl Format for BackendFormat {
         BackendName::parse(name).ok()
     }
 
-    fn render(state: &BackendState) -> Data {
+    fn render(state: &BackendState) -> RecordData {
         render(state)
     }
 
-    fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
+    fn parse(data: &RecordData) -> (BackendState, Vec<&'static str>) {
         parse(data)
+    }
+
+    fn log_not_written(backend: &BackendName, error: &ApiError) {
+        tracing::warn!(%backend, %error, "cannot write the state of a backend; retrying, and removals that need it wait");
+    }
+
+    fn log_not_read(backend: &BackendName, config_map: &str, keys: &str) {
+        tracing::warn!(%backend, configmap = config_map, keys, "part of the stored state of a backend cannot be read and is ignored");
     }
 }
 
@@ -79,8 +88,8 @@ const READY_HOLD: Hold = Hold {
 };
 
 /// Renders a state as data, one key for each figure.
-fn render(state: &BackendState) -> Data {
-    let mut data = Data::new();
+fn render(state: &BackendState) -> RecordData {
+    let mut data = RecordData::new();
     let mut put = |key: &str, value: String| data.insert(key.to_owned(), value);
     if let Some(incarnation) = &state.incarnation {
         put("incarnation", incarnation.clone());
@@ -114,7 +123,7 @@ fn render(state: &BackendState) -> Data {
 
 /// Parses a state, and returns with it the keys of records that could not be read, for example because a person edited
 /// them.
-fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
+fn parse(data: &RecordData) -> (BackendState, Vec<&'static str>) {
     let mut odd = Vec::new();
     let text = |key: &str| data.get(key).filter(|value| !value.is_empty());
     let [window, ready_window] = [&WINDOW, &READY_WINDOW].map(|names| {
@@ -147,7 +156,7 @@ fn parse(data: &Data) -> (BackendState, Vec<&'static str>) {
 /// Parses a record that has its time under `key`. Returns `None` if there is none. Also returns `None` if it cannot be
 /// read, and adds `key` to `odd`.
 fn record<T>(
-    data: &Data,
+    data: &RecordData,
     key: &'static str,
     odd: &mut Vec<&'static str>,
     rest: impl FnOnce(SystemTime) -> Option<T>,
@@ -170,7 +179,7 @@ fn listed(text: &str) -> Option<BTreeMap<TargetKey, u64>> {
     text.split_whitespace().map(entry).collect()
 }
 
-fn number<T: FromStr>(data: &Data, key: &str) -> Option<T> {
+fn number<T: FromStr>(data: &RecordData, key: &str) -> Option<T> {
     data.get(key)?.parse().ok()
 }
 
@@ -182,6 +191,7 @@ fn time(at: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     fn at(seconds: u64) -> SystemTime {
@@ -227,6 +237,36 @@ mod tests {
             assert_eq!(parse(&render(&state)), (state, Vec::new()));
         }
         assert_eq!(render(&full)["lostSince"], "2020-09-13T12:26:40.123Z");
+    }
+
+    /// Operators search for `backend=`.
+    #[test]
+    fn log_lines_name_the_backend() {
+        let log = Log::default();
+        let to = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
+        let name = BackendName::parse("node02").unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            BackendFormat::log_not_written(&name, &ApiError::Withheld);
+            BackendFormat::log_not_read(&name, "gimbal-backend-node02", "held");
+        });
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(log.lines().filter(|line| line.contains(" backend=node02 ")).count(), 2, "{log}");
+    }
+
+    /// Keeps what is logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
     }
 
     /// An earlier version wrote no names, and reads what is written now.

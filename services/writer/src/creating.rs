@@ -10,7 +10,7 @@ use gimbal_reconcile::Reconciler;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::apply::Created;
-use crate::in_flight::JobsInFlight;
+use crate::jobs_in_flight::JobsInFlight;
 
 /// Namespaces that are pending. Backends take turns, each with its own first-in-first-out line that is never empty, so
 /// a source with many new namespaces does not delay another backend's.

@@ -38,25 +38,25 @@ pub(crate) fn answer(
 
 /// Returns why a backend cannot be removed now.
 fn refusal(backend: &Backend, any: bool) -> Option<String> {
-    let name = &backend.name;
+    let name = backend.name();
     if any {
-        return backend.connected.then(|| format!("an agent of backend {name} is connected: stop it first"));
+        return backend.is_connected().then(|| format!("an agent of backend {name} is connected: stop it first"));
     }
-    let admitted = backend.listed && backend.policy.mode == Mode::Admit;
+    let admitted = backend.is_listed() && backend.policy().mode == Mode::Admit;
     admitted
         .then(|| format!("backend {name} is configured: take it out of the file, or set its mode to quarantine, first"))
 }
 
 /// Returns the removal of a backend and what is left to remove; `None` if the backend is not being removed.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
-    let id = backend.decommission.and_then(|_| backend.state.decommission.clone())?;
-    let Inventory { services, slices, endpoints, .. } = state.inventory(&backend.name);
+    let id = backend.decommission().and_then(|_| backend.state().decommission.clone())?;
+    let Inventory { services, slices, endpoints, .. } = state.inventory(backend.name());
     Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints })
 }
 
 /// Returns how long a backend has been lost, and which loss stage applies.
 pub(crate) fn loss(backend: &Backend, now: Instant) -> pb::BackendLoss {
-    let stage = match backend.loss.stage() {
+    let stage = match backend.loss().stage() {
         Stage::Hold => pb::LossStage::Hold,
         Stage::NotReady => pb::LossStage::NotReady,
         Stage::Drained => pb::LossStage::Drained,
@@ -64,8 +64,8 @@ pub(crate) fn loss(backend: &Backend, now: Instant) -> pb::BackendLoss {
     let millis = |age: Option<Duration>| age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX));
     pb::BackendLoss {
         stage: stage.into(),
-        disconnected_ms: millis(backend.loss.disconnected_for(now)),
-        source_silent_ms: millis(backend.loss.stale_for(now)),
-        lost_ms: millis(backend.loss.lost_for(now)),
+        disconnected_ms: millis(backend.loss().disconnected_for(now)),
+        source_silent_ms: millis(backend.loss().stale_for(now)),
+        lost_ms: millis(backend.loss().lost_for(now)),
     }
 }

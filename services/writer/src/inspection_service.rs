@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
-use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, State, Tally};
+use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, SyncState, Tally};
 use gimbal_session::{Scope, Summary};
 use gimbal_transport::{Inspection, Part, Peer, Place, Viewer};
 use gimbal_wire::{pb, source_key, target_key};
@@ -16,10 +16,10 @@ use tonic::Status;
 
 use crate::config::Config;
 use crate::decommission;
-use crate::listing::{Selection, status};
+use crate::listing::{ServiceSelection, status};
 use crate::mailbox::{Ended, Handle};
 use crate::watch_rpc::follow;
-use gimbal_admission::Identity;
+use gimbal_admission::Visible;
 use gimbal_lease::{Leadership, Moment};
 
 /// Reported as the problem of every backend by a writer that does not lead.
@@ -49,12 +49,10 @@ pub(crate) fn ended(error: Ended) -> Status {
 #[tonic::async_trait]
 impl Inspection for Answers {
     fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
-        match self.config.borrow().identify(peer) {
-            Identity::Anyone | Identity::Certified { admin: true, .. } => Ok(Viewer::All),
-            Identity::Certified { tenant: Ok(backend), .. } => Ok(Viewer::Backend(backend.name.clone())),
-            Identity::Certified { tenant: Err(_), .. } => {
-                Err(Status::permission_denied("the certificate is neither an admin's nor a backend's"))
-            }
+        match self.config.borrow().identify(peer).visible() {
+            Ok(Visible::Everything) => Ok(Viewer::All),
+            Ok(Visible::Tenant(backend)) => Ok(Viewer::Backend(backend.name.clone())),
+            Err(message) => Err(Status::permission_denied(message)),
         }
     }
 
@@ -73,13 +71,13 @@ impl Inspection for Answers {
         let question = move |state: &mut Reconciler| {
             let (now, leading) = (Instant::now(), state.is_leading());
             let pending = state.pending_by_backend();
-            let seen = state.backends().values().filter(|backend| viewer.sees(backend.name.as_str()));
+            let seen = state.backends().values().filter(|backend| viewer.sees(backend.name().as_str()));
             seen.map(|backend| pb::Backend {
                 policy: Some(policy(state, backend)),
                 loss: Some(decommission::loss(backend, now)),
                 decommission: decommission::progress(state, backend),
                 trouble: if leading { backend.trouble() } else { STANDBY.to_owned() },
-                ..describe(backend, pending.get(&backend.name).copied().unwrap_or_default(), now)
+                ..describe(backend, pending.get(backend.name()).copied().unwrap_or_default(), now)
             })
             .collect()
         };
@@ -92,14 +90,14 @@ impl Inspection for Answers {
         request: &pb::ListServicesRequest,
         after: Option<&Place>,
     ) -> Result<Part, Status> {
-        let selection = Selection {
+        let selection = ServiceSelection {
             viewer: viewer.clone(),
             backend: request.backend.clone(),
             namespace: request.namespace.clone(),
         };
         let (after, only_trouble) = (after.cloned(), request.only_trouble);
         let question = move |state: &mut Reconciler| {
-            let wanted = |known: &ServiceStatus| !only_trouble || known.state != State::Synced;
+            let wanted = |known: &ServiceStatus| !only_trouble || known.state != SyncState::Synced;
             selection.part(state, after.as_ref(), wanted)
         };
         self.owner.ask(question).await.map_err(ended)
@@ -111,7 +109,8 @@ impl Inspection for Answers {
         request: pb::WatchRequest,
     ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
         let (events, receiver) = mpsc::channel(WATCH_QUEUE);
-        let selection = Selection { viewer: viewer.clone(), backend: request.backend, namespace: request.namespace };
+        let selection =
+            ServiceSelection { viewer: viewer.clone(), backend: request.backend, namespace: request.namespace };
         tokio::spawn(follow(self.owner.clone(), selection, events));
         Ok(tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok).boxed())
     }
@@ -150,11 +149,12 @@ fn unknown<S: AsRef<str>>(all: impl Iterator<Item = (Scope, S)>) -> Vec<pb::Unkn
 }
 
 fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> pb::Backend {
-    let end = &backend.end;
+    let end = backend.end();
     let hello = end.hello().cloned().unwrap_or_default();
     let unknown = unknown(end.unknown().iter());
-    let held_changes = [(backend.guards.removals(), false), (backend.guards.readiness(), true)].into_iter().filter_map(
-        |(guard, readiness)| {
+    let held_changes = [(backend.guards().removals(), false), (backend.guards().readiness(), true)]
+        .into_iter()
+        .filter_map(|(guard, readiness)| {
             guard.held().map(|held| pb::HeldChange {
                 endpoints_removed: held.endpoints_removed,
                 endpoints_before: held.endpoints_before,
@@ -164,21 +164,20 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
                 id: held.id,
                 readiness,
             })
-        },
-    );
+        });
     let held_changes = held_changes.collect();
     pb::Backend {
-        name: backend.name.to_string(),
-        connected: backend.connected,
+        name: backend.name().to_string(),
+        connected: backend.is_connected(),
         complete: end.is_complete(),
-        generation: backend.generation,
+        generation: backend.generation(),
         agent_instance: hello.agent_instance,
         agent_version: hello.agent_version,
-        source_incarnation: backend.state.incarnation.clone().unwrap_or_default(),
+        source_incarnation: backend.state().incarnation.clone().unwrap_or_default(),
         last_heard_ms: end.last_heard().map(|at| millis(now.saturating_duration_since(at))),
         sources: end.freshness().iter().map(Into::into).collect(),
         held: Some(Summary { count: end.tree().count(), digest: end.tree().root() }.into()),
-        endpoints: backend.endpoints,
+        endpoints: backend.endpoints(),
         pending,
         rejected: end.rejects().len() as u64,
         unknown,
@@ -189,23 +188,23 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
 
 /// Returns the policy of a backend, and how much of its quota is used.
 fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::BackendPolicy {
-    let (used, quota) = (backend.usage.total(), backend.policy.quota);
+    let (used, quota) = (backend.usage().total(), backend.policy().quota);
     let measure = |used, limit| Some(pb::QuotaUse { used, limit });
-    let (mode, planned) = match backend.policy.mode {
+    let (mode, planned) = match backend.policy().mode {
         Mode::Admit => (pb::BackendMode::Admit, None),
         Mode::Quarantine => {
-            let Tally { created, changed, deleted } = state.preview(&backend.name);
+            let Tally { created, changed, deleted } = state.preview(backend.name());
             (pb::BackendMode::Quarantine, Some(pb::PlannedCounts { created, changed, deleted }))
         }
     };
     pb::BackendPolicy {
-        listed: backend.listed,
+        listed: backend.is_listed(),
         mode: mode.into(),
         services: measure(used.services, quota.services),
         endpoints: measure(used.endpoints, quota.endpoints),
         bytes: measure(used.bytes, quota.bytes),
         changes_per_second: quota.changes_per_second,
-        waiting_for_room: backend.usage.waiting() as u64,
+        waiting_for_room: backend.usage().waiting() as u64,
         planned,
     }
 }

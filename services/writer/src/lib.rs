@@ -2,33 +2,33 @@
 //! offer, and it makes the Gimbal cluster match.
 //!
 //! ```text
-//!  discoverers -> discovery -+                       +-> in_flight, apply -> API server
-//!                            +-> owner (Reconciler) -+-> backend_state    -> ConfigMaps
-//!  API server -> watches ----+          ^            +-> discovery        -> discoverers
-//!  people -> inspection_service, admin -+
+//!  discoverers -> agent_streams -+                       +-> jobs_in_flight, apply -> API server
+//!                                +-> owner (Reconciler) -+-> backend_state         -> ConfigMaps
+//!  API server -> cluster_watches +          ^            +-> agent_streams         -> discoverers
+//!  people -> inspection_service, admin -----+
 //! ```
 
 mod admin;
+mod agent_streams;
 mod apply;
 mod args;
 mod backend_state;
+mod cluster_watches;
 pub mod config;
 mod creating;
 mod decommission;
-mod discovery;
-mod in_flight;
 mod inspection_service;
+mod jobs_in_flight;
 mod listing;
 mod mailbox;
 mod metrics;
 mod owner;
-mod reach;
 mod ready;
 mod run;
 mod supervise;
 mod throttle;
+mod watch_liveness;
 mod watch_rpc;
-mod watches;
 mod write_size;
 
 pub use args::Args;

@@ -1,7 +1,7 @@
 //! Services for inspection calls, in order and in parts, so that no question keeps the owner busy for long.
 
 use gimbal_model::BackendName;
-use gimbal_reconcile::{Claim, Reconciler, ServiceStatus, State};
+use gimbal_reconcile::{Claim, Reconciler, ServiceStatus, SyncState};
 use gimbal_transport::{Part, Place, Viewer};
 use gimbal_wire::pb;
 
@@ -10,7 +10,7 @@ const PART: usize = 500;
 
 /// The Services that a call asks about.
 #[derive(Debug, Clone)]
-pub(crate) struct Selection {
+pub(crate) struct ServiceSelection {
     pub(crate) viewer: Viewer,
     /// Name of a backend; empty: every one.
     pub(crate) backend: String,
@@ -18,7 +18,7 @@ pub(crate) struct Selection {
     pub(crate) namespace: String,
 }
 
-impl Selection {
+impl ServiceSelection {
     pub(crate) fn wants(&self, claim: &Claim) -> bool {
         self.wants_backend(&claim.backend) && (self.namespace.is_empty() || *claim.key.namespace == *self.namespace)
     }
@@ -65,10 +65,10 @@ impl Selection {
 /// Converts the status of a Service for an answer.
 pub(crate) fn status(known: &ServiceStatus) -> pb::ServiceStatus {
     let state = match known.state {
-        State::Synced => pb::ServiceState::Synced,
-        State::Pending => pb::ServiceState::Pending,
-        State::Rejected => pb::ServiceState::Rejected,
-        State::Held => pb::ServiceState::Held,
+        SyncState::Synced => pb::ServiceState::Synced,
+        SyncState::Pending => pb::ServiceState::Pending,
+        SyncState::Rejected => pb::ServiceState::Rejected,
+        SyncState::Held => pb::ServiceState::Held,
     };
     let reason = known.reject.as_ref().map_or(pb::RejectReason::Unspecified, |reject| reject.reason.into());
     let service = known.service.as_deref();

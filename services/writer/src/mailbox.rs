@@ -16,7 +16,7 @@ pub(crate) const BULK: usize = 16;
 /// Changes of status that a reader of Watch may lag behind.
 const TOUCHED: usize = 4096;
 
-pub(crate) type Question = Box<dyn FnOnce(&mut Reconciler) + Send>;
+pub(crate) type StateQuestion = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 /// A message to the owner.
 pub(crate) enum Mail {
@@ -41,7 +41,7 @@ pub(crate) enum Mail {
         backend: BackendName,
         generation: u64,
     },
-    Ask(Question),
+    Ask(StateQuestion),
 }
 
 /// Sends messages to the owner. Cheap to clone.
@@ -63,7 +63,7 @@ impl Touched {
     }
 
     /// Notifies the readers of the backend, and the readers of all backends.
-    pub(crate) fn tell(&self, claim: Claim) {
+    pub(crate) fn notify(&self, claim: Claim) {
         let mut readers = self.readers();
         for whose in [Some(claim.backend.clone()), None] {
             // An error means that the last reader left.
@@ -152,7 +152,7 @@ impl Handle {
         question: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
     ) -> Result<T, Ended> {
         let (reply, answer) = oneshot::channel();
-        let question: Question = Box::new(move |state| {
+        let question: StateQuestion = Box::new(move |state| {
             if reply.send(question(state)).is_err() {
                 tracing::debug!("whoever asked did not wait for the answer");
             }
@@ -181,13 +181,13 @@ mod tests {
         let (handle, _mail, touched) = Handle::new();
         let (mut one, mut all) = (handle.touched(Some(name("a"))), handle.touched(None));
         for backend in ["a", "b", "b", "b"] {
-            touched.tell(claim(backend));
+            touched.notify(claim(backend));
         }
         assert_eq!(one.try_recv().unwrap(), claim("a"));
         assert!(one.try_recv().is_err(), "nothing of b");
         assert_eq!(std::iter::from_fn(|| all.try_recv().ok()).count(), 4);
         drop((one, all));
-        touched.tell(claim("a"));
-        assert!(touched.readers().is_empty(), "nobody reads, nothing is kept");
+        touched.notify(claim("a"));
+        assert!(touched.readers().is_empty(), "without readers, nothing is kept");
     }
 }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gimbal_plan::Guard;
+use gimbal_guard::Guard;
 use gimbal_reconcile::{Backend, Counters, Reconciler};
-use gimbal_runtime::{MetricDoc, metrics_table};
+use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
 use gimbal_session::GoodbyeReason;
 use gimbal_transport::{Problem, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -22,13 +22,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use limiter::LimiterMetrics;
 use loss::LossMetrics;
 use policy::PolicyMetrics;
-use series::{Counts, Events, OfBackend, Seconds};
+use series::{BackendSeries, Counts, OfBackend, Seconds};
 
 use gimbal_schedule::{ConcurrencyLimit, SharedLimit, WaitReason};
 
@@ -117,7 +116,7 @@ metrics_table! {
             "Calls to the API server that change an object, by outcome";
         write_seconds: Family<VerbLabels, Histogram> = Family::new_with_constructor(latency), "write" ["verb"] seconds,
             "Time of such a call";
-        propagation_seconds: Events<BackendLabels, Histogram> = Events::of(Family::new_with_constructor(latency)), "propagation" ["backend"] seconds,
+        propagation_seconds: BackendSeries<BackendLabels, Histogram> = BackendSeries::of(Family::new_with_constructor(latency)), "propagation" ["backend"] seconds,
             "From the source telling its agent of a change to the API server accepting it";
         connected: Counts<BackendLabels>, "backend_connected" ["backend"],
             "Whether an agent of the backend is connected";
@@ -136,7 +135,7 @@ metrics_table! {
         pending: Gauge, "pending" [],
             "Targets that wait to be written";
         oldest_pending: Gauge<f64, AtomicU64>, "oldest_pending" [] seconds,
-            "Age of the oldest change that an agent told and that is neither written, nor rejected, nor held; 0: none waits";
+            "Age of the oldest change of an agent that is neither written, nor rejected, nor held; 0: none waits";
         in_flight: Gauge, "in_flight" [],
             "Targets that are being written";
         leading: Gauge, "leading" [],
@@ -144,14 +143,14 @@ metrics_table! {
         lease_holder: Counts<HolderLabels>, "lease_holder" ["holder"],
             "1 for the writer that leads, as far as this one knows";
         lease_calls: Family<LeaseLabels, Counter>, "lease_calls" ["verb", "code"],
-            "Calls about the Lease, by outcome; verb renew keeps it";
+            "Calls about the Lease, by outcome; verb renew keeps it, release gives it up";
         refused_streams: Family<ReasonLabels, Counter>, "refused_streams" ["reason"],
             "Streams of agents that were refused, by reason";
-        goodbyes: Events<GoodbyeLabels, Counter>, "goodbyes" ["backend", "reason"],
+        goodbyes: BackendSeries<GoodbyeLabels, Counter>, "goodbyes" ["backend", "reason"],
             "Streams of agents that the writer ended, by reason";
-        broken_streams: Events<BackendLabels, Counter>, "broken_streams" ["backend"],
+        broken_streams: BackendSeries<BackendLabels, Counter>, "broken_streams" ["backend"],
             "Streams of agents that ended in an error";
-        resyncs: Events<BackendLabels, Counter>, "resyncs" ["backend"],
+        resyncs: BackendSeries<BackendLabels, Counter>, "resyncs" ["backend"],
             "Snapshots that were asked for in the middle of a stream";
         watch_failures: Family<WatchLabels, Counter>, "watch_failures" ["kind", "reason"],
             "Failures of the watches on the Gimbal cluster";
@@ -159,12 +158,14 @@ metrics_table! {
             "TLS handshakes that failed, by reason";
         probes: Counter, "probes" [],
             "Connections that closed before they said anything";
+        build: InfoMetric, "build" ["version"],
+            "Version of this program";
     }
 }
 
 #[derive(Debug)]
 struct Inner {
-    happened: Happened,
+    counts: EventCounts,
     policy: PolicyMetrics,
     limiter: LimiterMetrics,
     loss: LossMetrics,
@@ -175,28 +176,30 @@ impl Metrics {
     /// Creates every metric and registers it.
     pub fn register(registry: &mut Registry) -> Self {
         let inner = Inner {
-            happened: Happened::register(registry.sub_registry_with_prefix("gimbal_writer")),
+            counts: EventCounts::register(registry),
             policy: PolicyMetrics::register(registry),
             limiter: LimiterMetrics::register(registry),
             loss: LossMetrics::register(registry),
             own: OwnMetrics::register(registry),
         };
         inner.policy.start();
-        let r = registry.sub_registry_with_prefix("gimbal_writer");
-        r.register("build", "Version of this program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        inner.own.build.set([("version", env!("CARGO_PKG_VERSION"))]);
         Self(Arc::new(inner))
     }
 
-    /// Describes every metric, in the order of its groups. Those of [`gimbal_runtime`] are not among them.
+    /// Describes every metric, in the order of its groups. Those of the process are not among them.
     #[must_use]
     pub fn reference() -> Vec<MetricDoc> {
-        let groups = [OwnMetrics::reference(), LossMetrics::reference(), PolicyMetrics::reference()];
-        let mut all: Vec<MetricDoc> = groups.into_iter().flatten().collect();
-        all.extend(LimiterMetrics::reference());
-        all.extend(Happened::reference());
-        let (name, help) = ("gimbal_writer_build_info".to_owned(), "Version of this program");
-        all.push(MetricDoc { name, kind: "info", labels: &["version"], help });
-        all
+        let certificate = CertificateMetrics::reference().into_iter().map(|metric| metric.under("gimbal_writer"));
+        let groups = [
+            OwnMetrics::reference(),
+            LossMetrics::reference(),
+            PolicyMetrics::reference(),
+            LimiterMetrics::reference(),
+            EventCounts::reference(),
+            certificate.collect(),
+        ];
+        groups.into_iter().flatten().collect()
     }
 
     /// Records the answer to a write.
@@ -291,7 +294,7 @@ impl Metrics {
     }
 
     /// Records an event of a backend's mass-change guard.
-    pub fn guarded(&self, backend: &str, event: &gimbal_plan::GuardEvent) {
+    pub fn guarded(&self, backend: &str, event: &gimbal_guard::GuardEvent) {
         self.0.loss.guarded(backend, event);
     }
 
@@ -309,7 +312,7 @@ impl Metrics {
         inner.own.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.own.in_flight.set(signed(reconciler.in_flight()));
         inner.own.leading.set(i64::from(reconciler.is_leading() && may_write));
-        inner.happened.show(reconciler.counters());
+        inner.counts.show(reconciler.counters());
         let known = reconciler.backends();
         let is_known = |backend: &str| known.contains_key(backend);
         inner.own.propagation_seconds.keep(is_known);
@@ -320,30 +323,30 @@ impl Metrics {
         inner.policy.show(reconciler, &led);
         inner.loss.show(&led, is_known);
         let each = |value: fn(&Backend) -> i64| led.iter().map(move |backend| (labels(backend), value(backend)));
-        inner.own.services.show(each(|backend| signed(backend.end.tree().count())));
-        inner.own.endpoints.show(each(|backend| signed(backend.endpoints)));
+        inner.own.services.show(each(|backend| signed(backend.end().tree().count())));
+        inner.own.endpoints.show(each(|backend| signed(backend.endpoints())));
         let held = |backend: &Backend| {
-            let holds = [backend.guards.removals(), backend.guards.readiness()].into_iter().filter_map(Guard::held);
+            let holds = [backend.guards().removals(), backend.guards().readiness()].into_iter().filter_map(Guard::held);
             signed(holds.map(|held| held.endpoints_removed).max().unwrap_or_default())
         };
         inner.own.held_endpoints.show(each(held));
         // A backend that the configuration does not name is not expected to connect.
-        let listed = || led.iter().filter(|backend| backend.listed);
-        inner.own.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.connected))));
-        inner.own.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end.is_complete()))));
+        let listed = || led.iter().filter(|backend| backend.is_listed());
+        inner.own.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.is_connected()))));
+        inner.own.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end().is_complete()))));
         inner.own.rejected.show(led.iter().flat_map(|backend| rejects(backend)));
         inner.own.source_age.show(listed().flat_map(|backend| ages(backend)));
     }
 }
 
 fn labels(backend: &Backend) -> BackendLabels {
-    BackendLabels { backend: backend.name.to_string() }
+    BackendLabels { backend: backend.name().to_string() }
 }
 
 fn rejects(backend: &Backend) -> impl Iterator<Item = (RejectLabels, i64)> {
-    let name = backend.name.to_string();
+    let name = backend.name().to_string();
     backend
-        .end
+        .end()
         .reject_counts()
         .iter()
         .map(move |(reason, count)| (RejectLabels { backend: name.clone(), reason: reason.as_str() }, signed(*count)))
@@ -356,71 +359,48 @@ const KINDS: [&str; 8] =
 /// Returns the age of each kind. For kinds that are not in [`KINDS`], the oldest counts.
 fn ages(backend: &Backend) -> BTreeMap<SourceLabels, f64> {
     let mut ages = BTreeMap::new();
-    for source in backend.end.freshness() {
+    for source in backend.end().freshness() {
         let Some(age) = source.age else { continue };
         let kind = KINDS.into_iter().find(|kind| *kind == source.kind).unwrap_or("other");
-        let oldest = ages.entry(SourceLabels { backend: backend.name.to_string(), kind }).or_insert(0.0_f64);
+        let oldest = ages.entry(SourceLabels { backend: backend.name().to_string(), kind }).or_insert(0.0_f64);
         *oldest = oldest.max(age.as_secs_f64());
     }
     ages
 }
 
-/// Counts since the process started. Each has two names: the first ones were registered as gauges, and stay for the
-/// dashboards that use them.
-#[derive(Debug)]
-struct Happened(Vec<(Gauge, Counter, Count)>);
-
-/// Selects one of the counts.
-type Count = fn(&Counters) -> u64;
-
-impl Happened {
-    /// Old name, new name, help and value of each count.
-    fn all() -> [(&'static str, &'static str, &'static str, Count); 4] {
-        [
-            (
-                "comparison_differences",
-                "differences_found",
-                "Targets that a full comparison found to differ without a reason to; must stay 0",
-                |counters| counters.comparison_differences,
-            ),
-            ("comparisons", "comparisons_ended", "Full comparisons that ended", |counters| counters.comparisons),
-            (
-                "accepted_forms",
-                "forms_accepted",
-                "Objects that the API server stored otherwise than sent",
-                |counters| counters.accepted_forms,
-            ),
-            ("unreadable", "entries_unreadable", "Entries or frames of agents that could not be read", |counters| {
-                counters.unreadable
-            }),
-        ]
+metrics_table! {
+    /// Counts since the process started. Each has two names: the gauges are older, and stay for the dashboards that use
+    /// them.
+    struct EventCounts("gimbal_writer") {
+        comparison_differences: Gauge, "comparison_differences" [],
+            "As gimbal_writer_differences_found_total, which is a counter";
+        differences_found: Counter, "differences_found" [],
+            "Targets that a full comparison found to differ without a reason to; must stay 0";
+        comparisons: Gauge, "comparisons" [],
+            "As gimbal_writer_comparisons_ended_total, which is a counter";
+        comparisons_ended: Counter, "comparisons_ended" [],
+            "Full comparisons that ended";
+        accepted_forms: Gauge, "accepted_forms" [],
+            "As gimbal_writer_forms_accepted_total, which is a counter";
+        forms_accepted: Counter, "forms_accepted" [],
+            "Objects that the API server stored otherwise than sent";
+        unreadable: Gauge, "unreadable" [],
+            "As gimbal_writer_entries_unreadable_total, which is a counter";
+        entries_unreadable: Counter, "entries_unreadable" [],
+            "Entries or frames of agents that could not be read";
     }
+}
 
-    fn reference() -> impl Iterator<Item = MetricDoc> {
-        Self::all().into_iter().flat_map(|(old, new, help, _)| {
-            let (gauge, counter) = (format!("gimbal_writer_{old}"), format!("gimbal_writer_{new}_total"));
-            let counter = MetricDoc { name: counter, kind: "counter", labels: &[], help };
-            [
-                counter,
-                MetricDoc { name: gauge, kind: "gauge", labels: &[], help: "The older name of the counter above" },
-            ]
-        })
-    }
-
-    fn register(registry: &mut Registry) -> Self {
-        let register = |(old, new, help, value): (&str, &str, &str, Count)| {
-            let (gauge, counter) = (Gauge::default(), Counter::default());
-            registry.register(old, format!("As gimbal_writer_{new}_total, which is a counter"), gauge.clone());
-            registry.register(new, help, counter.clone());
-            (gauge, counter, value)
-        };
-        Self(Self::all().into_iter().map(register).collect())
-    }
-
+impl EventCounts {
     fn show(&self, counters: &Counters) {
-        for (gauge, counter, value) in &self.0 {
-            gauge.set(signed(value(counters)));
-            counter.inner().store(value(counters), Ordering::Relaxed);
+        for (gauge, counter, count) in [
+            (&self.comparison_differences, &self.differences_found, counters.comparison_differences),
+            (&self.comparisons, &self.comparisons_ended, counters.comparisons),
+            (&self.accepted_forms, &self.forms_accepted, counters.accepted_forms),
+            (&self.unreadable, &self.entries_unreadable, counters.unreadable),
+        ] {
+            gauge.set(signed(count));
+            counter.inner().store(count, Ordering::Relaxed);
         }
     }
 }

@@ -9,33 +9,42 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_guard::GuardEvent;
 use gimbal_model::BackendName;
-use gimbal_plan::GuardEvent;
 use gimbal_reconcile::{Output, Reconciler, Stage};
 use gimbal_runtime::Exit;
 use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
+use gimbal_transport::Quiet;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Created;
 use crate::backend_state::{BackendFormat, StateKeeper};
+use crate::cluster_watches::{ClusterEvent, Relist};
+use crate::config::too_many;
 use crate::creating::Creating;
-use crate::in_flight::{Done, JobsInFlight};
+use crate::jobs_in_flight::{Done, JobsInFlight};
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
-use crate::watches::{Again, ClusterEvent};
 use gimbal_lease::{Leadership, Moment};
 
 /// Most inputs taken in one turn before decisions are made.
 const TURN: usize = 512;
 /// Interval of [`Reconciler::tick`].
 const TICK: Duration = Duration::from_millis(100);
+/// A longer time between two ticks means that this process was stopped, or had no processor.
+const STOPPED: Duration = Duration::from_secs(2);
 /// Interval of updates of the metrics.
 const SHOW: Duration = Duration::from_secs(1);
-/// Messages that may be pending for an agent. The stream of an agent that reads slower ends; the agent resumes by
-/// digest.
-pub const STREAM_QUEUE: usize = 4096;
+/// Messages that may be pending for an agent. More stay in the reconciler until the agent has read some of these, so
+/// that any number of rejects is sent at the pace of the reader. Few, because what is new overtakes older rejects only
+/// in the reconciler.
+pub const STREAM_QUEUE: usize = 512;
+/// Unacknowledged deltas of a stream whose age is measured.
+const MEASURED_DELTAS: usize = 4096;
+/// Places of the queue that are kept for the messages that end a stream.
+const LAST_WORDS: usize = 8;
 /// How long writes in flight may take to end at shutdown.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -44,17 +53,26 @@ struct Stream {
     outgoing: mpsc::Sender<WriterMessage>,
     /// Deltas that are not acknowledged yet: sequence number, and when the source reported the oldest change to the
     /// agent.
-    told: VecDeque<(u64, Instant)>,
+    deltas: VecDeque<(u64, Instant)>,
+}
+
+/// A line about a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum StreamLine {
+    Opened,
+    Closed,
+    AgentLeaves,
+    Dismissed(GoodbyeReason),
 }
 
 /// The parts that the owner works with.
-pub struct Parts {
+pub struct StateOwnerParts {
     /// The state that it owns.
     pub state: Reconciler,
     /// Events of the watches.
     pub events: mpsc::Receiver<ClusterEvent>,
     /// Restarts the watches.
-    pub again: Again,
+    pub relist: Relist,
     /// Whether this process leads.
     pub leadership: watch::Receiver<Leadership>,
     /// Whether this process, if it leads, could do a leader's work.
@@ -66,16 +84,19 @@ pub struct Parts {
     /// The writer's metrics.
     pub metrics: Metrics,
     /// Beaten on every tick of the owner.
-    pub health: gimbal_runtime::Health,
+    pub health: gimbal_runtime::Liveness,
 }
 
 /// The owner task.
-pub struct Owner {
-    parts: Parts,
+pub struct StateOwner {
+    parts: StateOwnerParts,
     mail: mpsc::Receiver<Mail>,
     touched: Touched,
     /// Open streams by generation: while a newer stream takes over, a backend has two.
     streams: HashMap<u64, Stream>,
+    /// Lines about streams that were logged recently. An agent that dials again and again gets one of each a minute.
+    stream_lines: Quiet<(BackendName, StreamLine)>,
+    ticked: Option<Instant>,
     shown: Option<Instant>,
     leading: Option<u64>,
     /// Whether agents are sent to another writer: see [`Reconciler::stand_aside`].
@@ -90,15 +111,31 @@ pub struct Owner {
     failed: Option<JoinError>,
 }
 
-impl Owner {
+impl StateOwner {
     /// Creates the owner and the handle by which other tasks reach it.
     #[must_use]
-    pub fn new(parts: Parts) -> (Self, Handle) {
+    pub fn new(parts: StateOwnerParts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
         let (leading, begun, creating, failed) = (None, None, Creating::default(), None);
         let streams = HashMap::new();
-        let (shown, aside, observed) = (None, false, false);
-        (Self { parts, mail, touched, streams, shown, leading, aside, begun, observed, creating, failed }, handle)
+        let (stream_lines, ticked, shown) = (Quiet::default(), None, None);
+        let (aside, observed) = (false, false);
+        let owner = Self {
+            parts,
+            mail,
+            touched,
+            streams,
+            stream_lines,
+            ticked,
+            shown,
+            leading,
+            aside,
+            begun,
+            observed,
+            creating,
+            failed,
+        };
+        (owner, handle)
     }
 
     /// Runs until `shutdown`, then sends every agent a goodbye and waits for the writes in flight.
@@ -116,7 +153,7 @@ impl Owner {
                 Some(done) = self.creating.next() => self.created(done),
                 Some(event) = self.parts.events.recv() => self.observe(event),
                 Some(mail) = self.mail.recv() => self.receive(mail),
-                Some(told) = self.parts.keeper.next() => self.told(told),
+                Some(event) = self.parts.keeper.next() => self.state_event(event),
                 // An error means that it never changes.
                 Ok(()) = self.parts.leadership.changed() => self.follow_leadership(Instant::now(), Moment::now()),
                 () = sleep_until(wake) => {}
@@ -178,12 +215,19 @@ impl Owner {
         match mail {
             Mail::Open { backend, policy, hello, outgoing, reply } => {
                 if let Some(policy) = policy {
+                    let before = self.parts.state.backends().len();
                     self.parts.state.add_backend(&backend, *policy, now);
+                    let count = self.parts.state.backends().len();
+                    if let Some(warning) = too_many(count).filter(|_| too_many(before).is_none()) {
+                        tracing::warn!("{warning}");
+                    }
                 }
                 let opened = self.parts.state.open(&backend, &hello, now);
                 if let Ok(generation) = opened {
-                    tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, "stream opened");
-                    self.streams.insert(generation, Stream { outgoing, told: VecDeque::new() });
+                    if let Some(untold) = self.stream_lines.tell((backend.clone(), StreamLine::Opened), now) {
+                        tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, untold, "stream opened");
+                    }
+                    self.streams.insert(generation, Stream { outgoing, deltas: VecDeque::new() });
                 }
                 if reply.send(opened).is_err() {
                     tracing::debug!("a stream ended while it was opened");
@@ -192,20 +236,24 @@ impl Owner {
             Mail::Message { backend, generation, message, turns } => {
                 if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message
                     // An agent that exceeds its credit uses no more memory here either.
-                    && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.told.len() < STREAM_QUEUE)
+                    && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.deltas.len() < MEASURED_DELTAS)
                 {
-                    stream.told.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
+                    stream.deltas.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
                 }
-                if let AgentMessage::Goodbye(goodbye) = &message {
+                if let AgentMessage::Goodbye(goodbye) = &message
+                    && let Some(untold) = self.stream_lines.tell((backend.clone(), StreamLine::AgentLeaves), now)
+                {
                     let (reason, text) = (goodbye.reason, &goodbye.message);
-                    tracing::info!(%backend, generation, ?reason, text, "the agent says goodbye");
+                    tracing::info!(%backend, generation, ?reason, text, untold, "the agent says goodbye");
                 }
                 self.parts.state.receive(&backend, generation, message, now);
                 drop(turns);
             }
             Mail::Closed { backend, generation } => {
-                if self.streams.remove(&generation).is_some() {
-                    tracing::info!(%backend, generation, "stream closed; what was last known stays");
+                if self.streams.remove(&generation).is_some()
+                    && let Some(untold) = self.stream_lines.tell((backend.clone(), StreamLine::Closed), now)
+                {
+                    tracing::info!(%backend, generation, untold, "stream closed; what was last known stays");
                 }
                 self.parts.state.closed(&backend, generation);
             }
@@ -228,13 +276,25 @@ impl Owner {
 
     fn tick(&mut self) {
         self.parts.health.beat();
-        let now = Instant::now();
+        self.tick_at(Instant::now());
+    }
+
+    fn tick_at(&mut self, now: Instant) {
         self.follow_leadership(now, Moment::now());
+        let ticked = self.ticked.replace(now);
+        if let Some(stopped) = ticked.map(|ticked| now.saturating_duration_since(ticked)).filter(|gap| *gap >= STOPPED)
+        {
+            tracing::warn!(
+                seconds = stopped.as_secs_f32(),
+                "this process was stopped: agents have time to be heard again"
+            );
+            self.parts.state.excuse_silence(now);
+        }
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
             self.parts.metrics.show(&self.parts.state, self.parts.jobs.writes().may_write());
-            let oldest = self.streams.values().filter_map(|stream| stream.told.front());
+            let oldest = self.streams.values().filter_map(|stream| stream.deltas.front());
             let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
             self.parts.metrics.oldest_pending(age.unwrap_or_default());
             self.parts.jobs.show();
@@ -242,7 +302,12 @@ impl Owner {
     }
 
     fn send(&mut self) {
-        for output in self.parts.state.take_outputs() {
+        let streams = &self.streams;
+        let room = |generation| {
+            // What is for a stream that has ended is dropped.
+            streams.get(&generation).map_or(usize::MAX, |stream| stream.outgoing.capacity().saturating_sub(LAST_WORDS))
+        };
+        for output in self.parts.state.take_outputs_within(room) {
             match output {
                 Output::Send { backend, generation, message } => self.send_message(&backend, generation, message),
                 Output::Close { generation, .. } => {
@@ -253,7 +318,7 @@ impl Owner {
                     tracing::warn!(
                         "the Gimbal cluster's store was put back to an older state: everything is listed again"
                     );
-                    self.parts.again.list();
+                    self.parts.relist.all();
                     // The stored state of backends went back as well.
                     self.parts.state.keep_all();
                 }
@@ -284,11 +349,11 @@ impl Owner {
                 }
                 Output::Guard { backend, event } => {
                     self.parts.metrics.guarded(backend.as_str(), &event);
-                    tell(&backend, &event);
+                    log_guard(&backend, &event);
                 }
                 Output::CreateNamespace { namespace, backend } => self.creating.ask(namespace, backend),
                 Output::Touched(claim) => {
-                    self.touched.tell(claim);
+                    self.touched.notify(claim);
                 }
             }
         }
@@ -299,7 +364,7 @@ impl Owner {
         match &message {
             WriterMessage::Ack(seq) => {
                 let now = Instant::now();
-                while let Some((_, since)) = stream.told.pop_front_if(|(told, _)| *told <= *seq) {
+                while let Some((_, since)) = stream.deltas.pop_front_if(|(delta, _)| *delta <= *seq) {
                     self.parts.metrics.propagated(backend.as_str(), now.saturating_duration_since(since));
                 }
             }
@@ -314,10 +379,15 @@ impl Owner {
             }
             WriterMessage::Goodbye(goodbye) => {
                 self.parts.metrics.dismissed(backend.as_str(), goodbye.reason);
-                tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
+                let line = (backend.clone(), StreamLine::Dismissed(goodbye.reason));
+                if let Some(untold) = self.stream_lines.tell(line, Instant::now()) {
+                    tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, untold, "goodbye");
+                }
             }
             // Streams of Services have no reports, facts or contents.
             WriterMessage::Report { .. } | WriterMessage::Facts(_) | WriterMessage::ContentRequest(_) => {}
+            // Only the receiving side makes it.
+            WriterMessage::Unreadable { .. } => {}
             WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}
         }
         if let Err(mpsc::error::TrySendError::Full(_)) = stream.outgoing.try_send(message) {
@@ -344,7 +414,7 @@ impl Owner {
     }
 }
 
-fn tell(backend: &BackendName, event: &GuardEvent) {
+fn log_guard(backend: &BackendName, event: &GuardEvent) {
     match event {
         GuardEvent::Held(held) => tracing::warn!(
             %backend, id = held.id, endpoints = held.endpoints_removed, before = held.endpoints_before, services = held.targets,

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use gimbal_reconcile::Reconciler;
-use gimbal_runtime::{Guard, Readiness};
+use gimbal_runtime::{Readiness, ReadinessGuard};
 use gimbal_transport::Serving;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
-use crate::reach::Reach;
+use crate::watch_liveness::WatchLiveness;
 use gimbal_lease::{Leadership, Moment};
 
 /// Time without a sign of life after which a watch is out of reach. A healthy API server sends one at least once a
@@ -22,11 +22,11 @@ const FAILING: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What the checks read, and where they publish.
-pub(crate) struct Report {
+pub(crate) struct ReadinessReport {
     pub(crate) owner: Handle,
     pub(crate) readiness: Readiness,
     /// Signs of life of the watches on the Gimbal cluster.
-    pub(crate) reach: Reach,
+    pub(crate) watch_liveness: WatchLiveness,
     /// Returns for how long every call to the Gimbal cluster has failed without an answer, with 5xx or with 401; `None`
     /// if the last one did not.
     pub(crate) failing: Box<dyn Fn() -> Option<Duration> + Send>,
@@ -36,13 +36,18 @@ pub(crate) struct Report {
     pub(crate) metrics: Metrics,
 }
 
-impl Report {
+impl ReadinessReport {
     /// Publishes readiness until `shutdown`, to `readiness` and `serving` alike. A writer is ready when it has observed
     /// the Gimbal cluster and can still reach it, whether it leads or not, because a follower takes over at once.
     /// `observing` is dropped once the Gimbal cluster was observed.
-    pub(crate) async fn run(self, observing: Guard, serving: watch::Sender<Serving>, shutdown: CancellationToken) {
+    pub(crate) async fn run(
+        self,
+        observing: ReadinessGuard,
+        serving: watch::Sender<Serving>,
+        shutdown: CancellationToken,
+    ) {
         let mut observing = Some(observing);
-        let mut away: Option<Guard> = None;
+        let mut away: Option<ReadinessGuard> = None;
         let mut leader = String::new();
         let mut poll = tokio::time::interval(LOOK);
         loop {
@@ -60,7 +65,7 @@ impl Report {
                     Err(_) => return,
                 }
             }
-            let silent = self.reach.silent();
+            let silent = self.watch_liveness.silent();
             let reached = silent.is_empty() && (self.failing)().is_none_or(|time| time < FAILING);
             match (reached, away.is_some()) {
                 (true, true) => away = None,
@@ -90,7 +95,7 @@ impl Report {
             Leadership::Follower { holder } => holder.clone(),
         };
         if now != *before {
-            tracing::info!(leader = now, this = self.identity, "another leader is known");
+            tracing::info!(leader = now, this = self.identity, "the leader changed");
             self.metrics.led_by(&now);
             *before = now;
         }
@@ -116,14 +121,14 @@ mod tests {
                 question(&mut state);
             }
         });
-        let (readiness, reach) = (Readiness::new(), Reach::new(Duration::from_millis(300)));
+        let (readiness, watch_liveness) = (Readiness::new(), WatchLiveness::new(Duration::from_millis(300)));
         let hear = |kinds: &'static [Watched]| {
-            let reach = reach.clone();
+            let watch_liveness = watch_liveness.clone();
             tokio::spawn(async move {
                 let mut beat = tokio::time::interval(Duration::from_millis(50));
                 loop {
                     beat.tick().await;
-                    kinds.iter().for_each(|kind| reach.heard(*kind));
+                    kinds.iter().for_each(|kind| watch_liveness.heard(*kind));
                 }
             })
         };
@@ -134,8 +139,15 @@ mod tests {
         let (serving, mut told) = watch::channel(Serving { ready: false, leading: false });
         let (identity, metrics) = ("this".to_owned(), Metrics::register(&mut Registry::default()));
         let (failing, readiness_of_all) = (Box::new(|| None), readiness.clone());
-        let report =
-            Report { owner, readiness: readiness_of_all, reach: reach.clone(), failing, leadership, identity, metrics };
+        let report = ReadinessReport {
+            owner,
+            readiness: readiness_of_all,
+            watch_liveness: watch_liveness.clone(),
+            failing,
+            leadership,
+            identity,
+            metrics,
+        };
         let observing = readiness.block("the watches");
         tokio::spawn(report.run(observing, serving, CancellationToken::new()));
         told.wait_for(|now| now.ready && !now.leading).await.unwrap();

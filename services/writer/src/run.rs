@@ -6,33 +6,31 @@ use std::time::{Duration, Instant};
 use gimbal_kubernetes_client::Cluster;
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_runtime::{
-    CertificateMetrics, Exit, Health, Readiness, Tasks, bind, init_logging, register_process_metrics, serve_admin,
+    CertificateMetrics, Exit, Liveness, Readiness, Tasks, bind, init_logging, register_process_metrics, serve_admin,
     shutdown_token,
 };
 use gimbal_session::{Credit, WriterLimits};
-use gimbal_transport::{
-    Credentials, OnRefusal, Reloaded, Reloader, ServeOptions, Services, Serving, TlsFiles, plaintext_allowed, serve,
-};
+use gimbal_transport::{OnRefusal, Reloaded, ServeOptions, ServedServices, Serving, listener_tls, serve};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_streams::Streams;
 use crate::apply::{WRITE_TIMEOUT, Writes, code};
 use crate::args::Args;
 use crate::backend_state::StateKeeper;
+use crate::cluster_watches;
 use crate::config::{Config, Current};
-use crate::discovery::Streams;
-use crate::in_flight::JobsInFlight;
 use crate::inspection_service::Answers;
+use crate::jobs_in_flight::JobsInFlight;
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
-use crate::owner::{Owner, Parts};
-use crate::reach::Reach;
-use crate::ready::{Report, UNREACHABLE};
+use crate::owner::{StateOwner, StateOwnerParts};
+use crate::ready::{ReadinessReport, UNREACHABLE};
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
-use crate::watches;
-use gimbal_admission::{FollowedFile, settled};
+use crate::watch_liveness::WatchLiveness;
+use gimbal_admission::{FollowedFile, read_when_stable};
 use gimbal_lease::{Candidate, Fitness, Leadership, Moment};
 use gimbal_schedule::WriteLimiter;
 
@@ -55,23 +53,23 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     let times = args.lease_times()?;
     let (config, file) = configuration(&args).await?;
-    tell_doubts(&config);
+    log_warnings(&config);
     let current = Arc::new(Current::new(config));
-    let tls = tls(&args)?;
+    let tls = listener_tls(args.tls.files(), args.plaintext, &args.listen).map_err(Exit::Usage)?;
     let watching = Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()))?;
     let listener = bind("--listen", args.listen).await?;
     let admin_listener = bind("--admin-listen", args.admin_listen).await?;
 
     let shutdown = shutdown_token()?;
     let mut tasks = Tasks::new(shutdown.clone());
-    let (readiness, health, reach) = (Readiness::new(), Health::new(HEALTH), Reach::new(UNREACHABLE));
+    let (readiness, health, watch_liveness) =
+        (Readiness::new(), Liveness::new(HEALTH), WatchLiveness::new(UNREACHABLE));
     let observing = readiness.block("the watches on the Gimbal cluster");
     let mut registry = Registry::default();
     register_process_metrics(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let tls = tls.map(|(credentials, reloader)| {
-        let certificate = CertificateMetrics::default();
-        certificate.register(registry.sub_registry_with_prefix("gimbal_writer"));
+        let certificate = CertificateMetrics::register(registry.sub_registry_with_prefix("gimbal_writer"));
         let show = move |files: &Reloaded| {
             certificate.show(files.not_after.as_second(), files.problem.is_none(), files.taken);
         };
@@ -122,7 +120,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     // The lease, the watches, the writes and the stored state each have their own connections, because a burst of
     // writes must not delay a watch or the lease. Writes are sent only while the lease lasts, however long it takes to
     // connect.
-    let (events, again, mut watch_tasks) = watches::start(&watching, &metrics, &reach);
+    let (events, relist, mut watch_tasks) = cluster_watches::start(&watching, &metrics, &watch_liveness);
     tasks.spawn("a watch on the Gimbal cluster", {
         let shutdown = shutdown.clone();
         async move {
@@ -150,10 +148,10 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         keeping.await;
         Ok(())
     });
-    let (owner, handle) = Owner::new(Parts {
+    let (owner, handle) = StateOwner::new(StateOwnerParts {
         state,
         events,
-        again,
+        relist,
         leadership: leadership.clone(),
         able,
         jobs,
@@ -163,10 +161,10 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     });
     tasks.spawn("the owner", owner.run(shutdown.clone()));
     let calls = watching.clone();
-    let report = Report {
+    let report = ReadinessReport {
         owner: handle.clone(),
         readiness,
-        reach,
+        watch_liveness,
         failing: Box::new(move || calls.failing_for()),
         leadership: leadership.clone(),
         identity: identity.clone(),
@@ -185,7 +183,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
 
     let answers =
         Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
-    let services = Services {
+    let services = ServedServices {
         discovery: Some(Arc::new(Streams {
             config: current.config(),
             owner: handle,
@@ -199,7 +197,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let denied = Some(current.denied());
     let on_refusal: OnRefusal = Arc::new(move |refusal| metrics.connection_refused(refusal));
     let options = ServeOptions { tls, denied, on_refusal: Some(on_refusal), serving: Some(served_now) };
-    tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer runs");
+    tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer started");
     let serving = serve(listener, services, options, shutdown.clone());
     tasks.spawn("the server", async { serving.await.map_err(|error| Exit::Failure(error.to_string())) });
     supervise(tasks, shutdown, lease.map(|task| (task, release))).await
@@ -214,7 +212,7 @@ async fn until(shutdown: CancellationToken, work: impl Future<Output = ()>) -> R
 async fn configuration(args: &Args) -> Result<(Config, Option<FollowedFile>), Exit> {
     match &args.config {
         Some(path) => {
-            let text = settled::<Config>(path).await.map_err(|error| Exit::Usage(error.to_string()))?;
+            let text = read_when_stable::<Config>(path).await.map_err(|error| Exit::Usage(error.to_string()))?;
             let config = Config::parse(path, &text).map_err(|error| Exit::Usage(error.to_string()))?;
             Ok((config, Some(FollowedFile::new(path.clone(), &text))))
         }
@@ -226,9 +224,9 @@ async fn configuration(args: &Args) -> Result<(Config, Option<FollowedFile>), Ex
     }
 }
 
-fn tell_doubts(config: &Config) {
-    for doubt in config.doubts() {
-        tracing::warn!("{doubt}");
+fn log_warnings(config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
     }
 }
 
@@ -237,7 +235,7 @@ async fn follow(mut file: FollowedFile, owner: Handle, current: Arc<Current>, me
     loop {
         match file.changed::<Config>().await {
             Ok(config) => {
-                tell_doubts(&config);
+                log_warnings(&config);
                 let policies = config.policies();
                 let backends = policies.len();
                 // The state first: an agent of a new backend that is admitted must find its backend known.
@@ -254,22 +252,5 @@ async fn follow(mut file: FollowedFile, owner: Handle, current: Arc<Current>, me
                 tracing::error!(%error, "the configuration file changed and is wrong; the one before stays in force");
             }
         }
-    }
-}
-
-fn tls(args: &Args) -> Result<Option<(Credentials, Reloader)>, Exit> {
-    match (args.tls.files(), args.plaintext) {
-        (Ok(Some((cert, key, ca))), false) => {
-            Credentials::load(TlsFiles { cert, key, ca }).map(Some).map_err(|error| Exit::Usage(error.to_string()))
-        }
-        (Ok(None), true) if plaintext_allowed(&args.listen) => Ok(None),
-        (Ok(None), true) => {
-            Err(Exit::Usage(format!("--plaintext: --listen {} is not a loopback address; use TLS there", args.listen)))
-        }
-        (Ok(None), false) => Err(Exit::Usage(
-            "--tls-cert, --tls-key and --tls-ca are required (or --plaintext on a loopback address)".into(),
-        )),
-        (_, true) => Err(Exit::Usage("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into())),
-        (Err(missing), false) => Err(Exit::Usage(missing)),
     }
 }

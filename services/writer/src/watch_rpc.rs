@@ -10,7 +10,7 @@ use gimbal_wire::pb;
 use pb::watch_response::{Event, Restarted, SnapshotDone};
 use tokio::sync::{broadcast, mpsc};
 
-use crate::listing::{Selection, status};
+use crate::listing::{ServiceSelection, status};
 use crate::mailbox::Handle;
 
 /// Why the current round ended.
@@ -23,7 +23,7 @@ enum Stop {
 
 struct Follower {
     owner: Handle,
-    selection: Selection,
+    selection: ServiceSelection,
     events: mpsc::Sender<pb::WatchResponse>,
     touched: broadcast::Receiver<Claim>,
     /// Services that changed since they were sent.
@@ -31,7 +31,7 @@ struct Follower {
 }
 
 /// Sends the selected Services and their changes to a reader until it is gone.
-pub(crate) async fn follow(owner: Handle, selection: Selection, events: mpsc::Sender<pb::WatchResponse>) {
+pub(crate) async fn follow(owner: Handle, selection: ServiceSelection, events: mpsc::Sender<pb::WatchResponse>) {
     let touched = owner.touched(selection.only_backend());
     let mut follower = Follower { owner, selection, events, touched, changed: BTreeSet::new() };
     loop {
@@ -52,13 +52,13 @@ pub(crate) async fn follow(owner: Handle, selection: Selection, events: mpsc::Se
 
 impl Follower {
     async fn run(&mut self) -> Result<Infallible, Stop> {
-        self.tell_what_is_there().await?;
+        self.send_all().await?;
         loop {
-            self.tell_next_change().await?;
+            self.send_next_change().await?;
         }
     }
 
-    async fn tell_what_is_there(&mut self) -> Result<(), Stop> {
+    async fn send_all(&mut self) -> Result<(), Stop> {
         let mut after = None;
         loop {
             let selection = self.selection.clone();
@@ -74,7 +74,7 @@ impl Follower {
         }
     }
 
-    async fn tell_next_change(&mut self) -> Result<(), Stop> {
+    async fn send_next_change(&mut self) -> Result<(), Stop> {
         let claim = loop {
             if let Some(claim) = self.changed.pop_first() {
                 break claim;
@@ -111,7 +111,7 @@ impl Follower {
 }
 
 fn note(
-    selection: &Selection,
+    selection: &ServiceSelection,
     changed: &mut BTreeSet<Claim>,
     touched: Result<Claim, broadcast::error::RecvError>,
 ) -> Result<(), Stop> {

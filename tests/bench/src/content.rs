@@ -67,13 +67,13 @@ mod tests {
         };
         let wanted = of(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2", "10.0.0.3"])]);
         assert!(same(&wanted, &wanted).is_ok());
-        for (wrong, told) in [
+        for (wrong, part) in [
             (of(&[("a", &["10.0.0.1"])]), "\"b\") is None"),
             (of(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2"])]), "\"b\") is Some"),
             (of(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2", "10.0.0.3"]), ("c", &[])]), "\"c\")) should not"),
         ] {
             let error = same(&wrong, &wanted).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(part), "{error}");
         }
     }
 }

@@ -44,6 +44,9 @@ pub struct Context {
     /// How long a scenario that lasts may last, in minutes
     #[arg(long, default_value_t = 2.0)]
     minutes: f64,
+    /// Only these rows of `kuryr`; its other results that are there are kept
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',')]
+    only: Vec<scenarios::Row>,
 }
 
 impl Context {

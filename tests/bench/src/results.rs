@@ -71,6 +71,12 @@ impl Results {
             flame.draw(&out.join(&file))?;
             plots.push(file);
         }
+        let mut outcome = outcome;
+        if !context.only.is_empty()
+            && let Some(before) = self.0.get(&name.to_string())
+        {
+            outcome = merged(before, outcome);
+        }
         let measured = Measured {
             at: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
             commit: commit(),
@@ -100,7 +106,7 @@ impl Results {
 
     fn markdown(&self) -> String {
         let mut text =
-            "# Results\n\nWritten by `cargo xtask bench`; what the figures mean is told in the page on benchmarks.\n"
+            "# Results\n\nWritten by `cargo xtask bench`; what the figures mean is described in docs/benchmarks.md.\n"
                 .to_owned();
         for (name, measured) in &self.0 {
             let Measured { at, commit, scale, runs, machine, figures, notes, plots } = measured;
@@ -115,6 +121,19 @@ impl Results {
         }
         text
     }
+}
+
+/// Puts some rows of a scenario in the place of the same ones before; the others stay.
+fn merged(before: &Measured, outcome: Outcome) -> Outcome {
+    let Outcome { figures: new, notes: new_notes, .. } = outcome;
+    let stays = |figure: &&Figure| new.iter().all(|one| one.what != figure.what);
+    let mut figures: Vec<Figure> = before.figures.iter().filter(stays).cloned().collect();
+    let about = |note: &str| note.split_once(':').map_or_else(|| note.to_owned(), |(about, _)| about.to_owned());
+    let stays = |note: &&String| new_notes.iter().all(|one| about(one) != about(note));
+    let mut notes: Vec<String> = before.notes.iter().filter(stays).cloned().collect();
+    figures.extend(new);
+    notes.extend(new_notes);
+    Outcome { figures, notes, ..Outcome::default() }
 }
 
 /// Returns the measured version of the source, marked if it was changed since.

@@ -6,6 +6,7 @@ use crate::figure::Outcome;
 mod bulk;
 mod fair;
 mod growth;
+mod kuryr;
 mod latency;
 mod many;
 mod memory;
@@ -14,6 +15,8 @@ mod profile;
 mod quiet;
 mod verbs;
 mod wire;
+
+pub use kuryr::Row;
 
 /// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -38,6 +41,8 @@ pub enum Name {
     Memory,
     /// Time and memory of an object at three sizes
     Growth,
+    /// Services as load balancers, against the bare API of Octavia
+    Kuryr,
     /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
     Profile,
 }
@@ -75,6 +80,7 @@ impl Name {
             Self::Wire => wire::run(context).await,
             Self::Memory => memory::run(context).await,
             Self::Growth => growth::run(context).await,
+            Self::Kuryr => kuryr::run(context).await,
             Self::Profile => profile::run(context).await,
         }
     }

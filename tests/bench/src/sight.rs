@@ -43,9 +43,9 @@ impl Sight {
         let (sender, arrivals) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let services = marked::<Service>(cluster, keys::MANAGED_BY);
-        tasks.spawn(tell(services, sender.clone()));
+        tasks.spawn(report(services, sender.clone()));
         let slices = marked::<EndpointSlice>(cluster, keys::SLICE_MANAGED_BY);
-        tasks.spawn(tell(slices, sender));
+        tasks.spawn(report(slices, sender));
         Self { arrivals, _tasks: tasks }
     }
 
@@ -101,7 +101,7 @@ fn marked<T: Object>(cluster: &Cluster, mark: &str) -> impl Stream<Item = WatchE
     watch::<T>(cluster.clone(), WatchScope { label_selector, ..WatchScope::default() })
 }
 
-async fn tell<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, sender: mpsc::UnboundedSender<Arrival>) {
+async fn report<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, sender: mpsc::UnboundedSender<Arrival>) {
     let mut applied = events.filter_map(|event| {
         let applied = if let WatchEvent::Applied(object) = event { Some(object) } else { None };
         std::future::ready(applied)
@@ -120,7 +120,7 @@ async fn tell<T: Object>(events: impl Stream<Item = WatchEvent<T>> + Unpin, send
 ///
 /// # Errors
 /// A watch does not open.
-pub async fn opened(cluster: &Cluster) -> anyhow::Result<()> {
+pub async fn watches_open(cluster: &Cluster) -> anyhow::Result<()> {
     let mut watches = stream::select(
         marked::<Service>(cluster, keys::MANAGED_BY).map(|event| matches!(event, WatchEvent::Alive)),
         marked::<EndpointSlice>(cluster, keys::SLICE_MANAGED_BY).map(|event| matches!(event, WatchEvent::Alive)),

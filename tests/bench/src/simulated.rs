@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_discoverer::{Changed, Known, Source, Standing, Taken};
+use gimbal_discoverer::{Changed, Coverage, EventEffect, Source, SourceStatus};
 use gimbal_model::SourceKey;
 use gimbal_session::Freshness;
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ impl Simulated {
     }
 }
 
-impl Known for Simulation {
+impl SourceStatus for Simulation {
     fn incarnation(&self) -> Option<&str> {
         Some(&self.incarnation)
     }
@@ -37,8 +37,8 @@ impl Known for Simulation {
         "its number"
     }
 
-    fn standing(&self) -> Standing {
-        if self.told { Standing::Complete } else { Standing::Nothing }
+    fn coverage(&self) -> Coverage {
+        if self.told { Coverage::Complete } else { Coverage::Nothing }
     }
 
     fn freshness(&self, _: Instant) -> Vec<Freshness> {
@@ -60,7 +60,7 @@ impl Known for Simulation {
 
 impl Source for Simulated {
     type Event = Changed;
-    type Known = Simulation;
+    type Status = Simulation;
 
     async fn event(&mut self) -> Changed {
         match self.changes.recv().await {
@@ -69,17 +69,17 @@ impl Source for Simulated {
         }
     }
 
-    fn take(&mut self, event: Changed, _: Instant) -> Taken {
+    fn apply(&mut self, event: Changed, _: Instant) -> EventEffect {
         self.known.told = true;
         self.changed.extend(event);
-        Taken::Told
+        EventEffect::Continues
     }
 
-    fn settle(&mut self, _: Instant) -> Changed {
+    fn drain(&mut self, _: Instant) -> Changed {
         std::mem::take(&mut self.changed)
     }
 
-    fn known(&self) -> &Simulation {
+    fn status(&self) -> &Simulation {
         &self.known
     }
 }

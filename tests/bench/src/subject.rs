@@ -73,7 +73,7 @@ impl Subject {
         let json = "application/json";
         let edited = api.exchange(Method::PUT, &path, (json, json), edit.to_string().into_bytes()).await?;
         self.learn(&edited)?;
-        let told = match self.change(api).await {
+        let outcome = match self.change(api).await {
             Ok(_) => {
                 let label = self.answer["metadata"]["labels"].get(LABEL).is_some();
                 let endpoint = self.answer["endpoints"][0] != self.wanted["endpoints"][0];
@@ -82,7 +82,7 @@ impl Subject {
             }
             Err(refused) => format!("it is refused ({})", refused.code),
         };
-        Ok(format!("one endpoint changed by {} after an edit by hand: {told}", self.verb.name()))
+        Ok(format!("one endpoint changed by {} after an edit by hand: {outcome}", self.verb.name()))
     }
 
     fn path(&self) -> String {

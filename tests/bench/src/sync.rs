@@ -33,7 +33,7 @@ pub struct Ours {
 /// # Errors
 /// A server's error.
 pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
-    scene.gimbal = TestCluster::start().await?;
+    scene.gimbal = TestCluster::start().await?.into();
     scene.gimbal.bind(&scene.gimbal.user("writer")?, &writer_rights()?).await?;
     namespaces(&scene.gimbal).await
 }
@@ -45,7 +45,7 @@ pub async fn fresh(scene: &mut Scene) -> anyhow::Result<()> {
 pub async fn sync(scene: &Scene, objects: usize) -> anyhow::Result<Ours> {
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);
-    sight::opened(&eyes).await?;
+    sight::watches_open(&eyes).await?;
     let server = scene.gimbal.api_server()?;
     let before = Usage::of(server)?;
     let concurrency = WORKERS.to_string();
@@ -72,7 +72,7 @@ pub async fn create(scene: &Scene, targets: &[raw::Target], objects: usize) -> a
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);
     let _companions = sight::companions(&scene.gimbal.client()?);
-    sight::opened(&eyes).await?;
+    sight::watches_open(&eyes).await?;
     let server = scene.gimbal.api_server()?;
     let before = Usage::of(server)?;
     let hands = raw::hands(&scene.gimbal).await?;

@@ -55,7 +55,7 @@ impl World {
         for (key, offer) in has {
             one.end.set(key, Some(offer.service()), now);
         }
-        one.end.source_complete(now);
+        one.end.source_complete();
         one.has_read = true;
         one.unknown = None;
     }
@@ -63,7 +63,7 @@ impl World {
     pub(crate) fn lose_sight(&mut self, agent: usize, namespace: &'static str) {
         let one = self.agents[agent].edit();
         one.unknown = Some(namespace);
-        one.end.scope_unknown(Scope::Namespaces(vec![namespace.into()]), "nobody answers".into());
+        one.end.scope_unknown(Scope::Namespaces(vec![namespace.into()]), "no answer".into());
     }
 
     pub(crate) fn see_again(&mut self, agent: usize) {

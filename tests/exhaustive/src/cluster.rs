@@ -8,20 +8,11 @@ use gimbal_model::TargetKey;
 use gimbal_plan::{Action as Write, Body};
 use gimbal_reconcile::{Watched, WriteFailure, Written};
 use gimbal_simulation::judge_write;
-use gimbal_simulation::server::{Event, Luck, is_marked};
+use gimbal_simulation::server::Luck;
 
 use crate::Trouble;
 use crate::rules::{self, Fault, Rule};
 use crate::world::{Keep, Seen, World, Writer};
-
-fn kind(event: &Event) -> Watched {
-    match event {
-        Event::Is(Body::Service(_)) | Event::Gone(Body::Service(_)) => Watched::Services,
-        Event::Is(Body::Slice(_)) | Event::Gone(Body::Slice(_)) => Watched::Slices,
-        Event::Is(Body::Endpoints(_)) | Event::Gone(Body::Endpoints(_)) => Watched::Endpoints,
-        Event::Namespace(..) => Watched::Namespaces,
-    }
-}
 
 impl World {
     /// The API server handles the next write of a job.
@@ -86,7 +77,7 @@ impl World {
     pub(crate) fn tell_watches(&mut self) {
         let events = std::mem::take(&mut self.cluster.edit().server.events);
         for event in events {
-            if let Some(queue) = self.writer.edit().watches.get_mut(&kind(&event)) {
+            if let Some(queue) = self.writer.edit().watches.get_mut(&event.kind()) {
                 queue.push_back(Seen::Event(event));
             }
         }
@@ -94,14 +85,7 @@ impl World {
 
     /// The API server makes a list, which is on its way from then on.
     pub(crate) fn list(&mut self, kind: Watched) {
-        let server = &self.cluster.server;
-        let all: Vec<Event> = match kind {
-            Watched::Namespaces => server.namespaces.iter().map(|name| Event::Namespace(name.clone(), true)).collect(),
-            _ => {
-                let ours = server.objects.values().filter(|body| is_marked(body));
-                ours.map(|body| Event::Is(body.clone())).filter(|event| self::kind(event) == kind).collect()
-            }
-        };
+        let all = self.cluster.server.list(kind);
         let writer = self.writer.edit();
         writer.state.list_begin(kind);
         writer.watches.insert(kind, VecDeque::from([Seen::List(all)]));

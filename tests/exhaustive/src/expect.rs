@@ -97,22 +97,25 @@ impl World {
     fn check_target(&self, target: &TargetKey, mirror: Option<&Mirror>, claims: &[Claim]) -> Result<(), Fault> {
         let holder = mirror.and_then(|mirror| claims.iter().find(|claim| claim.is_in(self, mirror)));
         for claim in claims {
-            let stands = holder.is_some_and(|holder| holder.key == claim.key && holder.agent == claim.agent);
-            let told = self.rejected(claim);
-            let why = match stands {
+            let exists = holder.is_some_and(|holder| holder.key == claim.key && holder.agent == claim.agent);
+            let reported = self.rejected(claim);
+            let why = match exists {
                 _ if claim.offer.invalid => Some(RejectReason::Invalid),
                 _ if self.refused(claim).is_some() => continue,
-                true => told.filter(|told| *told == RejectReason::Quota),
+                true => reported.filter(|reported| *reported == RejectReason::Quota),
                 false if holder.is_some() => {
-                    told.filter(|told| *told == RejectReason::Quota).or(Some(RejectReason::NameConflict))
+                    reported.filter(|reported| *reported == RejectReason::Quota).or(Some(RejectReason::NameConflict))
                 }
-                false => told.filter(|told| *told == RejectReason::Quota),
+                false => reported.filter(|reported| *reported == RejectReason::Quota),
             };
-            if told != why && !self.waits_for_ever(claim.agent) {
-                let there = if stands { "stands" } else { "is not there" };
-                return wrong(format!("{} {there}; it is rejected as {told:?}, and should be as {why:?}", claim.key));
+            if reported != why && !self.waits_for_ever(claim.agent) {
+                let there = if exists { "exists" } else { "is not there" };
+                return wrong(format!(
+                    "{} {there}; it is rejected as {reported:?}, and should be as {why:?}",
+                    claim.key
+                ));
             }
-            if !stands && holder.is_none() && why.is_none() {
+            if !exists && holder.is_none() && why.is_none() {
                 return wrong(format!("{target} is not there"));
             }
         }

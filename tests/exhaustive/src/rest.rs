@@ -103,7 +103,7 @@ impl World {
         self.arrive()?;
         self.pass(SHORT);
         self.arrive()?;
-        let held = self.writer.state.backends().values().find_map(|backend| backend.guards.removals().held());
+        let held = self.writer.state.backends().values().find_map(|backend| backend.guards().removals().held());
         if let Some(held) = held.filter(|_| self.setup.everyday) {
             let what = format!("the loss of {} of {} endpoints is held", held.endpoints_removed, held.endpoints_before);
             return Err(Fault { rule: Rule::Guard, what });
@@ -141,7 +141,7 @@ impl World {
     /// Approves all held removals. Returns whether there were any.
     fn approve(&mut self) -> bool {
         let held = |backend: &gimbal_reconcile::Backend| {
-            backend.guards.removals().held().map(|held| (backend.name.clone(), held.id))
+            backend.guards().removals().held().map(|held| (backend.name().clone(), held.id))
         };
         let held: Vec<_> = self.writer.state.backends().values().filter_map(held).collect();
         for (name, id) in &held {
@@ -228,10 +228,10 @@ impl World {
         let backends = self.writer.state.backends().values();
         for backend in backends {
             if let (Some(held), None) = (
-                backend.guards.removals().held(),
+                backend.guards().removals().held(),
                 self.small.trouble.filter(|trouble| matches!(trouble, Trouble::RefusedKeep(_))),
             ) {
-                return rest(format!("{} endpoints of {} are held", held.endpoints_removed, backend.name));
+                return rest(format!("{} endpoints of {} are held", held.endpoints_removed, backend.name()));
             }
         }
         self.check_content()

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gimbal_plan::{EndpointsApi, GuardEvent, Release};
+use gimbal_guard::{GuardEvent, Release};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{Output, Reconciler, Settings, Watched, Written};
 use gimbal_session::{AgentMessage, Credit, WriterLimits, WriterMessage};
-use gimbal_simulation::server::{Event, Server};
 
 use crate::rules;
 use crate::world::{Keep, Running, Seen, World, Writer};
@@ -124,10 +124,10 @@ impl World {
         let writer = self.writer.edit();
         match writer.watches.get_mut(&kind).and_then(std::collections::VecDeque::pop_front) {
             Some(Seen::List(all)) => {
-                all.into_iter().for_each(|event| show(event, &mut writer.state, now));
+                all.into_iter().for_each(|event| event.deliver(&mut writer.state, now));
                 writer.state.list_end(kind, now);
             }
-            Some(Seen::Event(event)) => show(event, &mut writer.state, now),
+            Some(Seen::Event(event)) => event.deliver(&mut writer.state, now),
             None => {}
         }
         self.collect();
@@ -187,19 +187,5 @@ impl World {
             Output::ListAgain => self.writer.edit().watches.clear(),
             Output::Guard { .. } | Output::Loss { .. } | Output::Touched(_) | Output::Accepted { .. } => {}
         }
-    }
-}
-
-fn show(event: Event, state: &mut Reconciler, now: std::time::Instant) {
-    use gimbal_plan::Body;
-    match event {
-        Event::Is(Body::Service(object)) => state.apply_service(&object, now),
-        Event::Is(Body::Slice(object)) => state.apply_slice(&object, now),
-        Event::Is(Body::Endpoints(object)) => state.apply_endpoints(&object, now),
-        Event::Gone(Body::Service(object)) => state.delete_service(&object, now),
-        Event::Gone(Body::Slice(object)) => state.delete_slice(&object, now),
-        Event::Gone(Body::Endpoints(object)) => state.delete_endpoints(&object, now),
-        Event::Namespace(name, true) => state.apply_namespace(&Server::namespace(&name)),
-        Event::Namespace(name, false) => state.delete_namespace(&name),
     }
 }

@@ -38,5 +38,5 @@ fn no_path_breaks_a_rule() {
             broken += 1;
         }
     }
-    assert_eq!(broken, 0, "paths that break a rule; they are told above");
+    assert_eq!(broken, 0, "paths that break a rule; they are printed above");
 }

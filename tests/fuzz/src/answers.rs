@@ -23,7 +23,7 @@ pub(crate) fn run(data: &[u8]) {
     for (namespace, name) in [("team-a", "nginx"), ("team-a", "redis"), ("team-b", "nginx")] {
         agent.set(SourceKey::new(namespace, name), Some(service(3)), start);
     }
-    agent.source_complete(start);
+    agent.source_complete();
     agent.connected(start);
     for (step, message) in cut(data).enumerate() {
         let now = start + Duration::from_secs(step as u64);

@@ -107,7 +107,7 @@ pub(crate) fn conversation() -> Vec<AgentMessage> {
         agent.set(SourceKey::new(namespace, name), Some(service(3)), now);
     }
     agent.set_freshness(vec![Freshness { kind: "services".into(), age: Some(Duration::from_secs(1)) }]);
-    agent.source_complete(now);
+    agent.source_complete();
     agent.connected(now);
     let mut said: Vec<AgentMessage> = agent.next(now).into_iter().collect();
     let verdict = agent.receive(WriterMessage::Welcome(welcome()), now);

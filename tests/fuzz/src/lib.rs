@@ -5,12 +5,16 @@
 //! target guided by coverage, for as long as asked, and with `--minimize` adds what it finds to `corpus/`.
 
 mod answers;
+mod clusters;
 pub mod corpus;
 mod cut;
+mod desired;
 mod frames;
 mod mutate;
 mod objects;
 mod policy;
+mod reports;
+mod rows;
 mod writer;
 
 pub use mutate::Mutations;
@@ -27,11 +31,15 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "frames", run: frames::run, seeds: frames::seeds },
+    Target { name: "desired", run: desired::run, seeds: desired::seeds },
+    Target { name: "reports", run: reports::run, seeds: reports::seeds },
     Target { name: "answers", run: answers::run, seeds: answers::seeds },
     Target { name: "objects", run: objects::run, seeds: objects::seeds },
     Target { name: "policy", run: policy::run, seeds: policy::seeds },
+    Target { name: "clusters", run: clusters::run, seeds: clusters::seeds },
+    Target { name: "rows", run: rows::run, seeds: rows::seeds },
     Target { name: "writer", run: writer::run, seeds: writer::seeds },
 ];
 

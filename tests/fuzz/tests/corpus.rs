@@ -31,6 +31,16 @@ fn frames() {
 }
 
 #[test]
+fn desired() {
+    run("desired");
+}
+
+#[test]
+fn reports() {
+    run("reports");
+}
+
+#[test]
 fn answers() {
     run("answers");
 }
@@ -43,6 +53,16 @@ fn objects() {
 #[test]
 fn policy() {
     run("policy");
+}
+
+#[test]
+fn clusters() {
+    run("clusters");
+}
+
+#[test]
+fn rows() {
+    run("rows");
 }
 
 #[test]

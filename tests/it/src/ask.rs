@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use gimbal_testkit::{Pair, Process, San, eventually};
 use serde_json::{Value, json};
 
-use crate::{Grpcurl, SOON, Scene, Writer};
+use crate::{Grpcurl, Programs, SOON, Writer};
 
 /// Sends GET to an admin port. Returns status and body.
 ///
@@ -57,8 +57,8 @@ pub async fn expect_log(process: &Process, parts: &[&str]) -> anyhow::Result<Str
     .await
 }
 
-impl Scene {
-    /// Issues an admin's certificate; see [`Programs::config`](crate::Programs::config).
+impl Programs {
+    /// Issues an admin's certificate; see [`Programs::config`].
     ///
     /// # Errors
     /// It cannot be written.
@@ -69,7 +69,7 @@ impl Scene {
     /// Returns a client that calls a writer as an admin.
     ///
     /// # Errors
-    /// As [`Scene::admin`].
+    /// As [`Programs::admin`].
     pub fn ask(&self, writer: &Writer) -> anyhow::Result<Grpcurl> {
         Ok(Grpcurl::tls(&self.pki, &self.admin()?, writer.port))
     }

@@ -7,6 +7,13 @@ use gimbal_testkit::assets::Asset;
 use gimbal_testkit::{Pair, Pki};
 use serde_json::Value;
 
+const PACKAGE: &str = "gimbal.discovery.v1";
+
+/// Returns the full name of a method.
+fn full(method: &str) -> String {
+    if method.starts_with("gimbal.") { method.to_owned() } else { format!("{PACKAGE}.{method}") }
+}
+
 /// Calls the services of one server.
 pub struct Grpcurl {
     address: String,
@@ -35,13 +42,24 @@ impl Grpcurl {
         Self { address: format!("127.0.0.1:{port}"), options: vec!["-plaintext".to_owned()] }
     }
 
-    /// Calls a method, `Service/Method` of Gimbal's package, and returns its one answer.
+    /// Calls a method, `Service/Method` of the discovery's package or with another package before it, and returns its one
+    /// answer.
     ///
     /// # Errors
     /// The error that grpcurl prints.
     pub fn call(&self, method: &str, request: &Value) -> anyhow::Result<Value> {
-        let text = self.run(&["-d", &request.to_string()], &[&format!("gimbal.discovery.v1.{method}")])?;
+        let text = self.run(&["-d", &request.to_string()], &[&full(method)])?;
         serde_json::from_str(&text).with_context(|| format!("grpcurl printed no JSON: {text}"))
+    }
+
+    /// Returns the command line of a method without a request, for a person to repeat.
+    ///
+    /// # Errors
+    /// grpcurl is missing and cannot be built.
+    pub fn line(&self, method: &str) -> anyhow::Result<String> {
+        let command = self.command(&[], &[&full(method)])?;
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        Ok(words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
     }
 
     /// Runs any call: options before the address, words after it.

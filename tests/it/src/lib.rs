@@ -12,6 +12,7 @@ mod proxy;
 mod running;
 mod scene;
 mod signs;
+mod way_back;
 
 pub use ask::{expect_log, expect_metric, get, metric};
 pub use grpcurl::Grpcurl;
@@ -24,6 +25,7 @@ pub use proxy::{Passed, Proxy};
 pub use running::{Discoverer, Writer};
 pub use scene::{Scene, discoverer_rights, put, writer_rights};
 pub use signs::in_parallel;
+pub use way_back::{CLUSTER, NAMESPACE, OFTEN, PROJECT, WayBack, WayBackProgram};
 
 use std::time::Duration;
 

@@ -131,6 +131,35 @@ impl Programs {
         self.start_any_discoverer("gimbal-openstack-discoverer", backend, &[&source[..], &writer, &args].concat())
     }
 
+    /// Starts `gimbal-openstack-writer` over mTLS, and waits until it is ready. `credentials` is a folder with a file for
+    /// each key.
+    ///
+    /// # Errors
+    /// It does not get ready; the message has the end of its log.
+    pub async fn start_openstack_writer(
+        &self,
+        credentials: &Path,
+        port: u16,
+        config: &Path,
+        args: &[&str],
+    ) -> anyhow::Result<Writer> {
+        let admin_port = free_port()?;
+        let mut all = vec![
+            format!("--config={}", config.display()),
+            format!("--credentials={}", credentials.display()),
+            format!("--listen=127.0.0.1:{port}"),
+            format!("--admin-listen=127.0.0.1:{admin_port}"),
+        ];
+        all.extend(self.tls(&self.pki.server("openstack-writer")?));
+        all.extend(args.iter().map(ToString::to_string));
+        let log = self.path(&format!("openstack-writer-{port}-{admin_port}.log"));
+        let name = "gimbal-openstack-writer";
+        let process = Process::start(name, &self.binary(name)?, &all, &log)?;
+        let writer = Writer { process, port, admin_port };
+        ready(&writer.process, admin_port).await?;
+        Ok(writer)
+    }
+
     fn start_any_discoverer(&self, program: &str, backend: &str, args: &[String]) -> anyhow::Result<Discoverer> {
         let (port, admin_port) = (free_port()?, free_port()?);
         let common = [
@@ -171,7 +200,7 @@ impl Programs {
         Ok(self.tls(&self.pair(backend)?))
     }
 
-    fn tls(&self, pair: &Pair) -> Vec<String> {
+    pub(crate) fn tls(&self, pair: &Pair) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         vec![
             "--tls-cert".to_owned(),

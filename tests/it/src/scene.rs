@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
-use gimbal_testkit::{Rights, TestCluster};
+use gimbal_testkit::{PooledCluster, Rights, TestCluster};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
@@ -12,11 +12,11 @@ use crate::Programs;
 /// The clusters, certificates and files of one test; see the crate. Everything ends when it is dropped.
 pub struct Scene {
     /// The cluster that Services are read from.
-    pub source: TestCluster,
+    pub source: PooledCluster,
     /// The cluster that they are published in.
-    pub gimbal: TestCluster,
+    pub gimbal: PooledCluster,
     programs: Programs,
-    // Dropped last: another scene starts only after the servers have ended.
+    // Dropped last: another scene starts only after the clusters are free again.
     _turn: Turn,
 }
 
@@ -57,7 +57,7 @@ pub fn writer_rights() -> anyhow::Result<Rights> {
 }
 
 impl Scene {
-    /// Starts both clusters, with namespace `team1` in each, and grants the rights.
+    /// Takes both clusters from the pool, creates namespace `team1` in each, and grants the rights.
     ///
     /// A test may hold only one scene at a time: a second one would deadlock with a test that waits to run alone.
     ///
@@ -77,7 +77,7 @@ impl Scene {
     }
 
     async fn start_in_turn(turn: Turn) -> anyhow::Result<Self> {
-        let (source, gimbal) = tokio::try_join!(TestCluster::start(), TestCluster::start())?;
+        let (source, gimbal) = tokio::try_join!(PooledCluster::start(), PooledCluster::start())?;
         let scene = Self { source, gimbal, programs: Programs::new(None)?, _turn: turn };
         let (discoverer, writer) = (scene.source.user("discoverer")?, scene.gimbal.user("writer")?);
         let (discoverer_rights, writer_rights) = (discoverer_rights()?, writer_rights()?);

@@ -38,6 +38,23 @@ struct Shared {
     most_waiting: AtomicUsize,
 }
 
+/// A write that waits here, until this is dropped: a client that leaves ends its wait, too.
+struct Waiting<'a>(&'a Shared);
+
+impl<'a> Waiting<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        let waiting = shared.waiting.fetch_add(1, Ordering::SeqCst) + 1;
+        shared.most_waiting.fetch_max(waiting, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// How the proxy treats writes.
 #[derive(Clone)]
 enum Mood {
@@ -194,15 +211,38 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
                 return (code, headers, "too many requests, please try again later").into_response();
             }
             Mood::Slow { workers, service } => {
-                let waiting = shared.waiting.fetch_add(1, Ordering::SeqCst) + 1;
-                shared.most_waiting.fetch_max(waiting, Ordering::SeqCst);
+                let _waiting = Waiting::begin(&shared);
                 let turn = workers.acquire().await;
                 tokio::time::sleep(service).await;
                 drop(turn);
-                shared.waiting.fetch_sub(1, Ordering::SeqCst);
             }
         }
     }
     let lost = |error: anyhow::Error| (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response();
     shared.forward(request).await.unwrap_or_else(lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_leaves_waits_no_more() {
+        let slow = Mood::Slow { workers: Arc::new(Semaphore::new(0)), service: Duration::ZERO };
+        let shared = Arc::new(Shared {
+            url: String::new(),
+            client: reqwest::Client::new(),
+            mood: Mutex::new(slow),
+            troubles: trouble::Troubles::default(),
+            refused: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            most_waiting: AtomicUsize::new(0),
+        });
+        let uri = "/api/v1/namespaces/team1/services";
+        let write = Request::builder().method(Method::POST).uri(uri).body(Body::empty()).unwrap();
+        let passed = tokio::time::timeout(Duration::from_millis(1), pass(State(shared.clone()), write)).await;
+        assert!(passed.is_err(), "it waits for a worker");
+        let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
+        assert_eq!((count(&shared.most_waiting), count(&shared.waiting)), (1, 0));
+    }
 }

@@ -1,6 +1,7 @@
 //! A Kubernetes API server and its etcd, without nodes and controllers: it contains only what a test creates.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +12,11 @@ use crate::{Pki, Process};
 
 mod api;
 mod audit;
+mod controllers;
+mod crds;
+mod empty;
 mod etcd;
+mod pool;
 mod rights;
 mod start;
 mod users;
@@ -19,6 +24,7 @@ mod users;
 pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
 pub use etcd::Backup;
+pub use pool::PooledCluster;
 pub use rights::Rights;
 pub use users::{Rule, UserAccess};
 
@@ -27,6 +33,10 @@ pub struct TestCluster {
     servers: Mutex<Servers>,
     layout: start::Layout,
     admin: Api,
+    /// Whether a server was stopped or changed, so that the cluster is not as a new one, even if it is emptied.
+    changed: AtomicBool,
+    /// Where the audit of the present test begins in the log.
+    audit_from: AtomicU64,
     // Dropped last: the servers still write to it.
     dir: tempfile::TempDir,
 }
@@ -62,7 +72,8 @@ impl TestCluster {
         let admin = Api::connect(&layout.url, users::ADMIN_TOKEN, &layout.ca)?;
         start::wait_ready(&admin, &mut apiserver).await?;
         let servers = Mutex::new(Servers { apiserver: Some(apiserver), etcd });
-        let cluster = Self { servers, layout, admin, dir };
+        let (changed, audit_from) = (AtomicBool::new(false), AtomicU64::new(0));
+        let cluster = Self { servers, layout, admin, changed, audit_from, dir };
         cluster.write_kubeconfig("admin", users::ADMIN_TOKEN)?;
         Ok(cluster)
     }
@@ -114,6 +125,7 @@ impl TestCluster {
     /// # Errors
     /// It does not run.
     pub fn stop_apiserver(&self) -> anyhow::Result<()> {
+        self.changed.store(true, Ordering::SeqCst);
         self.servers().apiserver.take().context("the API server does not run")?.kill()
     }
 
@@ -142,6 +154,7 @@ impl TestCluster {
     /// # Errors
     /// It does not run.
     pub fn pause(&self) -> anyhow::Result<()> {
+        self.changed.store(true, Ordering::SeqCst);
         self.servers().apiserver.as_ref().context("the API server does not run")?.freeze()
     }
 
@@ -172,6 +185,7 @@ impl TestCluster {
     /// # Errors
     /// The certificate cannot be written.
     pub fn serve_by_next_authority(&self) -> anyhow::Result<()> {
+        self.changed.store(true, Ordering::SeqCst);
         self.layout.serve_by_next_authority()
     }
 

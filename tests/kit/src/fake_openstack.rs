@@ -26,8 +26,9 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::Response;
+use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -53,6 +54,7 @@ struct Shared {
     cloud: Mutex<FakeCloud>,
     faults: Mutex<Vec<Fault>>,
     calls: Mutex<Vec<String>>,
+    bodies: Mutex<Vec<Value>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,6 +73,7 @@ impl FakeOpenStack {
             cloud: Mutex::new(FakeCloud::new(&url)),
             faults: Mutex::default(),
             calls: Mutex::default(),
+            bodies: Mutex::default(),
         });
         let state = shared.clone();
         let router = Router::new().fallback(move |request| serve(state.clone(), request));
@@ -127,6 +130,12 @@ impl FakeOpenStack {
         self.calls().iter().filter(|line| line.split('?').next() == Some(call)).count()
     }
 
+    /// Returns the JSON bodies of all requests since the start that had one.
+    #[must_use]
+    pub fn bodies(&self) -> Vec<Value> {
+        lock(&self.shared.bodies).clone()
+    }
+
     /// Clears the recorded requests.
     pub fn forget_calls(&self) {
         lock(&self.shared.calls).clear();
@@ -144,6 +153,7 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
     let Ok(body) = axum::body::to_bytes(body, 1 << 20).await else { return Answer::status(413).into_response() };
     let asked = Asked::new(&head, body);
     lock(&shared.calls).push(asked.line());
+    lock(&shared.bodies).extend(Some(&asked.body).filter(|body| !body.is_null()).cloned());
     let deed = lock(&shared.faults).iter_mut().find_map(|fault| fault.strike(&asked));
     match deed {
         None => {}
@@ -154,6 +164,7 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
             let Ok(_open) = gate.acquire().await else { return Answer::status(503).into_response() };
         }
         Some(Deed::Cut) => return cut(),
+        Some(Deed::Endless(status)) => return endless(status),
         Some(Deed::Change(change)) => change(&mut lock(&shared.cloud)),
     }
     let (answer, dated) = {
@@ -163,6 +174,15 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Response<Body> {
     // The server adds the header only if it is missing, so an empty one stands for none.
     let answer = if dated { answer } else { answer.with_header("date", "") };
     answer.into_response()
+}
+
+/// Returns an answer without an end.
+fn endless(status: u16) -> Response<Body> {
+    let piece = Bytes::from_static(&[b' '; 64 << 10]);
+    let pieces = futures::stream::repeat_with(move || Ok::<_, std::io::Error>(piece.clone()));
+    let mut answer = Body::from_stream(pieces).into_response();
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    answer
 }
 
 /// Returns the beginning of an answer, after which the connection breaks.

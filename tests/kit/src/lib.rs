@@ -14,18 +14,26 @@
 //! Everything is kept in a temporary folder and ends with the value that started it, or with the test process.
 
 pub mod api_proxy;
-pub mod assets;
+pub mod captured_log;
 pub mod cluster;
+pub mod exposition;
 pub mod fake_openstack;
 pub mod openstack;
 pub mod pki;
 pub mod process;
+#[cfg(feature = "scripted-openstack")]
+pub mod scripted_openstack;
 #[cfg(feature = "scripted-writer")]
 pub mod scripted_writer;
+pub mod tls_front;
 pub mod wait;
 
+pub use gimbal_assets as assets;
+
 pub use api_proxy::ApiProxy;
-pub use cluster::{AuditEntry, Rights, Rule, TestCluster, UserAccess};
+pub use captured_log::CapturedLog;
+pub use cluster::{AuditEntry, PooledCluster, Rights, Rule, TestCluster, UserAccess};
 pub use pki::{Pair, Pki, San};
 pub use process::{Exit, Process};
+pub use tls_front::terminate_tls;
 pub use wait::eventually;

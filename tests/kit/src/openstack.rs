@@ -1,7 +1,8 @@
 //! An OpenStack cloud without hardware: the real Keystone and Octavia, and optionally Neutron and neutron-lbaas.
 //!
 //! `tests/openstack/README.md` describes how they are installed. A provider driver of this repository makes load
-//! balancers ACTIVE; tests control it with tags (`lab:stall`, `lab:prov=ERROR`, `lab:op=ERROR`).
+//! balancers ACTIVE; tests control it with tags (`lab:stall`, `lab:prov=ERROR`, `lab:op=ERROR`), and all services with
+//! rules ([`Steer`]). With a [`DataPlane`] the load balancers answer, each by a real haproxy.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -30,8 +31,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+mod answer_cutter;
 mod api;
 mod calls;
+mod data_plane;
 mod database;
 mod environment;
 mod layout;
@@ -40,11 +43,15 @@ mod projects;
 mod scale;
 mod seed;
 mod snapshot;
+mod steer;
 mod users;
 
+pub use answer_cutter::AnswerCutter;
 pub use api::{Api, Refused, USER_AGENT};
 pub use calls::Call;
+pub use data_plane::{DataPlane, Got, Traffic};
 pub use scale::Scale;
+pub use steer::{Steer, Steered};
 pub use users::{Credentials, User};
 
 use crate::Process;
@@ -118,6 +125,8 @@ pub struct Options {
     /// Whether Neutron runs, and Octavia creates VIPs in it: real subnets and ports, but 2 load balancers a second
     /// instead of 29. Without Neutron every subnet ID is accepted.
     pub neutron: bool,
+    /// Whether load balancers answer: see [`OpenStack::data_plane`].
+    pub data_plane: bool,
     /// Load balancers that exist from the start, in projects of their own.
     pub scale: Option<Scale>,
 }
@@ -133,6 +142,7 @@ impl Default for Options {
             octavia_workers: 1,
             settle_delay: Duration::ZERO,
             neutron: false,
+            data_plane: false,
             scale: None,
         }
     }
@@ -144,6 +154,7 @@ pub struct OpenStack {
     layout: Layout,
     identity: Api,
     octavia: Api,
+    data_plane: Option<DataPlane>,
     // The services end before the database that they use.
     database: Database,
     _dir: tempfile::TempDir,
@@ -214,9 +225,13 @@ impl OpenStack {
         if let Some(scale) = options.scale {
             database.sql().run(&scale.statements()).await?;
         }
+        let data_plane = match options.data_plane {
+            true => Some(DataPlane::start(dir.path(), environment).await?),
+            false => None,
+        };
         let services = Mutex::new(Self::start_services(&layout, &layout.services()).await?);
         let (identity, octavia) = (Api::admin(&layout)?, Api::octavia(&layout)?);
-        Ok(Self { services, layout, identity, octavia, database, _dir: dir })
+        Ok(Self { services, layout, identity, octavia, data_plane, database, _dir: dir })
     }
 
     async fn start_services(layout: &Layout, wanted: &[Service]) -> anyhow::Result<BTreeMap<Service, Process>> {
@@ -277,6 +292,14 @@ impl OpenStack {
     pub fn neutron(&self, service: Service) -> anyhow::Result<Api> {
         anyhow::ensure!(matches!(service, Service::Neutron | Service::NeutronLbaas), "{service:?} is no Neutron");
         Api::neutron(&self.layout, service)
+    }
+
+    /// Returns what answers at the addresses of the load balancers.
+    ///
+    /// # Errors
+    /// The cloud was started without [`Options::data_plane`].
+    pub fn data_plane(&self) -> anyhow::Result<&DataPlane> {
+        self.data_plane.as_ref().context("the cloud was started without a data plane")
     }
 
     /// Runs SQL as root, in the databases `keystone`, `octavia` and `neutron`: for states that no API creates. Returns

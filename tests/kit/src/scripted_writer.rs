@@ -12,7 +12,7 @@ use gimbal_session::{
     AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, PieceChange, Scope, Welcome, WriterMessage,
 };
 use gimbal_transport::{
-    AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, Services, Status, Viewer, pb,
+    AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, ServedServices, Status, Viewer, pb,
 };
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, mpsc};
@@ -100,7 +100,8 @@ impl ScriptedWriter {
         let (says, _) = broadcast::channel(64);
         let stop = CancellationToken::new();
         let discovery = Script { state: state.clone(), says: says.clone() };
-        let services = Services { discovery: Some(Arc::new(discovery)), inspection: Arc::new(Blind), admin: None };
+        let services =
+            ServedServices { discovery: Some(Arc::new(discovery)), inspection: Arc::new(Blind), admin: None };
         tokio::spawn(gimbal_transport::serve(listener, services, ServeOptions::default(), stop.clone()));
         Self { url, state, says, _stop: stop.drop_guard() }
     }
@@ -238,7 +239,11 @@ impl State {
             }
             AgentMessage::ScopeUnknown { reason, .. } => self.said.push(Said::Unknown(reason)),
             AgentMessage::Goodbye(_) => self.said.push(Said::Goodbye),
-            AgentMessage::Heartbeat { .. } | AgentMessage::ReportCredit(_) | AgentMessage::ReportAck(_) => {}
+            AgentMessage::Heartbeat { .. }
+            | AgentMessage::ReportCredit(_)
+            | AgentMessage::ReportAck(_)
+            | AgentMessage::ReportsDone(_)
+            | AgentMessage::ReportUnreadable { .. } => {}
             AgentMessage::Unreadable { reason } => panic!("{reason}"),
         }
         Vec::new()

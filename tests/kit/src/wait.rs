@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-const PAUSE: Duration = Duration::from_millis(25);
+/// The shortest and the longest pause between two checks. Checks cost computing that what is awaited needs: a pause is
+/// an eighth of the time that has passed, so that no wait gets longer by more than that.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
 
 /// Polls `condition` until it is `Ok`.
 ///
@@ -14,12 +16,14 @@ pub async fn eventually<T, E: Display>(
     timeout: Duration,
     mut condition: impl AsyncFnMut() -> Result<T, E>,
 ) -> anyhow::Result<T> {
-    let deadline = Instant::now() + timeout;
+    let start = Instant::now();
+    let deadline = start + timeout;
+    let [shortest, longest] = PAUSES;
     let mut last = None;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // A condition that hangs counts as not met.
-        match tokio::time::timeout(left.max(PAUSE), condition()).await {
+        match tokio::time::timeout(left.max(shortest), condition()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(reason)) => last = Some(format!("{reason:#}")),
             Err(_) if last.is_none() => last = Some("the check itself did not return".to_owned()),
@@ -28,7 +32,7 @@ pub async fn eventually<T, E: Display>(
         if Instant::now() >= deadline {
             anyhow::bail!("{what}: not within {timeout:?}: {}", last.unwrap_or_default());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep((start.elapsed() / 8).clamp(shortest, longest)).await;
     }
 }
 

@@ -38,7 +38,7 @@ async fn users_have_what_was_granted(cluster: &TestCluster) {
     assert_eq!(&*edge.get::<gimbal_kubernetes_objects::Service>("default", "a").await.unwrap().metadata.name, "a");
     cluster.revoke(&user).await.unwrap();
     assert_eq!(code(api.get(SERVICES).await), 403);
-    assert!(cluster.user("nobody").is_err());
+    assert!(cluster.user("stranger").is_err());
     assert!(std::fs::read_to_string(user.kubeconfig()).unwrap().contains(cluster.url()));
 }
 

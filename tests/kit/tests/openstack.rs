@@ -73,10 +73,10 @@ async fn health_is_found_out(cloud: &OpenStack) {
     cloud.set_health(ids[1], Some("ERROR")).await.unwrap();
     assert_eq!(statuses().await, ["ERROR", "ERROR", "ERROR"]);
     cloud.update(&format!("{members}/{}", ids[0]), &json!({"weight": 2})).await.unwrap();
-    assert_eq!(statuses().await, ["ERROR", "ERROR", "ERROR"], "a change of something else heals nobody");
+    assert_eq!(statuses().await, ["ERROR", "ERROR", "ERROR"], "a change of something else heals no member");
     cloud.set_health(ids[0], None).await.unwrap();
     assert_eq!(statuses().await, ["ONLINE", "DEGRADED", "DEGRADED"]);
-    assert!(cloud.set_health("nobody", Some("ERROR")).await.is_err());
+    assert!(cloud.set_health("absent", Some("ERROR")).await.is_err());
     cloud.delete(&balancer).await.unwrap();
 }
 

@@ -1,19 +1,27 @@
-"""Octavia provider `lab`: there is no data plane, and whatever is PENDING_* settles.
+"""Octavia provider `lab`: there is no data plane, and whatever is PENDING_* settles. It has a second name, `lab2`, for tests
+in which the provider of a load balancer changes.
 
 Octavia calls a driver before it commits, so the driver only wakes a thread. The thread looks for committed load balancers
 that are PENDING_*, walks their trees, and reports how they ended through Octavia's own code for drivers' reports.
 
-Tests steer it with tags on any object:
+Tests steer it with rules (lab_rules.py), or, where objects are their own, with tags on any object:
 
     lab:stall          it stays PENDING_*
     lab:prov=ERROR     the provisioning status that it ends in
     lab:op=ERROR       its operating status; on a member, what its health monitor says
+
+and with words in an object's description, which the driver refuses to make or change:
+
+    lab:unsupported    501, as a provider does that lacks an option
+    lab:fails          500, as a provider does whose driver fails
 
 Pools and load balancers take their operating status from what is below them, as with Octavia's own health manager: a pool
 is in ERROR when all its members are, DEGRADED when some are, and a load balancer is as its worst pool.
 
 LAB_SETTLE_DELAY   seconds that each change stays PENDING_*
 LAB_NEUTRON_VIP    1: Octavia makes the port of a VIP in Neutron; else the driver invents it
+LAB_DATA_PLANE     the socket of a data plane (lab_haproxy.py), which has each change before it is ACTIVE, and whose checks say
+                   how members that have a monitor are
 """
 
 import os
@@ -28,7 +36,11 @@ from octavia_lib.api.drivers import exceptions
 from oslo_log import log as logging
 from sqlalchemy import delete, select
 
+import lab_haproxy
+import lab_rules
+
 LOG = logging.getLogger(__name__)
+PROVIDERS = ("lab", "lab2")
 DELAY = float(os.environ.get("LAB_SETTLE_DELAY", "0"))
 NEUTRON_VIP = os.environ.get("LAB_NEUTRON_VIP") == "1"
 # How long the thread looks on after the last thing that it found: calls overlap, and a commit follows its call.
@@ -36,6 +48,12 @@ LINGER = 1.0
 SHORTEST, LONGEST = 0.004, 0.1
 OPERATING = "lab:op="
 LEAVING = "PENDING_DELETE"
+REFUSALS = {
+    "lab:unsupported": lambda: exceptions.UnsupportedOptionError(
+        user_fault_string="it lacks that option", operator_fault_string="asked for by a test"
+    ),
+    "lab:fails": lambda: exceptions.DriverError(user_fault_string="it broke", operator_fault_string="asked for by a test"),
+}
 
 
 def tags_of(thing):
@@ -59,8 +77,9 @@ class Tree:
 
     KINDS = ("members", "healthmonitors", "pools", "l7rules", "l7policies", "listeners", "loadbalancers")
 
-    def __init__(self, balancer):
+    def __init__(self, balancer, ending=None):
         self.report = {kind: [] for kind in self.KINDS}
+        self.ending = ending
         self.all_gone = balancer.provisioning_status == LEAVING
         pools = [self.pool(pool) for pool in balancer.pools]
         for listener in balancer.listeners:
@@ -73,7 +92,10 @@ class Tree:
 
     def pool(self, pool):
         checked = pool.health_monitor is not None and pool.health_monitor.provisioning_status != LEAVING
-        members = [self.add("members", member, "ONLINE" if checked else "NO_MONITOR") for member in pool.members]
+        health = lab_haproxy.HEALTH
+        members = [
+            self.add("members", member, health.get(member.id, "ONLINE") if checked else "NO_MONITOR") for member in pool.members
+        ]
         if pool.health_monitor is not None:
             self.add("healthmonitors", pool.health_monitor, "ONLINE")
         members = [status for status in members if status is not None]
@@ -89,7 +111,7 @@ class Tree:
             entry["provisioning_status"] = "DELETED"
         else:
             if was.startswith("PENDING_"):
-                entry["provisioning_status"] = tags.get("lab:prov", "ACTIVE")
+                entry["provisioning_status"] = self.ending or tags.get("lab:prov", "ACTIVE")
             if thing.operating_status != operating:
                 entry["operating_status"] = operating
         if len(entry) > 1 and "lab:stall" not in tags:
@@ -107,12 +129,28 @@ class Reporter:
             raise RuntimeError(answer.get("fault_string"))
 
 
+class Pending:
+    """A load balancer that was seen PENDING_*, and the rule that applies to this change."""
+
+    def __init__(self, balancer, now):
+        self.since = now
+        op = balancer.provisioning_status.removeprefix("PENDING_").lower()
+        self.rule = lab_rules.take("settle", op=op, project=balancer.project_id, name=balancer.name or "")
+        self.act = self.rule["act"] if self.rule else {}
+
+    def stalls(self):
+        return "stall" in self.act and lab_rules.is_there(self.rule["id"])
+
+    def is_due(self, now):
+        return now - self.since >= self.act.get("delay", DELAY)
+
+
 class Settler(threading.Thread):
     def __init__(self):
         super().__init__(daemon=True, name="lab-settler")
         self.wake = threading.Event()
         self.reporter = Reporter()
-        self.first_seen = {}
+        self.pending = {}
 
     def run(self):
         while True:
@@ -130,21 +168,33 @@ class Settler(threading.Thread):
                     end = time.monotonic() + LINGER
                 pause = SHORTEST if settled else min(pause * 2, LONGEST)
 
+    def ending(self, balancer):
+        """The provisioning status that a change ends in; None for ACTIVE, or what tags say."""
+        if "lab:stall" in tags_of(balancer):
+            return None
+        try:
+            lab_haproxy.apply(balancer)
+        except Exception:
+            LOG.exception("lab: the data plane does not take %s", balancer.id)
+            return "ERROR"
+        return self.pending[balancer.id].act.get("status")
+
     def settle(self):
         """How many were settled, and how many wait for their time."""
         session = db_api.get_session()
         try:
             with session.begin():
-                pending = session.execute(
-                    select(models.LoadBalancer.id).where(
+                found = session.execute(
+                    select(models.LoadBalancer).where(
                         models.LoadBalancer.provisioning_status.like("PENDING_%"),
-                        models.LoadBalancer.provider == "lab",
+                        models.LoadBalancer.provider.in_(PROVIDERS),
                     )
                 ).scalars().all()
                 now = time.monotonic()
-                self.first_seen = {one: self.first_seen.get(one, now) for one in pending}
-                due = [one for one in pending if now - self.first_seen[one] >= DELAY]
-                reports = [Tree(session.get(models.LoadBalancer, one)).report for one in due]
+                self.pending = {one.id: self.pending.get(one.id) or Pending(one, now) for one in found}
+                moving = [one for one in found if not self.pending[one.id].stalls()]
+                due = [one for one in moving if self.pending[one.id].is_due(now)]
+                reports = [Tree(one, self.ending(one)).report for one in due]
         finally:
             session.close()
         # A load balancer that stalls holds up what is below it too.
@@ -153,8 +203,8 @@ class Settler(threading.Thread):
             # Octavia empties what it is given.
             balancer = report["loadbalancers"][0]["id"]
             self.reporter(report)
-            self.first_seen.pop(balancer, None)
-        return len(reports), len(pending) - len(due)
+            self.pending.pop(balancer, None)
+        return len(reports), len(moving) - len(due)
 
 
 LOCK = threading.Lock()
@@ -197,6 +247,75 @@ def report_health(found):
         reporter(report)
 
 
+def report_members(changed):
+    """Reports load balancers whose members' health the data plane has seen change. Returns the members of those that are
+    changing: their own settling comes first."""
+    later, reports = set(), []
+    session = db_api.get_session()
+    try:
+        with session.begin():
+            members = [member for member in map(lambda one: session.get(models.Member, one), changed) if member is not None]
+            balancers = {}
+            for member in members:
+                balancers.setdefault(member.pool.load_balancer_id, set()).add(member.id)
+            for which, its in balancers.items():
+                balancer = session.get(models.LoadBalancer, which)
+                if balancer.provisioning_status.startswith("PENDING_"):
+                    later |= its
+                else:
+                    reports.append(Tree(balancer).report)
+    finally:
+        session.close()
+    reporter = Reporter()
+    for report in reports:
+        reporter(report)
+    return later
+
+
+lab_haproxy.report = report_members
+
+
+def text(thing, name):
+    """A field of a driver's object; empty if it is not set."""
+    value = getattr(thing, name, None)
+    return value if isinstance(value, str) else ""
+
+
+def is_given(thing, name):
+    return "yes" if isinstance(getattr(thing, name, None), list) and getattr(thing, name) else "no"
+
+
+def facts(op, thing):
+    return {
+        "op": op,
+        "project": text(thing, "project_id"),
+        "name": text(thing, "name"),
+        "protocol": text(thing, "protocol"),
+        "populated": "yes" if "yes" in (is_given(thing, "listeners"), is_given(thing, "pools")) else "no",
+        "allowed_cidrs": is_given(thing, "allowed_cidrs"),
+    }
+
+
+def handled(op):
+    """The driver's method `op`: refuses, takes its time, or wakes the thread."""
+
+    def call(_, *things, **__):
+        for thing in things:
+            refusal = REFUSALS.get(getattr(thing, "description", None))
+            if refusal is not None:
+                raise refusal()
+        # Of an update, the last one is the new object; a batch update gives the pool's ID and its members.
+        subject = things[-1][0] if isinstance(things[-1], list) and things[-1] else things[-1]
+        rule = lab_rules.take("driver", **facts(op, subject))
+        act = rule["act"] if rule else {}
+        if "refuse" in act:
+            raise REFUSALS["lab:" + act["refuse"]]()
+        kick()
+        time.sleep(act.get("hold", 0))
+
+    return call
+
+
 class Driver(noop.NoopProviderDriver):
     def create_vip_port(self, loadbalancer_id, project_id, vip, additional_vips=None):
         if NEUTRON_VIP:
@@ -205,7 +324,7 @@ class Driver(noop.NoopProviderDriver):
 
 
 for _kind in ("loadbalancer", "listener", "pool", "member", "health_monitor", "l7policy", "l7rule"):
-    for _verb in ("create", "update", "delete"):
-        setattr(Driver, f"{_kind}_{_verb}", kick)
-Driver.member_batch_update = kick
-Driver.loadbalancer_failover = kick
+    for _op in (f"{_kind}_create", f"{_kind}_update", f"{_kind}_delete"):
+        setattr(Driver, _op, handled(_op))
+for _op in ("member_batch_update", "loadbalancer_failover"):
+    setattr(Driver, _op, handled(_op))

@@ -104,7 +104,7 @@ impl World {
             one.end.set(sources::key(agent, service), self.sources.service(agent, service), now);
         }
         one.hears = true;
-        one.end.source_complete(now);
+        one.end.source_complete();
         self.speak(agent);
     }
 
@@ -229,15 +229,15 @@ impl World {
         slow + self.random.millis(DELAY.0, DELAY.1)
     }
 
-    /// Ends the agent's side of a connection. With `told`, the writer learns of it after the messages sent before;
+    /// Ends the agent's side of a connection. With `announced`, the writer learns of it after the messages sent before;
     /// otherwise these are lost.
-    pub(crate) fn leave(&mut self, link: u64, told: bool) {
+    pub(crate) fn leave(&mut self, link: u64, announced: bool) {
         let Some(open) = self.links.get_mut(&link) else { return };
         open.agent_open = false;
         self.report.said.snapshot_over(&mut open.amid_snapshot);
         open.down.lose();
         let agent = open.agent;
-        if told {
+        if announced {
             self.send_up(link, Packet::End);
         } else {
             for lost in open.up.lose() {

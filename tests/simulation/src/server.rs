@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use gimbal_kubernetes_objects::{Kind, Meta, Namespace, keys};
 use gimbal_plan::{Action, Body};
-use gimbal_reconcile::{WriteFailure, Written};
+use gimbal_reconcile::{Reconciler, Watched, WriteFailure, Written};
 
 /// Identifies an object: kind, namespace, name.
 pub type Id = (&'static str, String, String);
@@ -20,6 +21,35 @@ pub enum Event {
     Gone(Body),
     /// A namespace was created (true) or deleted (false).
     Namespace(String, bool),
+}
+
+impl Event {
+    /// Returns the kind whose watch delivers the event.
+    #[must_use]
+    pub fn kind(&self) -> Watched {
+        match self {
+            Self::Is(body) | Self::Gone(body) => match body {
+                Body::Service(_) => Watched::Services,
+                Body::Slice(_) => Watched::Slices,
+                Body::Endpoints(_) => Watched::Endpoints,
+            },
+            Self::Namespace(..) => Watched::Namespaces,
+        }
+    }
+
+    /// Delivers the event to a writer.
+    pub fn deliver(self, writer: &mut Reconciler, now: Instant) {
+        match self {
+            Self::Is(Body::Service(object)) => writer.apply_service(&object, now),
+            Self::Is(Body::Slice(object)) => writer.apply_slice(&object, now),
+            Self::Is(Body::Endpoints(object)) => writer.apply_endpoints(&object, now),
+            Self::Gone(Body::Service(object)) => writer.delete_service(&object, now),
+            Self::Gone(Body::Slice(object)) => writer.delete_slice(&object, now),
+            Self::Gone(Body::Endpoints(object)) => writer.delete_endpoints(&object, now),
+            Self::Namespace(name, true) => writer.apply_namespace(&Server::namespace(&name)),
+            Self::Namespace(name, false) => writer.delete_namespace(&name),
+        }
+    }
 }
 
 /// The outcome of the next write.
@@ -97,6 +127,16 @@ impl Server {
         self.version.to_string().into()
     }
 
+    /// Returns what a list of a kind shows now, as events. Of objects it shows those with our mark.
+    #[must_use]
+    pub fn list(&self, kind: Watched) -> Vec<Event> {
+        if kind == Watched::Namespaces {
+            return self.namespaces.iter().map(|name| Event::Namespace(name.clone(), true)).collect();
+        }
+        let ours = self.objects.values().filter(|body| is_marked(body));
+        ours.map(|body| Event::Is(body.clone())).filter(|event| event.kind() == kind).collect()
+    }
+
     /// Returns a backup of the present state.
     #[must_use]
     pub fn back_up(&self) -> Backup {
@@ -127,7 +167,7 @@ impl Server {
         self.deaf > 0
     }
 
-    fn tell(&mut self, event: Event) {
+    fn emit(&mut self, event: Event) {
         match self.version > self.deaf {
             true => self.events.push_back(event),
             false => self.unheard.push_back(event),
@@ -144,8 +184,8 @@ impl Server {
         meta.uid = old.as_ref().map_or_else(|| format!("uid-{}", self.made).into(), |old| old.meta().uid.clone());
         meta.resource_version = version;
         match (old.as_ref().is_some_and(is_marked), is_marked(&body)) {
-            (_, true) => self.tell(Event::Is(body.clone())),
-            (true, false) => self.tell(Event::Gone(body.clone())),
+            (_, true) => self.emit(Event::Is(body.clone())),
+            (true, false) => self.emit(Event::Gone(body.clone())),
             (false, false) => {}
         }
         self.objects.insert(id, body.clone());
@@ -157,7 +197,7 @@ impl Server {
         let Some(mut body) = self.objects.remove(id) else { return };
         meta_mut(&mut body).resource_version = self.next_version();
         if is_marked(&body) {
-            self.tell(Event::Gone(body));
+            self.emit(Event::Gone(body));
         }
     }
 
@@ -173,7 +213,7 @@ impl Server {
             }
         }
         self.version += 1;
-        self.tell(Event::Namespace(name.to_owned(), there));
+        self.emit(Event::Namespace(name.to_owned(), there));
     }
 
     /// Restores the state of `older`, with its versions. Pending events are dropped; the watches have to list.

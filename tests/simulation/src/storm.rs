@@ -279,7 +279,9 @@ impl World {
             return Some("something was written a while ago".into());
         }
         let leader = self.writers.iter().find(|writer| writer.leading.is_some());
-        let Some(state) = leader.and_then(|leader| leader.state.as_ref()) else { return Some("nobody leads".into()) };
+        let Some(state) = leader.and_then(|leader| leader.state.as_ref()) else {
+            return Some("no writer leads".into());
+        };
         let open = |agent: &&crate::agents::Agent| {
             agent.end.stream_state() == StreamState::Open && agent.end.is_complete() && agent.end.pending() == 0
         };
@@ -287,8 +289,8 @@ impl World {
             let (state, pending) = (agent.end.stream_state(), agent.end.pending());
             return Some(format!("{} has a stream that is {state:?} and {pending} Services to tell", agent.name));
         }
-        if let Some(held) = state.backends().values().find(|backend| backend.guards.removals().held().is_some()) {
-            return Some(format!("a removal of {} is held", held.name));
+        if let Some(held) = state.backends().values().find(|backend| backend.guards().removals().held().is_some()) {
+            return Some(format!("a removal of {} is held", held.name()));
         }
         let busy = self.writers.iter().find(|writer| !writer.is_idle());
         let pending = busy.map(|writer| writer.state.as_ref().map(Reconciler::pending));

@@ -4,10 +4,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use gimbal_plan::Body;
 use gimbal_reconcile::{Reconciler, Watched};
 
-use crate::server::{self, Server, is_marked};
+use crate::server;
 use crate::world::{Event, World};
 use crate::writer::Mail;
 
@@ -37,38 +36,12 @@ pub(crate) struct Watch {
 }
 
 impl Seen {
-    pub(crate) fn tell(self, kind: Watched, state: &mut Reconciler, now: Instant) {
+    pub(crate) fn deliver(self, kind: Watched, state: &mut Reconciler, now: Instant) {
         match self {
             Self::ListBegins => state.list_begin(kind),
-            Self::Shown(events) => events.into_iter().for_each(|event| tell(event, state, now)),
+            Self::Shown(events) => events.into_iter().for_each(|event| event.deliver(state, now)),
             Self::ListEnds => state.list_end(kind, now),
         }
-    }
-}
-
-fn tell(event: server::Event, state: &mut Reconciler, now: Instant) {
-    use server::Event;
-    match event {
-        Event::Is(Body::Service(object)) => state.apply_service(&object, now),
-        Event::Is(Body::Slice(object)) => state.apply_slice(&object, now),
-        Event::Is(Body::Endpoints(object)) => state.apply_endpoints(&object, now),
-        Event::Gone(Body::Service(object)) => state.delete_service(&object, now),
-        Event::Gone(Body::Slice(object)) => state.delete_slice(&object, now),
-        Event::Gone(Body::Endpoints(object)) => state.delete_endpoints(&object, now),
-        Event::Namespace(name, true) => state.apply_namespace(&Server::namespace(&name)),
-        Event::Namespace(name, false) => state.delete_namespace(&name),
-    }
-}
-
-fn kind(event: &server::Event) -> Watched {
-    use server::Event;
-    match event {
-        Event::Is(body) | Event::Gone(body) => match body {
-            Body::Service(_) => Watched::Services,
-            Body::Slice(_) => Watched::Slices,
-            Body::Endpoints(_) => Watched::Endpoints,
-        },
-        Event::Namespace(..) => Watched::Namespaces,
     }
 }
 
@@ -101,16 +74,7 @@ impl World {
             return self.agenda.at(cut, Event::List { writer, life, kind });
         }
         watch.follows = true;
-        let all: Vec<server::Event> = match kind {
-            Watched::Namespaces => {
-                let names = self.api.server.namespaces.iter();
-                names.map(|name| server::Event::Namespace(name.clone(), true)).collect()
-            }
-            _ => {
-                let ours = self.api.server.objects.values().filter(|body| is_marked(body));
-                ours.map(|body| server::Event::Is(body.clone())).filter(|event| self::kind(event) == kind).collect()
-            }
-        };
+        let all = self.api.server.list(kind);
         for page in all.chunks(PAGE) {
             self.show(writer, kind, Seen::Shown(page.to_vec()));
         }
@@ -161,7 +125,7 @@ impl World {
             if let Err(fault) = self.witness.look(&event) {
                 self.fail(fault);
             }
-            let kind = kind(&event);
+            let kind = event.kind();
             for writer in 0..self.writers.len() {
                 if self.writers[writer].watches.get(&kind).is_some_and(|watch| watch.follows) {
                     self.show(writer, kind, Seen::Shown(vec![event.clone()]));

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_guard::GuardEvent;
 use gimbal_model::BackendName;
-use gimbal_plan::{EndpointsApi, GuardEvent};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{Job, Output, Reconciler, Settings, Watched, WriteFailure, Written};
 use gimbal_session::{AgentMessage, Goodbye, Hello, WriterLimits, WriterMessage};
 
@@ -205,7 +206,7 @@ impl World {
                 if matches!(seen, Seen::ListBegins) {
                     self.ask_list(writer, kind);
                 }
-                seen.tell(kind, state, now);
+                seen.deliver(kind, state, now);
             }
             Mail::Done(job) => {
                 let Some(Running { job, answers }) = self.writers[writer].running.remove(&job) else { return };
@@ -312,7 +313,7 @@ impl World {
                 self.agenda.after(looks, Event::Approve { writer, life, backend, id: held.id });
             }
             Output::ListAgain => self.agenda.after(Duration::ZERO, Event::ListAgain),
-            Output::Forget { backend } => self.fail(format!("{backend} was forgotten though nobody ordered that")),
+            Output::Forget { backend } => self.fail(format!("{backend} was forgotten though that was not ordered")),
             Output::Accepted { target, .. } => {
                 self.fail(format!("{target} was accepted in another form than was sent"))
             }

@@ -1,7 +1,7 @@
 //! Checks that Rust files are not too long, and that each belongs to a target.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -69,7 +69,7 @@ fn reach(file: &Path, flat: bool, reached: &mut BTreeSet<PathBuf>) -> anyhow::Re
     let below = if flat { dir.to_owned() } else { dir.join(file.file_stem().unwrap_or_default()) };
     for module in modules(&read(file)?) {
         match module {
-            Module::Path(path) => reach(&dir.join(path), true, reached)?,
+            Module::Path(path) => reach(&plain(&dir.join(path)), true, reached)?,
             Module::Name(name) => {
                 let (leaf, folder) = (below.join(format!("{name}.rs")), below.join(&name).join("mod.rs"));
                 if leaf.is_file() {
@@ -81,6 +81,19 @@ fn reach(file: &Path, flat: bool, reached: &mut BTreeSet<PathBuf>) -> anyhow::Re
         }
     }
     Ok(())
+}
+
+/// Returns a path without `..`, as the list of all files has it.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            plain.pop();
+        } else {
+            plain.push(part);
+        }
+    }
+    plain
 }
 
 #[derive(Debug, PartialEq)]
@@ -145,5 +158,10 @@ mod tests {
         let mut reached = BTreeSet::new();
         reach(&root, true, &mut reached).unwrap();
         assert_eq!(reached, expected);
+    }
+
+    #[test]
+    fn a_path_to_another_folder_is_the_file_there() {
+        assert_eq!(plain(Path::new("/a/tests/cloud/../running/mod.rs")), Path::new("/a/tests/running/mod.rs"));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use gimbal_testkit::assets::Asset;
+use gimbal_assets::Asset;
 
 use crate::shell;
 

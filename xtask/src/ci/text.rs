@@ -105,7 +105,8 @@ fn slashes(text: &str) -> Vec<String> {
         let mut rest = line.chars().peekable();
         while let Some(c) = rest.next() {
             match c {
-                '\\' if quoted => found.extend(rest.next()),
+                // An escaped line break or tab ends a word.
+                '\\' if quoted => found.extend(rest.next().map(|c| if matches!(c, 'n' | 't' | 'r') { ' ' } else { c })),
                 '"' => {
                     quoted = !quoted;
                     found.push(' ');

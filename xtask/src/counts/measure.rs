@@ -18,7 +18,7 @@ pub fn valgrind() -> anyhow::Result<String> {
         shell::output(command)
     };
     let found = version().or_else(|_| {
-        gimbal_testkit::assets::debian(&["valgrind"]).context(
+        gimbal_assets::debian(&["valgrind"]).context(
             "instructions are counted by valgrind, which is not here: install it (Debian, Ubuntu: apt-get install \
              valgrind; Fedora: dnf install valgrind)",
         )?;
@@ -78,7 +78,7 @@ fn read(line: &str) -> anyhow::Result<(String, Counts)> {
     let id = text("id");
     let case = format!("{}::{}{}{id}", text("group"), text("function_name"), if id.is_empty() { "" } else { " " });
     let instructions =
-        find(&summary, "Callgrind", "Ir").with_context(|| format!("{case}: no instructions are told"))?;
+        find(&summary, "Callgrind", "Ir").with_context(|| format!("{case}: it reports no instructions"))?;
     let heap = find(&summary, "DHAT", "TotalBlocks").zip(find(&summary, "DHAT", "TotalBytes"));
     let heap = heap.map(|(allocations, bytes)| Heap { allocations, bytes });
     let counts = Counts { instructions, heap };
@@ -99,9 +99,10 @@ mod tests {
 
     #[test]
     fn a_line_of_gungraun_is_read() {
-        let told = |tool: &str, metrics: Value| json!({"tool": tool, "data": {"total": {"metrics": metrics}}});
-        let callgrind = told("Callgrind", json!({"Ir": {"values": {"new": 7, "old": 8}}}));
-        let dhat = told("DHAT", json!({"TotalBlocks": {"values": {"new": 1}}, "TotalBytes": {"values": {"new": 24}}}));
+        let profile = |tool: &str, metrics: Value| json!({"tool": tool, "data": {"total": {"metrics": metrics}}});
+        let callgrind = profile("Callgrind", json!({"Ir": {"values": {"new": 7, "old": 8}}}));
+        let dhat =
+            profile("DHAT", json!({"TotalBlocks": {"values": {"new": 1}}, "TotalBytes": {"values": {"new": 24}}}));
         let line = |profiles: &[&Value]| {
             json!({"group": "plan", "function_name": "first", "id": "of_20", "profiles": profiles}).to_string()
         };
@@ -110,6 +111,6 @@ mod tests {
         assert_eq!(read(&line(&[&callgrind, &dhat])).unwrap(), (name.clone(), Counts { instructions: 7, heap }));
         assert_eq!(read(&line(&[&callgrind])).unwrap(), (name, Counts { instructions: 7, heap: None }));
         let error = read(&line(&[&dhat])).unwrap_err().to_string();
-        assert_eq!(error, "plan::first of_20: no instructions are told");
+        assert_eq!(error, "plan::first of_20: it reports no instructions");
     }
 }

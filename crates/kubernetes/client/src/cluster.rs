@@ -14,9 +14,10 @@ use tokio::time::timeout;
 use tower::{BoxError, ServiceExt};
 
 use crate::access::{self, Access, ConnectError, Pool, ResponseBody};
-use crate::credentials::Credentials;
-use crate::page::Page;
+use crate::credentials::ClusterLogin;
+use crate::list_page::ListPage;
 use crate::page_bytes::{self, PageBytes};
+use crate::page_tokens::PageTokens;
 use crate::permit::{NotPermitted, Permit};
 use crate::reach::Reach;
 use crate::request::{self, Call, Subresource};
@@ -24,6 +25,8 @@ use crate::{ApiError, WatchScope};
 
 /// The default time-out of a call.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How many time-outs a page of a list may take. A server that sends a byte now and then is not waited for.
+const SLOW_PAGE: u32 = 10;
 
 /// A client of one API server. Clones share one connection pool; [`Cluster::apart`] returns a client with a pool of its own,
 /// so that a burst of writes cannot delay a lease's renewal. No call is retried.
@@ -32,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// plug-in, which runs in the background.
 #[derive(Clone)]
 pub struct Cluster {
-    credentials: Arc<Credentials>,
+    credentials: Arc<ClusterLogin>,
     /// The pool with the generation of the credentials that it connects with.
     pool: Arc<Mutex<Option<(u64, Pool)>>>,
     url: Arc<str>,
@@ -55,7 +58,7 @@ impl Cluster {
     /// # Errors
     /// When the credentials cannot be read or are invalid.
     pub fn connect(access: &Access, user_agent: &str) -> Result<Self, ConnectError> {
-        let credentials = Credentials::start(access.clone())?;
+        let credentials = ClusterLogin::start(access.clone())?;
         let url = access::without_user(&credentials.shown().config.cluster_url.to_string());
         let user_agent = HeaderValue::from_str(user_agent).unwrap_or_else(|_| HeaderValue::from_static("gimbal"));
         let url = url.trim_end_matches('/').into();
@@ -73,7 +76,7 @@ impl Cluster {
     /// Returns a client that sends its requests to `pool`.
     #[cfg(test)]
     pub(crate) fn new(pool: Pool, url: &str, user_agent: &'static str) -> Self {
-        let credentials = Credentials::fixed();
+        let credentials = ClusterLogin::fixed();
         let pool = Arc::new(Mutex::new(Some((credentials.shown().generation, pool))));
         let user_agent = HeaderValue::from_static(user_agent);
         Self { credentials, pool, url: url.into(), user_agent, timeout: TIMEOUT, reach: Arc::default(), permit: None }
@@ -113,7 +116,8 @@ impl Cluster {
         self.url.to_string()
     }
 
-    /// Waits before a retry: for `pause`, or until another call reaches a server that could not be reached.
+    /// Waits before a retry of a call without an answer ([`ApiError::nobody_answered`]): for `pause`, or until another
+    /// call has a complete answer.
     pub async fn pause(&self, pause: Duration) {
         self.reach.pause(pause).await;
     }
@@ -148,8 +152,8 @@ impl Cluster {
     }
 
     /// Replaces the status of an object, if it still has the version and the UID in its metadata; fails with
-    /// [`ApiError::Conflict`] otherwise, and with [`ApiError::NotFound`] if the kind has no status subresource. The server
-    /// ignores every other field. Status fields that `T` does not have are removed.
+    /// [`ApiError::Conflict`] otherwise, and with [`ApiError::NotServed`] if the kind has no status subresource (for custom resources with
+    /// [`ApiError::NotFound`]). The server ignores every other field. Status fields that `T` does not have are removed.
     ///
     /// # Errors
     /// See [`ApiError`].
@@ -185,7 +189,8 @@ impl Cluster {
     /// Changes the fields of the status that `status` names, in the way of [`merge_patch`](Self::merge_patch).
     ///
     /// # Errors
-    /// Those of [`merge_patch`](Self::merge_patch); [`ApiError::NotFound`] also if the kind has no status subresource.
+    /// Those of [`merge_patch`](Self::merge_patch); and as [`replace_status`](Self::replace_status) if the kind has no status
+    /// subresource.
     pub async fn patch_status<T: Object>(&self, meta: &Meta, status: &impl Serialize) -> Result<T, ApiError> {
         let change = serde_json::to_value(status).map(|status| serde_json::json!({ "status": status }));
         let change =
@@ -217,36 +222,60 @@ impl Cluster {
         let mut objects = Vec::new();
         let mut next: Option<String> = None;
         let mut size = PageBytes::new();
+        let mut tokens = PageTokens::default();
         loop {
-            let page = self.page(scope, &mut size, next.as_deref()).await?;
+            let page = self.page::<T>(scope, &mut size, next.as_deref()).await?;
             if let Some(error) = page.unreadable {
                 return Err(error);
             }
             objects.extend(page.items);
-            next = page.next;
-            if next.is_none() {
-                return Ok(objects);
-            }
+            let Some(token) = page.next else { return Ok(objects) };
+            tokens.check::<T>(&token, page.objects)?;
+            next = Some(token);
         }
     }
 
-    /// Reads one page of a list and adjusts `size` for the next one. The time-out starts again with each piece received, since
-    /// a large page can take long on a slow line.
+    /// Reads one page of a list and adjusts `size` for the next one. A page that is too large is asked for again with fewer
+    /// objects. The time-out starts again with each piece received, since a large page can take long on a slow line, up to
+    /// `SLOW_PAGE` time-outs.
     pub(crate) async fn page<T: Object>(
         &self,
         scope: &WatchScope,
         size: &mut PageBytes,
         next: Option<&str>,
-    ) -> Result<Page<T>, ApiError> {
-        let mut body = self.open(request::list(T::KIND, scope, size.limit(), next)?).await?;
-        // Half of the pages are larger than the target size, and a growing buffer exists twice for a moment.
-        let mut bytes = BytesMut::with_capacity(2 * page_bytes::BYTES);
-        while let Some(piece) = self.limited(piece(&mut body)).await? {
-            bytes.extend_from_slice(&piece);
+    ) -> Result<ListPage<T>, ApiError> {
+        loop {
+            let mut body = self.open(request::list(T::KIND, scope, size.limit(), next)?).await?;
+            // Half of the pages are larger than the target size, and a growing buffer exists twice for a moment.
+            let mut bytes = BytesMut::with_capacity(2 * page_bytes::BYTES);
+            let read = async {
+                while let Some(piece) = self.limited(piece(&mut body)).await? {
+                    if bytes.len() + piece.len() > page_bytes::MOST_BYTES {
+                        return Ok(false);
+                    }
+                    bytes.extend_from_slice(&piece);
+                }
+                Ok(true)
+            };
+            let whole = self.timeout * SLOW_PAGE;
+            let fits = timeout(whole, read).await.unwrap_or_else(|_| {
+                let message = format!("no whole page of {} from {} in {whole:?}", T::KIND.plural, self.url);
+                let error = ApiError::Timeout { message };
+                self.failed(&error);
+                Err(error)
+            })?;
+            if fits {
+                self.answered();
+                let page = ListPage::read(&bytes)?;
+                size.learn(page.objects, bytes.len());
+                return Ok(page);
+            }
+            if !size.shrink() {
+                let what = T::KIND.plural;
+                let message = format!("a page of one of the {what} is larger than {} bytes", page_bytes::MOST_BYTES);
+                return Err(ApiError::Undecodable { message });
+            }
         }
-        let page = Page::read(&bytes)?;
-        size.learn(page.objects, bytes.len());
-        Ok(page)
     }
 
     /// Opens a watch that starts after `version`. Returns once the server has accepted it.
@@ -257,7 +286,9 @@ impl Cluster {
         version: &str,
         seconds: u64,
     ) -> Result<ResponseBody, ApiError> {
-        self.open(request::watch(kind, scope, version, seconds)?).await
+        let body = self.open(request::watch(kind, scope, version, seconds)?).await?;
+        self.answered();
+        Ok(body)
     }
 
     async fn object<T: DeserializeOwned>(&self, call: Call) -> Result<T, ApiError> {
@@ -266,24 +297,41 @@ impl Cluster {
     }
 
     async fn answer(&self, call: Call) -> Result<Bytes, ApiError> {
-        self.limited(async { collect(self.send(call).await?.into_body()).await }).await
+        let bytes = self.limited(async { collect(self.send(call).await?.into_body()).await }).await?;
+        self.answered();
+        Ok(bytes)
     }
 
     async fn open(&self, call: Call) -> Result<ResponseBody, ApiError> {
         self.limited(async { Ok(self.send(call).await?.into_body()) }).await
     }
 
+    /// Makes a call, or a part of one, within the time-out. Notes a failure; the caller notes a success.
     async fn limited<T>(&self, call: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
         let answer = timeout(self.timeout, call).await.unwrap_or_else(|_| {
             Err(ApiError::Timeout { message: format!("no answer from {} in {:?}", self.url, self.timeout) })
         });
-        match &answer {
-            Err(ApiError::Withheld) => return answer,
-            Err(error) => self.credentials.called(!error.is_outage()),
-            Ok(_) => self.credentials.called(true),
+        if let Err(error) = &answer {
+            self.failed(error);
         }
-        self.reach.saw(!matches!(&answer, Err(error) if error.nobody_answered()));
         answer
+    }
+
+    /// Notes a complete answer, or a watch that was accepted.
+    fn answered(&self) {
+        self.credentials.called(true);
+        self.reach.answered();
+    }
+
+    fn failed(&self, error: &ApiError) {
+        match error {
+            ApiError::Withheld => return,
+            // The server can be reached, but did not answer.
+            ApiError::Truncated { .. } => {}
+            error if error.nobody_answered() => self.reach.nobody_answered(),
+            _ => self.reach.answered(),
+        }
+        self.credentials.called(!error.is_outage());
     }
 
     async fn send(&self, mut call: Call) -> Result<Response<ResponseBody>, ApiError> {
@@ -333,8 +381,15 @@ impl Cluster {
     }
 }
 
-async fn collect(body: ResponseBody) -> Result<Bytes, ApiError> {
-    body.collect().await.map(|body| body.to_bytes()).map_err(|error| broken(&error))
+async fn collect(mut body: ResponseBody) -> Result<Bytes, ApiError> {
+    let mut bytes = BytesMut::new();
+    while let Some(piece) = piece(&mut body).await? {
+        if bytes.len() + piece.len() > page_bytes::LONGEST_OBJECT {
+            return Err(ApiError::Undecodable { message: "it is longer than any object".to_owned() });
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes.freeze())
 }
 
 /// Returns the next piece of a body, or `None` at its end.
@@ -342,7 +397,7 @@ pub(crate) async fn piece(body: &mut ResponseBody) -> Result<Option<Bytes>, ApiE
     loop {
         match body.frame().await {
             None => return Ok(None),
-            Some(Err(error)) => return Err(broken(&error)),
+            Some(Err(error)) => return Err(truncated(&error)),
             // Trailers are ignored.
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => return Ok(Some(data)),
@@ -352,6 +407,6 @@ pub(crate) async fn piece(body: &mut ResponseBody) -> Result<Option<Bytes>, ApiE
     }
 }
 
-fn broken(error: &BoxError) -> ApiError {
-    ApiError::Transport { message: format!("the connection broke in the middle of an answer: {}", one_line(&**error)) }
+fn truncated(error: &BoxError) -> ApiError {
+    ApiError::Truncated { message: one_line(&**error) }
 }

@@ -34,14 +34,14 @@ pub(crate) struct ActiveCredentials {
 }
 
 /// The credentials of one API server, shared by all connections to it.
-pub(crate) struct Credentials {
+pub(crate) struct ClusterLogin {
     shown: watch::Receiver<Arc<ActiveCredentials>>,
     refused: Arc<Notify>,
     /// When the first of the current series of failed calls failed; `None` after an answer.
     failing: Mutex<Option<Instant>>,
 }
 
-impl Credentials {
+impl ClusterLogin {
     /// Reads everything, runs the plug-in if there is one, and reloads until the result is dropped.
     pub(crate) fn start(access: Access) -> Result<Arc<Self>, ConnectError> {
         let mut looking = Refresher { access, taken: None, issued: None, rest: None, generation: 0, problem: None };

@@ -13,13 +13,21 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {
-    /// 404: the object, its namespace or its API does not exist.
+    /// 404, and the answer names the object: it does not exist, or its namespace does not. The kind is served, so this is
+    /// proof that the object is absent, unless the call was for its status: a custom resource that has none answers so too.
     #[error("not found: {message}")]
     NotFound {
         /// Human-readable message.
         message: String,
         /// Whether it is the namespace that is missing (an answer to a create).
         namespace: bool,
+    },
+    /// 404, and the answer names no object: the server does not serve this kind, version or subresource, or something else
+    /// than an API server answers. This proves nothing about objects: the kind is unknown, not empty.
+    #[error("not served: {message}")]
+    NotServed {
+        /// Human-readable message.
+        message: String,
     },
     /// 409 to a create: the name is taken.
     #[error("already exists: {message}")]
@@ -97,6 +105,12 @@ pub enum ApiError {
         /// Human-readable message.
         message: String,
     },
+    /// An answer began and did not end, because the connection broke. Whether a write took place is unknown.
+    #[error("the answer broke off: {message}")]
+    Truncated {
+        /// Human-readable message.
+        message: String,
+    },
     /// The write was not sent, because the permit had ended (see [`Cluster::only_while`](crate::Cluster::only_while)).
     #[error("not sent: the permit to write had ended")]
     Withheld,
@@ -115,7 +129,8 @@ impl ApiError {
         matches!(self, Self::NotFound { namespace: true, .. })
     }
 
-    /// Whether there was no answer: the server is down or cannot be reached.
+    /// Whether there was no answer: the server is down or cannot be reached. False for [`ApiError::Truncated`]: retries
+    /// cost such a server as much as any other call.
     #[must_use]
     pub fn nobody_answered(&self) -> bool {
         matches!(self, Self::Timeout { .. } | Self::Transport { .. })
@@ -130,9 +145,16 @@ impl ApiError {
         }
     }
 
-    /// Whether the API server is unusable: it cannot be reached, fails itself, or does not accept the credentials.
+    /// Whether the API server is unusable: it cannot be reached, fails itself, breaks off its answers, or does not accept the credentials.
     pub(crate) fn is_outage(&self) -> bool {
-        matches!(self, Self::Transport { .. } | Self::Timeout { .. } | Self::Server { .. } | Self::Unauthorized { .. })
+        matches!(
+            self,
+            Self::Transport { .. }
+                | Self::Timeout { .. }
+                | Self::Truncated { .. }
+                | Self::Server { .. }
+                | Self::Unauthorized { .. }
+        )
     }
 
     /// Reads a refusal: the HTTP status, the Retry-After header and a body that should be a `Status`.
@@ -165,6 +187,9 @@ impl ApiError {
             401 => Self::Unauthorized { message },
             403 if terminating() => Self::NamespaceTerminating { message },
             403 => Self::Forbidden { message },
+            // A path that the server does not know is answered in plain text ("404 page not found"), and one below a
+            // group that it does know by a Status whose details are empty.
+            404 if details.name.is_empty() => Self::NotServed { message },
             404 => Self::NotFound { message, namespace: details.kind == "namespaces" },
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { message },
             409 => Self::Conflict { message },
@@ -253,8 +278,22 @@ mod tests {
 
     #[test]
     fn only_a_missing_namespace_is_one() {
-        assert!(read(404, r#"{"details":{"kind":"namespaces"}}"#).namespace_missing());
-        assert!(!read(404, r#"{"details":{"kind":"services"}}"#).namespace_missing());
-        assert!(!read(403, r#"{"details":{"kind":"namespaces"}}"#).namespace_missing());
+        assert!(read(404, r#"{"details":{"name":"n","kind":"namespaces"}}"#).namespace_missing());
+        assert!(!read(404, r#"{"details":{"name":"n","kind":"services"}}"#).namespace_missing());
+        assert!(!read(403, r#"{"details":{"name":"n","kind":"namespaces"}}"#).namespace_missing());
+    }
+
+    #[test]
+    fn only_an_answer_that_names_an_object_says_that_it_is_absent() {
+        for body in [
+            "404 page not found\n",
+            "<html>404</html>",
+            "",
+            r#"{"message":"m","reason":"NotFound"}"#,
+            r#"{"message":"m","reason":"NotFound","details":{}}"#,
+            r#"{"message":"m","reason":"NotFound","details":{"kind":"services"}}"#,
+        ] {
+            assert!(matches!(read(404, body), ApiError::NotServed { .. }), "{body}");
+        }
     }
 }

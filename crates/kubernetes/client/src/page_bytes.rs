@@ -3,12 +3,19 @@
 /// The target size of a page. A full `EndpointSlice` takes about 30 kB, so the usual page of 500 objects would take 15 MB,
 /// and as much again once parsed.
 pub(crate) const BYTES: usize = 512 << 10;
+/// The longest object that is read, as JSON: ten times the limit of etcd for one object.
+pub(crate) const LONGEST_OBJECT: usize = 16 << 20;
+/// The largest page that is read. One object always fits, and so do 40 at the limit of etcd, which is 1.5 MiB; fewer are asked
+/// for where they do not fit. A server that sends without end costs this much memory and no more.
+pub(crate) const MOST_BYTES: usize = 4 * LONGEST_OBJECT;
 /// Number of objects in the first page, when their size is unknown.
 const FIRST: u32 = 50;
 /// Largest number of objects in a page, as in other clients of Kubernetes.
 const MOST: u32 = 500;
 /// Limits the growth from one page to the next, since a page of small objects may be an exception.
 const GROWTH: u32 = 4;
+/// Divides the number of objects after a page that was too large.
+const SHRINKING: u32 = 8;
 
 /// The number of objects per page of one list. Kept from one list to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +38,28 @@ impl PageBytes {
             self.0 = fit.clamp(1, self.0.saturating_mul(GROWTH).min(MOST));
         }
     }
+
+    /// Reduces the limit after a page that was too large. Returns whether a smaller page can be asked for.
+    pub(crate) fn shrink(&mut self) -> bool {
+        let before = self.0;
+        self.0 = (before / SHRINKING).max(1);
+        self.0 < before
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_large_pages_shrink_to_one_object() {
+        let mut size = PageBytes(MOST);
+        let mut limits = Vec::new();
+        while size.shrink() {
+            limits.push(size.limit());
+        }
+        assert_eq!(limits, [62, 7, 1]);
+    }
 
     #[test]
     fn table() {

@@ -10,6 +10,7 @@ impl ApiError {
         match self {
             Self::NotFound { namespace: true, .. } => "its namespace is not there",
             Self::NotFound { .. } => "not found: the API server knows no such thing",
+            Self::NotServed { .. } => "the API server does not serve objects of this kind",
             Self::AlreadyExists { .. } => "already exists: the name is taken",
             Self::Conflict { .. } => "conflict: it changed meanwhile",
             Self::Forbidden { .. } => {
@@ -24,6 +25,7 @@ impl ApiError {
             Self::Server { .. } => "the API server fails",
             Self::Timeout { .. } => "the API server does not answer in time",
             Self::Transport { .. } => "the API server cannot be reached",
+            Self::Truncated { .. } => "the API server's answer broke off",
             Self::Withheld => "not sent: it was not permitted any more",
             Self::Undecodable { .. } => "the API server's answer cannot be read",
         }
@@ -39,10 +41,12 @@ mod tests {
         let message = || "https://user:hunter2@10.0.0.1 hunter2".to_owned();
         for error in [
             ApiError::NotFound { message: message(), namespace: true },
+            ApiError::NotServed { message: message() },
             ApiError::Forbidden { message: message() },
             ApiError::Invalid { message: message() },
             ApiError::Server { message: message(), retry_after: None },
             ApiError::Transport { message: message() },
+            ApiError::Truncated { message: message() },
         ] {
             let reason = error.public_reason();
             assert!(!reason.is_empty() && !reason.contains("hunter2") && !reason.contains("://"), "{reason}");

@@ -14,10 +14,15 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Called after each call.
-    pub(crate) fn saw(&self, answered: bool) {
-        let was_away = self.away.swap(!answered, Ordering::Relaxed);
-        if was_away && answered {
+    /// Called after a call without an answer.
+    pub(crate) fn nobody_answered(&self) {
+        self.away.store(true, Ordering::Relaxed);
+    }
+
+    /// Called after a complete answer. The headers alone do not count: a server that breaks off all its answers would end the
+    /// pauses of one call with the headers of another.
+    pub(crate) fn answered(&self) {
+        if self.away.swap(false, Ordering::Relaxed) {
             self.back.notify_waiters();
         }
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use gimbal_model::SourceKey;
 
-use crate::Entry;
-use crate::entry::Put;
+use crate::ServiceRecord;
 use crate::listing::Listing;
+use crate::service_record::Put;
 
 /// What a [`Join`] keeps of the objects, and what it makes of them.
-pub trait Output {
+pub trait JoinOutput {
     /// What is kept of a Service. Two equal headers count as no change.
     type Header: PartialEq + Debug;
     /// What is kept of a slice, or whatever else belongs to a Service. Two equal parts count as no change.
@@ -43,9 +43,9 @@ pub trait Output {
 /// Events may arrive in any order and more than once; the outcome depends only on the last state of each object. An event
 /// costs no more than the size of the Service it belongs to.
 #[derive(Debug)]
-pub struct Join<O: Output> {
+pub struct Join<O: JoinOutput> {
     output: O,
-    entries: HashMap<SourceKey, Entry<O::Header, O::Part>>,
+    entries: HashMap<SourceKey, ServiceRecord<O::Header, O::Part>>,
     /// The Service of each part: a delete names the part alone, and a part can move to another Service.
     owners: HashMap<SourceKey, SourceKey>,
     services: Listing,
@@ -55,7 +55,7 @@ pub struct Join<O: Output> {
     parts_current: bool,
 }
 
-impl<O: Output> Join<O> {
+impl<O: JoinOutput> Join<O> {
     /// Returns a join that has seen nothing.
     #[must_use]
     pub fn new(output: O) -> Self {
@@ -78,8 +78,13 @@ impl<O: Output> Join<O> {
 
     /// What is known of a Service, if anything is.
     #[must_use]
-    pub fn entry(&self, key: &SourceKey) -> Option<&Entry<O::Header, O::Part>> {
+    pub fn entry(&self, key: &SourceKey) -> Option<&ServiceRecord<O::Header, O::Part>> {
         self.entries.get(key)
+    }
+
+    /// The Services that are known, in no order.
+    pub fn services(&self) -> impl Iterator<Item = &SourceKey> {
+        self.entries.iter().filter(|(_, entry)| entry.header().is_some()).map(|(key, _)| key)
     }
 
     /// Adds a Service or replaces it. A Service that is being deleted counts until it is gone.
@@ -97,7 +102,7 @@ impl<O: Output> Join<O> {
 
     /// Removes a Service.
     pub fn delete_service(&mut self, key: &SourceKey) {
-        let Some(header) = self.entries.get_mut(key).and_then(Entry::remove_header) else { return };
+        let Some(header) = self.entries.get_mut(key).and_then(ServiceRecord::remove_header) else { return };
         self.output.header_removed(&header);
         self.remove_if_empty(key);
         self.dirty.insert(key.clone());
@@ -137,7 +142,8 @@ impl<O: Output> Join<O> {
     /// Ends a complete list: removes the Services that were not applied since [`begin_services`](Self::begin_services).
     pub fn end_services(&mut self) {
         let epoch = self.services.end();
-        let stale = |(key, entry): (&SourceKey, &Entry<_, _>)| entry.has_stale_header(epoch).then(|| key.clone());
+        let stale =
+            |(key, entry): (&SourceKey, &ServiceRecord<_, _>)| entry.has_stale_header(epoch).then(|| key.clone());
         let gone: Vec<SourceKey> = self.entries.iter().filter_map(stale).collect();
         for key in gone {
             self.delete_service(&key);
@@ -201,14 +207,19 @@ impl<O: Output> Join<O> {
     }
 
     fn remove_if_empty(&mut self, key: &SourceKey) {
-        if self.entries.get(key).is_some_and(Entry::is_empty) {
+        if self.entries.get(key).is_some_and(ServiceRecord::is_empty) {
             self.entries.remove(key);
         }
     }
 }
 
 /// Returns whether anything changed.
-fn put_header<O: Output>(output: &mut O, entry: &mut Entry<O::Header, O::Part>, header: O::Header, epoch: u32) -> bool {
+fn put_header<O: JoinOutput>(
+    output: &mut O,
+    entry: &mut ServiceRecord<O::Header, O::Part>,
+    header: O::Header,
+    epoch: u32,
+) -> bool {
     match entry.put_header(header, epoch, |header| output.header_added(header)) {
         Put::Unchanged => return false,
         Put::Added => {}

@@ -8,13 +8,13 @@
 //!
 //! A [`Join`] does the bookkeeping that every consumer of Services needs: which slice belongs to which Service, what a
 //! complete list no longer contains, which Services have changed since the last [`drain`](Join::drain). What it keeps of an
-//! object and what it makes of a Service and its parts is up to an [`Output`].
+//! object and what it makes of a Service and its parts is up to an [`JoinOutput`].
 
-mod entry;
 mod join;
 mod listing;
+mod service_record;
 #[cfg(feature = "test-support")]
 pub mod test_support;
 
-pub use entry::Entry;
-pub use join::{Join, Output};
+pub use join::{Join, JoinOutput};
+pub use service_record::ServiceRecord;

@@ -1,4 +1,4 @@
-//! A property that every [`Output`](crate::Output) must have: the order of events does not matter.
+//! A property that every [`JoinOutput`](crate::JoinOutput) must have: the order of events does not matter.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -35,7 +35,7 @@ pub trait Index {
 
 /// What happens in the source, or between it and the index.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub enum JoinStep {
     /// A Service of this name and variant is created or changed.
     SetService(u8, u8),
     /// A Service is deleted.
@@ -60,19 +60,19 @@ pub enum Step {
 }
 
 /// Returns a strategy for up to 80 steps. Variants of Services are below `service_variants`.
-pub fn steps(service_variants: u8) -> impl Strategy<Value = Vec<Step>> {
+pub fn steps(service_variants: u8) -> impl Strategy<Value = Vec<JoinStep>> {
     let n = 0u8..4;
     let step = prop_oneof![
-        4 => (n.clone(), 0..service_variants).prop_map(|(a, b)| Step::SetService(a, b)),
-        2 => n.clone().prop_map(Step::DropService),
-        6 => (n.clone(), n.clone(), any::<u8>()).prop_map(|(a, b, c)| Step::SetPart(a, b, c)),
-        2 => n.clone().prop_map(Step::DropPart),
-        3 => n.clone().prop_map(Step::DeliverServices),
-        3 => n.clone().prop_map(Step::DeliverParts),
-        1 => n.clone().prop_map(Step::RelistServices),
-        1 => n.prop_map(Step::RelistParts),
-        1 => Just(Step::Repeat),
-        2 => Just(Step::Drain),
+        4 => (n.clone(), 0..service_variants).prop_map(|(a, b)| JoinStep::SetService(a, b)),
+        2 => n.clone().prop_map(JoinStep::DropService),
+        6 => (n.clone(), n.clone(), any::<u8>()).prop_map(|(a, b, c)| JoinStep::SetPart(a, b, c)),
+        2 => n.clone().prop_map(JoinStep::DropPart),
+        3 => n.clone().prop_map(JoinStep::DeliverServices),
+        3 => n.clone().prop_map(JoinStep::DeliverParts),
+        1 => n.clone().prop_map(JoinStep::RelistServices),
+        1 => n.prop_map(JoinStep::RelistParts),
+        1 => Just(JoinStep::Repeat),
+        2 => Just(JoinStep::Drain),
     ];
     proptest::collection::vec(step, 0..80)
 }
@@ -81,7 +81,7 @@ pub fn steps(service_variants: u8) -> impl Strategy<Value = Vec<Step>> {
 ///
 /// # Errors
 /// When it does not.
-pub fn ends_as_a_fresh_index<I: Index>(steps: Vec<Step>) -> Result<(), TestCaseError> {
+pub fn ends_as_a_fresh_index<I: Index>(steps: Vec<JoinStep>) -> Result<(), TestCaseError> {
     let mut watched = Watched::<I>::new();
     for step in steps {
         watched.step(step);
@@ -140,29 +140,29 @@ impl<I: Index> Watched<I> {
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: JoinStep) {
         match step {
-            Step::SetService(name, variant) => {
+            JoinStep::SetService(name, variant) => {
                 self.source.services.insert(name, variant);
                 self.services.push((name, Some(variant)));
             }
-            Step::DropService(name) => {
+            JoinStep::DropService(name) => {
                 self.source.services.remove(&name);
                 self.services.push((name, None));
             }
-            Step::SetPart(name, service, variant) => {
+            JoinStep::SetPart(name, service, variant) => {
                 self.source.parts.insert(name, (service, variant));
                 self.parts.push((name, Some((service, variant))));
             }
-            Step::DropPart(name) => {
+            JoinStep::DropPart(name) => {
                 self.source.parts.remove(&name);
                 self.parts.push((name, None));
             }
-            Step::DeliverServices(count) => self.deliver_services(count.into()),
-            Step::DeliverParts(count) => self.deliver_parts(count.into()),
-            Step::RelistServices(count) => self.relist_services(count.into()),
-            Step::RelistParts(count) => self.relist_parts(count.into()),
-            Step::Repeat => {
+            JoinStep::DeliverServices(count) => self.deliver_services(count.into()),
+            JoinStep::DeliverParts(count) => self.deliver_parts(count.into()),
+            JoinStep::RelistServices(count) => self.relist_services(count.into()),
+            JoinStep::RelistParts(count) => self.relist_parts(count.into()),
+            JoinStep::Repeat => {
                 if let Some(event) = self.last.0 {
                     self.service(event);
                 }
@@ -170,7 +170,7 @@ impl<I: Index> Watched<I> {
                     self.part(event);
                 }
             }
-            Step::Drain => self.drain(),
+            JoinStep::Drain => self.drain(),
         }
     }
 

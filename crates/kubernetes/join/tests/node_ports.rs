@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use gimbal_kubernetes_join::test_support::{self, ends_as_a_fresh_index, steps};
-use gimbal_kubernetes_join::{Join, Output};
+use gimbal_kubernetes_join::{Join, JoinOutput};
 use gimbal_model::SourceKey;
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ struct Members {
     slices: usize,
 }
 
-impl Output for Members {
+impl JoinOutput for Members {
     /// Node ports; without any, the Service is not of a type that has members.
     type Header = Vec<u16>;
     /// The nodes of one slice's ready Pods.

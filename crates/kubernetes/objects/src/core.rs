@@ -13,8 +13,10 @@ use crate::meta::object;
 #[serde(default)]
 pub struct Service {
     /// Metadata.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub metadata: Meta,
     /// Spec.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub spec: ServiceSpec,
 }
 object!(Service, "Service", "v1", "services");
@@ -30,16 +32,20 @@ pub struct ServiceSpec {
     #[serde(rename = "clusterIP", skip_serializing_if = "Option::is_none")]
     pub cluster_ip: Option<Arc<str>>,
     /// Selector.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub selector: BTreeMap<Arc<str>, Arc<str>>,
     /// Ports.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub ports: Vec<ServicePort>,
     /// External name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_name: Option<Arc<str>>,
     /// External addresses.
-    #[serde(rename = "externalIPs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        rename = "externalIPs",
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "crate::text::null_is_default"
+    )]
     pub external_ips: Vec<Arc<str>>,
     /// Session affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,9 +90,10 @@ pub enum IntOrString {
 #[serde(default)]
 pub struct Endpoints {
     /// Metadata.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub metadata: Meta,
     /// Groups of addresses that share their ports.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub subsets: Vec<EndpointSubset>,
 }
 object!(Endpoints, "Endpoints", "v1", "endpoints");
@@ -96,13 +103,13 @@ object!(Endpoints, "Endpoints", "v1", "endpoints");
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointSubset {
     /// Ready.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub addresses: Vec<EndpointAddress>,
     /// Not ready.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub not_ready_addresses: Vec<EndpointAddress>,
     /// Ports.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub ports: Vec<SubsetPort>,
 }
 
@@ -139,6 +146,7 @@ pub struct SubsetPort {
 #[serde(default)]
 pub struct Namespace {
     /// Metadata.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub metadata: Meta,
 }
 object!(Namespace, "Namespace", "v1", "namespaces");
@@ -148,9 +156,10 @@ object!(Namespace, "Namespace", "v1", "namespaces");
 #[serde(default)]
 pub struct ConfigMap {
     /// Metadata.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub metadata: Meta,
     /// Data.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub data: BTreeMap<String, String>,
 }
 object!(ConfigMap, "ConfigMap", "v1", "configmaps");

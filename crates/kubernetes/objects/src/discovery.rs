@@ -12,23 +12,19 @@ use crate::meta::object;
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointSlice {
     /// Metadata.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub metadata: Meta,
     /// `IPv4`, `IPv6` or `FQDN`. Cannot be changed.
     #[serde(deserialize_with = "crate::text::text")]
     pub address_type: Arc<str>,
     /// Endpoints. Written even when empty: the field is required.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub endpoints: Vec<Endpoint>,
     /// Ports that all endpoints share.
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub ports: Vec<EndpointPort>,
 }
 object!(EndpointSlice, "EndpointSlice", "discovery.k8s.io/v1", "endpointslices");
-
-/// The API server writes an empty list of these two as null.
-fn null_is_empty<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::<Vec<T>>::deserialize(from)?.unwrap_or_default())
-}
 
 /// `Endpoint`, without `nodeName` and `targetRef`: they mean nothing outside their cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -38,6 +34,7 @@ pub struct Endpoint {
     #[serde(deserialize_with = "crate::text::list")]
     pub addresses: Vec<Arc<str>>,
     /// Conditions.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub conditions: EndpointConditions,
     /// Host name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +67,7 @@ pub struct EndpointConditions {
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointHints {
     /// Zones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "crate::text::null_is_default")]
     pub for_zones: Vec<ForZone>,
 }
 

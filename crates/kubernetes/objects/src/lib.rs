@@ -4,6 +4,7 @@
 //! has a default, so that one unusual object does not fail a whole list. Unset fields are not serialised, so that the
 //! server's defaults are neither set nor compared.
 
+mod balanced;
 mod coordination;
 mod core;
 mod discovery;
@@ -12,6 +13,11 @@ mod lifecycle;
 mod meta;
 mod text;
 
+pub use crate::balanced::{
+    BalancedEndpoint, BalancedPort, BalancedService, BalancedServiceSpec, BalancedServiceStatus, BalancedSlice,
+    ClientIpConfig, LoadBalancerIngress, LoadBalancerStatus, Node, NodeAddress, NodeSpec, NodeStatus, PortStatus,
+    ServiceCondition, SessionAffinityConfig, Taint, TargetReference,
+};
 pub use crate::core::{
     ConfigMap, EndpointAddress, EndpointSubset, Endpoints, IntOrString, Namespace, Service, ServicePort, ServiceSpec,
     SubsetPort,

@@ -57,12 +57,16 @@ impl LifecycleMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
     /// `apiVersion` of the owner.
+    #[serde(deserialize_with = "crate::text::text")]
     pub api_version: Arc<str>,
     /// `kind` of the owner.
+    #[serde(deserialize_with = "crate::text::text")]
     pub kind: Arc<str>,
     /// Name of the owner.
+    #[serde(deserialize_with = "crate::text::text")]
     pub name: Arc<str>,
     /// UID of the owner: a new object of the same name does not own this one.
+    #[serde(deserialize_with = "crate::text::text")]
     pub uid: Arc<str>,
     /// Whether the owner manages the object. At most one owner of an object does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +96,9 @@ struct Fields {
     deletion_timestamp: Option<Arc<str>>,
     #[serde(deserialize_with = "crate::text::list")]
     finalizers: Vec<Arc<str>>,
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     generation: i64,
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     owner_references: Vec<OwnerReference>,
     creation_timestamp: Option<Arc<str>>,
 }

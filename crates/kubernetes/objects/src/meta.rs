@@ -90,13 +90,25 @@ pub(crate) use object;
 
 /// A list, or a page of one.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
 pub struct List<T> {
+    /// `<Kind>List`.
+    #[serde(default, deserialize_with = "crate::text::null_is_default")]
+    pub kind: String,
+    /// `apiVersion` of the list and its objects.
+    #[serde(default, deserialize_with = "crate::text::null_is_default")]
+    pub api_version: String,
     /// Version and continuation.
     #[serde(default)]
     pub metadata: ListMeta,
     /// Objects.
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::new", deserialize_with = "null_is_empty")]
     pub items: Vec<T>,
+}
+
+/// A list that was never filled is null in Go. `T` need not have a default.
+fn null_is_empty<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::<Vec<T>>::deserialize(from)?.unwrap_or_default())
 }
 
 /// `ListMeta`.
@@ -104,9 +116,10 @@ pub struct List<T> {
 #[serde(rename_all = "camelCase", default)]
 pub struct ListMeta {
     /// Version to watch from.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub resource_version: String,
     /// Token for the next page; empty on the last.
-    #[serde(rename = "continue")]
+    #[serde(rename = "continue", deserialize_with = "crate::text::null_is_default")]
     pub continue_token: String,
 }
 
@@ -115,10 +128,13 @@ pub struct ListMeta {
 #[serde(default)]
 pub struct Status {
     /// HTTP code.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub code: u16,
     /// Machine-readable reason.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub reason: String,
     /// Human-readable message.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub message: String,
     /// What the error is about.
     pub details: Option<StatusDetails>,
@@ -129,12 +145,16 @@ pub struct Status {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
     /// Name of the object.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub name: String,
     /// Plural of its kind.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub kind: String,
     /// When to try again, in seconds.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub retry_after_seconds: u32,
     /// Causes, for instance `NamespaceTerminating`.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub causes: Vec<StatusCause>,
 }
 
@@ -143,9 +163,12 @@ pub struct StatusDetails {
 #[serde(default)]
 pub struct StatusCause {
     /// Machine-readable.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub reason: String,
     /// Human-readable message.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub message: String,
     /// Field.
+    #[serde(deserialize_with = "crate::text::null_is_default")]
     pub field: String,
 }

@@ -1,19 +1,19 @@
 //! Why a Service is offered as it is, or why not, in sentences.
 
-use gimbal_kubernetes_join::{Entry, Join, Output as _};
+use gimbal_kubernetes_join::{Join, JoinOutput as _, ServiceRecord};
 use gimbal_model::SourceKey;
 
-use crate::Skip;
-use crate::offer::{Offers, ServiceHeader};
-use crate::part::Part;
+use crate::Omission;
+use crate::join_output::{Offers, ServiceHeader};
 use crate::selection::{Flavour, Selection};
+use crate::slice_content::SliceContent;
 
 pub(crate) fn explain(selection: &Selection, join: &Join<Offers>, key: &SourceKey) -> Vec<String> {
     let mut reasons = Vec::new();
     if !join.is_complete() {
         reasons.push("the source has not been read completely yet: nothing is offered until then".into());
     }
-    let not_offered = |skip: Skip| format!("Service {key} is not offered: {}", skip.sentence());
+    let not_offered = |skip: Omission| format!("Service {key} is not offered: {}", skip.sentence());
     if let Some(skip) = selection.against_namespace(&key.namespace) {
         reasons.push(not_offered(skip));
         return reasons;
@@ -30,7 +30,7 @@ pub(crate) fn explain(selection: &Selection, join: &Join<Offers>, key: &SourceKe
         reasons.push(format!("{} of its ports cannot be represented and are left out", header.bad_ports));
     }
     if header.affinity {
-        reasons.push(Skip::SessionAffinity.sentence().into());
+        reasons.push(Omission::SessionAffinity.sentence().into());
     }
     reasons.extend(endpoint_reasons(selection.flavour, key, header, entry));
     reasons
@@ -40,7 +40,7 @@ fn endpoint_reasons(
     flavour: Flavour,
     key: &SourceKey,
     header: &ServiceHeader,
-    entry: &Entry<ServiceHeader, Part>,
+    entry: &ServiceRecord<ServiceHeader, SliceContent>,
 ) -> Vec<String> {
     let kind = match flavour {
         Flavour::Slices => "EndpointSlice",

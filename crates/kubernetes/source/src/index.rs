@@ -9,11 +9,11 @@ use gimbal_model::{Service, SourceKey};
 
 use crate::explain::explain;
 use crate::header::header;
-use crate::offer::{Offers, ServiceHeader};
-use crate::part::Part;
+use crate::join_output::{Offers, ServiceHeader};
+use crate::omission::Omission;
 use crate::pool::Pools;
 use crate::selection::{Flavour, Selection};
-use crate::skip::Skip;
+use crate::slice_content::SliceContent;
 
 /// The Services of a Kubernetes source.
 ///
@@ -62,7 +62,7 @@ impl KubernetesIndex {
             None => self.join.delete_part(&key),
             Some(service) => {
                 let service = SourceKey { namespace: key.namespace.clone(), name: service.clone() };
-                let part = Part::of_slice(slice, &mut self.pools);
+                let part = SliceContent::of_slice(slice, &mut self.pools);
                 self.join.apply_part(key, service, part);
             }
         }
@@ -79,7 +79,7 @@ impl KubernetesIndex {
             return;
         }
         let key = self.key(&endpoints.metadata);
-        let part = Part::of_endpoints(endpoints, &mut self.pools);
+        let part = SliceContent::of_endpoints(endpoints, &mut self.pools);
         self.join.apply_part(key.clone(), key, part);
     }
 
@@ -128,7 +128,7 @@ impl KubernetesIndex {
 
     /// How much is left out now, by reason.
     #[must_use]
-    pub fn skipped(&self) -> &BTreeMap<Skip, u64> {
+    pub fn skipped(&self) -> &BTreeMap<Omission, u64> {
         self.join.output().skipped()
     }
 

@@ -14,14 +14,14 @@
 mod explain;
 mod header;
 mod index;
-mod offer;
-mod part;
+mod join_output;
+mod omission;
 mod pool;
 mod selection;
 mod selector;
-mod skip;
+mod slice_content;
 
 pub use index::KubernetesIndex;
+pub use omission::Omission;
 pub use selection::{Export, Flavour, Selection};
 pub use selector::{InvalidSelector, LabelSelector};
-pub use skip::Skip;

@@ -3,7 +3,7 @@
 use gimbal_kubernetes_objects::{Service, keys};
 use gimbal_model::NamespacePattern;
 
-use crate::{LabelSelector, Skip};
+use crate::{LabelSelector, Omission};
 
 /// The kind that endpoints are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,44 +42,44 @@ pub struct Selection {
 
 impl Selection {
     /// Returns the reason why a namespace is not offered, or `None` if it is.
-    pub(crate) fn against_namespace(&self, namespace: &str) -> Option<Skip> {
+    pub(crate) fn against_namespace(&self, namespace: &str) -> Option<Omission> {
         let any = |patterns: &[NamespacePattern]| patterns.iter().any(|pattern| pattern.matches(namespace));
         if namespace == "kube-system" {
-            Some(Skip::KubeSystem)
+            Some(Omission::KubeSystem)
         } else if any(&self.exclude) {
-            Some(Skip::NamespaceExcluded)
+            Some(Omission::NamespaceExcluded)
         } else if !self.namespaces.is_empty() && !any(&self.namespaces) {
-            Some(Skip::NamespaceNotSelected)
+            Some(Omission::NamespaceNotSelected)
         } else {
             None
         }
     }
 
     /// Returns the reason why a Service is not offered, or `None` if it is.
-    pub(crate) fn against_service(&self, service: &Service) -> Option<Skip> {
+    pub(crate) fn against_service(&self, service: &Service) -> Option<Omission> {
         let meta = &service.metadata;
         if let Some(skip) = self.against_namespace(&meta.namespace) {
             return Some(skip);
         }
         if &*meta.namespace == "default" && &*meta.name == "kubernetes" {
-            Some(Skip::ApiServer)
+            Some(Omission::ApiServer)
         } else if meta.labels.contains_key(keys::BACKEND) {
-            Some(Skip::Mirror)
+            Some(Omission::Mirror)
         } else if service.spec.type_.as_deref() == Some("ExternalName") {
-            Some(Skip::ExternalName)
+            Some(Omission::ExternalName)
         } else if !self.services.matches(&meta.labels) {
-            Some(Skip::LabelsNotSelected)
+            Some(Omission::LabelsNotSelected)
         } else {
             self.against_annotation(meta.annotations.get(keys::EXPORT).map(|value| &**value))
         }
     }
 
     /// Any value but `"true"` and `"false"` is ignored.
-    fn against_annotation(&self, value: Option<&str>) -> Option<Skip> {
+    fn against_annotation(&self, value: Option<&str>) -> Option<Omission> {
         match (self.export, value) {
-            (_, Some("false")) => Some(Skip::OptedOut),
+            (_, Some("false")) => Some(Omission::OptedOut),
             (Export::OptIn, Some("true")) | (Export::OptOut, _) => None,
-            (Export::OptIn, _) => Some(Skip::NotOptedIn),
+            (Export::OptIn, _) => Some(Omission::NotOptedIn),
         }
     }
 }

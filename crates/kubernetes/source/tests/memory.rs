@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
+#[path = "source/common/mod.rs"]
 mod common;
 
 use common::{at, list_nothing, service, slice};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::floors::Part;
+use crate::floors::TargetSums;
 use crate::pending::Pending;
 
 /// Drops that are closer together than this fraction of the window share one step.
@@ -85,8 +85,8 @@ impl<S: Clone + Eq> Account<S> {
         self.pending.waiting().max(self.granted)
     }
 
-    pub(crate) fn part(&self) -> Part {
-        Part { of: self.now, loss: self.pending.loss, waiting: self.pending.waiting() }
+    pub(crate) fn part(&self) -> TargetSums {
+        TargetSums { of: self.now, loss: self.pending.loss, waiting: self.pending.waiting() }
     }
 
     /// Returns whether `source` was the last to lose endpoints here, nothing is left here, and no write is in flight.

@@ -16,7 +16,7 @@ pub struct Floors {
 
 /// The pending loss of one target.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
+pub(crate) struct TargetSums {
     /// Endpoints that the target has.
     pub(crate) of: u64,
     /// Endpoints of these that are to be removed.
@@ -48,7 +48,7 @@ impl<K: GuardKey> Levels<K> {
     }
 
     /// Replaces the floors. `parts` are the pending losses of all targets.
-    pub(crate) fn configure<'a>(&mut self, floors: Floors, parts: impl Iterator<Item = (&'a K, Part)>)
+    pub(crate) fn configure<'a>(&mut self, floors: Floors, parts: impl Iterator<Item = (&'a K, TargetSums)>)
     where
         K: 'a,
     {
@@ -58,7 +58,7 @@ impl<K: GuardKey> Levels<K> {
         }
         self.held = 0;
         for (target, part) in parts {
-            self.change(target, Part::default(), part);
+            self.change(target, TargetSums::default(), part);
         }
     }
 
@@ -70,9 +70,9 @@ impl<K: GuardKey> Levels<K> {
     }
 
     /// Records that the target's pending loss changed from `old` to `new`.
-    pub(crate) fn change(&mut self, target: &K, old: Part, new: Part) {
+    pub(crate) fn change(&mut self, target: &K, old: TargetSums, new: TargetSums) {
         self.update(target.group(), |namespace, floors| {
-            let below = |part: Part| if floors.service(part) { part.waiting } else { 0 };
+            let below = |part: TargetSums| if floors.service(part) { part.waiting } else { 0 };
             namespace.loss = namespace.loss + new.loss - old.loss;
             namespace.waiting = namespace.waiting + new.waiting - old.waiting;
             namespace.below = namespace.below + below(new) - below(old);
@@ -85,7 +85,7 @@ impl<K: GuardKey> Levels<K> {
     }
 
     /// Returns whether a floor holds the target's pending loss.
-    pub(crate) fn holds_back(&self, target: &K, part: Part) -> bool {
+    pub(crate) fn holds_back(&self, target: &K, part: TargetSums) -> bool {
         let namespace = self.namespaces.get(target.group()).is_some_and(|namespace| self.floors.namespace(namespace));
         part.waiting > 0 && (namespace || self.floors.service(part))
     }
@@ -106,7 +106,7 @@ impl Floors {
         floor > 0 && of >= floor && of.saturating_sub(loss) < floor
     }
 
-    fn service(&self, part: Part) -> bool {
+    fn service(&self, part: TargetSums) -> bool {
         Self::crosses(self.endpoints_per_service, part.of, part.loss)
     }
 

@@ -223,7 +223,7 @@ impl<K: GuardKey> Guard<K> {
     }
 
     /// Sets how many of the target's `of` endpoints also exist under another target because they are moving there.
-    pub fn stands_twice(&mut self, target: &K, endpoints: u64, of: u64, now: Instant) {
+    pub fn set_duplicates(&mut self, target: &K, endpoints: u64, of: u64, now: Instant) {
         if endpoints > 0 || self.accounts.contains_key(target) {
             self.update(target, of, |account| account.twice = endpoints);
         }

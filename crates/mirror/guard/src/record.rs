@@ -61,7 +61,7 @@ impl<K: GuardKey> WindowRecord<K> {
 }
 
 /// The losses of one target, for a record.
-pub(crate) struct Entry<K> {
+pub(crate) struct TargetLoss<K> {
     pub(crate) target: K,
     pub(crate) had: u64,
     /// Endpoints that are missing or about to be.
@@ -139,12 +139,12 @@ impl<K: GuardKey> Records<K> {
 
     /// Asks for a record of `entries`. `unlisted` endpoints may be missing, or go missing under it, that it does not
     /// list.
-    pub(crate) fn ask(&mut self, mut entries: Vec<Entry<K>>, base: u64, unlisted: u64, now: Instant) {
+    pub(crate) fn ask(&mut self, mut entries: Vec<TargetLoss<K>>, base: u64, unlisted: u64, now: Instant) {
         let mut content = Content { base, lost: unlisted, listed: BTreeMap::new(), unlisted };
         // If there are too many entries, the smallest losses are counted without their targets.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.lost));
         let mut bytes = 0;
-        for Entry { target, had, lost } in entries {
+        for TargetLoss { target, had, lost } in entries {
             bytes += target.record_bytes();
             content.lost += lost;
             if bytes <= MOST_BYTES {

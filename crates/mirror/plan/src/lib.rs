@@ -5,7 +5,7 @@
 //!                                                       +--plan()--> Plan: phases of Create | Replace | Patch | Delete
 //!   watched objects --set_*, remove_*----> Observed ----+     ^
 //!                                                             |
-//!   losses, as the writer counts them --> Guard --> Removals::Allowed | Held | HeldReady
+//!   losses, as the writer counts them --> gimbal-guard --> Removals::Allowed | Held | HeldReady
 //! ```
 
 mod app_protocol;
@@ -25,12 +25,9 @@ mod wanted;
 pub use app_protocol::AppProtocols;
 pub use count::{Count, publishable};
 pub use difference::difference;
-pub use gimbal_guard::{
-    Fall, Floors, Guard, GuardConfig, GuardEvent, HeldDrop, HoldRecord, Passage, Release, WindowRecord,
-};
 pub use limit::limited;
 pub use lost::{Lost, plan_lost};
-pub use observed::{Held, Observed, Owner, Told};
+pub use observed::{Observed, ObservedObject, Owner, ReportOrder};
 pub use plan::{Action, Body, Plan, Removals, made_for, plan};
 pub use print::Fingerprint;
 pub use strip::{Keep, Pattern, Strip};

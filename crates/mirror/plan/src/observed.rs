@@ -20,7 +20,7 @@ pub type Owner = (Arc<str>, SourceKey);
 
 /// An observed object, for a caller that compares it with a complete listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held<'a> {
+pub struct ObservedObject<'a> {
     /// Kind of the object.
     pub kind: Kind,
     /// Name of the object; `None` if it is the target's own name.
@@ -35,12 +35,12 @@ pub struct Held<'a> {
 
 /// How to decide whether a reported object is newer than the observed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum ReportOrder {
     /// By its version, because the report may have been delayed longer than later ones.
-    InAnyOrder,
+    Unordered,
     /// It is newer, whatever its version: it was requested when everything that is observed was known already, and
     /// nothing was reported since. Versions alone are not enough, because a restored store issues them again.
-    Last,
+    Latest,
 }
 
 /// The owned objects of one target. Answers to writes and events of watches may come in any order: an object replaces
@@ -57,7 +57,7 @@ pub struct Observed {
 
 impl Observed {
     /// Applies a Service. Returns false if it is outdated, or is the version that is held.
-    pub fn set_service(&mut self, object: &objects::Service, told: Told) -> bool {
+    pub fn set_service(&mut self, object: &objects::Service, told: ReportOrder) -> bool {
         let held = self.service.as_mut().map(|held| &mut held.common);
         let print = || print::service(object);
         let news = News::of(objects::Service::KIND, "", &object.metadata, told, held, &mut self.graves, print);
@@ -73,7 +73,7 @@ impl Observed {
     }
 
     /// Applies a slice, like [`Observed::set_service`].
-    pub fn set_slice(&mut self, object: &objects::EndpointSlice, told: Told) -> bool {
+    pub fn set_slice(&mut self, object: &objects::EndpointSlice, told: ReportOrder) -> bool {
         let (name, at) = (&object.metadata.name, self.slice_at(&object.metadata.name));
         let held = at.ok().map(|at| &mut self.slices[at].common);
         let print = || print::slice(object);
@@ -115,7 +115,7 @@ impl Observed {
     }
 
     /// Applies the Endpoints object, like [`Observed::set_service`].
-    pub fn set_endpoints(&mut self, object: &objects::Endpoints, told: Told) -> bool {
+    pub fn set_endpoints(&mut self, object: &objects::Endpoints, told: ReportOrder) -> bool {
         let held = self.packed.as_mut().map(|held| &mut held.common);
         let print = || print::endpoints(object);
         let news = News::of(objects::Endpoints::KIND, "", &object.metadata, told, held, &mut self.graves, print);
@@ -188,7 +188,7 @@ impl Observed {
     /// Called when the list is complete. Removes the objects of `kind` that neither the list nor a report since it
     /// began has shown. Returns whether there were any.
     pub fn list_ended(&mut self, kind: Kind) -> bool {
-        let before = self.held().count();
+        let before = self.objects().count();
         if kind == objects::Service::KIND {
             self.service.take_if(|held| held.common.unlisted);
         } else if kind == objects::Endpoints::KIND {
@@ -196,7 +196,7 @@ impl Observed {
         } else {
             self.slices.retain(|held| !held.common.unlisted);
         }
-        self.held().count() < before
+        self.objects().count() < before
     }
 
     /// Whether no object is observed. While a write is in flight an empty value must be kept, because it remembers
@@ -290,13 +290,13 @@ impl Observed {
 
     /// Returns all observed objects. After a complete listing, those that are `unlisted` and not in the listing are
     /// gone.
-    pub fn held(&self) -> impl Iterator<Item = Held<'_>> {
+    pub fn objects(&self) -> impl Iterator<Item = ObservedObject<'_>> {
         let service = self.service.iter().map(|held| (objects::Service::KIND, None, &held.common));
         let slices = self.slices.iter().map(|held| (objects::EndpointSlice::KIND, Some(&*held.name), &held.common));
         let packed = self.packed.iter().map(|held| (objects::Endpoints::KIND, None, &held.common));
         service.chain(slices).chain(packed).map(|(kind, name, common)| {
             let Common { uid, resource_version, unlisted, .. } = common;
-            Held { kind, name, uid, resource_version, unlisted: *unlisted }
+            ObservedObject { kind, name, uid, resource_version, unlisted: *unlisted }
         })
     }
 
@@ -383,7 +383,7 @@ impl News {
         kind: Kind,
         name: &str,
         meta: &objects::Meta,
-        told: Told,
+        told: ReportOrder,
         held: Option<&mut Common>,
         graves: &mut Graves,
         print: impl FnOnce() -> Fingerprint,
@@ -399,13 +399,13 @@ impl News {
             }
             None => {
                 let gone = graves.cover(kind, name, &meta.resource_version);
-                if told == Told::Last {
+                if told == ReportOrder::Latest {
                     graves.open(kind, name);
                 }
                 (false, gone)
             }
         };
-        match (older, believed || told == Told::Last) {
+        match (older, believed || told == ReportOrder::Latest) {
             (false, _) => Self::Newer,
             (true, true) => Self::Older,
             (true, false) => Self::None,

@@ -119,17 +119,17 @@ fn shared(known: &mut BTreeSet<Arc<Detail>>, detail: &Detail) -> Option<Arc<Deta
 
 /// The state of one address on one port in an `Endpoints` object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct State {
+pub(crate) struct AddressState {
     pub(crate) ready: bool,
     pub(crate) hostname: Option<Arc<str>>,
 }
 
 /// An `Endpoints` object by address and port. No port: the address is in a subset without ports.
-pub(crate) type Flat = BTreeMap<(IpAddr, Option<EndpointPort>), State>;
+pub(crate) type Flat = BTreeMap<(IpAddr, Option<EndpointPort>), AddressState>;
 
 /// Adds one address on a set of ports; where two subsets say different things, not ready wins, as in Kubernetes. Ports
 /// without a number have no place in this form.
-pub(crate) fn add_flat(flat: &mut Flat, address: IpAddr, ports: &PortSet, state: &State) {
+pub(crate) fn add_flat(flat: &mut Flat, address: IpAddr, ports: &PortSet, state: &AddressState) {
     let mut add = |port: Option<EndpointPort>| {
         flat.entry((address, port))
             .and_modify(|old| {
@@ -164,7 +164,7 @@ pub(crate) fn flatten(endpoints: &objects::Endpoints) -> (Flat, Vec<Arc<str>>) {
         let not_ready = subset.not_ready_addresses.iter().map(|address| (address, false));
         for (address, ready) in ready.chain(not_ready) {
             match address.ip.parse() {
-                Ok(ip) => add_flat(&mut flat, ip, &ports, &State { ready, hostname: address.hostname.clone() }),
+                Ok(ip) => add_flat(&mut flat, ip, &ports, &AddressState { ready, hostname: address.hostname.clone() }),
                 Err(_) => odd.push(address.ip.clone()),
             }
         }
@@ -174,7 +174,7 @@ pub(crate) fn flatten(endpoints: &objects::Endpoints) -> (Flat, Vec<Arc<str>>) {
 
 /// Groups addresses that have the same state on the same ports.
 pub(crate) fn group(flat: &Flat) -> Vec<PortGroup> {
-    let mut addresses = BTreeMap::<(IpAddr, &State), Vec<EndpointPort>>::new();
+    let mut addresses = BTreeMap::<(IpAddr, &AddressState), Vec<EndpointPort>>::new();
     for ((address, port), state) in flat {
         addresses.entry((*address, state)).or_default().extend(port.clone());
     }
@@ -196,7 +196,7 @@ pub(crate) fn ungroup(groups: &[PortGroup]) -> Flat {
     for group in groups {
         for endpoint in group.endpoints.iter() {
             let hostname = endpoint.detail.as_ref().and_then(|detail| detail.hostname.clone());
-            let state = State { ready: endpoint.conditions.ready, hostname };
+            let state = AddressState { ready: endpoint.conditions.ready, hostname };
             add_flat(&mut flat, endpoint.address, &group.ports, &state);
         }
     }

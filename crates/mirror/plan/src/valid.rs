@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use gimbal_kubernetes_objects as objects;
-use gimbal_model::{Detail, EndpointPort, Header, PortGroup, ServicePort, TargetKey, TargetPort};
+use gimbal_model::{Detail, Endpoint, EndpointPort, Header, PortGroup, ServicePort, TargetKey, TargetPort};
 
 use crate::{Unwanted, UnwantedReason};
 
@@ -67,10 +67,12 @@ pub(crate) fn service(object: &objects::Service) -> Result<(), Unwanted> {
 pub(crate) fn header(header: &Header) -> Result<(), Unwanted> {
     let mut names = BTreeSet::new();
     let mut numbers = BTreeSet::new();
-    for port in &header.ports {
+    // The other maps are checked as the object has them, with the changes of the policy.
+    let Header { labels: _, annotations: _, ports } = header;
+    for port in ports {
         let ServicePort { name, port: number, protocol, app_protocol, target_port } = port;
         let what = format!("port {:?} ({number}/{})", brief(name), protocol.as_str());
-        if name.is_empty() && header.ports.len() > 1 {
+        if name.is_empty() && ports.len() > 1 {
             return Err(invalid(format!("{what} has no name, and there are several; name each")));
         }
         if !name.is_empty() && !is_label(name) {
@@ -100,7 +102,8 @@ pub(crate) fn header(header: &Header) -> Result<(), Unwanted> {
 
 pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
     let mut names = BTreeSet::new();
-    for EndpointPort { name, port, protocol, app_protocol } in group.ports.ports() {
+    let PortGroup { ports, endpoints } = group;
+    for EndpointPort { name, port, protocol, app_protocol } in ports.ports() {
         let number = port.unwrap_or_default();
         let what = format!("endpoint port {:?} ({number}/{})", brief(name), protocol.as_str());
         if !name.is_empty() && !is_label(name) {
@@ -114,9 +117,9 @@ pub(crate) fn group(group: &PortGroup) -> Result<(), Unwanted> {
         }
         app(&what, app_protocol.as_deref())?;
     }
-    for endpoint in group.endpoints.iter() {
-        if let Some(detail) = &endpoint.detail {
-            check_detail(&endpoint.address.to_string(), detail)?;
+    for Endpoint { address, conditions: _, detail } in endpoints.iter() {
+        if let Some(detail) = &detail {
+            check_detail(&address.to_string(), detail)?;
         }
     }
     Ok(())
@@ -126,7 +129,7 @@ pub(crate) fn is_detail(detail: &Detail) -> bool {
     check_detail("", detail).is_ok()
 }
 
-fn check_detail(address: &str, Detail { hostname, for_zones, .. }: &Detail) -> Result<(), Unwanted> {
+fn check_detail(address: &str, Detail { hostname, zone: _, for_zones }: &Detail) -> Result<(), Unwanted> {
     if let Some(name) = hostname.as_deref().filter(|name| !is_label(name)) {
         return Err(invalid(format!(
             "endpoint {address} has the hostname {:?}, which is no DNS label; correct it",

@@ -406,7 +406,7 @@ pub(crate) fn packed(groups: &BTreeMap<(Family, PortSet), Vec<Endpoint>>) -> Vec
         for endpoint in endpoints {
             if endpoint.conditions.ready || !endpoint.conditions.terminating {
                 let hostname = endpoint.detail.as_ref().and_then(|detail| detail.hostname.clone());
-                let state = shape::State { ready: endpoint.conditions.ready, hostname };
+                let state = shape::AddressState { ready: endpoint.conditions.ready, hostname };
                 shape::add_flat(&mut flat, endpoint.address, ports, &state);
             }
         }

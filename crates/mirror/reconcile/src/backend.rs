@@ -1,15 +1,22 @@
 //! One backend: its policy, its end of the stream, and what is counted for it.
 
+mod trouble;
+
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_model::{BackendName, SourceKey};
-use gimbal_plan::{Count, EndpointsApi, HeldDrop, HoldRecord, Wanted, WindowRecord, publishable};
-use gimbal_session::{WriterEnd, service_len};
+use gimbal_guard::{HoldRecord, WindowRecord};
+use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_plan::{Count, EndpointsApi, Wanted, publishable};
+use gimbal_session::{Hello, WriterEnd, WriterLimits, WriterOutput, service_len};
 
+use crate::budgets::Budgets;
 use crate::guards::Guards;
 use crate::routes::Routes;
-use crate::{Decommission, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
+use crate::stored::StoredVersions;
+use crate::{Decommission, Facts, Loss, LossRecord, Output, Policy, Stage, Usage};
+
+pub use trouble::describe_hold;
 
 /// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. It is stored when it
 /// changes, not periodically.
@@ -31,15 +38,6 @@ pub struct BackendState {
     pub decommission: Option<String>,
 }
 
-/// Describes a held removal in a sentence. `readiness`: it is held by the guard that counts ready endpoints.
-#[must_use]
-pub fn describe_hold(held: &HeldDrop, readiness: bool) -> String {
-    let HeldDrop { endpoints_removed, endpoints_before, id, .. } = held;
-    let what = if readiness { "ready endpoints" } else { "endpoints" };
-    let does = if readiness { "keeps ready or holds the removal of" } else { "holds the removal of" };
-    format!("the mass-change guard {does} {endpoints_removed} of {endpoints_before} {what} (id {id})")
-}
-
 /// The size of one Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
@@ -54,61 +52,337 @@ pub(crate) struct Measured {
 /// One backend.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    /// The name, which its certificate proves.
-    pub name: BackendName,
+    name: BackendName,
     /// The policy. The last one, if the backend is no longer `listed`.
-    pub policy: Policy,
-    /// Whether the configuration names the backend. Otherwise it is known only by its objects or its stored state.
-    pub listed: bool,
-    /// What its Services take of its quota.
-    pub usage: Usage,
+    policy: Policy,
+    /// Whether the configuration names the backend.
+    listed: bool,
     /// The targets that its Services lead to, and those that they leave.
-    pub(crate) routes: Routes,
+    routes: Routes,
     /// The writer's end of its stream, with the Services that the agent sent.
-    pub end: WriterEnd,
-    /// The mass-change guards.
-    pub guards: Guards,
+    end: WriterEnd,
+    budgets: Budgets,
     /// The size of each Service that its agent sent.
-    pub(crate) measured: BTreeMap<SourceKey, Measured>,
+    measured: BTreeMap<SourceKey, Measured>,
     /// The generation of the newest stream; 0 if there was none.
-    pub generation: u64,
+    generation: u64,
     /// Whether that stream is open.
-    pub connected: bool,
+    connected: bool,
     /// The state to be stored.
-    pub state: BackendState,
+    state: BackendState,
+    versions: StoredVersions,
     /// The incarnation with which an agent was refused last, until an admin confirms one.
-    pub refused_incarnation: Option<String>,
-    /// Endpoints of this backend in the Gimbal cluster.
-    pub endpoints: u64,
-    /// Whether and for how long the backend is lost, and the stage that its loss policy has reached.
-    pub loss: Loss,
-    /// Total of the endpoints that were removed because the backend was lost.
-    pub drained: u64,
+    refused_incarnation: Option<String>,
     /// The removal of the backend, if it was ordered.
-    pub decommission: Option<Decommission>,
-    /// The version of the last state that was given to be stored.
-    pub(crate) version: u64,
-    /// The last version that was stored.
-    pub(crate) kept: u64,
+    decommission: Option<Decommission>,
     /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it
     /// last.
-    pub(crate) changed: bool,
+    changed: bool,
+}
+
+/// What everybody may know.
+impl Backend {
+    /// Returns its name, which its certificate proves.
+    #[must_use]
+    pub fn name(&self) -> &BackendName {
+        &self.name
+    }
+
+    /// Returns its policy: the last one, if the configuration no longer names the backend.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Whether the configuration names the backend. Otherwise it is known only by its objects or its stored state.
+    #[must_use]
+    pub fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// Returns the writer's end of its stream, with the Services that the agent sent.
+    #[must_use]
+    pub fn end(&self) -> &WriterEnd {
+        &self.end
+    }
+
+    /// Returns what its Services take of its quota.
+    #[must_use]
+    pub fn usage(&self) -> &Usage {
+        self.budgets.usage()
+    }
+
+    /// Returns the mass-change guards.
+    #[must_use]
+    pub fn guards(&self) -> &Guards {
+        self.budgets.guards()
+    }
+
+    /// Returns whether and for how long the backend is lost, and the stage that its loss policy has reached.
+    #[must_use]
+    pub fn loss(&self) -> &Loss {
+        self.budgets.loss()
+    }
+
+    /// Returns how many endpoints it has in the Gimbal cluster.
+    #[must_use]
+    pub fn endpoints(&self) -> u64 {
+        self.budgets.endpoints()
+    }
+
+    /// Returns the total of the endpoints that were removed because the backend was lost.
+    #[must_use]
+    pub fn drained(&self) -> u64 {
+        self.budgets.drained()
+    }
+
+    /// Returns the generation of the newest stream; 0 if there was none.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the source said that a Service is gone: explicitly, or by a complete snapshot without it.
+    pub(crate) fn is_absent(&self, key: &SourceKey) -> bool {
+        // A Service that could not be read exists, in whatever state.
+        let absent = self.end().knows(&key.namespace) && !self.end().is_unreadable(key);
+        self.end().service(key).is_none() && (absent || self.end().removed_explicitly(key))
+    }
+
+    /// Whether the newest stream is open.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Returns the state to be stored.
+    #[must_use]
+    pub fn state(&self) -> &BackendState {
+        &self.state
+    }
+
+    /// Returns the incarnation with which an agent was refused last, until an admin confirms one.
+    #[must_use]
+    pub fn refused_incarnation(&self) -> Option<&str> {
+        self.refused_incarnation.as_deref()
+    }
+
+    /// Returns the removal of the backend, if it was ordered.
+    #[must_use]
+    pub fn decommission(&self) -> Option<Decommission> {
+        self.decommission
+    }
 }
 
 impl Backend {
+    /// Nothing is known of it yet.
+    pub(crate) fn new(name: BackendName, policy: Policy, listed: bool, limits: &WriterLimits) -> Self {
+        Self {
+            name,
+            budgets: Budgets::new(policy.guard),
+            policy,
+            listed,
+            routes: Routes::default(),
+            end: WriterEnd::new(limits.clone()),
+            measured: BTreeMap::new(),
+            generation: 0,
+            connected: false,
+            state: BackendState::default(),
+            versions: StoredVersions::default(),
+            refused_incarnation: None,
+            decommission: None,
+            changed: false,
+        }
+    }
+
+    pub(crate) fn end_mut(&mut self) -> &mut WriterEnd {
+        &mut self.end
+    }
+
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    pub(crate) fn routes_mut(&mut self) -> &mut Routes {
+        &mut self.routes
+    }
+
+    pub(crate) fn budgets_mut(&mut self) -> &mut Budgets {
+        &mut self.budgets
+    }
+
+    pub(crate) fn usage_mut(&mut self) -> &mut Usage {
+        self.budgets.usage_mut()
+    }
+
+    pub(crate) fn guards_mut(&mut self) -> &mut Guards {
+        self.budgets.guards_mut()
+    }
+
+    pub(crate) fn loss_mut(&mut self) -> &mut Loss {
+        self.budgets.loss_mut()
+    }
+
+    /// Marks it as changed. Returns false if it was marked already.
+    pub(crate) fn mark_changed(&mut self) -> bool {
+        !std::mem::replace(&mut self.changed, true)
+    }
+
+    pub(crate) fn clear_changed(&mut self) {
+        self.changed = false;
+    }
+
+    /// The configuration names the backend, with this policy.
+    pub(crate) fn set_policy(&mut self, policy: Policy, now: Instant) {
+        self.listed = true;
+        if self.policy.guard != policy.guard {
+            self.guards_mut().configure(policy.guard, now);
+        }
+        self.policy = policy;
+    }
+
+    pub(crate) fn into_policy(self) -> Policy {
+        self.policy
+    }
+
+    /// The configuration does not name the backend any more: what its agent said is forgotten.
+    pub(crate) fn dismiss(&mut self, limits: &WriterLimits) {
+        self.listed = false;
+        self.end = WriterEnd::new(limits.clone());
+        self.routes.clear();
+        self.budgets.forget_usage();
+        self.measured.clear();
+    }
+
+    /// The backend is being removed: what its agent said and what the guards counted is forgotten.
+    pub(crate) fn forget_said(&mut self, limits: &WriterLimits) {
+        self.end = WriterEnd::new(limits.clone());
+        self.guards_mut().forget();
+        self.measured.clear();
+    }
+
+    /// Another process leads: everything is forgotten but the configuration, the stream's generation and the endpoints
+    /// that exist.
+    pub(crate) fn forget(&mut self, limits: &WriterLimits) {
+        self.end = WriterEnd::new(limits.clone());
+        self.routes.clear();
+        self.budgets.forget();
+        self.measured.clear();
+        self.state = BackendState::default();
+        self.decommission = None;
+    }
+
+    /// Continues with a stored state. `settled` returns what a target of the backend has.
+    pub(crate) fn restore(
+        &mut self,
+        state: BackendState,
+        settled: impl Fn(&TargetKey) -> Count,
+        now: Instant,
+        wall: SystemTime,
+    ) {
+        self.guards_mut().restore(&state, settled, now, wall);
+        self.budgets.set_loss(Loss::restore(state.loss, now, wall));
+        self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now });
+        self.state = state;
+    }
+
+    /// An agent opens a stream.
+    pub(crate) fn open_stream(&mut self, hello: &Hello, generation: u64, now: Instant) -> Vec<WriterOutput> {
+        self.generation = generation;
+        self.connected = true;
+        self.end.open(hello, self.name.as_str(), generation, now)
+    }
+
+    /// The stream is closed.
+    pub(crate) fn close_stream(&mut self) {
+        self.connected = false;
+        self.end.closed();
+    }
+
+    /// The backend's name belongs to the source with this incarnation. Returns the one that it belonged to before.
+    pub(crate) fn set_incarnation(&mut self, incarnation: &str) -> Option<String> {
+        self.state.incarnation.replace(incarnation.to_owned())
+    }
+
+    /// An admin gives the backend's name to the source with this incarnation. Returns the one that it belonged to
+    /// before.
+    pub(crate) fn confirm_incarnation(&mut self, incarnation: &str) -> Option<String> {
+        self.refused_incarnation = None;
+        self.set_incarnation(incarnation)
+    }
+
+    /// An agent of another source was refused.
+    pub(crate) fn refuse_incarnation(&mut self, incarnation: &str) {
+        self.refused_incarnation = Some(incarnation.to_owned());
+    }
+
+    /// Its removal was ordered under an id, and begins once that is stored.
+    pub(crate) fn order_decommission(&mut self, id: String, outputs: &mut Vec<Output>) {
+        self.state.decommission = Some(id);
+        let version = self.keep(outputs);
+        self.decommission = Some(Decommission::Ordered { version });
+    }
+
+    /// It is being removed, and looked at again at this time.
+    pub(crate) fn set_decommission_look(&mut self, look: Instant) {
+        self.decommission = Some(Decommission::Running { look });
+    }
+
+    /// Updates its loss. Returns the stage that applies from now on.
+    pub(crate) fn observe_loss(&mut self, grace: Duration, now: Instant, wall: SystemTime) -> Stage {
+        let facts = Facts { connected: self.connected, silence: self.end.silence(now) };
+        self.budgets.loss_mut().observe(facts, &self.policy.on_loss, grace, now, wall)
+    }
+
+    /// Puts its loss and its holds into the state. Returns whether that has to be stored.
+    pub(crate) fn put_loss_and_holds(&mut self, now: Instant, wall: SystemTime) -> bool {
+        let loss = self.loss().record();
+        let news = std::mem::replace(&mut self.state.loss, loss) != loss;
+        self.budgets.guards_mut().put_holds(&mut self.state, now, wall) || news
+    }
+
+    /// Removes holds that ended from the state.
+    pub(crate) fn drop_ended_holds(&mut self) {
+        self.budgets.guards().drop_ended_holds(&mut self.state);
+    }
+
+    /// Whether anything of it is stored, or was given to be stored.
+    pub(crate) fn has_stored_state(&self) -> bool {
+        self.versions.were_given() || self.state != BackendState::default()
+    }
+
+    /// Continues the versions of an earlier backend.
+    pub(crate) fn continue_versions_after(&mut self, last: u64) {
+        self.versions = StoredVersions::after(last);
+    }
+
+    /// Returns the version of the state that was given to be stored last.
+    pub(crate) fn last_version(&self) -> u64 {
+        self.versions.last()
+    }
+
+    /// A version of the state is stored.
+    pub(crate) fn store_version(&mut self, version: u64) {
+        self.versions.store(version);
+    }
+
+    pub(crate) fn is_version_stored(&self, version: u64) -> bool {
+        self.versions.is_stored(version)
+    }
+
     /// Gives the state to be stored, and returns its version.
     pub(crate) fn keep(&mut self, outputs: &mut Vec<Output>) -> u64 {
-        self.version += 1;
-        outputs.push(Output::Keep { backend: self.name.clone(), version: self.version, state: self.state.clone() });
-        self.version
+        let version = self.versions.give();
+        outputs.push(Output::Keep { backend: self.name.clone(), version, state: self.state.clone() });
+        version
     }
 
     /// Gives the records of granted removals to be stored, if the guards ask for it.
     pub(crate) fn keep_window(&mut self, wall: SystemTime, outputs: &mut Vec<Output>) {
-        let asked = self.guards.put_records(&mut self.state, wall);
+        let asked = self.budgets.guards_mut().put_records(&mut self.state, wall);
         if asked.contains(&true) {
             let version = self.keep(outputs);
-            self.guards.await_version(asked, version);
+            self.guards_mut().await_version(asked, version);
         }
     }
 
@@ -122,38 +396,20 @@ impl Backend {
         Some(Measured { count, bytes: service_len(key, service) as u64, valid })
     }
 
-    /// Returns what is wrong with the backend, in a sentence; empty if nothing is.
-    #[must_use]
-    pub fn trouble(&self) -> String {
-        if let Some(refused) = &self.refused_incarnation {
-            let held = self.state.incarnation.as_deref().unwrap_or_default();
-            return format!(
-                "an agent of source {refused} was refused: this name belongs to source {held}; AdminService.ConfirmIncarnation changes that"
-            );
-        }
-        for (guard, readiness) in [(self.guards.removals(), false), (self.guards.readiness(), true)] {
-            if let Some(held) = guard.held() {
-                return describe_hold(&held, readiness);
-            }
-        }
-        if self.guards.wait_for_record() {
-            return "removals wait: the guard's record of it cannot be kept in the Gimbal cluster; the writer's log says why".into();
-        }
-        if self.decommission.is_some() {
-            return "it is being decommissioned".into();
-        }
-        if !self.listed {
-            return "it is not configured; its objects stay until it is decommissioned".into();
-        }
-        if self.policy.mode == Mode::Quarantine {
-            return "it is in quarantine: what it offers is planned and shown, and nothing is written".into();
-        }
-        let why = if self.connected { "its source is silent" } else { "no agent is connected" };
-        match self.loss.stage() {
-            Stage::Drained => format!("{why}; its endpoints were removed (onLoss.drainAfter)"),
-            Stage::NotReady => format!("{why}; its endpoints are not ready (onLoss.notReadyAfter)"),
-            Stage::Hold if !self.connected || self.loss.is_stale() => format!("{why}; what was last known stays"),
-            Stage::Hold => String::new(),
-        }
+    /// Returns the size of a Service as measured last.
+    pub(crate) fn measured(&self, key: &SourceKey) -> Option<Measured> {
+        self.measured.get(key).copied()
+    }
+
+    pub(crate) fn all_measured(&self) -> &BTreeMap<SourceKey, Measured> {
+        &self.measured
+    }
+
+    /// Measures a Service again, because it or the policy changed.
+    pub(crate) fn measure_again(&mut self, key: &SourceKey, api: EndpointsApi) {
+        match self.measure(key, api) {
+            Some(measured) => self.measured.insert(key.clone(), measured),
+            None => self.measured.remove(key),
+        };
     }
 }

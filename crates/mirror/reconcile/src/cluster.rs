@@ -52,7 +52,7 @@ pub(crate) struct ListsBegun([u64; Watched::ALL.len()]);
 
 /// What the watches showed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cluster {
+pub(crate) struct WatchedCluster {
     begun: ListsBegun,
     /// The kinds for which a list began, and for which one was completed, since the process started or since
     /// everything had to be listed again.
@@ -68,7 +68,7 @@ pub(crate) struct Cluster {
     slices: HashMap<(Arc<str>, Arc<str>), TargetKey>,
 }
 
-impl Cluster {
+impl WatchedCluster {
     /// Whether every kind has been listed, since the start and since the cluster's store was found to be restored to
     /// an older state. Before that, nothing is decided.
     pub(crate) fn is_listed(&self) -> bool {

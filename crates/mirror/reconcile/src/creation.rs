@@ -14,6 +14,7 @@ const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duratio
 /// One wanted namespace.
 #[derive(Debug, Clone)]
 struct Creation {
+    /// Failures in a row.
     failures: u32,
     /// Why the last attempt failed; sent to agents until the namespace exists.
     problem: Option<String>,
@@ -54,10 +55,15 @@ impl Creations {
         let Some(creation) = self.0.get_mut(namespace) else { return false };
         creation.problem = answer.err();
         let wait = match creation.problem {
-            Some(_) => RETRY.delay(creation.failures),
-            None => RETRY.longest,
+            Some(_) => {
+                creation.failures = creation.failures.saturating_add(1);
+                RETRY.delay(creation.failures - 1)
+            }
+            None => {
+                creation.failures = 0;
+                RETRY.longest
+            }
         };
-        creation.failures += 1;
         creation.progress = Progress::AnsweredUntil(now + wait);
         true
     }
@@ -96,5 +102,28 @@ impl Creations {
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_success_ends_the_failures_in_a_row() {
+        let (mut creations, now): (_, Instant) = (Creations::default(), Instant::now());
+        let namespace: Arc<str> = "ns".into();
+        let mut answer = |answer: Result<(), String>, wait: Duration| {
+            assert!(creations.request(&namespace));
+            assert!(creations.answered(&namespace, answer, now));
+            assert_eq!(creations.take_due(now + wait - Duration::from_millis(1)), [] as [Arc<str>; 0], "{wait:?}");
+            assert_eq!(creations.take_due(now + wait), std::slice::from_ref(&namespace), "{wait:?}");
+        };
+        let failed = || Err("a quota".to_owned());
+        answer(failed(), Duration::from_secs(1));
+        answer(failed(), Duration::from_secs(2));
+        answer(Ok(()), Duration::from_secs(60));
+        answer(failed(), Duration::from_secs(1));
+        answer(failed(), Duration::from_secs(2));
     }
 }

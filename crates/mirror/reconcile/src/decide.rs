@@ -9,14 +9,15 @@ mod weight;
 
 use std::time::Instant;
 
+use gimbal_guard::Passage;
 use gimbal_model::TargetKey;
-use gimbal_plan::{Passage, Removals};
+use gimbal_plan::Removals;
 
 pub(crate) use ownership::{Ownership, RemovalReason};
-pub(crate) use proposal::{Proposal, Share, reject};
+pub(crate) use proposal::{Proposal, QuotaShare, reject};
 pub(crate) use weight::PendingLoss;
 
-use crate::cluster::Cluster;
+use crate::cluster::WatchedCluster;
 use crate::desired::Desired;
 use crate::targets::Targets;
 
@@ -25,18 +26,18 @@ use crate::targets::Targets;
 pub(crate) struct View<'a> {
     desired: &'a Desired,
     targets: &'a Targets,
-    cluster: &'a Cluster,
+    cluster: &'a WatchedCluster,
 }
 
 /// The mass-change guard's answer for one target: whether its removals may be written now, and what may be written if
 /// not.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Permit {
+pub(crate) struct GuardAnswer {
     pub(crate) passage: Passage,
     pub(crate) removals: Removals,
 }
 
-impl Permit {
+impl GuardAnswer {
     pub(crate) const ALLOWED: Self = Self { passage: Passage::Allowed, removals: Removals::Allowed };
 }
 
@@ -53,13 +54,13 @@ pub(crate) enum Decision {
         proposal: Proposal,
         /// The objects that exist belong to another claim than the proposal's owner, or to none.
         contested: bool,
-        step: Step,
+        step: NextStep,
     },
 }
 
 /// How a proposal is carried out.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum NextStep {
     /// Send its writes. If it `closes`, nothing remains to be decided once all of them are answered as sent.
     Write { closes: bool },
     /// The guard's record of the remaining removals is overdue: notify the claims, and ask again later.
@@ -74,8 +75,8 @@ pub(crate) enum Step {
 }
 
 /// Decides what to do about `key`. `None` if there is no such target.
-pub(crate) fn decide(view: View<'_>, key: &TargetKey, permit: Permit, now: Instant) -> Option<Decision> {
-    let Permit { passage, removals } = permit;
+pub(crate) fn decide(view: View<'_>, key: &TargetKey, permit: GuardAnswer, now: Instant) -> Option<Decision> {
+    let GuardAnswer { passage, removals } = permit;
     // The gains and losses of an object are one write. Gains go first only if the losses may wait for long.
     if passage == Passage::Unkept && !view.record_is_late(key, now) {
         return Some(Decision::AwaitRecord);
@@ -87,29 +88,29 @@ pub(crate) fn decide(view: View<'_>, key: &TargetKey, permit: Permit, now: Insta
     };
     let contested = proposal.owner.as_ref().is_some_and(|owner| target.belongs_to_other(key, owner));
     let step = if !proposal.plan.is_empty() {
-        let whole = matches!(proposal.share, Share::Whole(_)) && proposal.retry_at.is_none();
+        let whole = matches!(proposal.share, QuotaShare::Whole(_)) && proposal.retry_at.is_none();
         let closes = proposal.owner.is_some() && whole && passage == Passage::Allowed;
-        Step::Write { closes }
+        NextStep::Write { closes }
     } else if proposal.held && passage == Passage::Unkept {
-        Step::AwaitRecord
+        NextStep::AwaitRecord
     } else if let Some(until) = proposal.retry_at {
-        Step::RetryRefused(until)
+        NextStep::RetryRefused(until)
     } else if contested && proposal.is_rejected() {
-        Step::TurnAway
+        NextStep::TurnAway
     } else {
-        Step::Converge
+        NextStep::Converge
     };
     Some(Decision::Proceed { proposal, contested, step })
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(desired: &'a Desired, targets: &'a Targets, cluster: &'a Cluster) -> Self {
+    pub(crate) fn new(desired: &'a Desired, targets: &'a Targets, cluster: &'a WatchedCluster) -> Self {
         Self { desired, targets, cluster }
     }
 
     /// Whether the guard's record of what `key` would lose is so late that its gains should no longer wait for it.
     fn record_is_late(self, key: &TargetKey, now: Instant) -> bool {
-        let name = self.targets.get(key).and_then(|target| target.counted_for.as_ref());
-        name.and_then(|name| self.desired.get(name)).is_none_or(|backend| backend.guards.record_is_late(now))
+        let name = self.targets.get(key).and_then(|target| target.counted_for());
+        name.and_then(|name| self.desired.get(name)).is_none_or(|backend| backend.guards().record_is_late(now))
     }
 }

@@ -7,7 +7,7 @@ use gimbal_plan::{Count, EndpointsApi};
 
 use crate::backend::Measured;
 use crate::quota::{Amount, Exceeded};
-use crate::{Backend, Claim, Decommission, Mode, NamespaceRefused, probe};
+use crate::{Backend, Claim, Decommission, Mode, NamespaceRefused, test_probe};
 
 /// The desired state.
 ///
@@ -19,12 +19,14 @@ pub(crate) struct Desired {
     api: EndpointsApi,
     backends: BTreeMap<BackendName, Backend>,
     changed: Vec<BackendName>,
+    /// The largest version of the stored state of any backend that was removed.
+    last_version: u64,
 }
 
 impl Desired {
     /// Knows no backend. `api`: which objects hold endpoints.
     pub(crate) fn new(api: EndpointsApi) -> Self {
-        Self { api, backends: BTreeMap::new(), changed: Vec::new() }
+        Self { api, backends: BTreeMap::new(), changed: Vec::new(), last_version: 0 }
     }
 
     pub(crate) fn api(&self) -> EndpointsApi {
@@ -36,7 +38,7 @@ impl Desired {
     }
 
     pub(crate) fn get(&self, name: &BackendName) -> Option<&Backend> {
-        probe::looked();
+        test_probe::looked();
         self.backends.get(name)
     }
 
@@ -50,11 +52,11 @@ impl Desired {
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &BackendName> {
-        self.backends.keys().inspect(|_| probe::looked())
+        self.backends.keys().inspect(|_| test_probe::looked())
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Backend> {
-        self.backends.values().inspect(|_| probe::looked())
+        self.backends.values().inspect(|_| test_probe::looked())
     }
 
     pub(crate) fn get_mut(&mut self, name: &BackendName) -> Option<&mut Backend> {
@@ -68,45 +70,51 @@ impl Desired {
         self.backends.values_mut()
     }
 
-    pub(crate) fn insert(&mut self, backend: Backend) {
-        self.backends.insert(backend.name.clone(), backend);
+    pub(crate) fn insert(&mut self, mut backend: Backend) {
+        backend.continue_versions_after(self.last_version);
+        self.backends.insert(backend.name().clone(), backend);
     }
 
     pub(crate) fn remove(&mut self, name: &BackendName) -> Option<Backend> {
-        self.backends.remove(name)
+        let backend = self.backends.remove(name)?;
+        self.last_version = self.last_version.max(backend.last_version());
+        Some(backend)
     }
 
-    /// Calls `visit` for each backend that was changed since the last call.
-    pub(crate) fn drain_changed(&mut self, mut visit: impl FnMut(&mut Backend)) {
+    /// Calls `visit` for each backend that was changed since the last call. One for which it returns true is visited by
+    /// the next call too.
+    pub(crate) fn drain_changed(&mut self, mut visit: impl FnMut(&mut Backend) -> bool) {
         for name in std::mem::take(&mut self.changed) {
             if let Some(backend) = self.backends.get_mut(&name) {
-                probe::looked();
-                backend.changed = false;
-                visit(backend);
+                test_probe::looked();
+                backend.clear_changed();
+                if visit(backend) {
+                    Self::mark_changed(&mut self.changed, backend);
+                }
             }
         }
     }
 
     fn mark_changed(changed: &mut Vec<BackendName>, backend: &mut Backend) {
-        probe::looked();
-        if !std::mem::replace(&mut backend.changed, true) {
-            changed.push(backend.name.clone());
+        test_probe::looked();
+        if backend.mark_changed() {
+            changed.push(backend.name().clone());
         }
     }
 
     /// Whether a backend is configured and in quarantine.
     pub(crate) fn is_frozen(&self, name: &BackendName) -> bool {
-        self.get(name).is_some_and(|backend| backend.listed && backend.policy.mode == Mode::Quarantine)
+        self.get(name).is_some_and(|backend| backend.is_listed() && backend.policy().mode == Mode::Quarantine)
     }
 
     /// Whether the removal of a backend was ordered.
     pub(crate) fn is_decommissioned(&self, name: &BackendName) -> bool {
-        self.get(name).is_some_and(|backend| backend.decommission.is_some())
+        self.get(name).is_some_and(|backend| backend.decommission().is_some())
     }
 
     /// Whether the removal of a backend is under way.
     pub(crate) fn is_being_removed(&self, name: &BackendName) -> bool {
-        self.get(name).is_some_and(|backend| matches!(backend.decommission, Some(Decommission::Running { .. })))
+        self.get(name).is_some_and(|backend| matches!(backend.decommission(), Some(Decommission::Running { .. })))
     }
 
     /// Returns the target that the policy of a backend chooses for a source Service now. `None` if the backend is not
@@ -117,12 +125,12 @@ impl Desired {
         key: &SourceKey,
     ) -> Option<Result<TargetKey, NamespaceRefused>> {
         let backend = self.get(backend)?;
-        Some(backend.policy.target(&backend.name, key, backend.end.service(key).map(|service| &**service)))
+        Some(backend.policy().target(backend.name(), key, backend.end().service(key).map(|service| &**service)))
     }
 
     /// Whether a claim waits for room in its backend's quota, and there is none yet.
     pub(crate) fn waits_for_room(&self, claim: &Claim) -> bool {
-        let waits = self.get(&claim.backend).is_some_and(|backend| backend.usage.waits(&claim.key));
+        let waits = self.get(&claim.backend).is_some_and(|backend| backend.usage().waits(&claim.key));
         waits && self.room_for(claim).is_err()
     }
 
@@ -131,7 +139,12 @@ impl Desired {
         let Some(backend) = self.get(&claim.backend) else { return Ok(Amount::default()) };
         let Some(Measured { count, bytes, .. }) = self.measured(claim) else { return Ok(Amount::default()) };
         let amount = Amount { services: 1, endpoints: count.endpoints as u64, bytes };
-        backend.usage.check(&claim.key, amount, &backend.policy.quota).map(|()| amount)
+        backend.usage().check(&claim.key, amount, &backend.policy().quota).map(|()| amount)
+    }
+
+    /// Whether the agent holds the Service of a claim.
+    pub(crate) fn has_service(&self, claim: &Claim) -> bool {
+        self.get(&claim.backend).is_some_and(|backend| backend.end().service(&claim.key).is_some())
     }
 
     /// Returns how many endpoints of a claim's Service its policy admits, as the Gimbal cluster will hold them.
@@ -147,36 +160,34 @@ impl Desired {
     /// Returns the size of a claim's Service, as measured when it changed last.
     fn measured(&self, claim: &Claim) -> Option<Measured> {
         let backend = self.get(&claim.backend)?;
-        backend.measured.get(&claim.key).copied().or_else(|| backend.measure(&claim.key, self.api))
+        backend.measured(&claim.key).or_else(|| backend.measure(&claim.key, self.api))
     }
 
     /// Measures a claim's Service, so that its endpoints are counted once and not at each look. To be called when the
     /// Service or its policy changed.
     pub(crate) fn measure(&mut self, claim: &Claim) {
         let api = self.api;
-        let Some(backend) = self.get_mut(&claim.backend) else { return };
-        match backend.measure(&claim.key, api) {
-            Some(measured) => backend.measured.insert(claim.key.clone(), measured),
-            None => backend.measured.remove(&claim.key),
-        };
+        if let Some(backend) = self.get_mut(&claim.backend) {
+            backend.measure_again(&claim.key, api);
+        }
     }
 
     /// Returns the targets that a claim leaves or moves away from.
     pub(crate) fn old_places(&self, claim: &Claim) -> impl Iterator<Item = &TargetKey> {
-        self.get(&claim.backend).into_iter().flat_map(|backend| backend.routes.old(&claim.key))
+        self.get(&claim.backend).into_iter().flat_map(|backend| backend.routes().old(&claim.key))
     }
 
     /// Records that a claim leaves a target or moves away from it.
     pub(crate) fn add_old_place(&mut self, claim: &Claim, place: &TargetKey) {
         if let Some(backend) = self.get_mut(&claim.backend) {
-            backend.routes.add_old(&claim.key, place);
+            backend.routes_mut().add_old(&claim.key, place);
         }
     }
 
     /// Records that a claim has left a target.
     pub(crate) fn remove_old_place(&mut self, claim: &Claim, place: &TargetKey) {
         if let Some(backend) = self.get_mut(&claim.backend) {
-            backend.routes.remove_old(&claim.key, place);
+            backend.routes_mut().remove_old(&claim.key, place);
         }
     }
 }

@@ -23,7 +23,7 @@ struct Doubt {
 
 impl Doubt {
     fn is_open(&self, observed: &Observed) -> bool {
-        let mut held = observed.held().filter(|held| held.kind == self.kind);
+        let mut held = observed.objects().filter(|held| held.kind == self.kind);
         held.any(|held| held.name.is_none_or(|name| *name == *self.name) && *held.resource_version == *self.version)
     }
 }

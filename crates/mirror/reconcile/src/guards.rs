@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_guard::{Fall, Guard, GuardConfig, GuardEvent, HoldRecord, Passage, WindowRecord};
 use gimbal_model::{SourceKey, TargetKey};
-use gimbal_plan::{Count, Fall, Guard, GuardConfig, GuardEvent, HoldRecord, Passage, Removals, WindowRecord};
+use gimbal_plan::{Count, Removals};
 
 use crate::BackendState;
-use crate::decide::{PendingLoss, Permit};
+use crate::decide::{GuardAnswer, PendingLoss};
 
 /// The shortest time between two stored figures of one hold.
 const HOLD_GROWS: Duration = Duration::from_secs(5);
@@ -19,8 +20,8 @@ pub struct Guards {
     readiness: Guard,
     /// The version of the stored state that the grants of each guard wait for.
     awaited: [Option<u64>; 2],
-    /// When the figures of a hold were stored last.
-    hold_stored: Option<Instant>,
+    /// When the figures of each guard's hold were stored last.
+    holds_stored: [Option<Instant>; 2],
 }
 
 /// How the endpoints of a target changed.
@@ -45,7 +46,7 @@ impl Guards {
             removals: Guard::new(config),
             readiness: Guard::new(config.of_readiness()),
             awaited: [None; 2],
-            hold_stored: None,
+            holds_stored: [None; 2],
         }
     }
 
@@ -102,9 +103,9 @@ impl Guards {
     pub(crate) fn set_pending(&mut self, key: &TargetKey, pending: &PendingLoss, now: Instant) {
         let PendingLoss { backend: _, held, twice, wanted, wanted_ready } = pending;
         let loss = |held: usize, wanted: usize| held.saturating_sub(wanted) as u64;
-        self.removals.stands_twice(key, twice.endpoints as u64, held.endpoints as u64, now);
+        self.removals.set_duplicates(key, twice.endpoints as u64, held.endpoints as u64, now);
         self.removals.pending(key, loss(held.endpoints, wanted.endpoints), held.endpoints as u64, now);
-        self.readiness.stands_twice(key, twice.ready as u64, held.ready as u64, now);
+        self.readiness.set_duplicates(key, twice.ready as u64, held.ready as u64, now);
         self.readiness.pending(key, loss(held.ready, *wanted_ready), held.ready as u64, now);
     }
 
@@ -124,15 +125,15 @@ impl Guards {
 
     /// Returns whether a target's removals may be written, and what may be written if not. Asking grants the
     /// removals, if they are few enough.
-    pub(crate) fn permit(&mut self, target: &TargetKey, now: Instant) -> Permit {
+    pub(crate) fn permit(&mut self, target: &TargetKey, now: Instant) -> GuardAnswer {
         let (removals, readiness) = (self.removals.verdict(target, now), self.readiness.verdict(target, now));
         let passage = match (removals, readiness) {
             (Passage::Held, _) | (_, Passage::Held) => Passage::Held,
             (Passage::Unkept, _) | (_, Passage::Unkept) => Passage::Unkept,
-            (Passage::Allowed, Passage::Allowed) => return Permit::ALLOWED,
+            (Passage::Allowed, Passage::Allowed) => return GuardAnswer::ALLOWED,
         };
         let ready = readiness != Passage::Allowed;
-        Permit { passage, removals: if ready { Removals::HeldReady } else { Removals::Held } }
+        GuardAnswer { passage, removals: if ready { Removals::HeldReady } else { Removals::Held } }
     }
 
     /// Whether a guard holds the removals of a target.
@@ -210,8 +211,8 @@ impl Guards {
     }
 
     /// Everything that the agent has to say is known.
-    pub(crate) fn all_is_told(&mut self, now: Instant) {
-        self.both_mut().into_iter().for_each(|guard| guard.all_is_told(now));
+    pub(crate) fn all_is_known(&mut self, now: Instant) {
+        self.both_mut().into_iter().for_each(|guard| guard.all_is_known(now));
     }
 
     /// Returns what became due.
@@ -229,18 +230,18 @@ impl Guards {
     /// Puts the holds into `state` if they have to be stored: a new or ended hold at once, growing figures now and
     /// then. Returns whether it changed `state`.
     pub(crate) fn put_holds(&mut self, state: &mut BackendState, now: Instant, wall: SystemTime) -> bool {
-        let due = self.hold_stored.is_none_or(|stored| now.saturating_duration_since(stored) >= HOLD_GROWS);
         let holds = [
             (self.removals.hold_record(now, wall), &mut state.hold),
             (self.readiness.hold_record(now, wall), &mut state.ready_hold),
         ];
         let mut changed = false;
-        for (hold, stored) in holds {
+        for ((hold, stored), last) in holds.into_iter().zip(&mut self.holds_stored) {
+            let due = last.is_none_or(|last| now.saturating_duration_since(last) >= HOLD_GROWS);
             let figures = |hold: &Option<HoldRecord>| hold.as_ref().map(|hold| (hold.id.clone(), hold.endpoints));
             let same_id = hold.as_ref().map(|hold| &hold.id) == stored.as_ref().map(|hold| &hold.id);
             if figures(&hold) != figures(stored) && (!same_id || due) {
                 *stored = hold;
-                self.hold_stored = Some(now);
+                *last = Some(now);
                 changed = true;
             }
         }
@@ -255,5 +256,55 @@ impl Guards {
         if self.readiness.held().is_none() {
             state.ready_hold = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_model::BackendName;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The growing figures of one guard's hold are stored in time, whenever those of the other one were.
+    #[test]
+    fn each_hold_is_stored_at_its_own_pace() {
+        let (start, wall) = (Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30));
+        let config = GuardConfig { readiness: true, max_drop_percent: 10, min_endpoints: 1, ..GuardConfig::default() };
+        let (mut guards, mut state) = (Guards::new(config), BackendState::default());
+        let target = TargetKey::new("ns", "name");
+        let all = Count { endpoints: 100, ready: 100 };
+        let (fall, fall_of_ready) = (Fall::Lost, Fall::Lost);
+        let recount = Recount {
+            source: None,
+            before: Count::default(),
+            after: all,
+            in_doubt: false,
+            moved: None,
+            fall,
+            fall_of_ready,
+        };
+        guards.recount(&target, &recount, start);
+        let mut stored = |endpoints: usize, ready: usize, after: Duration| {
+            let pending = PendingLoss {
+                backend: BackendName::parse("a").unwrap(),
+                held: all,
+                twice: Count::default(),
+                wanted: Count { endpoints: 100 - endpoints, ready: 100 - ready },
+                wanted_ready: 100 - ready,
+            };
+            guards.set_pending(&target, &pending, start + after);
+            guards.tick(start + after);
+            guards.put_holds(&mut state, start + after, wall + after);
+            [&state.hold, &state.ready_hold].map(|hold| hold.as_ref().map_or(0, |hold| hold.endpoints))
+        };
+        assert_eq!(stored(0, 40, Duration::ZERO), [0, 40]);
+        assert_eq!(stored(0, 41, SECOND), [0, 40], "not each change");
+        assert_eq!(stored(40, 41, 4 * SECOND), [40, 40], "a new hold at once");
+        assert_eq!(stored(40, 41, 5 * SECOND), [40, 41], "five seconds after the last time");
+        assert_eq!(stored(41, 41, 8 * SECOND), [40, 41]);
+        assert_eq!(stored(41, 42, 9 * SECOND), [41, 41]);
+        assert_eq!(stored(41, 42, 10 * SECOND), [41, 42]);
     }
 }

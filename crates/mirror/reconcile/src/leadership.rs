@@ -2,7 +2,7 @@
 
 /// Whether this process leads.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Leadership {
+pub(crate) struct LeaseTerm {
     /// The epoch of the lease, while this process holds it.
     epoch: Option<u64>,
     /// The lease could not be renewed for long: another process may lead.
@@ -11,7 +11,7 @@ pub(crate) struct Leadership {
     generation: u64,
 }
 
-impl Leadership {
+impl LeaseTerm {
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.epoch
     }

@@ -15,7 +15,10 @@
 //! its turn comes.
 
 mod backend;
+mod budgets;
 mod cluster;
+#[cfg(test)]
+mod cost_tests;
 mod creation;
 mod decide;
 mod desired;
@@ -27,15 +30,14 @@ mod loss;
 mod namespaces;
 mod outputs;
 mod policy;
-mod probe;
 mod quota;
 mod reconciler;
 mod refusals;
 mod routes;
+mod stored;
 mod target;
 mod targets;
-#[cfg(test)]
-mod work;
+mod test_probe;
 
 pub use backend::{Backend, BackendState, describe_hold};
 pub use cluster::Watched;
@@ -48,7 +50,7 @@ pub use outputs::{Counters, Output};
 pub use policy::{Mode, Policy, Quota};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
-    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, Reconciler, ServiceStatus, Settings, State,
-    Tally,
+    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, Reconciler, ServiceStatus, Settings,
+    SyncState, Tally,
 };
 pub use target::Claim;

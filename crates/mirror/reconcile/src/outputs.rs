@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_guard::GuardEvent;
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::GuardEvent;
 use gimbal_session::WriterMessage;
 
 use crate::{BackendState, Claim, Stage};

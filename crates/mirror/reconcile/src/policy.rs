@@ -1,8 +1,9 @@
 //! What a backend may publish, as the writer's configuration says.
 
+use gimbal_guard::GuardConfig;
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey, service_name};
-use gimbal_plan::{AppProtocols, EndpointsApi, GuardConfig, Keep, Rules, Strip};
+use gimbal_plan::{AppProtocols, EndpointsApi, Keep, Rules, Strip};
 
 use crate::{LossPolicy, NamespacePolicy, NamespaceRefused};
 

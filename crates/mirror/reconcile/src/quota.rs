@@ -87,13 +87,13 @@ impl Usage {
     }
 
     /// Returns how many endpoints a Service may have that must not grow: those charged, or as many of those that
-    /// exist (`stands`) as there is room for, if that is more.
+    /// exist (`existing`) as there is room for, if that is more.
     #[must_use]
-    pub fn without_growth(&self, key: &SourceKey, stands: u64, quota: &Quota) -> u64 {
+    pub fn without_growth(&self, key: &SourceKey, existing: u64, quota: &Quota) -> u64 {
         let counted = self.counted.get(key).map(|counted| largest(counted).endpoints).unwrap_or_default();
         let others = self.total.endpoints.saturating_sub(counted);
         let room = quota.endpoints.map_or(u64::MAX, |limit| limit.saturating_sub(others));
-        counted.max(stands.min(room))
+        counted.max(existing.min(room))
     }
 
     /// Returns how many Services wait for room.
@@ -127,7 +127,7 @@ impl Usage {
     }
 
     /// Charges a Service that is written as a whole at a target.
-    pub fn count(&mut self, key: &SourceKey, amount: Amount, at: &TargetKey) {
+    pub fn charge(&mut self, key: &SourceKey, amount: Amount, at: &TargetKey) {
         self.stop_waiting(key);
         self.change(key, |places| {
             let new = Counted { amount, at: at.clone(), weighed: true };
@@ -139,7 +139,7 @@ impl Usage {
     }
 
     /// Charges a Service whose objects exist already, whatever the limits are.
-    pub fn stands(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
+    pub fn charge_existing(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
         self.change(key, |places| {
             if places.iter().all(|counted| counted.at != *at) {
                 let amount = Amount { services: 1, endpoints, bytes: 0 };
@@ -149,8 +149,13 @@ impl Usage {
     }
 
     /// Whether a Service is charged at a target.
-    pub(crate) fn counts_at(&self, key: &SourceKey, at: &TargetKey) -> bool {
+    pub(crate) fn is_charged_at(&self, key: &SourceKey, at: &TargetKey) -> bool {
         self.counted.get(key).is_some_and(|places| places.iter().any(|counted| counted.at == *at))
+    }
+
+    /// Returns each Service with the targets at which it is charged, with repeats.
+    pub(crate) fn charges(&self) -> impl Iterator<Item = (&SourceKey, &TargetKey)> {
+        self.counted.iter().flat_map(|(key, places)| places.iter().map(move |counted| (key, &counted.at)))
     }
 
     /// Puts a Service in line for room.
@@ -169,7 +174,7 @@ impl Usage {
     }
 
     /// Lowers the charge of a Service at a target to the endpoints that exist, because it is not written further.
-    pub fn stopped_at(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
+    pub fn lower_charge(&mut self, key: &SourceKey, endpoints: u64, at: &TargetKey) {
         self.change(key, |places| {
             for counted in places.iter_mut().filter(|counted| counted.at == *at) {
                 counted.amount.endpoints = counted.amount.endpoints.min(endpoints);
@@ -185,7 +190,7 @@ impl Usage {
     }
 
     /// Releases the charge of a Service at one target.
-    pub fn gone_from(&mut self, key: &SourceKey, at: &TargetKey) {
+    pub fn release(&mut self, key: &SourceKey, at: &TargetKey) {
         self.change(key, |places| places.retain(|counted| counted.at != *at));
     }
 
@@ -252,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn first_come_keeps_and_room_is_told_in_order() {
+    fn first_come_keeps_and_room_is_given_in_order() {
         let mut usage = Usage::default();
-        usage.count(&key("a"), amount(6, 100), &at("a"));
+        usage.charge(&key("a"), amount(6, 100), &at("a"));
         let over = Exceeded { measure: Measure::Endpoints, would_be: 11, limit: 10 };
         assert_eq!(usage.check(&key("b"), amount(5, 100), &LIMIT), Err(over));
         assert_eq!(
@@ -265,17 +270,17 @@ mod tests {
             usage.wait(&key(waiting));
         }
         assert_eq!(usage.take_turns(), [] as [SourceKey; 0], "there is no room yet");
-        usage.count(&key("a"), amount(6, 90), &at("a"));
+        usage.charge(&key("a"), amount(6, 90), &at("a"));
         assert_eq!(usage.take_turns(), [key("z"), key("b")], "fewer bytes are room");
-        assert_eq!(usage.take_turns(), [] as [SourceKey; 0], "told once");
-        usage.count(&key("a"), amount(7, 90), &at("a"));
-        assert_eq!(usage.take_turns(), [] as [SourceKey; 0], "growth is none");
-        usage.count(&key("z"), amount(1, 1), &at("z"));
+        assert_eq!(usage.take_turns(), [] as [SourceKey; 0], "once");
+        usage.charge(&key("a"), amount(7, 90), &at("a"));
+        assert_eq!(usage.take_turns(), [] as [SourceKey; 0], "growth releases no room");
+        usage.charge(&key("z"), amount(1, 1), &at("z"));
         let third = Exceeded { measure: Measure::Services, would_be: 3, limit: 2 };
         assert_eq!(usage.check(&key("b"), amount(0, 0), &LIMIT), Err(third));
-        usage.gone_from(&key("a"), &at("elsewhere"));
+        usage.release(&key("a"), &at("elsewhere"));
         assert_eq!(usage.take_turns(), [] as [SourceKey; 0], "it counts where it is now");
-        usage.gone_from(&key("a"), &at("a"));
+        usage.release(&key("a"), &at("a"));
         assert_eq!((usage.take_turns(), usage.waiting()), (vec![key("b")], 1));
         assert_eq!(usage.total(), amount(1, 1));
         usage.stop_waiting(&key("b"));
@@ -287,13 +292,13 @@ mod tests {
         let mut usage = Usage::default();
         let names: Vec<String> = (0..2 * TURNS + 1).map(|n| format!("{n:04}")).collect();
         names.iter().for_each(|name| usage.wait(&key(name)));
-        usage.count(&key("a"), amount(1, 1), &at("a"));
-        usage.gone_from(&key("a"), &at("a"));
+        usage.charge(&key("a"), amount(1, 1), &at("a"));
+        usage.release(&key("a"), &at("a"));
         let mut turns = usage.take_turns();
         assert_eq!(turns.len(), TURNS);
         // What is given back meanwhile begins another round after this one.
-        usage.count(&key("a"), amount(1, 1), &at("a"));
-        usage.gone_from(&key("a"), &at("a"));
+        usage.charge(&key("a"), amount(1, 1), &at("a"));
+        usage.release(&key("a"), &at("a"));
         turns.extend([usage.take_turns(), usage.take_turns()].concat());
         assert_eq!(turns, names.iter().map(|name| key(name)).collect::<Vec<_>>());
         let rounds: Vec<usize> = (0..4).map(|_| usage.take_turns().len()).collect();
@@ -304,7 +309,7 @@ mod tests {
     fn a_lowered_quota_refuses_growth_and_nothing_else() {
         let mut usage = Usage::default();
         for name in ["a", "b", "c"] {
-            usage.count(&key(name), amount(10, 1000), &at(name));
+            usage.charge(&key(name), amount(10, 1000), &at(name));
         }
         assert_eq!(usage.check(&key("a"), amount(10, 1000), &LIMIT), Ok(()), "as it is");
         assert_eq!(usage.check(&key("a"), amount(9, 1000), &LIMIT), Ok(()), "smaller, though still too much");
@@ -316,14 +321,14 @@ mod tests {
     fn what_stood_before_this_process_counts_first() {
         let mut usage = Usage::default();
         for name in ["a", "b", "c"] {
-            usage.stands(&key(name), 10, &at(name));
+            usage.charge_existing(&key(name), 10, &at(name));
         }
         assert_eq!(usage.total(), Amount { services: 3, endpoints: 30, bytes: 0 });
         assert!(usage.check(&key("new"), amount(0, 0), &LIMIT).is_err());
         assert_eq!(usage.check(&key("a"), amount(10, 5000), &LIMIT), Ok(()), "its bytes were not known");
-        usage.count(&key("a"), amount(10, 5000), &at("a"));
+        usage.charge(&key("a"), amount(10, 5000), &at("a"));
         assert!(usage.check(&key("a"), amount(10, 5001), &LIMIT).is_err(), "now they are");
-        usage.stands(&key("a"), 3, &at("a"));
+        usage.charge_existing(&key("a"), 3, &at("a"));
         assert_eq!(usage.total().endpoints, 30, "what was written is known better");
     }
 }

@@ -6,13 +6,13 @@ mod admin;
 mod agents;
 mod answers;
 mod apply;
-mod audit;
 mod compare;
 mod configure;
 mod decommission;
 mod preview;
 mod routes;
 mod status;
+mod test_audit;
 mod tick;
 mod watches;
 
@@ -22,21 +22,21 @@ use std::time::{Duration, Instant, SystemTime};
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::EndpointsApi;
 use gimbal_schedule::Queue;
-use gimbal_session::{Outcome, WriterEnd, WriterLimits};
+use gimbal_session::{Outcome, WriterLimits};
 
 pub use admin::NotConfirmed;
 pub use decommission::{Decommission, Inventory, NotDecommissioned};
 pub use preview::Tally;
-pub use status::{Explanation, ServiceStatus, State};
+pub use status::{Explanation, ServiceStatus, SyncState};
 
-use crate::cluster::Cluster;
+use crate::cluster::WatchedCluster;
 use crate::decide::View;
 use crate::desired::Desired;
 use crate::doubts::Doubts;
-use crate::leadership::Leadership;
+use crate::leadership::LeaseTerm;
 use crate::target::Target;
 use crate::targets::Targets;
-use crate::{Backend, BackendState, Claim, Counters, GRACE, Loss, Output, Urgency, Usage};
+use crate::{Backend, Claim, Counters, GRACE, Output, Urgency};
 use compare::Comparison;
 
 /// Settings that do not change while the writer runs.
@@ -57,13 +57,13 @@ pub struct Reconciler {
     settings: Settings,
     /// How long agents have to come back before the loss policy does anything new.
     grace: Duration,
-    leadership: Leadership,
+    leadership: LeaseTerm,
     /// What the agents said.
     desired: Desired,
     /// All targets: who wants each of them, and which objects of it exist.
     targets: Targets,
     /// What the watches showed besides the targets' objects.
-    cluster: Cluster,
+    cluster: WatchedCluster,
     queue: Queue<BackendName, TargetKey>,
     doubts: Doubts,
     comparison: Comparison,
@@ -83,9 +83,9 @@ impl Reconciler {
             desired: Desired::new(settings.api),
             settings,
             grace: GRACE,
-            leadership: Leadership::default(),
+            leadership: LeaseTerm::default(),
             targets: Targets::default(),
-            cluster: Cluster::default(),
+            cluster: WatchedCluster::default(),
             queue: Queue::default(),
             doubts: Doubts::default(),
             comparison: Comparison::default(),
@@ -132,26 +132,12 @@ impl Reconciler {
 
     fn forget_desired(&mut self) {
         for backend in self.desired.values_mut() {
-            backend.end = WriterEnd::new(self.settings.limits.clone());
-            backend.routes.clear();
-            backend.usage = Usage::default();
-            backend.guards.forget();
-            backend.measured.clear();
             // Whoever leads next reads the stored state.
-            backend.state = BackendState::default();
-            backend.loss = Loss::default();
-            backend.decommission = None;
-            backend.guards.forget_awaited();
+            backend.forget(&self.settings.limits);
         }
         self.cluster.creations().clear();
         self.doubts.clear();
-        self.targets.change_all(|target| {
-            target.claims.clear();
-            target.leaving.clear();
-            target.owner = None;
-            target.charged = None;
-            target.refusals.clear();
-        });
+        self.targets.change_all(Target::forget_desired);
     }
 
     /// Whether this process leads and does not [stand aside](Self::stand_aside).
@@ -162,13 +148,20 @@ impl Reconciler {
 
     /// Returns everything that the caller has to carry out and that no earlier call returned.
     pub fn take_outputs(&mut self) -> Vec<Output> {
+        self.take_outputs_within(|_| usize::MAX)
+    }
+
+    /// Returns what [`take_outputs`](Self::take_outputs) does, with at most `room(generation)` of the messages that wait
+    /// for the agent of each stream. The others are returned by later calls.
+    pub fn take_outputs_within(&mut self, room: impl Fn(u64) -> usize) -> Vec<Output> {
         let (outputs, wall) = (&mut self.outputs, self.wall);
         self.desired.drain_changed(|backend| {
             backend.keep_window(wall, outputs);
-            for message in backend.end.take_messages() {
-                let (name, generation) = (backend.name.clone(), backend.generation);
-                outputs.push(Output::Send { backend: name, generation, message });
+            let generation = backend.generation();
+            for message in backend.end_mut().take_messages_within(room(generation)) {
+                outputs.push(Output::Send { backend: backend.name().clone(), generation, message });
             }
+            backend.end().has_more()
         });
         std::mem::take(&mut self.outputs)
     }
@@ -222,10 +215,9 @@ impl Reconciler {
     /// Marks a target as one that may differ from the desired state.
     fn mark_dirty(&mut self, key: &TargetKey, urgency: Urgency) {
         if let Some(target) = self.targets.get_mut(key) {
-            target.converged = false;
+            target.set_converged(false);
             if urgency == Urgency::Fresh {
-                // A write that failed before may succeed with this change.
-                target.failures = 0;
+                target.forget_failures();
             }
         }
     }
@@ -244,14 +236,14 @@ impl Reconciler {
     fn backend_of(&self, target: &Target) -> Option<BackendName> {
         match target.first_claim() {
             Some(claim) => Some(claim.backend.clone()),
-            None => target.observed.owner().and_then(|(label, _)| self.desired.name(label)).cloned(),
+            None => target.observed().owner().and_then(|(label, _)| self.desired.name(label)).cloned(),
         }
     }
 
     /// Reports the outcome of a change to the backend's agent, and that the status of its Service may have changed.
-    fn settle(&mut self, claim: &Claim, outcome: Outcome) {
+    fn report(&mut self, claim: &Claim, outcome: Outcome) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
-            backend.end.settle(&claim.key, outcome);
+            backend.end_mut().settle(&claim.key, outcome);
         }
         self.outputs.push(Output::Touched(claim.clone()));
     }

@@ -17,7 +17,7 @@ pub(crate) type Write = (&'static str, Arc<str>, bool);
 
 /// The last refusal of a write.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedWrite {
     /// The content that was sent; `None` for a deletion.
     print: Option<Fingerprint>,
     until: Instant,
@@ -39,7 +39,7 @@ const FORGET: Duration = Duration::from_secs(600);
 /// The refused writes of one target. Usually there are none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Refusals {
-    refused: BTreeMap<Write, Refusal>,
+    refused: BTreeMap<Write, RefusedWrite>,
     /// How often in a row each write failed for a reason that may be temporary.
     failed: BTreeMap<Write, u32>,
 }
@@ -94,7 +94,7 @@ impl Refusals {
         let (write, print) = (write(action), print(action));
         let failures = self.refused.get(&write).filter(|old| old.print == print).map_or(0, |old| old.failures + 1);
         let until = now + delay(failures, longest);
-        self.refused.insert(write, Refusal { print, until, failures, aside: false, reason, message });
+        self.refused.insert(write, RefusedWrite { print, until, failures, aside: false, reason, message });
     }
 
     /// Forgets a write that succeeded.
@@ -124,7 +124,7 @@ impl Refusals {
     }
 
     /// Returns the recent refusal of exactly this write, because of which it is not sent now.
-    pub(crate) fn of(&self, action: &Action, now: Instant) -> Option<&Refusal> {
+    pub(crate) fn of(&self, action: &Action, now: Instant) -> Option<&RefusedWrite> {
         let refusal = self.refused.get(&write(action))?;
         (refusal.until > now && refusal.print == print(action)).then_some(refusal)
     }
@@ -134,7 +134,7 @@ impl Refusals {
         &self,
         actions: impl Iterator<Item = &'a Action>,
         now: Instant,
-    ) -> Option<(&Refusal, Instant)> {
+    ) -> Option<(&RefusedWrite, Instant)> {
         let mut refused = actions.filter_map(|action| self.of(action, now));
         let first = refused.next()?;
         Some((first, refused.map(|refusal| refusal.until).fold(first.until, Instant::min)))

@@ -1,5 +1,16 @@
-//! The one index of where a backend's source Services are: the target that each leads to, and the targets that it
-//! leaves.
+//! The index of where a backend's source Services are: the target that each leads to, and the targets that it leaves.
+//!
+//! Three other relations between Services and targets are not in this index, because each may differ from it:
+//!
+//! - A target's `leaving` claims are the part of `old` whose Services are gone; the rest are moving. The target needs
+//!   them by itself: they are acknowledged in the order in which they left, when its last object is gone.
+//! - [`Usage`](crate::Usage) charges a Service at the targets where it may take room. Objects from before this process
+//!   are charged before any agent sends their Service, and a move keeps its charge until the old target is decided.
+//!   A target's `charged` claim is the way back from there: whose charge ends when the target gets another owner.
+//! - A target's endpoints are counted for the backend that has them (`counted_for`), whoever wants the target next:
+//!   that backend's guard judges their removal.
+//!
+//! [`Reconciler::audit`](crate::Reconciler::audit) checks that they agree where they have to.
 
 use std::collections::{BTreeMap, BTreeSet};
 

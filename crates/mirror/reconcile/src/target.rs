@@ -10,8 +10,9 @@ use gimbal_model::{BackendName, SourceKey, TargetKey, service_name};
 use gimbal_plan::{Count, Observed};
 use gimbal_schedule::Backoff;
 
+use crate::Tally;
 use crate::refusals::Refusals;
-use crate::targets::Filed;
+use crate::targets::IndexedAs;
 
 /// A source Service, which claims the target that its backend's policy chooses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,38 +48,223 @@ const LONGEST_ASKED: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
     /// The objects that exist.
-    pub(crate) observed: Observed,
+    observed: Observed,
     /// The source Services that want it, the earliest first. Almost always one.
-    pub(crate) claims: Vec<Claim>,
+    claims: Vec<Claim>,
     /// The claim that has it, once that is decided. It keeps the target while its objects exist.
-    pub(crate) owner: Option<Claim>,
+    owner: Option<Claim>,
     /// Claims whose Services are gone. The removal of each is reported as applied when none of its objects is left.
-    pub(crate) leaving: Vec<Claim>,
-    /// Slice names that are taken by objects without our mark.
-    pub(crate) taken: BTreeSet<String>,
+    leaving: Vec<Claim>,
+    /// Slice names that objects without our mark had when they were tried last.
+    taken: BTreeSet<String>,
     /// Writes that the API server refused.
-    pub(crate) refusals: Refusals,
+    refusals: Refusals,
     /// Failures in a row.
-    pub(crate) failures: u32,
+    failures: u32,
     /// Jobs in a row that met a 409.
-    pub(crate) conflicts: u32,
+    conflicts: u32,
     /// Nothing was to be written when the target was decided last, and nothing changed since.
-    pub(crate) converged: bool,
+    converged: bool,
     /// The endpoints as counted last, normally while no write was under way. The guard counts losses against these.
-    pub(crate) settled: Count,
+    settled: Count,
     /// The claim whose backend's quota the target is charged to.
-    pub(crate) charged: Option<crate::Claim>,
+    charged: Option<Claim>,
     /// The number of writes that wait for the backend to leave quarantine.
-    pub(crate) preview: Option<crate::Tally>,
+    preview: Option<Tally>,
     /// The backend whose total includes `settled`.
-    pub(crate) counted_for: Option<BackendName>,
+    counted_for: Option<BackendName>,
     /// The source Service that `settled` belongs to, if that was ever known.
-    pub(crate) counted_as: Option<SourceKey>,
-    /// Under which backends [`Targets`](crate::targets::Targets) has filed the target.
-    pub(crate) filed: Filed,
+    counted_as: Option<SourceKey>,
+    /// Under which backends [`Targets`](crate::targets::Targets) has indexed the target.
+    indexed_as: IndexedAs,
 }
 
 impl Target {
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
+    pub(crate) fn observed_mut(&mut self) -> &mut Observed {
+        &mut self.observed
+    }
+
+    pub(crate) fn claims(&self) -> &[Claim] {
+        &self.claims
+    }
+
+    pub(crate) fn owner(&self) -> Option<&Claim> {
+        self.owner.as_ref()
+    }
+
+    pub(crate) fn set_owner(&mut self, owner: Option<Claim>) {
+        self.owner = owner;
+    }
+
+    pub(crate) fn leaving(&self) -> &[Claim] {
+        &self.leaving
+    }
+
+    /// A claim wants the target.
+    pub(crate) fn add_claim(&mut self, claim: &Claim) {
+        if !self.claims.contains(claim) {
+            self.claims.push(claim.clone());
+        }
+    }
+
+    /// A claim does not want the target any more.
+    pub(crate) fn remove_claim(&mut self, claim: &Claim) {
+        self.claims.retain(|other| other != claim);
+    }
+
+    /// A claim does not want the target any more because its Service is gone.
+    pub(crate) fn add_leaving(&mut self, claim: &Claim) {
+        self.remove_claim(claim);
+        if !self.leaving.contains(claim) {
+            self.leaving.push(claim.clone());
+        }
+    }
+
+    /// The Service of a leaving claim exists again.
+    pub(crate) fn cancel_leaving(&mut self, claim: &Claim) {
+        self.leaving.retain(|other| other != claim);
+    }
+
+    /// Removes and returns the leaving claims, because none of their objects is left.
+    pub(crate) fn take_leaving(&mut self) -> Vec<Claim> {
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// Removes all claims of a backend. Returns whether it wanted, left or owned the target.
+    pub(crate) fn remove_claims_of(&mut self, backend: &BackendName) -> bool {
+        let before = self.claims.len() + self.leaving.len();
+        self.claims.retain(|claim| claim.backend != *backend);
+        self.leaving.retain(|claim| claim.backend != *backend);
+        let owned = self.owner.as_ref().is_some_and(|owner| owner.backend == *backend);
+        owned || self.claims.len() + self.leaving.len() != before
+    }
+
+    /// Forgets everything that follows from what agents said.
+    pub(crate) fn forget_desired(&mut self) {
+        self.claims.clear();
+        self.leaving.clear();
+        self.owner = None;
+        self.charged = None;
+        self.refusals.clear();
+        self.taken.clear();
+    }
+
+    pub(crate) fn taken(&self) -> &BTreeSet<String> {
+        &self.taken
+    }
+
+    /// An object without our mark has the name of a slice.
+    pub(crate) fn add_taken(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    pub(crate) fn refusals_mut(&mut self) -> &mut Refusals {
+        &mut self.refusals
+    }
+
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// A write that failed before may succeed now.
+    pub(crate) fn forget_failures(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Counts a job that met a 409. Returns how many in a row did.
+    pub(crate) fn count_conflict(&mut self) -> u32 {
+        self.conflicts = self.conflicts.saturating_add(1);
+        self.conflicts
+    }
+
+    pub(crate) fn forget_conflicts(&mut self) {
+        self.conflicts = 0;
+    }
+
+    /// Everything is written as the source has it. Names that were taken may be free when the next slice is created.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.refusals.clear();
+        self.taken.clear();
+    }
+
+    /// Whether nothing was to be written when the target was decided last, and nothing changed since.
+    pub(crate) fn has_converged(&self) -> bool {
+        self.converged
+    }
+
+    pub(crate) fn set_converged(&mut self, converged: bool) {
+        self.converged = converged;
+    }
+
+    /// Returns the endpoints as counted last.
+    pub(crate) fn settled(&self) -> Count {
+        self.settled
+    }
+
+    /// Sets the endpoints as counted now. Returns the count before.
+    pub(crate) fn set_settled(&mut self, count: Count) -> Count {
+        std::mem::replace(&mut self.settled, count)
+    }
+
+    /// Returns the backend whose total includes the counted endpoints.
+    pub(crate) fn counted_for(&self) -> Option<&BackendName> {
+        self.counted_for.as_ref()
+    }
+
+    /// Returns the source Service that the counted endpoints belong to, if that was ever known.
+    pub(crate) fn counted_as(&self) -> Option<&SourceKey> {
+        self.counted_as.as_ref()
+    }
+
+    /// From now on endpoints are counted for a backend, and for one of its Services. If that is not known, it is the
+    /// one known before.
+    pub(crate) fn count_for(&mut self, backend: Option<BackendName>, source: Option<SourceKey>) {
+        self.counted_for = backend;
+        self.counted_as = source.or_else(|| self.counted_as.take());
+    }
+
+    /// From now on endpoints are counted for no backend.
+    pub(crate) fn count_for_none(&mut self) {
+        self.counted_for = None;
+        self.counted_as = None;
+    }
+
+    /// Returns the claim whose backend's quota the target is charged to.
+    pub(crate) fn charged(&self) -> Option<&Claim> {
+        self.charged.as_ref()
+    }
+
+    /// Sets the claim whose backend's quota the target is charged to. Returns the one before, if it is another.
+    pub(crate) fn set_charged(&mut self, claim: Option<Claim>) -> Option<Claim> {
+        let before = std::mem::replace(&mut self.charged, claim);
+        before.filter(|before| self.charged.as_ref() != Some(before))
+    }
+
+    pub(crate) fn preview(&self) -> Option<Tally> {
+        self.preview
+    }
+
+    pub(crate) fn set_preview(&mut self, preview: Option<Tally>) {
+        self.preview = preview;
+    }
+
+    pub(crate) fn indexed_as(&self) -> &IndexedAs {
+        &self.indexed_as
+    }
+
+    /// Sets the entries of the index. Returns those before.
+    pub(crate) fn set_indexed_as(&mut self, entries: IndexedAs) -> IndexedAs {
+        std::mem::replace(&mut self.indexed_as, entries)
+    }
+
     /// Returns the claim that the objects belong to: as decided, else as their labels and annotations say.
     pub(crate) fn belongs_to(&self, key: &TargetKey) -> Option<Claim> {
         self.owner.clone().or_else(|| self.holder(key))
@@ -102,7 +288,7 @@ impl Target {
 
     /// Whether exactly this version of an object is observed now.
     pub(crate) fn holds_version(&self, kind: Kind, name: Option<&str>, meta: &Meta) -> bool {
-        let mut held = self.observed.held().filter(|held| held.kind == kind && held.name == name);
+        let mut held = self.observed.objects().filter(|held| held.kind == kind && held.name == name);
         held.any(|held| *held.resource_version == *meta.resource_version && *held.uid == *meta.uid)
     }
 

@@ -9,28 +9,28 @@ use std::sync::Arc;
 use gimbal_model::{SourceKey, TargetKey};
 use gimbal_plan::Observed;
 
-use crate::probe;
 use crate::target::Target;
+use crate::test_probe;
 
 /// All targets.
 ///
 /// The backends that a target concerns follow from the target alone. They are read off it when the next target is
-/// lent out mutably, so that no caller has to maintain the index, and at most one target is filed under outdated
+/// lent out mutably, so that no caller has to maintain the index, and at most one target is indexed under outdated
 /// names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Targets {
     all: BTreeMap<TargetKey, Target>,
     /// By the backend's name, as claims and labels spell it.
-    files: Files,
+    index: Index,
     /// The target that was lent out mutably last.
     lent: Option<TargetKey>,
 }
 
-type Files = BTreeMap<Arc<str>, File>;
+type Index = BTreeMap<Arc<str>, OfBackend>;
 
 /// The index of one backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct File {
+struct OfBackend {
     targets: BTreeSet<TargetKey>,
     /// The source Services that objects name, and their targets: two while a Service moves.
     places: BTreeSet<(SourceKey, TargetKey)>,
@@ -40,7 +40,7 @@ struct File {
 
 /// The index entries of one target.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filed {
+pub(crate) struct IndexedAs {
     under: Box<[Arc<str>]>,
     /// The source Service that its objects name, and the position of its backend in `under`.
     stands_for: Option<(usize, SourceKey)>,
@@ -50,7 +50,7 @@ pub(crate) struct Filed {
 
 impl Targets {
     pub(crate) fn get(&self, key: &TargetKey) -> Option<&Target> {
-        probe::looked();
+        test_probe::looked();
         self.all.get(key)
     }
 
@@ -72,7 +72,7 @@ impl Targets {
         self.lend(key);
         self.lent = None;
         let target = self.all.remove(key)?;
-        Self::take_out(&mut self.files, key, &target.filed, |_| true, true);
+        Self::take_out(&mut self.index, key, target.indexed_as(), |_| true, true);
         Some(target)
     }
 
@@ -86,7 +86,7 @@ impl Targets {
 
     /// Calls `change` with the observed objects of every target. It must not change what the index depends on.
     pub(crate) fn all_observed(&mut self, change: impl FnMut(&mut Observed)) {
-        self.all.values_mut().map(|target| &mut target.observed).for_each(change);
+        self.all.values_mut().map(Target::observed_mut).for_each(change);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&TargetKey, &Target)> {
@@ -94,16 +94,16 @@ impl Targets {
     }
 
     pub(crate) fn range(&self, range: impl RangeBounds<TargetKey>) -> impl Iterator<Item = (&TargetKey, &Target)> {
-        self.all.range(range).inspect(|_| probe::looked())
+        self.all.range(range).inspect(|_| test_probe::looked())
     }
 
     /// Returns every target that a claim, an object or a count ties to a backend, and the target that was lent out
     /// mutably last, whether or not it is tied to the backend: callers check the target itself.
     pub(crate) fn of(&self, backend: &str) -> impl Iterator<Item = (&TargetKey, &Target)> {
-        let filed = self.files.get(backend).map(|file| &file.targets);
+        let filed = self.index.get(backend).map(|file| &file.targets);
         let lent = self.lent.as_ref().filter(|lent| filed.is_none_or(|filed| !filed.contains(*lent)));
         let keys = filed.into_iter().flatten().chain(lent);
-        keys.filter_map(|key| self.all.get_key_value(key)).inspect(|_| probe::looked())
+        keys.filter_map(|key| self.all.get_key_value(key)).inspect(|_| test_probe::looked())
     }
 
     /// Returns the source Services of a backend that objects name, in order: those in `namespace` (empty: in all)
@@ -122,7 +122,7 @@ impl Targets {
         };
         let (mut keys, now) = (BTreeSet::new(), self.lent_stands_for(backend));
         keys.extend(now.filter(|key| asked(key)).cloned());
-        for (key, place) in self.filed_from(backend, from) {
+        for (key, place) in self.indexed_from(backend, from) {
             if keys.len() > most || !(namespace.is_empty() || *key.namespace == *namespace) {
                 break;
             }
@@ -138,22 +138,22 @@ impl Targets {
 
     /// Returns the targets whose objects name a source Service of a backend, except for `but`.
     pub(crate) fn places(&self, backend: &str, source: &SourceKey, but: Option<&TargetKey>) -> Vec<TargetKey> {
-        let filed = self.filed_from(backend, source).take_while(|(key, _)| key == source).map(|(_, place)| place);
+        let filed = self.indexed_from(backend, source).take_while(|(key, _)| key == source).map(|(_, place)| place);
         let lent = self.lent.iter().filter(|_| self.lent_stands_for(backend) == Some(source));
         let all = filed.filter(|place| self.lent.as_ref() != Some(*place)).chain(lent);
         all.filter(|place| but != Some(*place)).cloned().collect()
     }
 
-    /// Returns what is filed for a backend, from a source Service on.
-    fn filed_from(&self, backend: &str, source: &SourceKey) -> impl Iterator<Item = &(SourceKey, TargetKey)> {
+    /// Returns what is indexed for a backend, from a source Service on.
+    fn indexed_from(&self, backend: &str, source: &SourceKey) -> impl Iterator<Item = &(SourceKey, TargetKey)> {
         // Empty strings need no allocation.
         let from = (source.clone(), TargetKey::new(Arc::<str>::default(), Arc::<str>::default()));
-        let file = self.files.get(backend).into_iter();
-        file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| probe::looked())
+        let file = self.index.get(backend).into_iter();
+        file.flat_map(move |file| file.places.range(from.clone()..)).inspect(|_| test_probe::looked())
     }
 
     /// Returns the source Service of a backend that the objects of the target that was lent out last name, whatever is
-    /// filed.
+    /// indexed.
     fn lent_stands_for(&self, backend: &str) -> Option<&SourceKey> {
         let target = self.all.get(self.lent.as_ref()?)?;
         target.stands_for().filter(|(name, _)| *name == backend).map(|(_, key)| key)
@@ -161,37 +161,37 @@ impl Targets {
 
     /// Returns the names of all backends that any target concerns.
     pub(crate) fn backends(&mut self) -> impl Iterator<Item = &Arc<str>> {
-        self.file();
-        self.files.keys()
+        self.update_index();
+        self.index.keys()
     }
 
     /// Returns how many targets wait in a backend's turn and have not converged.
     pub(crate) fn pending(&mut self, backend: &str) -> u64 {
-        self.file();
-        self.files.get(backend).map_or(0, |file| file.pending)
+        self.update_index();
+        self.index.get(backend).map_or(0, |file| file.pending)
     }
 
     fn lend(&mut self, key: &TargetKey) {
-        probe::looked();
+        test_probe::looked();
         if self.lent.as_ref() != Some(key) {
-            self.file();
+            self.update_index();
             self.lent = Some(key.clone());
         }
     }
 
     /// Updates the index for the target that was lent out last, if that changed.
-    fn file(&mut self) {
+    fn update_index(&mut self) {
         let Some(key) = self.lent.take() else { return };
-        let Some(target) = self.all.get_mut(&key).filter(|target| !target.filed.is_of(target)) else { return };
-        let filed = Filed::of(target, &self.files);
-        let old = std::mem::replace(&mut target.filed, filed);
-        let new = &target.filed;
+        let Some(target) = self.all.get_mut(&key).filter(|target| !target.indexed_as().is_of(target)) else { return };
+        let entries = IndexedAs::of(target, &self.index);
+        let old = target.set_indexed_as(entries);
+        let new = target.indexed_as();
         let left = |name: &Arc<str>| !new.under.contains(name);
         // Usually only `pending` changes.
         let moved = old.place() != new.place();
-        Self::take_out(&mut self.files, &key, &old, left, moved);
+        Self::take_out(&mut self.index, &key, &old, left, moved);
         for (at, name) in new.under.iter().enumerate() {
-            let file = self.files.entry(name.clone()).or_default();
+            let file = self.index.entry(name.clone()).or_default();
             file.targets.insert(key.clone());
             file.pending += u64::from(new.pending == Some(at));
             if let Some((_, source)) = new.stands_for.as_ref().filter(|(of, _)| moved && *of == at) {
@@ -202,9 +202,9 @@ impl Targets {
 
     /// Removes the entries of `old`. The target itself is removed only from the names that it has `left`, and its
     /// source Service only if it `moved`.
-    fn take_out(files: &mut Files, key: &TargetKey, old: &Filed, left: impl Fn(&Arc<str>) -> bool, moved: bool) {
+    fn take_out(index: &mut Index, key: &TargetKey, old: &IndexedAs, left: impl Fn(&Arc<str>) -> bool, moved: bool) {
         for (at, name) in old.under.iter().enumerate() {
-            let Entry::Occupied(mut entry) = files.entry(name.clone()) else { continue };
+            let Entry::Occupied(mut entry) = index.entry(name.clone()) else { continue };
             let file = entry.get_mut();
             file.pending -= u64::from(old.pending == Some(at));
             if let Some((_, source)) = old.stands_for.as_ref().filter(|(of, _)| moved && *of == at) {
@@ -220,47 +220,47 @@ impl Targets {
     }
 
     /// Returns where the index differs from what the targets say, in words. For tests.
-    pub(crate) fn misfiled(&self) -> Vec<String> {
-        let mut files = Files::new();
+    pub(crate) fn index_errors(&self) -> Vec<String> {
+        let mut index = Index::new();
         for (key, target) in self.all.iter().filter(|(key, _)| Some(*key) != self.lent.as_ref()) {
             for name in target.concerns() {
-                files.entry(name.into()).or_default().targets.insert(key.clone());
+                index.entry(name.into()).or_default().targets.insert(key.clone());
             }
-            if let Some(file) = target.pending_for().and_then(|name| files.get_mut(name)) {
+            if let Some(file) = target.pending_for().and_then(|name| index.get_mut(name)) {
                 file.pending += 1;
             }
             if let Some((name, source)) = target.stands_for()
-                && let Some(file) = files.get_mut(name)
+                && let Some(file) = index.get_mut(name)
             {
                 file.places.insert((source.clone(), key.clone()));
             }
         }
-        let mut held = self.files.clone();
+        let mut held = self.index.clone();
         if let Some((key, target)) = self.lent.as_ref().and_then(|lent| self.all.get_key_value(lent)) {
-            Self::take_out(&mut held, key, &target.filed, |_| true, true);
+            Self::take_out(&mut held, key, target.indexed_as(), |_| true, true);
         }
-        let names: BTreeSet<&Arc<str>> = files.keys().chain(held.keys()).collect();
-        let differs = |name: &&Arc<str>| files.get(*name) != held.get(*name);
-        let tell = |name: &Arc<str>| {
-            let file = |files: &Files| files.get(name).cloned().unwrap_or_default();
-            let (held, so) = (file(&held), file(&files));
+        let names: BTreeSet<&Arc<str>> = index.keys().chain(held.keys()).collect();
+        let differs = |name: &&Arc<str>| index.get(*name) != held.get(*name);
+        let describe = |name: &Arc<str>| {
+            let file = |index: &Index| index.get(name).cloned().unwrap_or_default();
+            let (held, so) = (file(&held), file(&index));
             let targets: Vec<_> = held.targets.symmetric_difference(&so.targets).collect();
             let (pending, of) = (held.pending, so.pending);
-            let (stands, sources) = (held.places.len(), so.places.len());
+            let (named, sources) = (held.places.len(), so.places.len());
             format!(
-                "{name}: {targets:?} are filed or are so, not both; {pending} of {of} are pending; {stands} sources of {sources}"
+                "{name}: {targets:?} are indexed or are so, not both; {pending} of {of} are pending; {named} sources of {sources}"
             )
         };
-        names.into_iter().filter(differs).map(tell).collect()
+        names.into_iter().filter(differs).map(describe).collect()
     }
 }
 
-impl Filed {
-    fn of(target: &Target, files: &Files) -> Self {
+impl IndexedAs {
+    fn of(target: &Target, index: &Index) -> Self {
         let mut under: Vec<Arc<str>> = Vec::new();
         for name in target.concerns() {
             if !under.iter().any(|known| **known == *name) {
-                under.push(files.get_key_value(name).map_or_else(|| name.into(), |(known, _)| known.clone()));
+                under.push(index.get_key_value(name).map_or_else(|| name.into(), |(known, _)| known.clone()));
             }
         }
         let position = |name: &str| under.iter().position(|known| **known == *name);
@@ -269,7 +269,7 @@ impl Filed {
         Self { under: under.into(), stands_for, pending }
     }
 
-    /// Returns the backend and the source Service that it was filed under.
+    /// Returns the backend and the source Service that it was indexed under.
     fn place(&self) -> Option<(&str, &SourceKey)> {
         self.stands_for.as_ref().map(|(at, key)| (&*self.under[*at], key))
     }

@@ -138,7 +138,7 @@ impl World {
         self.index.end_services();
         self.index.end_slices();
         self.settle();
-        self.agent.source_complete(self.now);
+        self.agent.source_complete();
     }
 
     fn relist_gimbal(&mut self) {

@@ -77,7 +77,7 @@ impl World {
         for _ in 0..keys {
             world.change();
         }
-        world.agent.source_complete(now);
+        world.agent.source_complete();
         world.agent.connected(now);
         loop {
             world.speak();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::{Id, L7Policy, List, Listener, LoadBalancer, Member, ObjectKind, Pool, Unreadable};
+use crate::{CompleteList, Id, L7Policy, Listener, LoadBalancer, Member, ObjectKind, Pool, UnreadableRow};
 
 /// A row that can be kept in a [`Table`].
 pub trait Row: PartialEq {
@@ -69,7 +69,7 @@ impl<T: Row> Table<T> {
     /// Builds the table of `list`, with rows of `before` standing in for unreadable ones. Equal rows share their memory with
     /// `before`. Also returns the unreadable rows, for the caller to report.
     #[must_use]
-    pub fn merge(list: List<T>, before: Option<&Self>) -> (Self, Vec<Unreadable>) {
+    pub fn merge(list: CompleteList<T>, before: Option<&Self>) -> (Self, Vec<UnreadableRow>) {
         let mut table = Self { rows: HashMap::with_capacity(list.rows.len()), ..Self::default() };
         let before = before.map(|before| &before.rows);
         for row in list.rows {

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::MutationKind;
+use crate::CallLabels;
 
-/// The kind of a call.
+/// The kind of a read, or of a request for a token. [`CallKind::as_str`] is the label of existing metrics; new ones use
+/// [`CallKind::labels`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallKind {
     /// A request for a token.
@@ -146,12 +147,12 @@ pub struct Calls {
     retries: AtomicU64,
     renewals_forced: AtomicU64,
     waited_millis: AtomicU64,
-    mutations: Mutex<BTreeMap<MutationKind, MutationSum>>,
+    labelled: Mutex<BTreeMap<CallLabels, CallTotals>>,
 }
 
-/// The mutations of one kind, added up.
+/// The calls with one set of labels, added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MutationSum {
+pub struct CallTotals {
     /// The number of calls by outcome.
     pub outcomes: BTreeMap<CallOutcome, u64>,
     /// The bytes of the answers' bodies.
@@ -196,7 +197,7 @@ impl Calls {
         }
     }
 
-    /// Returns the number of all calls except mutations.
+    /// Returns the number of all calls except mutations and reads of raw rows.
     #[must_use]
     pub fn total(&self) -> u64 {
         CallKind::ALL.iter().map(|kind| self.sum(*kind).calls).sum()
@@ -226,15 +227,32 @@ impl Calls {
         Duration::from_millis(self.waited_millis.load(Relaxed))
     }
 
-    /// Returns the mutations by kind.
+    /// Returns all calls, reads and changes, by service, verb and resource. Labels without a call are absent.
     #[must_use]
-    pub fn mutations(&self) -> BTreeMap<MutationKind, MutationSum> {
-        self.mutations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn by_labels(&self) -> BTreeMap<CallLabels, CallTotals> {
+        let mut all = self.labelled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for kind in CallKind::ALL {
+            let CallSum { calls, bytes, time } = self.sum(kind);
+            if calls > 0 {
+                // Raw rows of the same objects are counted under the same labels.
+                let totals = all.entry(kind.labels()).or_default();
+                for outcome in CallOutcome::ALL {
+                    let count = self.count(kind, outcome);
+                    if count > 0 {
+                        *totals.outcomes.entry(outcome).or_default() += count;
+                    }
+                }
+                totals.bytes += bytes;
+                totals.time += time;
+            }
+        }
+        all
     }
 
-    pub(crate) fn add_mutation(&self, kind: MutationKind, outcome: CallOutcome, bytes: usize, time: Duration) {
-        let mut mutations = self.mutations.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = mutations.entry(kind).or_default();
+    /// Counts a call that is no [`CallKind`].
+    pub(crate) fn add_labelled(&self, labels: CallLabels, outcome: CallOutcome, bytes: usize, time: Duration) {
+        let mut labelled = self.labelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = labelled.entry(labels).or_default();
         *sum.outcomes.entry(outcome).or_default() += 1;
         sum.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
         sum.time += time;

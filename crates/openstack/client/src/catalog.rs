@@ -3,12 +3,12 @@
 use reqwest::Url;
 use serde::Deserialize;
 
-use crate::service::Endpoints;
-use crate::{Credentials, Dialect, Error, Interface, ServiceType};
+use crate::service::CatalogEndpoints;
+use crate::{CloudCredentials, Dialect, Error, Interface, ServiceType};
 
 /// A service of the catalog, as Keystone lists it.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Service {
+pub(crate) struct CatalogService {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
@@ -33,8 +33,8 @@ impl Endpoint {
 }
 
 /// Finds the endpoints of the services that this client uses.
-pub(crate) fn endpoints(catalog: &[Service], credentials: &Credentials) -> Endpoints {
-    Endpoints {
+pub(crate) fn endpoints(catalog: &[CatalogService], credentials: &CloudCredentials) -> CatalogEndpoints {
+    CatalogEndpoints {
         load_balancing: load_balancing(catalog, credentials),
         network: endpoint(catalog, credentials, credentials.network.as_ref(), ServiceType::Network, "v2.0"),
         key_manager: endpoint(catalog, credentials, None, ServiceType::KeyManager, "v1"),
@@ -42,8 +42,8 @@ pub(crate) fn endpoints(catalog: &[Service], credentials: &Credentials) -> Endpo
 }
 
 fn endpoint(
-    catalog: &[Service],
-    credentials: &Credentials,
+    catalog: &[CatalogService],
+    credentials: &CloudCredentials,
     configured: Option<&Url>,
     service: ServiceType,
     version: &str,
@@ -60,7 +60,10 @@ fn endpoint(
 
 /// Returns the URL and dialect of the load balancing API: Octavia if the catalog has it, else neutron-lbaas below the
 /// network endpoint. The URL includes the path of the API (`.../v2/lbaas`, `.../v2.0/lbaas`).
-pub(crate) fn load_balancing(catalog: &[Service], credentials: &Credentials) -> Result<(Dialect, Url), Error> {
+pub(crate) fn load_balancing(
+    catalog: &[CatalogService],
+    credentials: &CloudCredentials,
+) -> Result<(Dialect, Url), Error> {
     let octavia = match &credentials.load_balancer {
         Some(url) => Some(url.clone()),
         None => find(catalog, &["load-balancer", "loadbalancer"], credentials)?,
@@ -78,7 +81,7 @@ pub(crate) fn load_balancing(catalog: &[Service], credentials: &Credentials) -> 
     }
 }
 
-fn find(catalog: &[Service], kinds: &[&str], credentials: &Credentials) -> Result<Option<Url>, Error> {
+fn find(catalog: &[CatalogService], kinds: &[&str], credentials: &CloudCredentials) -> Result<Option<Url>, Error> {
     let mut found: Option<&Endpoint> = None;
     for endpoint in of_interface(catalog, kinds, credentials.interface) {
         if credentials.region.as_deref().is_some_and(|region| region != endpoint.region()) {
@@ -103,7 +106,7 @@ fn find(catalog: &[Service], kinds: &[&str], credentials: &Credentials) -> Resul
 
 /// Returns the endpoints of an interface. A v3 catalog has `public`; some deployments kept v2's `publicURL`.
 fn of_interface<'a>(
-    catalog: &'a [Service],
+    catalog: &'a [CatalogService],
     kinds: &'a [&str],
     interface: Interface,
 ) -> impl Iterator<Item = &'a Endpoint> {
@@ -114,7 +117,7 @@ fn of_interface<'a>(
         .filter(move |endpoint| endpoint.interface.trim_end_matches("URL") == interface.as_str())
 }
 
-fn nothing(catalog: &[Service], credentials: &Credentials) -> Error {
+fn nothing(catalog: &[CatalogService], credentials: &CloudCredentials) -> Error {
     let interface = credentials.interface;
     let kinds = ["load-balancer", "loadbalancer", "network"];
     let mut regions: Vec<_> = of_interface(catalog, &kinds, interface).map(Endpoint::region).collect();
@@ -143,13 +146,13 @@ fn with_path(mut url: Url, versions: &[&str], path: &str) -> Url {
 mod tests {
     use super::*;
 
-    fn credentials(settings: &[(&str, &str)]) -> Credentials {
+    fn credentials(settings: &[(&str, &str)]) -> CloudCredentials {
         let all = [("OS_AUTH_URL", "http://k"), ("OS_USERNAME", "u"), ("OS_PASSWORD", "p")];
         let find = |name: &str| settings.iter().chain(&all).find(|(key, _)| *key == name).map(|pair| pair.1.to_owned());
-        Credentials::from_env(find).unwrap()
+        CloudCredentials::from_env(find).unwrap()
     }
 
-    fn catalog(endpoints: &[(&str, &str, &str, &str)]) -> Vec<Service> {
+    fn catalog(endpoints: &[(&str, &str, &str, &str)]) -> Vec<CatalogService> {
         let service = |&(kind, interface, region, url): &(&str, &str, &str, &str)| serde_json::json!({"type": kind, "endpoints": [{"interface": interface, "region": region, "url": url}]});
         serde_json::from_value(endpoints.iter().map(service).collect()).unwrap()
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gimbal_octavia_rows::List;
+use gimbal_octavia_rows::CompleteList;
 use gimbal_octavia_rows::Project;
 use http::{HeaderMap, Method};
 use reqwest::Url;
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use crate::page_size::PageSize;
 use crate::slot::Slot;
 use crate::token::Token;
-use crate::transport::{Question, Transport};
-use crate::{CallKind, Calls, Credentials, Error, Scope, Session, keystone};
+use crate::transport::{ApiRequest, Transport};
+use crate::{CallKind, Calls, CloudCredentials, Error, Session, TokenScope, keystone};
 
 /// Options of the client.
 #[derive(Clone)]
-pub struct Options {
+pub struct ClientOptions {
     /// The time-out for a connection. Default: 10 s.
     pub connect_timeout: Duration,
     /// The time-out for a page of load balancers, listeners, pools or L7 policies, for which an old Octavia needs many
@@ -40,7 +40,7 @@ pub struct Options {
     pub random: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
-impl Default for Options {
+impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
@@ -54,9 +54,9 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("ClientOptions")
             .field("connect_timeout", &self.connect_timeout)
             .field("list_timeout", &self.list_timeout)
             .field("timeout", &self.timeout)
@@ -68,7 +68,8 @@ impl fmt::Debug for Options {
 }
 
 /// A client for one cloud. Clones share its connection pool, tokens and counters. Proxy settings of the environment are
-/// ignored.
+/// ignored. Credentials that Keystone refused are presented again after a pause of five minutes that grows to an hour; other
+/// credentials need another client.
 #[derive(Debug, Clone)]
 pub struct Cloud {
     shared: Arc<Shared>,
@@ -78,13 +79,13 @@ pub struct Cloud {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub transport: Transport,
-    pub credentials: Credentials,
+    pub credentials: CloudCredentials,
     random: Random,
     /// The token issued for the credentials. All other tokens are made from it, so the password is sent once in a
     /// token's lifetime.
     base: Arc<Slot>,
     /// The tokens of the existing sessions.
-    slots: Mutex<HashMap<Scope, Weak<Slot>>>,
+    slots: Mutex<HashMap<TokenScope, Weak<Slot>>>,
     pub pages: HashMap<CallKind, PageSize>,
 }
 
@@ -102,7 +103,7 @@ impl Cloud {
     /// # Errors
     /// [`Error::InvalidCredentials`] if Keystone refuses them; [`Error::Forbidden`] if the user has no role on the
     /// configured project; any other error is not the credentials' fault.
-    pub async fn connect(credentials: Credentials, options: Options) -> Result<Self, Error> {
+    pub async fn connect(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
         let cloud = Self::new(credentials, options)?;
         let scope = cloud.shared.credentials.scope.clone();
         cloud.session(&scope).token().await?;
@@ -113,13 +114,14 @@ impl Cloud {
     ///
     /// # Errors
     /// Fails only if the HTTP client cannot be set up.
-    pub fn new(credentials: Credentials, options: Options) -> Result<Self, Error> {
+    pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
         let lists =
             [CallKind::LoadBalancers, CallKind::Listeners, CallKind::Pools, CallKind::L7Policies, CallKind::Members];
         let pages = lists.into_iter().map(|kind| (kind, PageSize::new(options.page))).collect();
         let random = Random(options.random.clone());
         let transport = Transport::new(&credentials, options)?;
-        let shared = Shared { transport, credentials, random, base: Arc::default(), slots: Mutex::default(), pages };
+        let base = Arc::new(Slot::from_credentials());
+        let shared = Shared { transport, credentials, random, base, slots: Mutex::default(), pages };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -137,7 +139,7 @@ impl Cloud {
 
     /// Returns the configured scope, if any. That of an application credential counts as configured.
     #[must_use]
-    pub fn scope(&self) -> Option<&Scope> {
+    pub fn scope(&self) -> Option<&TokenScope> {
         self.shared.credentials.scope()
     }
 
@@ -150,7 +152,7 @@ impl Cloud {
     /// Begins another round of calls. In each round, calls that a server answers with 502 or 503 are repeated once,
     /// until one of them fails again.
     pub fn begin_round(&self) {
-        self.shared.transport.hope_again();
+        self.shared.transport.allow_second_tries();
     }
 
     /// Lists the projects for which this user may get a token (`/v3/auth/projects`). With an application credential,
@@ -158,19 +160,19 @@ impl Cloud {
     ///
     /// # Errors
     /// See [`Error`]; [`Error::Cut`] if Keystone returns only a part of the list.
-    pub async fn projects(&self) -> Result<List<Project>, Error> {
+    pub async fn projects(&self) -> Result<CompleteList<Project>, Error> {
         let scope = match self.shared.credentials.scope {
-            Scope::Bound => Scope::Bound,
-            _ => Scope::Unscoped,
+            TokenScope::Bound => TokenScope::Bound,
+            _ => TokenScope::Unscoped,
         };
         self.session(&scope).own_projects().await
     }
 
     /// Returns a session with a token of this scope, which is requested when it is first needed.
     #[must_use]
-    pub fn session(&self, scope: &Scope) -> Session {
+    pub fn session(&self, scope: &TokenScope) -> Session {
         let slot = match scope {
-            Scope::Unscoped | Scope::Bound => self.shared.base.clone(),
+            TokenScope::Unscoped | TokenScope::Bound => self.shared.base.clone(),
             scoped => self.shared.slot(scoped),
         };
         Session::new(self.shared.clone(), scope.clone(), slot)
@@ -179,7 +181,7 @@ impl Cloud {
 
 impl Shared {
     /// Returns the token slot of a scope, which all sessions of that scope share. It is dropped with the last of them.
-    fn slot(&self, scope: &Scope) -> Arc<Slot> {
+    fn slot(&self, scope: &TokenScope) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = slots.get(scope).and_then(Weak::upgrade) {
             return slot;
@@ -213,7 +215,7 @@ impl Shared {
     /// Requests a token of another scope with the base token. Keystone answers 404 if the base token was revoked, 401
     /// if it is not accepted, and also 401 if the user has no role on the project. A retry with a new base token shows
     /// which it was.
-    pub(crate) async fn rescope(&self, scope: &Scope) -> Result<Token, Error> {
+    pub(crate) async fn rescope(&self, scope: &TokenScope) -> Result<Token, Error> {
         let base = self.base().await?;
         match self.issue(keystone::by_token(&base.value, scope)).await {
             Err(Error::Unauthorized { .. } | Error::NotFound { .. }) => {}
@@ -228,13 +230,15 @@ impl Shared {
 
     async fn issue(&self, body: Value) -> Result<Token, Error> {
         let asked = Instant::now();
-        let question = Question {
+        let question = ApiRequest {
             kind: Some(CallKind::Token),
+            labels: None,
             method: Method::POST,
             url: self.keystone("auth/tokens"),
             headers: HeaderMap::new(),
             body: Bytes::from(body.to_string()),
             timeout: None,
+            permit: None,
         };
         let answer = self.transport.ask(&question).await?;
         Token::read(&answer, &self.credentials, asked, (self.random.0)())

@@ -12,7 +12,7 @@ mod environment;
 mod folder;
 mod given;
 
-use given::{Given, Key};
+use given::{CredentialsKey, Given};
 
 /// The error for credentials that are invalid or cannot be read: one line that names the file and the key, or the
 /// variable. It never quotes a secret value.
@@ -34,7 +34,7 @@ pub enum Domain {
 
 /// The scope of a token: what it gives access to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum TokenScope {
     /// No scope: only for listing the user's projects and requesting scoped tokens.
     Unscoped,
     /// A project by ID.
@@ -111,12 +111,12 @@ impl PartialEq for Proof {
 
 /// The address of a cloud and a user's identity there. `Debug` shows no secret.
 #[derive(Debug, Clone)]
-pub struct Credentials {
+pub struct CloudCredentials {
     /// Keystone's URL, including `/v3`.
     pub(crate) keystone: Url,
     pub(crate) proof: Proof,
-    /// The configured scope; [`Scope::Unscoped`] if none was configured.
-    pub(crate) scope: Scope,
+    /// The configured scope; [`TokenScope::Unscoped`] if none was configured.
+    pub(crate) scope: TokenScope,
     pub(crate) region: Option<String>,
     pub(crate) interface: Interface,
     /// The certificate authorities that are trusted instead of the machine's. Empty: the machine's.
@@ -127,7 +127,7 @@ pub struct Credentials {
     pub(crate) network: Option<Url>,
 }
 
-impl Credentials {
+impl CloudCredentials {
     /// Returns whether both present the same proof to the same Keystone.
     #[must_use]
     pub fn show_the_same_as(&self, other: &Self) -> bool {
@@ -155,7 +155,7 @@ impl Credentials {
         Self::assemble(&clouds::read(name, &variable)?)
     }
 
-    /// Reads the variables `OS_*`, or calls [`Credentials::from_cloud`] if `OS_CLOUD` is set. `variable` looks up an
+    /// Reads the variables `OS_*`, or calls [`CloudCredentials::from_cloud`] if `OS_CLOUD` is set. `variable` looks up an
     /// environment variable.
     ///
     /// # Errors
@@ -178,8 +178,8 @@ impl Credentials {
 
     /// Returns the configured scope, if any.
     #[must_use]
-    pub fn scope(&self) -> Option<&Scope> {
-        Some(&self.scope).filter(|scope| **scope != Scope::Unscoped)
+    pub fn scope(&self) -> Option<&TokenScope> {
+        Some(&self.scope).filter(|scope| **scope != TokenScope::Unscoped)
     }
 
     fn assemble(given: &Given) -> Result<Self, CredentialsError> {
@@ -189,83 +189,88 @@ impl Credentials {
             keystone: given.keystone_url()?,
             scope: scope(given, &proof)?,
             proof,
-            region: given.text(Key::Region).map(str::to_owned),
+            region: given.text(CredentialsKey::Region).map(str::to_owned),
             interface: interface(given)?,
             authorities: authority::read(given)?,
-            load_balancer: given.url(Key::LoadBalancerUrl)?,
-            network: given.url(Key::NetworkUrl)?,
+            load_balancer: given.url(CredentialsKey::LoadBalancerUrl)?,
+            network: given.url(CredentialsKey::NetworkUrl)?,
         })
     }
 }
 
 fn proof(given: &Given) -> Result<Proof, CredentialsError> {
-    let by_credential = match given.text(Key::AuthType) {
-        None => [Key::CredentialId, Key::CredentialName, Key::CredentialSecret].iter().any(|key| given.has(*key)),
+    let by_credential = match given.text(CredentialsKey::AuthType) {
+        None => [CredentialsKey::CredentialId, CredentialsKey::CredentialName, CredentialsKey::CredentialSecret]
+            .iter()
+            .any(|key| given.has(*key)),
         Some("password" | "v3password") => false,
         Some("v3applicationcredential") => true,
         Some(other) => {
             let problem = format!("{other:?} is not supported; use v3password or v3applicationcredential");
-            return Err(given.wrong(Key::AuthType, &problem));
+            return Err(given.wrong(CredentialsKey::AuthType, &problem));
         }
     };
     if !by_credential {
-        return Ok(Proof::Password { user: user(given)?, password: given.secret(Key::Password)? });
+        return Ok(Proof::Password { user: user(given)?, password: given.secret(CredentialsKey::Password)? });
     }
-    let secret = given.secret(Key::CredentialSecret)?;
-    match (given.text(Key::CredentialId), given.text(Key::CredentialName)) {
+    let secret = given.secret(CredentialsKey::CredentialSecret)?;
+    match (given.text(CredentialsKey::CredentialId), given.text(CredentialsKey::CredentialName)) {
         (Some(id), _) => Ok(Proof::Credential { id: id.to_owned(), secret }),
         (None, Some(name)) => Ok(Proof::NamedCredential { name: name.to_owned(), user: user(given)?, secret }),
-        (None, None) => Err(given.missing(Key::CredentialId)),
+        (None, None) => Err(given.missing(CredentialsKey::CredentialId)),
     }
 }
 
 fn user(given: &Given) -> Result<User, CredentialsError> {
-    if let Some(id) = given.text(Key::UserId) {
+    if let Some(id) = given.text(CredentialsKey::UserId) {
         return Ok(User::Id(id.to_owned()));
     }
-    Ok(User::Name { name: given.required(Key::Username)?.to_owned(), domain: user_domain(given) })
+    Ok(User::Name { name: given.required(CredentialsKey::Username)?.to_owned(), domain: user_domain(given) })
 }
 
 fn user_domain(given: &Given) -> Domain {
     given
-        .domain(Key::UserDomainId, Key::UserDomainName)
-        .or_else(|| given.domain(Key::DefaultDomainId, Key::DefaultDomainName))
+        .domain(CredentialsKey::UserDomainId, CredentialsKey::UserDomainName)
+        .or_else(|| given.domain(CredentialsKey::DefaultDomainId, CredentialsKey::DefaultDomainName))
         // Keystone creates a domain with this ID for clients that do not name one.
         .unwrap_or_else(|| Domain::Id("default".to_owned()))
 }
 
-fn scope(given: &Given, proof: &Proof) -> Result<Scope, CredentialsError> {
-    let named = [Key::ProjectId, Key::ProjectName, Key::SystemScope].into_iter().find(|key| given.has(*key));
+fn scope(given: &Given, proof: &Proof) -> Result<TokenScope, CredentialsError> {
+    let named = [CredentialsKey::ProjectId, CredentialsKey::ProjectName, CredentialsKey::SystemScope]
+        .into_iter()
+        .find(|key| given.has(*key));
     if !matches!(proof, Proof::Password { .. }) {
         return match named {
             Some(key) => Err(given.wrong(key, "an application credential is bound to its own project; leave this out")),
-            None => Ok(Scope::Bound),
+            None => Ok(TokenScope::Bound),
         };
     }
-    if let Some(system) = given.text(Key::SystemScope) {
+    if let Some(system) = given.text(CredentialsKey::SystemScope) {
         return match system {
-            "all" => Ok(Scope::System),
-            other => Err(given.wrong(Key::SystemScope, &format!("{other:?} is unknown; the only system scope is all"))),
+            "all" => Ok(TokenScope::System),
+            other => Err(given
+                .wrong(CredentialsKey::SystemScope, &format!("{other:?} is unknown; the only system scope is all"))),
         };
     }
-    if let Some(id) = given.text(Key::ProjectId) {
-        return Ok(Scope::Project(id.to_owned()));
+    if let Some(id) = given.text(CredentialsKey::ProjectId) {
+        return Ok(TokenScope::Project(id.to_owned()));
     }
-    let Some(name) = given.text(Key::ProjectName) else { return Ok(Scope::Unscoped) };
+    let Some(name) = given.text(CredentialsKey::ProjectName) else { return Ok(TokenScope::Unscoped) };
     let domain = given
-        .domain(Key::ProjectDomainId, Key::ProjectDomainName)
-        .or_else(|| given.domain(Key::DefaultDomainId, Key::DefaultDomainName))
+        .domain(CredentialsKey::ProjectDomainId, CredentialsKey::ProjectDomainName)
+        .or_else(|| given.domain(CredentialsKey::DefaultDomainId, CredentialsKey::DefaultDomainName))
         .unwrap_or_else(|| user_domain(given));
-    Ok(Scope::NamedProject { name: name.to_owned(), domain })
+    Ok(TokenScope::NamedProject { name: name.to_owned(), domain })
 }
 
 fn interface(given: &Given) -> Result<Interface, CredentialsError> {
-    match given.text(Key::Interface) {
+    match given.text(CredentialsKey::Interface) {
         None | Some("public" | "publicURL") => Ok(Interface::Public),
         Some("internal" | "internalURL") => Ok(Interface::Internal),
         Some("admin" | "adminURL") => Ok(Interface::Admin),
         Some(other) => {
-            Err(given.wrong(Key::Interface, &format!("{other:?} is unknown; use public, internal or admin")))
+            Err(given.wrong(CredentialsKey::Interface, &format!("{other:?} is unknown; use public, internal or admin")))
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::calls::CallOutcome;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Keystone answered 401 to the credentials themselves. A retry with the same credentials does not help.
+    /// Keystone answered 401 to the credentials themselves. A retry with the same credentials does not help soon: for some
+    /// minutes it returns the same error without a request.
     #[error("invalid credentials: {message}")]
     InvalidCredentials {
         /// Human-readable: the request and the server's error text.
@@ -102,6 +103,12 @@ pub enum Error {
         /// Human-readable: the request and the server's error text.
         message: String,
     },
+    /// The answer is longer than any that makes sense. A list with smaller pages may be read.
+    #[error("the answer is too large: {message}")]
+    TooLarge {
+        /// Human-readable: the request and the limit.
+        message: String,
+    },
     /// The catalog has no endpoint for the requested service, or more than one.
     #[error("service catalog: {message}")]
     Catalog {
@@ -137,9 +144,9 @@ impl Error {
         matches!(self, Self::Server { status: 502 | 503, retry_after: None, .. })
     }
 
-    /// Returns whether a smaller request, such as a smaller page, may succeed where this one timed out.
-    pub(crate) fn too_slow(&self) -> bool {
-        matches!(self, Self::Timeout { .. } | Self::Server { status: 504, .. })
+    /// Returns whether a smaller request, such as a smaller page, may succeed where this one timed out or was too large.
+    pub(crate) fn asks_too_much(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Server { status: 504, .. } | Self::TooLarge { .. })
     }
 
     /// Returns the outcome under which the call is counted in metrics.
@@ -156,6 +163,7 @@ impl Error {
             Self::Timeout { .. } => CallOutcome::Timeout,
             Self::Tls { .. } | Self::Unreachable { .. } => CallOutcome::Unreachable,
             Self::Undecodable { .. }
+            | Self::TooLarge { .. }
             | Self::Cut { .. }
             | Self::RepeatedPage { .. }
             | Self::Catalog { .. }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::credentials::{Proof, User};
-use crate::page::Page;
-use crate::{Credentials, Domain, Error, Scope};
+use crate::list_page::RowPage;
+use crate::{CloudCredentials, Domain, Error, TokenScope};
 
 #[derive(Deserialize)]
 struct Cut {
@@ -26,10 +26,10 @@ struct Links {
     next: Option<String>,
 }
 
-/// Reads a page of projects. [`Page::next`] is set if Keystone says that there may be more: by a link, or only by
+/// Reads a page of projects. [`RowPage::next`] is set if Keystone says that there may be more: by a link, or only by
 /// `truncated` where it has no pagination.
-pub(crate) fn projects(answer: &Answer) -> Result<Page<'_>, Error> {
-    let mut page = Page::read("projects", &answer.body)?;
+pub(crate) fn projects(answer: &Answer) -> Result<RowPage<'_>, Error> {
+    let mut page = RowPage::read("projects", &answer.body)?;
     let cut: Cut = serde_json::from_slice(&answer.body)
         .map_err(|error| Error::Undecodable { message: format!("projects: {error}") })?;
     page.next = cut.truncated || cut.links.next.is_some();
@@ -61,7 +61,7 @@ pub(crate) struct Role {
 }
 
 /// Returns the body of a request for a token by credentials. The body contains a secret.
-pub(crate) fn by_proof(credentials: &Credentials) -> Value {
+pub(crate) fn by_proof(credentials: &CloudCredentials) -> Value {
     match &credentials.proof {
         // Explicit, because Keystone would otherwise scope the token to the user's default project.
         Proof::Password { user, password } => {
@@ -86,7 +86,7 @@ fn by_application_credential(credential: Value) -> Value {
 }
 
 /// Returns the body of a request for a token of another scope by a token. The new token does not outlive the first.
-pub(crate) fn by_token(token: &HeaderValue, scope: &Scope) -> Value {
+pub(crate) fn by_token(token: &HeaderValue, scope: &TokenScope) -> Value {
     let token = String::from_utf8_lossy(token.as_bytes());
     json!({"auth": {
         "identity": {"methods": ["token"], "token": {"id": token}},
@@ -94,12 +94,12 @@ pub(crate) fn by_token(token: &HeaderValue, scope: &Scope) -> Value {
     }})
 }
 
-fn scope_json(scope: &Scope) -> Value {
+fn scope_json(scope: &TokenScope) -> Value {
     match scope {
-        Scope::Unscoped | Scope::Bound => "unscoped".into(),
-        Scope::Project(id) => json!({"project": {"id": id}}),
-        Scope::NamedProject { name, domain } => json!({"project": {"name": name, "domain": domain_json(domain)}}),
-        Scope::System => json!({"system": {"all": true}}),
+        TokenScope::Unscoped | TokenScope::Bound => "unscoped".into(),
+        TokenScope::Project(id) => json!({"project": {"id": id}}),
+        TokenScope::NamedProject { name, domain } => json!({"project": {"name": name, "domain": domain_json(domain)}}),
+        TokenScope::System => json!({"system": {"all": true}}),
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     fn auth(settings: &[(&str, &str)]) -> String {
         let all = [("OS_AUTH_URL", "http://k")];
         let find = |name: &str| settings.iter().chain(&all).find(|(key, _)| *key == name).map(|pair| pair.1.to_owned());
-        by_proof(&Credentials::from_env(find).unwrap()).to_string()
+        by_proof(&CloudCredentials::from_env(find).unwrap()).to_string()
     }
 
     #[test]
@@ -162,13 +162,13 @@ mod tests {
     fn scopes() {
         let name = || "n".to_owned();
         for (scope, expected) in [
-            (Scope::Project("x".into()), r#"{"project":{"id":"x"}}"#),
+            (TokenScope::Project("x".into()), r#"{"project":{"id":"x"}}"#),
             (
-                Scope::NamedProject { name: name(), domain: Domain::Id("d".into()) },
+                TokenScope::NamedProject { name: name(), domain: Domain::Id("d".into()) },
                 r#"{"project":{"domain":{"id":"d"},"name":"n"}}"#,
             ),
-            (Scope::System, r#"{"system":{"all":true}}"#),
-            (Scope::Unscoped, r#""unscoped""#),
+            (TokenScope::System, r#"{"system":{"all":true}}"#),
+            (TokenScope::Unscoped, r#""unscoped""#),
         ] {
             assert_eq!(scope_json(&scope).to_string(), expected);
         }

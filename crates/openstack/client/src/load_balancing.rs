@@ -1,16 +1,16 @@
 //! The load balancing v2 API, as served by Octavia or neutron-lbaas.
 
-use gimbal_octavia_rows::{self as rows, Existence, List};
+use gimbal_octavia_rows::{self as rows, CompleteList, Existence};
 use reqwest::Url;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::page::Page;
+use crate::list_page::RowPage;
+use crate::list_walk::{Walk, WalkStep};
 use crate::service::below;
 use crate::statuses::Statuses;
-use crate::transport::Question;
-use crate::walk::{Step, Walk};
-use crate::{CallKind, Error, Place, Session};
+use crate::transport::ApiRequest;
+use crate::{ApiLocation, CallKind, Error, Session};
 
 /// How often one list is retried with smaller pages. A server that hangs must not delay a poll by one time-out for each
 /// page size.
@@ -44,7 +44,7 @@ pub struct LoadBalancing {
     session: Session,
     dialect: Dialect,
     url: Url,
-    place: Place,
+    place: ApiLocation,
 }
 
 #[derive(Deserialize)]
@@ -58,13 +58,13 @@ struct Version {
 }
 
 impl LoadBalancing {
-    pub(crate) fn new(session: Session, dialect: Dialect, url: Url, place: Place) -> Self {
+    pub(crate) fn new(session: Session, dialect: Dialect, url: Url, place: ApiLocation) -> Self {
         Self { session, dialect, url, place }
     }
 
     /// Returns where the API is served, which is the same for every project's token.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ApiLocation {
         &self.place
     }
 
@@ -91,7 +91,7 @@ impl LoadBalancing {
         }
         let mut url = self.url.clone();
         url.set_path(self.url.path().trim_end_matches("v2/lbaas"));
-        let answer = self.session.shared.transport.ask(&Question::get(CallKind::Versions, url, None)).await?;
+        let answer = self.session.shared.transport.ask(&ApiRequest::get(CallKind::Versions, url, None)).await?;
         let Versions { versions } = read("its versions", &answer.body)?;
         Ok(versions.iter().filter_map(|version| number(&version.id)).max())
     }
@@ -100,7 +100,7 @@ impl LoadBalancing {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn load_balancers(&self, project: Option<&str>) -> Result<List<rows::LoadBalancer>, Error> {
+    pub async fn load_balancers(&self, project: Option<&str>) -> Result<CompleteList<rows::LoadBalancer>, Error> {
         self.list(CallKind::LoadBalancers, &["loadbalancers"], rows::LoadBalancer::DISCOVERY_FIELDS, project).await
     }
 
@@ -108,7 +108,7 @@ impl LoadBalancing {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn listeners(&self, project: Option<&str>) -> Result<List<rows::Listener>, Error> {
+    pub async fn listeners(&self, project: Option<&str>) -> Result<CompleteList<rows::Listener>, Error> {
         self.list(CallKind::Listeners, &["listeners"], rows::Listener::DISCOVERY_FIELDS, project).await
     }
 
@@ -116,7 +116,7 @@ impl LoadBalancing {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn pools(&self, project: Option<&str>) -> Result<List<rows::Pool>, Error> {
+    pub async fn pools(&self, project: Option<&str>) -> Result<CompleteList<rows::Pool>, Error> {
         self.list(CallKind::Pools, &["pools"], rows::Pool::DISCOVERY_FIELDS, project).await
     }
 
@@ -124,7 +124,7 @@ impl LoadBalancing {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn l7_policies(&self, project: Option<&str>) -> Result<List<rows::L7Policy>, Error> {
+    pub async fn l7_policies(&self, project: Option<&str>) -> Result<CompleteList<rows::L7Policy>, Error> {
         self.list(CallKind::L7Policies, &["l7policies"], rows::L7Policy::DISCOVERY_FIELDS, project).await
     }
 
@@ -132,7 +132,7 @@ impl LoadBalancing {
     ///
     /// # Errors
     /// See [`Error`]; [`Error::NotFound`] when the pool is gone.
-    pub async fn members(&self, pool: &str) -> Result<List<rows::Member>, Error> {
+    pub async fn members(&self, pool: &str) -> Result<CompleteList<rows::Member>, Error> {
         self.list(CallKind::Members, &["pools", pool, "members"], rows::Member::DISCOVERY_FIELDS, None).await
     }
 
@@ -206,13 +206,13 @@ impl LoadBalancing {
         path: &[&str],
         fields: &[&str],
         project: Option<&str>,
-    ) -> Result<List<T>, Error> {
+    ) -> Result<CompleteList<T>, Error> {
         let key = path.last().copied().unwrap_or_default();
         let list = self.query(path, fields, project)?;
         let size = &self.session.shared.pages[&kind];
         let mut walk = Walk::default();
         let mut shrinks = 0;
-        let mut complete = List::from(Vec::new());
+        let mut complete = CompleteList::from(Vec::new());
         loop {
             let limit = size.get();
             let mut url = list.clone();
@@ -226,37 +226,37 @@ impl LoadBalancing {
                     if !walk.restart() {
                         return Err(Error::InvalidMarker { message: error.to_string() });
                     }
-                    complete = List::from(Vec::new());
+                    complete = CompleteList::from(Vec::new());
                     continue;
                 }
-                Err(error) if error.too_slow() && size.too_slow(limit) && shrinks < SHRINKS => {
+                Err(error) if error.asks_too_much() && size.too_slow(limit) && shrinks < SHRINKS => {
                     shrinks += 1;
-                    tracing::warn!(%error, limit, smaller = size.get(), "too slow for pages of this size");
+                    tracing::warn!(%error, limit, smaller = size.get(), "too slow or too large for pages of this size");
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             size.in_time();
-            let page = Page::read(key, &answer.body)?;
+            let page = RowPage::read(key, &answer.body)?;
             if page.ids.is_empty() && self.marker_vanished(kind, path, walk.marker()).await? {
                 if !walk.restart() {
                     return Err(Error::InvalidMarker {
                         message: format!("{key}: the row that a page starts after is gone"),
                     });
                 }
-                complete = List::from(Vec::new());
+                complete = CompleteList::from(Vec::new());
                 continue;
             }
-            let step = walk.took(key, &page.ids, page.next, limit)?;
+            let step = walk.add_page(key, &page.ids, page.next, limit)?;
             if complete.server_time.is_none() {
                 complete.server_time = answer.server_time();
             }
-            if step != Step::Echo {
+            if step != WalkStep::Echo {
                 let (rows, unreadable) = page.decode();
                 complete.rows.extend(rows);
                 complete.unreadable.extend(unreadable);
             }
-            if step != Step::More {
+            if step != WalkStep::More {
                 return Ok(complete);
             }
         }
@@ -269,7 +269,7 @@ impl LoadBalancing {
         let mut url = below(&self.url, path)?;
         url.query_pairs_mut().append_pair("fields", "id").append_pair("id", marker);
         let answer = self.session.get(kind, url).await?;
-        Ok(Page::read(path.last().copied().unwrap_or_default(), &answer.body)?.ids.is_empty())
+        Ok(RowPage::read(path.last().copied().unwrap_or_default(), &answer.body)?.ids.is_empty())
     }
 
     /// Returns a list's URL with the parameters that are the same for every page.

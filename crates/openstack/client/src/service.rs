@@ -13,6 +13,8 @@ const PROJECT: &str = "{project}";
 /// A service of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServiceType {
+    /// Keystone.
+    Identity,
     /// Octavia, or neutron-lbaas on the network endpoint.
     LoadBalancer,
     /// Neutron.
@@ -26,6 +28,7 @@ impl ServiceType {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Identity => "identity",
             Self::LoadBalancer => "load-balancer",
             Self::Network => "network",
             Self::KeyManager => "key-manager",
@@ -70,17 +73,20 @@ pub(crate) fn for_all_projects(url: &Url, project: Option<&Project>) -> String {
 
 /// The endpoints in one token's catalog.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoints {
+pub(crate) struct CatalogEndpoints {
     /// Octavia, or neutron-lbaas where there is no Octavia.
     pub(crate) load_balancing: Result<(Dialect, Url), Error>,
     pub(crate) network: Result<Url, Error>,
     pub(crate) key_manager: Result<Url, Error>,
 }
 
-impl Endpoints {
+impl CatalogEndpoints {
     /// Returns the URL of a service, up to and including its version.
     pub(crate) fn get(&self, service: ServiceType) -> Result<Url, Error> {
         match service {
+            ServiceType::Identity => {
+                Err(Error::Catalog { message: "Keystone is called at its configured URL".to_owned() })
+            }
             ServiceType::LoadBalancer => self.load_balancing.clone().map(|(_, url)| url),
             ServiceType::Network => self.network.clone(),
             ServiceType::KeyManager => self.key_manager.clone(),

@@ -14,14 +14,21 @@ use crate::token::Token;
 const NEXT_TRY: Duration = Duration::from_secs(20);
 
 /// The same after Keystone refused the credentials: rare enough that Keystone does not lock the account, and early
-/// enough to recover from one refusal by an unavailable directory (LDAP) before the token expires.
+/// enough to recover from one refusal by an unavailable directory (LDAP) before the token expires. The pause doubles with
+/// each further refusal.
 const AFTER_REFUSAL: Duration = Duration::from_secs(300);
+
+/// The longest pause after a refusal: longer than a usual lockout (30 minutes), so that the credentials that are presented
+/// again do not lock the account anew.
+const LONGEST_AFTER_REFUSAL: Duration = Duration::from_secs(3600);
 
 /// The token of one scope. The first caller that finds no token, or one that is due, requests another while all others
 /// wait, and all of them get the same result: with Keystone down, a hundred callers cause one request, not a hundred in
 /// sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
+    /// Whether its token is made from the credentials, and not from another token.
+    from_credentials: bool,
     state: Mutex<State>,
     /// The number of completed attempts.
     tries: AtomicU64,
@@ -32,9 +39,17 @@ struct State {
     token: Option<Arc<Token>>,
     failure: Option<Error>,
     next_try: Option<Instant>,
+    /// How often in a row Keystone has refused the credentials.
+    refusals: u32,
 }
 
 impl Slot {
+    /// Returns a slot whose token is made from the credentials. After Keystone has refused them, they are not presented
+    /// again before a pause has passed.
+    pub(crate) fn from_credentials() -> Self {
+        Self { from_credentials: true, ..Self::default() }
+    }
+
     /// Returns the token, made by `make` if there is none or it is due for renewal.
     pub(crate) async fn token(&self, make: impl AsyncFnOnce() -> Result<Token, Error>) -> Result<Arc<Token>, Error> {
         self.after(None, make).await
@@ -77,7 +92,9 @@ impl Slot {
             return Ok(token.clone());
         }
         // Presenting refused credentials again and again locks the account, also for the operator who repairs it.
-        if good.is_none()
+        if self.from_credentials
+            && good.is_none()
+            && state.next_try.is_some_and(|next| now < next)
             && let Some(error @ Error::InvalidCredentials { .. }) = &state.failure
         {
             return Err(error.clone());
@@ -93,12 +110,15 @@ impl Slot {
         match made {
             Ok(token) => {
                 let token = Arc::new(token);
-                *state = State { token: Some(token.clone()), failure: None, next_try: None };
+                *state = State { token: Some(token.clone()), ..State::default() };
                 Ok(token)
             }
             Err(error) => {
-                let refused = matches!(error, Error::InvalidCredentials { .. });
-                state.next_try = Some(Instant::now() + if refused { AFTER_REFUSAL } else { NEXT_TRY });
+                let pause = match error {
+                    Error::InvalidCredentials { .. } => state.after_refusal(),
+                    _ => NEXT_TRY,
+                };
+                state.next_try = Some(Instant::now() + pause);
                 state.failure = Some(error.clone());
                 match good {
                     Some(token) => {
@@ -109,6 +129,15 @@ impl Slot {
                 }
             }
         }
+    }
+}
+
+impl State {
+    /// Counts a refusal of the credentials, and returns the pause until they are presented again.
+    fn after_refusal(&mut self) -> Duration {
+        let doublings = self.refusals.min(8);
+        self.refusals = self.refusals.saturating_add(1);
+        (AFTER_REFUSAL * 2u32.pow(doublings)).min(LONGEST_AFTER_REFUSAL)
     }
 }
 
@@ -178,13 +207,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn credentials_that_were_refused_are_not_shown_again() {
-        let slot = Slot::default();
+    async fn refused_credentials_are_presented_again_after_a_pause_that_grows() {
+        let slot = Slot::from_credentials();
         let refused = async || Err(Error::InvalidCredentials { message: "no".into() });
+        for pause in [300, 600, 1200, 2400, 3600, 3600] {
+            slot.token(refused).await.unwrap_err();
+            advance(Duration::from_secs(pause - 1)).await;
+            let error = slot.token(never).await.unwrap_err();
+            assert!(matches!(error, Error::InvalidCredentials { .. }), "{error}");
+            advance(Duration::from_secs(1)).await;
+        }
+        slot.token(async || token()).await.unwrap();
+        // A later refusal is the first of its row again.
+        advance(Duration::from_secs(3601)).await;
         slot.token(refused).await.unwrap_err();
-        advance(Duration::from_secs(3600)).await;
-        let error = slot.token(never).await.unwrap_err();
-        assert!(matches!(error, Error::InvalidCredentials { .. }), "{error}");
+        advance(AFTER_REFUSAL).await;
+        slot.token(async || token()).await.unwrap();
+    }
+
+    /// Its token comes from another token, and that one's slot pauses.
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_of_another_scope_does_not_pause_by_itself() {
+        let slot = Slot::default();
+        slot.token(async || Err(Error::InvalidCredentials { message: "no".into() })).await.unwrap_err();
+        slot.token(async || token()).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

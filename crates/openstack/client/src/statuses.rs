@@ -10,14 +10,14 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statuses {
     /// The statuses by the object's ID.
-    pub by_id: BTreeMap<String, Status>,
+    pub by_id: BTreeMap<String, ObjectStatus>,
     /// The server's clock (`Date`).
     pub server_time: Option<Timestamp>,
 }
 
 /// An object's statuses as the API spells them; empty if it has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct ObjectStatus {
     /// The operating status, for instance `ONLINE`, `ERROR` or `NO_MONITOR`.
     pub operating: String,
     /// The provisioning status, for instance `ACTIVE` or `PENDING_UPDATE`.
@@ -33,12 +33,13 @@ impl Statuses {
 }
 
 /// serde_json refuses trees deeper than 128, which bounds the recursion.
-fn collect(tree: &Value, by_id: &mut BTreeMap<String, Status>) {
+fn collect(tree: &Value, by_id: &mut BTreeMap<String, ObjectStatus>) {
     match tree {
         Value::Object(object) => {
             let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
             if let (Some(id), Some(provisioning)) = (text("id"), text("provisioning_status")) {
-                by_id.insert(id, Status { operating: text("operating_status").unwrap_or_default(), provisioning });
+                by_id
+                    .insert(id, ObjectStatus { operating: text("operating_status").unwrap_or_default(), provisioning });
             }
             object.values().for_each(|value| collect(value, by_id));
         }

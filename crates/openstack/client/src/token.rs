@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::keystone::Role;
-use crate::service::Endpoints;
-use crate::{Credentials, Error, catalog};
+use crate::service::CatalogEndpoints;
+use crate::{CloudCredentials, Error, catalog};
 
 /// A token and the details that Keystone returned with it. The value is marked as sensitive, so that `Debug` does not
 /// show it.
@@ -23,7 +23,7 @@ pub(crate) struct Token {
     /// The project that the token is scoped to, if any.
     pub project: Option<Project>,
     /// The endpoints of the services for this token: their URLs may contain the project's ID.
-    pub endpoints: Endpoints,
+    pub endpoints: CatalogEndpoints,
     renew_at: Instant,
     ends_at: Instant,
 }
@@ -41,13 +41,18 @@ struct Described {
     roles: Vec<Role>,
     project: Option<Project>,
     #[serde(default)]
-    catalog: Vec<catalog::Service>,
+    catalog: Vec<catalog::CatalogService>,
 }
 
 impl Token {
     /// Reads the answer to a request that was sent at `asked`. `random`, between 0 and 1, moves the renewal, so that a
     /// thousand tokens that were issued together are not renewed together.
-    pub(crate) fn read(answer: &Answer, credentials: &Credentials, asked: Instant, random: f64) -> Result<Self, Error> {
+    pub(crate) fn read(
+        answer: &Answer,
+        credentials: &CloudCredentials,
+        asked: Instant,
+        random: f64,
+    ) -> Result<Self, Error> {
         let undecodable = |problem: &str| Error::Undecodable { message: format!("a token: {problem}") };
         let Some(mut value) = answer.headers.get("x-subject-token").cloned() else {
             return Err(undecodable("there is no header X-Subject-Token"));
@@ -91,9 +96,9 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn credentials() -> Credentials {
+    pub(crate) fn credentials() -> CloudCredentials {
         let settings = [("OS_AUTH_URL", "http://k"), ("OS_USERNAME", "u"), ("OS_PASSWORD", "p")];
-        Credentials::from_env(|name| settings.iter().find(|(key, _)| *key == name).map(|pair| pair.1.to_owned()))
+        CloudCredentials::from_env(|name| settings.iter().find(|(key, _)| *key == name).map(|pair| pair.1.to_owned()))
             .unwrap()
     }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use gimbal_model::SourceKey;
 use gimbal_octavia_rows::LoadBalancer;
 
-use crate::poller::{CloudPoller, PublishedBalancer, Scope};
+use crate::poller::{CloudPoller, PublishedBalancer, ScopePoller};
 use crate::safe_name::source_name;
-use crate::skip::{LeftOut, Skip};
+use crate::skip::{LeftOut, SkipReason};
 
 impl CloudPoller {
     /// Returns every object that is left out now.
@@ -17,7 +17,7 @@ impl CloudPoller {
 
     /// Returns the number of objects that are left out now, by reason.
     #[must_use]
-    pub fn skipped(&self) -> BTreeMap<Skip, u64> {
+    pub fn skipped(&self) -> BTreeMap<SkipReason, u64> {
         let mut counts = BTreeMap::new();
         for left_out in self.left_out() {
             *counts.entry(left_out.skip).or_default() += 1;
@@ -35,7 +35,7 @@ impl CloudPoller {
         for scope in self.scopes() {
             for (id, standing) in scope.standings() {
                 let row = scope.lists().load_balancers.get(id);
-                if standing.services.iter().any(|(told, _)| told == key)
+                if standing.services.iter().any(|(published, _)| published == key)
                     || row.is_some_and(|row| self.is_named(row, &key.name))
                 {
                     let mut reasons = self.reasons(key, row.map(|row| &**row), standing);
@@ -60,7 +60,7 @@ impl CloudPoller {
     fn reasons(&self, key: &SourceKey, row: Option<&LoadBalancer>, standing: &PublishedBalancer) -> Vec<String> {
         let mut reasons = Vec::new();
         match row {
-            Some(row) => reasons.push(format!("it stands for load balancer {} ({:?})", row.id, row.name)),
+            Some(row) => reasons.push(format!("it is published for load balancer {} ({:?})", row.id, row.name)),
             None => reasons.push("its load balancer is not in the list any more".into()),
         }
         match self.projects().place(&standing.project) {
@@ -69,10 +69,11 @@ impl CloudPoller {
         }
         reasons.extend(self.projects().conflict(&standing.project).map(|trouble| trouble.to_string()));
         if let Some(held) = &standing.held {
-            let what = if standing.services.is_empty() { "it waits" } else { "what was last known of it stands" };
+            let what =
+                if standing.services.is_empty() { "it waits" } else { "what was last known of it stays published" };
             reasons.push(format!("{what}: {held}"));
         }
-        if let Some((_, service)) = standing.services.iter().find(|(told, _)| told == key) {
+        if let Some((_, service)) = standing.services.iter().find(|(published, _)| published == key) {
             let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
             reasons.push(format!(
                 "Service {key} has {} ports and {} endpoints, {ready} of them ready",
@@ -86,7 +87,7 @@ impl CloudPoller {
 }
 
 /// Returns what a load balancer does and its Service does not, because Gimbal sends traffic to the members directly.
-fn not_carried(scope: &Scope, row: &LoadBalancer) -> Vec<String> {
+fn not_carried(scope: &ScopePoller, row: &LoadBalancer) -> Vec<String> {
     let belongings = scope.lists().belongings();
     let mut sentences = Vec::new();
     let mut pools = BTreeSet::new();

@@ -20,9 +20,9 @@ mod safe_name;
 mod skip;
 mod translate;
 
-pub use options::{EmptyProjectPattern, Mode, Options, ProjectPattern, ServiceName};
-pub use outcome::{PollOutcome, Trouble};
+pub use options::{EmptyProjectPattern, ListMode, PollOptions, ProjectPattern, ServiceName};
+pub use outcome::{PollOutcome, PollTrouble};
 pub use poller::CloudPoller;
 pub use query::{ListScope, MembersError, Query, Reply};
 pub use safe_name::safe_name;
-pub use skip::{LeftOut, Skip};
+pub use skip::{LeftOut, SkipReason};

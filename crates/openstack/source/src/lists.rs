@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gimbal_octavia_rows::{Id, L7Policy, List, Listener, LoadBalancer, Pool, Row, Table};
+use gimbal_octavia_rows::{CompleteList, Id, L7Policy, Listener, LoadBalancer, Pool, Row, Table};
 
-use crate::outcome::Trouble;
+use crate::outcome::PollTrouble;
 
 /// Merges `list` with the table of the poll before, and adds the rows that cannot be read to `troubles`.
-pub(crate) fn merge<T: Row>(list: List<T>, before: Option<&Table<T>>, troubles: &mut Vec<Trouble>) -> Table<T> {
+pub(crate) fn merge<T: Row>(
+    list: CompleteList<T>,
+    before: Option<&Table<T>>,
+    troubles: &mut Vec<PollTrouble>,
+) -> Table<T> {
     let (table, unreadable) = Table::merge(list, before);
-    troubles.extend(unreadable.into_iter().map(|row| Trouble::unreadable(T::KIND, row)));
+    troubles.extend(unreadable.into_iter().map(|row| PollTrouble::unreadable(T::KIND, row)));
     table
 }
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use gimbal_octavia_rows::{Id, List, Member, OperatingStatus, Pool, ProvisioningStatus, Reading, Table};
+use gimbal_octavia_rows::{CompleteList, Id, Member, OperatingStatus, Pool, ProvisioningStatus, Reading, Table};
 
 use crate::lists::merge;
-use crate::outcome::Trouble;
+use crate::outcome::PollTrouble;
 
 use jiff::Timestamp;
 
@@ -25,11 +25,11 @@ pub(crate) struct PoolMembers {
 
 impl PoolMembers {
     pub(crate) fn new(
-        list: List<Member>,
+        list: CompleteList<Member>,
         seen: Option<Timestamp>,
         when: Instant,
         before: Option<&Self>,
-        troubles: &mut Vec<Trouble>,
+        troubles: &mut Vec<PollTrouble>,
     ) -> Self {
         let reading = Reading::new(seen, list.server_time, before.map(|before| &before.reading));
         let whole = list.unreadable.is_empty();

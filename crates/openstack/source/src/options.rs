@@ -9,7 +9,7 @@ use gimbal_octavia_rows::Project;
 
 /// How the lists are requested. Decided once, at start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ListMode {
     /// One token sees the load balancers of every project, so three lists cover all of them.
     Bulk,
     /// Each project has its own token, and three lists are read with each.
@@ -28,7 +28,7 @@ pub enum ServiceName {
 
 /// Settings that are the same for every poll.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct PollOptions {
     /// The projects to publish, by name or ID. Empty: all.
     pub projects: Vec<ProjectPattern>,
     /// Projects not to publish although `projects` matches them.
@@ -58,7 +58,7 @@ pub struct Options {
     pub own: Option<gimbal_octavia_rows::Id>,
 }
 
-impl Default for Options {
+impl Default for PollOptions {
     fn default() -> Self {
         Self {
             projects: Vec::new(),
@@ -75,20 +75,20 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl PollOptions {
     pub(crate) fn selects(&self, project: &Project) -> bool {
         let matches = |patterns: &[ProjectPattern]| patterns.iter().any(|pattern| pattern.matches(project));
         (self.projects.is_empty() || matches(&self.projects)) && !matches(&self.exclude)
     }
 }
 
-/// A project's name or ID, in which `*` stands for any run of characters.
+/// A project's name or ID, in which `*` matches any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectPattern(String);
 
 /// The error for a pattern that can match no project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("project pattern is empty: use a project's name or ID, in which '*' stands for any characters")]
+#[error("project pattern is empty: use a project's name or ID, in which '*' matches any characters")]
 pub struct EmptyProjectPattern;
 
 impl FromStr for ProjectPattern {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gimbal_error_text::first_line;
 use gimbal_model::{Service, SourceKey};
-use gimbal_octavia_rows::{Id, ObjectKind, Unreadable};
+use gimbal_octavia_rows::{Id, ObjectKind, UnreadableRow};
 
 /// The result of a poll.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct PollOutcome {
     /// writer keeps what it has beyond the Services published now. This alone does not make a poll incomplete.
     pub rest: Option<String>,
     /// Everything that went wrong in the poll.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<PollTrouble>,
     /// The number of member lists that were read because they may have changed.
     pub members_needed: usize,
     /// The number of further member lists that the sweep read, for health and weights.
@@ -41,7 +42,7 @@ impl PollOutcome {
 
 /// Something that went wrong in a poll. None of these deletes anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum PollTrouble {
     /// A list failed.
     #[error("the list of {kinds}{of} failed: {reason}", kinds = kind.plural(), of = of(project.as_ref()))]
     List {
@@ -65,16 +66,16 @@ pub enum Trouble {
     Unreadable {
         /// The kind of the object.
         kind: ObjectKind,
-        /// The object's ID, if it can be read.
+        /// The object's ID, shortened, if it can be read.
         id: Option<String>,
-        /// The decoder's error.
+        /// The decoder's error, shortened.
         problem: String,
     },
     /// Two projects have names that yield the same namespace. The project that had it first keeps it until the next
     /// restart; the writer's policy decides where the others go.
     #[error(
         "project {project} ({name:?}) is offered under its ID: its name yields namespace {namespace}, which project {holder} {}; the writer rejects it (NameConflict) until its policy gives that ID a namespace (namespaces.map)",
-        if *held { "has, until a restart" } else { "could have as well, so that nobody has it" }
+        if *held { "has, until a restart" } else { "could have as well, so that no project has it" }
     )]
     NameConflict {
         /// The project that is offered under its ID.
@@ -101,7 +102,7 @@ pub enum Trouble {
     },
     /// A project left the list of projects on which the user has a role.
     #[error(
-        "project {project} ({name:?}) has left the list of projects: it was deleted or disabled, or a role on it was lost; what was last known of it stands for a while (--project-hold)"
+        "project {project} ({name:?}) has left the list of projects: it was deleted or disabled, or a role on it was lost; what was last known of it stays published for a while (--project-hold)"
     )]
     ProjectLeft {
         /// The project.
@@ -148,12 +149,26 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
-    pub(crate) fn unreadable(kind: ObjectKind, row: Unreadable) -> Self {
-        Self::Unreadable { kind, id: row.id, problem: row.problem }
+impl PollTrouble {
+    pub(crate) fn unreadable(kind: ObjectKind, row: UnreadableRow) -> Self {
+        let id = row.id.map(|id| first_line(&id));
+        Self::Unreadable { kind, id, problem: first_line(&row.problem) }
     }
 }
 
 fn of(project: Option<&Id>) -> String {
     project.map(|id| format!(" of project {id}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cloud_calls_its_objects_makes_no_long_line() {
+        let long = "x".repeat(100_000);
+        let row = UnreadableRow { id: Some(long.clone()), project: None, problem: format!("{long} is no ID") };
+        let line = PollTrouble::unreadable(ObjectKind::LoadBalancer, row).to_string();
+        assert!(line.len() < 1000 && line.starts_with("load balancer xxx"), "{} characters", line.len());
+    }
 }

@@ -21,17 +21,17 @@ use gimbal_model::{Service, SourceKey};
 
 use poll::{Poll, ProjectList};
 use scope::PollContext;
-pub(crate) use scope::{PublishedBalancer, Scope};
+pub(crate) use scope::{PublishedBalancer, ScopePoller};
 
-use gimbal_octavia_rows::{List, ObjectKind, Project};
+use gimbal_octavia_rows::{CompleteList, ObjectKind, Project};
 
-use crate::options::{Mode, Options, ServiceName};
-use crate::outcome::{PollOutcome, Trouble};
-use crate::projects::{Keep, Projects};
+use crate::options::{ListMode, PollOptions, ServiceName};
+use crate::outcome::{PollOutcome, PollTrouble};
+use crate::projects::{KeepCriteria, Projects};
 use crate::query::{ListScope, Query, Reply};
 use crate::translate::PortSets;
 
-/// The list of projects may fail for this many times `Options::projects_for` before the poll reports that projects may
+/// The list of projects may fail for this many times `PollOptions::projects_for` before the poll reports that projects may
 /// be missing.
 const PATIENCE: u32 = 3;
 
@@ -43,10 +43,10 @@ const PATIENCE: u32 = 3;
 /// not answered by then count as failed.
 #[derive(Debug)]
 pub struct CloudPoller {
-    mode: Mode,
-    options: Options,
+    mode: ListMode,
+    options: PollOptions,
     projects: Projects,
-    scopes: BTreeMap<ListScope, Scope>,
+    scopes: BTreeMap<ListScope, ScopePoller>,
     port_sets: PortSets,
     /// When the first poll began.
     made: Option<Instant>,
@@ -60,7 +60,7 @@ pub struct CloudPoller {
 impl CloudPoller {
     /// Returns a poller that has seen nothing yet.
     #[must_use]
-    pub fn new(mode: Mode, options: Options) -> Self {
+    pub fn new(mode: ListMode, options: PollOptions) -> Self {
         Self {
             mode,
             options,
@@ -83,13 +83,13 @@ impl CloudPoller {
         let changes = std::mem::take(&mut self.poll.changes);
         self.poll = Poll { elapsed, changes, ..Poll::default() };
         let recent = self.projects_at.is_some_and(|at| now.saturating_duration_since(at) < self.options.projects_for);
-        if self.mode == Mode::PerProject || !recent {
+        if self.mode == ListMode::PerProject || !recent {
             self.poll.projects = ProjectList::Awaited;
             self.poll.asks.push_back(Query::Projects);
         }
-        if self.mode == Mode::Bulk {
+        if self.mode == ListMode::Bulk {
             let everyones =
-                self.scopes.entry(ListScope::AllProjects).or_insert_with(|| Scope::new(ListScope::AllProjects));
+                self.scopes.entry(ListScope::AllProjects).or_insert_with(|| ScopePoller::new(ListScope::AllProjects));
             everyones.begin(&mut self.poll);
         }
     }
@@ -103,38 +103,42 @@ impl CloudPoller {
 
     /// Applies an answer. An answer to a query of an earlier poll is ignored.
     pub fn answer(&mut self, answer: Reply, now: Instant) {
-        if !self.poll.asked.remove(&answer.ask()) {
+        if !self.poll.asked.remove(&answer.query()) {
             return;
         }
         match answer {
             Reply::Projects(projects) => self.take_projects(projects, now),
-            Reply::LoadBalancers(whose, list) => {
-                self.take_list(&whose, ObjectKind::LoadBalancer, list, |scope, list, _| scope.load_balancers(list));
+            Reply::LoadBalancers(list_scope, list) => {
+                self.take_list(&list_scope, ObjectKind::LoadBalancer, list, |scope, list, _| {
+                    scope.load_balancers(list)
+                });
             }
-            Reply::Listeners(whose, list) => {
-                self.take_list(&whose, ObjectKind::Listener, list, |scope, list, _| scope.listeners(list));
+            Reply::Listeners(list_scope, list) => {
+                self.take_list(&list_scope, ObjectKind::Listener, list, |scope, list, _| scope.listeners(list));
             }
-            Reply::Pools(whose, list) => {
-                self.take_list(&whose, ObjectKind::Pool, list, |scope, list, _| scope.pools(list))
+            Reply::Pools(list_scope, list) => {
+                self.take_list(&list_scope, ObjectKind::Pool, list, |scope, list, _| scope.pools(list))
             }
-            Reply::L7Policies(whose, list) => self.take_list(&whose, ObjectKind::L7Policy, list, Scope::policies),
-            Reply::Members(whose, pool, members) => {
-                if let Some(scope) = self.scopes.get_mut(&whose) {
+            Reply::L7Policies(list_scope, list) => {
+                self.take_list(&list_scope, ObjectKind::L7Policy, list, ScopePoller::policies)
+            }
+            Reply::Members(list_scope, pool, members) => {
+                if let Some(scope) = self.scopes.get_mut(&list_scope) {
                     scope.members(pool, members, now, &mut self.poll);
                 }
             }
-            Reply::LoadBalancer(whose, id, existence) => {
-                if let Some(scope) = self.scopes.get_mut(&whose) {
+            Reply::LoadBalancer(list_scope, id, existence) => {
+                if let Some(scope) = self.scopes.get_mut(&list_scope) {
                     scope.existence(&id, existence, &mut self.poll);
                 }
             }
-            Reply::Listener(whose, id, existence) | Reply::Pool(whose, id, existence) => {
-                if let Some(scope) = self.scopes.get_mut(&whose) {
+            Reply::Listener(list_scope, id, existence) | Reply::Pool(list_scope, id, existence) => {
+                if let Some(scope) = self.scopes.get_mut(&list_scope) {
                     scope.proof(id, existence);
                 }
             }
-            Reply::Roles(whose, missing) => {
-                if let Some(scope) = self.scopes.get_mut(&whose) {
+            Reply::Roles(list_scope, missing) => {
+                if let Some(scope) = self.scopes.get_mut(&list_scope) {
                     scope.roles(missing, &self.options, &mut self.poll);
                 }
             }
@@ -161,13 +165,13 @@ impl CloudPoller {
         let unanswered = std::mem::take(&mut self.poll.asks).into_iter().chain(std::mem::take(&mut self.poll.asked));
         let mut members: BTreeMap<ListScope, Vec<gimbal_octavia_rows::Id>> = BTreeMap::new();
         for ask in unanswered {
-            if let Query::Members(whose, pool) = ask {
-                members.entry(whose).or_default().push(pool);
+            if let Query::Members(list_scope, pool) = ask {
+                members.entry(list_scope).or_default().push(pool);
             }
         }
         let context = PollContext { options: &self.options, projects: &self.projects, now };
         for scope in self.scopes.values_mut().filter(|scope| !scope.is_done()) {
-            match members.remove(scope.whose()) {
+            match members.remove(scope.list_scope()) {
                 // The lists are complete: publish the members that were read, and keep the rest as published.
                 Some(pools) => scope.give_up(pools, context, &mut self.port_sets, &mut self.poll),
                 None => scope.fail("not every question was answered in time", context, &mut self.poll),
@@ -184,7 +188,7 @@ impl CloudPoller {
         }
         self.poll.outcome.rest = self.rest(now);
         for namespace in self.projects.contested(now, self.options.project_hold) {
-            self.poll.unknown(namespace, "the names of several projects yield it, and nobody holds it");
+            self.poll.unknown(namespace, "the names of several projects yield it, and no project holds it");
         }
         if !self.projects.is_known() {
             self.poll.outcome.unknown = Some("the projects are not known".into());
@@ -201,7 +205,7 @@ impl CloudPoller {
         if let Some(reason) = self.projects.unread() {
             return Some(reason.to_owned());
         }
-        let by_role = self.mode == Mode::PerProject || self.options.by_role;
+        let by_role = self.mode == ListMode::PerProject || self.options.by_role;
         let lately = |made| now.saturating_duration_since(made) < self.options.project_hold;
         let reason = || "projects may have left the list before the start (--project-hold)".to_owned();
         (by_role && self.made.is_some_and(lately)).then(reason)
@@ -209,24 +213,24 @@ impl CloudPoller {
 
     fn take_list<T>(
         &mut self,
-        whose: &ListScope,
+        list_scope: &ListScope,
         kind: ObjectKind,
-        list: Result<List<T>, String>,
-        take: impl FnOnce(&mut Scope, List<T>, &mut Poll),
+        list: Result<CompleteList<T>, String>,
+        take: impl FnOnce(&mut ScopePoller, CompleteList<T>, &mut Poll),
     ) {
-        let Some(scope) = self.scopes.get_mut(whose) else { return };
+        let Some(scope) = self.scopes.get_mut(list_scope) else { return };
         match list {
             Ok(list) => take(scope, list, &mut self.poll),
             Err(reason) => scope.list_failed(kind, reason, &mut self.poll),
         }
     }
 
-    fn take_projects(&mut self, projects: Result<List<Project>, String>, now: Instant) {
+    fn take_projects(&mut self, projects: Result<CompleteList<Project>, String>, now: Instant) {
         let taken = projects.and_then(|list| {
             let unreadable = list.unreadable.clone();
             let seen = self.scopes.get(&ListScope::AllProjects).map(|scope| scope.lists().load_balancers.listed());
             let seen = seen.into_iter().flatten().map(|row| row.project.clone()).collect();
-            self.projects.update(list, &self.options, Keep { mode: self.mode, now, seen })?;
+            self.projects.update(list, &self.options, KeepCriteria { mode: self.mode, now, seen })?;
             Ok(unreadable)
         });
         match &taken {
@@ -237,16 +241,16 @@ impl CloudPoller {
             Ok(unreadable) => {
                 self.poll.projects = ProjectList::Fresh;
                 self.projects_at = Some(now);
-                let trouble = |row| Trouble::unreadable(ObjectKind::Project, row);
+                let trouble = |row| PollTrouble::unreadable(ObjectKind::Project, row);
                 self.poll.outcome.troubles.extend(unreadable.into_iter().map(trouble));
                 self.poll.outcome.troubles.extend(self.projects.conflicts());
             }
             Err(reason) => {
                 self.poll.projects = ProjectList::Failed;
-                self.poll.outcome.troubles.push(Trouble::List { kind: ObjectKind::Project, project: None, reason });
+                self.poll.outcome.troubles.push(PollTrouble::List { kind: ObjectKind::Project, project: None, reason });
             }
         }
-        if self.mode == Mode::PerProject {
+        if self.mode == ListMode::PerProject {
             self.begin_projects(now);
         }
     }
@@ -254,14 +258,15 @@ impl CloudPoller {
     /// Begins a scope for each selected project, and withdraws the scopes of all others.
     fn begin_projects(&mut self, now: Instant) {
         let wanted: Vec<ListScope> = self.projects.assigned().map(|(id, _)| ListScope::Project(id.clone())).collect();
-        let (kept, gone) = std::mem::take(&mut self.scopes).into_iter().partition(|(whose, _)| wanted.contains(whose));
+        let (kept, gone) =
+            std::mem::take(&mut self.scopes).into_iter().partition(|(list_scope, _)| wanted.contains(list_scope));
         self.scopes = kept;
-        let gone: BTreeMap<ListScope, Scope> = gone;
+        let gone: BTreeMap<ListScope, ScopePoller> = gone;
         gone.into_values().for_each(|scope| scope.withdraw(&mut self.poll));
         let context = PollContext { options: &self.options, projects: &self.projects, now };
-        for whose in wanted {
-            let scope = self.scopes.entry(whose.clone()).or_insert_with(|| Scope::new(whose));
-            match self.projects.left(scope.whose()) {
+        for list_scope in wanted {
+            let scope = self.scopes.entry(list_scope.clone()).or_insert_with(|| ScopePoller::new(list_scope));
+            match self.projects.left_trouble(scope.list_scope()) {
                 None => scope.begin(&mut self.poll),
                 Some(trouble) => {
                     scope.fail(&trouble.to_string(), context, &mut self.poll);
@@ -276,7 +281,7 @@ impl CloudPoller {
             let context = PollContext { options: &self.options, projects: &self.projects, now };
             scope.advance(context, &mut self.port_sets, &mut self.poll);
         }
-        self.projects.judge_gone(std::mem::take(&mut self.poll.gone));
+        self.projects.confirm_gone(std::mem::take(&mut self.poll.gone));
     }
 
     /// Returns the namespaces of all selected projects.
@@ -288,7 +293,7 @@ impl CloudPoller {
         &self.projects
     }
 
-    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &ScopePoller> {
         self.scopes.values()
     }
 

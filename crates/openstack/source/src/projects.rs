@@ -5,24 +5,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kubernetes_objects::keys;
-use gimbal_octavia_rows::{Id, List, Project};
+use gimbal_octavia_rows::{CompleteList, Id, Project};
 
-use crate::options::{Mode, Options};
-use crate::outcome::Trouble;
+use crate::options::{ListMode, PollOptions};
+use crate::outcome::PollTrouble;
 use crate::query::ListScope;
 use crate::safe_name::namespace;
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 /// The namespace of a project's Services, and the annotations that name the project.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ProjectNamespace {
     pub(crate) namespace: Arc<str>,
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
     /// The other project that has, or could have, the namespace that this project's name yields.
     taken_by: Option<Id>,
 }
 
-impl Place {
+impl ProjectNamespace {
     /// Returns the place in the namespace that the project's name yields.
     fn by_name(id: &Id, namespace: Arc<str>) -> Self {
         // If the annotation equals the namespace, the writer assumes that another project has the name. Here the name
@@ -49,8 +49,8 @@ fn annotations(id: &Id) -> BTreeMap<Arc<str>, Arc<str>> {
 
 /// What decides which projects are kept although a list of projects lacks them.
 #[derive(Debug)]
-pub(crate) struct Keep {
-    pub(crate) mode: Mode,
+pub(crate) struct KeepCriteria {
+    pub(crate) mode: ListMode,
     pub(crate) now: Instant,
     /// The projects whose load balancers were in the last list of all projects' load balancers.
     pub(crate) seen: BTreeSet<Id>,
@@ -69,7 +69,7 @@ pub(crate) struct Projects {
     /// removed at once.
     contested: BTreeMap<Arc<str>, Instant>,
     /// By project; `None` for projects that are not selected.
-    places: BTreeMap<Id, Option<Place>>,
+    places: BTreeMap<Id, Option<ProjectNamespace>>,
     gone: BTreeSet<Id>,
     /// Projects whose rows in the last list cannot be read and were never read before.
     unread: BTreeSet<Id>,
@@ -92,7 +92,7 @@ impl Projects {
 
     /// Records projects that own load balancers and that a list just read lacks, so that the list is not read again at
     /// once.
-    pub(crate) fn judge_gone(&mut self, gone: BTreeSet<Id>) {
+    pub(crate) fn confirm_gone(&mut self, gone: BTreeSet<Id>) {
         self.gone.extend(gone);
     }
 
@@ -110,12 +110,17 @@ impl Projects {
     ///
     /// # Errors
     /// Fails when the list is empty. The user has then lost every role, which does not prove that a project is gone.
-    pub(crate) fn update(&mut self, list: List<Project>, options: &Options, keep: Keep) -> Result<(), String> {
+    pub(crate) fn update(
+        &mut self,
+        list: CompleteList<Project>,
+        options: &PollOptions,
+        keep: KeepCriteria,
+    ) -> Result<(), String> {
         if list.rows.is_empty() && list.unreadable.is_empty() {
             return Err("it is empty: the user has a role on no project".into());
         }
         let mut known: BTreeMap<Id, Arc<str>> = list.rows.into_iter().map(|row| (row.id, row.name)).collect();
-        let named = |row: &gimbal_octavia_rows::Unreadable| row.id.as_deref().and_then(|id| Id::try_from(id).ok());
+        let named = |row: &gimbal_octavia_rows::UnreadableRow| row.id.as_deref().and_then(|id| Id::try_from(id).ok());
         let unreadable: Option<BTreeSet<Id>> = list.unreadable.iter().map(named).collect();
         self.nameless = unreadable.is_none();
         self.unread = unreadable.iter().flatten().filter(|id| !self.known.contains_key(id)).cloned().collect();
@@ -126,7 +131,7 @@ impl Projects {
             }
             // Without its ID, an unreadable row may be any of those that are missing.
             let mut kept = unreadable.as_ref().is_none_or(|unreadable| unreadable.contains(id));
-            if !kept && keep.mode == Mode::PerProject {
+            if !kept && keep.mode == ListMode::PerProject {
                 let since = self.left.get(id).copied().unwrap_or(keep.now);
                 kept = keep.now.saturating_duration_since(since) < options.project_hold;
                 if kept {
@@ -145,10 +150,10 @@ impl Projects {
     }
 
     /// Returns the trouble to report for a scope whose project left the list and is held.
-    pub(crate) fn left(&self, whose: &ListScope) -> Option<Trouble> {
-        let ListScope::Project(id) = whose else { return None };
+    pub(crate) fn left_trouble(&self, list_scope: &ListScope) -> Option<PollTrouble> {
+        let ListScope::Project(id) = list_scope else { return None };
         let name = self.known.get(id).filter(|_| self.left.contains_key(id))?;
-        Some(Trouble::ProjectLeft { project: id.clone(), name: name.clone() })
+        Some(PollTrouble::ProjectLeft { project: id.clone(), name: name.clone() })
     }
 
     /// Returns the namespaces that several projects could hold, for less than `hold` so far.
@@ -160,7 +165,7 @@ impl Projects {
     /// Assigns a place to each selected project. A project that holds the namespace of its name keeps it; a free
     /// namespace goes to a project only if no other wants it. The namespace of a project's ID is reserved for that
     /// project: a map that names the ID must not apply to another project with that name.
-    fn assign(&mut self, options: &Options, now: Instant) {
+    fn assign(&mut self, options: &PollOptions, now: Instant) {
         let wanted: Vec<(Id, Option<Arc<str>>)> = self
             .known
             .iter()
@@ -193,8 +198,8 @@ impl Projects {
             let place = namespace.map(|namespace| {
                 let rival = claims.get(&namespace).and_then(|claimants| claimants.iter().find(|other| **other != id));
                 match rival.or_else(|| holders.get(&namespace).filter(|holder| **holder != id)) {
-                    Some(rival) => Place::by_id(&id, rival.clone()),
-                    None => Place::by_name(&id, namespace),
+                    Some(rival) => ProjectNamespace::by_id(&id, rival.clone()),
+                    None => ProjectNamespace::by_name(&id, namespace),
                 }
             });
             self.places.insert(id, place);
@@ -202,13 +207,13 @@ impl Projects {
     }
 
     /// Returns the place of a project's Services, or why it is not published.
-    pub(crate) fn place(&self, id: &Id) -> Result<&Place, Skip> {
-        self.places.get(id).ok_or(Skip::ProjectGone)?.as_ref().ok_or(Skip::ProjectNotSelected)
+    pub(crate) fn place(&self, id: &Id) -> Result<&ProjectNamespace, SkipReason> {
+        self.places.get(id).ok_or(SkipReason::ProjectGone)?.as_ref().ok_or(SkipReason::ProjectNotSelected)
     }
 
     /// Returns the namespace of a scope of one project.
-    pub(crate) fn namespace_of(&self, whose: &ListScope) -> Option<&Arc<str>> {
-        match whose {
+    pub(crate) fn namespace_of(&self, list_scope: &ListScope) -> Option<&Arc<str>> {
+        match list_scope {
             ListScope::AllProjects => None,
             ListScope::Project(id) => self.place(id).ok().map(|place| &place.namespace),
         }
@@ -220,16 +225,16 @@ impl Projects {
     }
 
     /// Returns the trouble of each project that is offered under its ID due to a name conflict.
-    pub(crate) fn conflicts(&self) -> impl Iterator<Item = Trouble> {
+    pub(crate) fn conflicts(&self) -> impl Iterator<Item = PollTrouble> {
         self.places.keys().filter_map(|id| self.conflict(id))
     }
 
     /// Returns the name conflict of a project, if it has one.
-    pub(crate) fn conflict(&self, id: &Id) -> Option<Trouble> {
+    pub(crate) fn conflict(&self, id: &Id) -> Option<PollTrouble> {
         let holder = self.place(id).ok()?.taken_by.clone()?;
         let project = Project { id: id.clone(), name: self.known.get(id)?.clone() };
         let namespace = namespace(&project);
         let held = !self.contested.contains_key(&namespace);
-        Some(Trouble::NameConflict { project: project.id, name: project.name, namespace, holder, held })
+        Some(PollTrouble::NameConflict { project: project.id, name: project.name, namespace, holder, held })
     }
 }

@@ -1,6 +1,6 @@
 //! Queries of the poller to its caller, and the replies.
 
-use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, Pool, Project};
+use gimbal_octavia_rows::{CompleteList, Existence, Id, L7Policy, Listener, LoadBalancer, Member, Pool, Project};
 
 /// The projects whose objects a list contains.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,17 +40,17 @@ pub enum Query {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// Answers [`Query::Projects`].
-    Projects(Result<List<Project>, String>),
+    Projects(Result<CompleteList<Project>, String>),
     /// Answers [`Query::LoadBalancers`].
-    LoadBalancers(ListScope, Result<List<LoadBalancer>, String>),
+    LoadBalancers(ListScope, Result<CompleteList<LoadBalancer>, String>),
     /// Answers [`Query::Listeners`].
-    Listeners(ListScope, Result<List<Listener>, String>),
+    Listeners(ListScope, Result<CompleteList<Listener>, String>),
     /// Answers [`Query::Pools`].
-    Pools(ListScope, Result<List<Pool>, String>),
+    Pools(ListScope, Result<CompleteList<Pool>, String>),
     /// Answers [`Query::L7Policies`].
-    L7Policies(ListScope, Result<List<L7Policy>, String>),
+    L7Policies(ListScope, Result<CompleteList<L7Policy>, String>),
     /// Answers [`Query::Members`].
-    Members(ListScope, Id, Result<List<Member>, MembersError>),
+    Members(ListScope, Id, Result<CompleteList<Member>, MembersError>),
     /// Answers [`Query::LoadBalancer`].
     LoadBalancer(ListScope, Id, Result<Existence, String>),
     /// Answers [`Query::Listener`].
@@ -64,18 +64,18 @@ pub enum Reply {
 impl Reply {
     /// Returns the query that this reply answers.
     #[must_use]
-    pub fn ask(&self) -> Query {
+    pub fn query(&self) -> Query {
         match self {
             Self::Projects(_) => Query::Projects,
-            Self::LoadBalancers(whose, _) => Query::LoadBalancers(whose.clone()),
-            Self::Listeners(whose, _) => Query::Listeners(whose.clone()),
-            Self::Pools(whose, _) => Query::Pools(whose.clone()),
-            Self::L7Policies(whose, _) => Query::L7Policies(whose.clone()),
-            Self::Members(whose, pool, _) => Query::Members(whose.clone(), pool.clone()),
-            Self::LoadBalancer(whose, id, _) => Query::LoadBalancer(whose.clone(), id.clone()),
-            Self::Listener(whose, id, _) => Query::Listener(whose.clone(), id.clone()),
-            Self::Pool(whose, id, _) => Query::Pool(whose.clone(), id.clone()),
-            Self::Roles(whose, _) => Query::Roles(whose.clone()),
+            Self::LoadBalancers(list_scope, _) => Query::LoadBalancers(list_scope.clone()),
+            Self::Listeners(list_scope, _) => Query::Listeners(list_scope.clone()),
+            Self::Pools(list_scope, _) => Query::Pools(list_scope.clone()),
+            Self::L7Policies(list_scope, _) => Query::L7Policies(list_scope.clone()),
+            Self::Members(list_scope, pool, _) => Query::Members(list_scope.clone(), pool.clone()),
+            Self::LoadBalancer(list_scope, id, _) => Query::LoadBalancer(list_scope.clone(), id.clone()),
+            Self::Listener(list_scope, id, _) => Query::Listener(list_scope.clone(), id.clone()),
+            Self::Pool(list_scope, id, _) => Query::Pool(list_scope.clone(), id.clone()),
+            Self::Roles(list_scope, _) => Query::Roles(list_scope.clone()),
         }
     }
 }

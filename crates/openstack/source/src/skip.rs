@@ -6,7 +6,7 @@ use gimbal_octavia_rows::{Id, ObjectKind};
 
 /// Why an object is not published, or is published without endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Skip {
+pub enum SkipReason {
     /// A load balancer of a project that `projects` does not match, or `exclude` does.
     ProjectNotSelected,
     /// A load balancer of a project that the complete list of projects does not have.
@@ -35,7 +35,7 @@ pub enum Skip {
     NoWeight,
 }
 
-impl Skip {
+impl SkipReason {
     /// Returns the reason as used in metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -76,7 +76,7 @@ impl Skip {
     }
 }
 
-/// One object that is left out, completely or without its endpoints (see [`Skip`]).
+/// One object that is left out, completely or without its endpoints (see [`SkipReason`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     /// The kind of the object.
@@ -84,7 +84,7 @@ pub struct LeftOut {
     /// The object's ID.
     pub id: Id,
     /// The reason.
-    pub skip: Skip,
+    pub skip: SkipReason,
 }
 
 impl fmt::Display for LeftOut {

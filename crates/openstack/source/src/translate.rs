@@ -11,10 +11,10 @@ use gimbal_octavia_rows::{Id, LoadBalancer, ObjectKind, Pool};
 
 use crate::lists::{Belongings, Lists};
 use crate::members::PoolMembers;
-use crate::options::Options;
-use crate::projects::Place;
+use crate::options::PollOptions;
+use crate::projects::ProjectNamespace;
 use crate::safe_name::{name_label, source_name};
-use crate::skip::{LeftOut, Skip};
+use crate::skip::{LeftOut, SkipReason};
 
 use endpoints::endpoints;
 pub(crate) use ports::PortSets;
@@ -29,7 +29,7 @@ const NAME_LABEL: &str = "gimbal.projectcontour.io/load-balancer-name";
 pub(crate) struct Translator<'a> {
     pub(crate) lists: &'a Lists,
     pub(crate) belongings: &'a Belongings<'a>,
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a PollOptions,
 }
 
 /// A draft of one Service: its ports, and the pool of each.
@@ -65,7 +65,7 @@ impl<'a> Translator<'a> {
         for listener in listeners {
             let taken = |port: &Port| main.routes.iter().any(|route| route.port.same_place(port));
             let port = match port(listener) {
-                Ok(port) if taken(&port) => Err(Skip::DuplicatePort),
+                Ok(port) if taken(&port) => Err(SkipReason::DuplicatePort),
                 other => other,
             };
             let port = match port {
@@ -94,7 +94,11 @@ impl<'a> Translator<'a> {
                 }
             }
             if listener.default_pool_id.as_ref().and_then(|pool| self.lists.pools.get(pool)).is_none() {
-                left_out.push(LeftOut { kind: ObjectKind::Listener, id: listener.id.clone(), skip: Skip::NoPool });
+                left_out.push(LeftOut {
+                    kind: ObjectKind::Listener,
+                    id: listener.id.clone(),
+                    skip: SkipReason::NoPool,
+                });
             }
             main.routes.push(self.route(port, listener.default_pool_id.as_ref(), live, left_out));
         }
@@ -120,7 +124,7 @@ impl<'a> Translator<'a> {
     pub(crate) fn translate(
         &self,
         balancer: &'a LoadBalancer,
-        place: &Place,
+        place: &ProjectNamespace,
         members: &HashMap<Id, PoolMembers>,
         port_sets: &mut PortSets,
     ) -> (Vec<(SourceKey, Service)>, Vec<LeftOut>) {
@@ -171,9 +175,9 @@ fn is_live(
     left_out: &mut Vec<LeftOut>,
 ) -> bool {
     let skip = if provisioning == gimbal_octavia_rows::ProvisioningStatus::Deleting {
-        Skip::Deleting
+        SkipReason::Deleting
     } else if !admin_state_up {
-        Skip::Off
+        SkipReason::Off
     } else {
         return true;
     };

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gimbal_transport::{Follow, Step};
+use gimbal_transport::{Follow, ReloadStep};
 use sha2::{Digest as _, Sha256};
 
 /// Interval of reads. A program that writes the file in pieces must not pause longer than this between them.
@@ -51,9 +51,9 @@ impl State {
     fn look<C: FileFormat>(&mut self, found: Result<String, C::Error>) -> Option<Result<C, C::Error>> {
         let look = found.as_ref().map(|text| digest(text)).map_err(ToString::to_string);
         match self.follow.look(look) {
-            Step::Rest | Step::LookAgain => None,
-            Step::Tell => found.err().map(Err),
-            Step::Take | Step::Mended => {
+            ReloadStep::Rest | ReloadStep::LookAgain => None,
+            ReloadStep::Tell => found.err().map(Err),
+            ReloadStep::Take | ReloadStep::Mended => {
                 let read = found.and_then(|text| C::parse(&self.path, &text));
                 self.follow.took(read.is_ok());
                 Some(read)
@@ -104,7 +104,7 @@ impl FollowedFile {
 ///
 /// # Errors
 /// Returns why it cannot be read.
-pub async fn settled<C: FileFormat>(path: &Path) -> Result<String, C::Error> {
+pub async fn read_when_stable<C: FileFormat>(path: &Path) -> Result<String, C::Error> {
     let mut found = text::<C>(path)?;
     loop {
         tokio::time::sleep(START_INTERVAL).await;
@@ -178,38 +178,38 @@ mod tests {
         let path = dir.path().join("tenants.txt");
         let whole = "tenant-0 quarantined\n";
         std::fs::write(&path, "tenant-0").unwrap();
-        let mut start = Box::pin(settled::<Tenants>(&path));
+        let mut start = Box::pin(read_when_stable::<Tenants>(&path));
         assert!(futures::poll!(&mut start).is_pending(), "more may come");
         std::fs::write(&path, whole).unwrap();
         assert_eq!(start.await.unwrap(), whole);
-        assert!(settled::<Tenants>(&dir.path().join("none")).await.unwrap_err().contains("cannot be read"));
+        assert!(read_when_stable::<Tenants>(&dir.path().join("none")).await.unwrap_err().contains("cannot be read"));
     }
 
     #[test]
-    fn each_content_that_stays_is_told_once_right_or_wrong() {
+    fn each_content_that_stays_is_reported_once_right_or_wrong() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         let path = dir.join("tenants.txt");
-        let settled = |file: &mut State| {
+        let read_twice = |file: &mut State| {
             assert_eq!(looked(file), None, "one look is not enough");
             looked(file)
         };
         std::fs::write(&path, good(1)).unwrap();
         let mut file = State::new(path.clone(), &good(1));
-        assert_eq!(settled(&mut file), None, "nothing changed");
+        assert_eq!(read_twice(&mut file), None, "nothing changed");
         std::fs::write(&path, good(1)).unwrap();
-        assert_eq!(settled(&mut file), None, "written again, with the same content");
+        assert_eq!(read_twice(&mut file), None, "written again, with the same content");
         std::fs::write(&path, good(2)).unwrap();
-        assert_eq!(settled(&mut file), Some(Ok(2)));
+        assert_eq!(read_twice(&mut file), Some(Ok(2)));
         std::fs::write(&path, "tenant-0\nb1\n").unwrap();
         let wrong = format!("{}:2: not a tenant", path.display());
-        assert_eq!(settled(&mut file), Some(Err(wrong)));
-        assert_eq!(settled(&mut file), None, "told once");
+        assert_eq!(read_twice(&mut file), Some(Err(wrong)));
+        assert_eq!(read_twice(&mut file), None, "reported once");
         std::fs::remove_file(&path).unwrap();
-        assert!(settled(&mut file).unwrap().unwrap_err().contains("cannot be read"));
-        assert_eq!(settled(&mut file), None, "told once");
+        assert!(read_twice(&mut file).unwrap().unwrap_err().contains("cannot be read"));
+        assert_eq!(read_twice(&mut file), None, "reported once");
         std::fs::write(&path, good(2)).unwrap();
-        assert_eq!(settled(&mut file), Some(Ok(2)), "again what is in force: that is news after it was not");
+        assert_eq!(read_twice(&mut file), Some(Ok(2)), "again what is in force: that is news after it was not");
         // As a mount of a Secret or ConfigMap does it: the file is a link into a folder that is a link.
         std::fs::remove_file(&path).unwrap();
         for n in [3, 4] {
@@ -222,7 +222,7 @@ mod tests {
             if n == 3 {
                 std::os::unix::fs::symlink("..data/tenants.txt", &path).unwrap();
             }
-            assert_eq!(settled(&mut file), Some(Ok(n)));
+            assert_eq!(read_twice(&mut file), Some(Ok(n)));
         }
     }
 }

@@ -59,11 +59,34 @@ fn find<'a, T: Tenant>(sans: &[String], tenants: &'a [T]) -> Result<&'a T, Strin
     }
 }
 
-impl<T> Identity<'_, T> {
+/// What a peer may see by inspection calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visible<'a, T> {
+    /// Every tenant.
+    Everything,
+    /// One tenant: its own.
+    Tenant(&'a T),
+}
+
+impl<'a, T: Tenant> Identity<'a, T> {
     /// Returns whether the peer may do what an administrator may.
     #[must_use]
     pub fn is_admin(&self) -> bool {
         matches!(self, Self::Anyone | Self::Certified { admin: true, .. })
+    }
+
+    /// Returns what the peer may see.
+    ///
+    /// # Errors
+    /// Returns an error if the peer is neither an administrator nor a tenant.
+    pub fn visible(&self) -> Result<Visible<'a, T>, String> {
+        match self {
+            Self::Anyone | Self::Certified { admin: true, .. } => Ok(Visible::Everything),
+            Self::Certified { tenant: Ok(tenant), .. } => Ok(Visible::Tenant(tenant)),
+            Self::Certified { tenant: Err(_), .. } => {
+                Err(format!("the certificate is neither an admin's nor a {}'s", T::NOUN))
+            }
+        }
     }
 }
 

@@ -4,5 +4,5 @@
 mod followed_file;
 mod identity;
 
-pub use followed_file::{FileFormat, FollowedFile, settled};
-pub use identity::{Identity, Tenant, identify};
+pub use followed_file::{FileFormat, FollowedFile, read_when_stable};
+pub use identity::{Identity, Tenant, Visible, identify};

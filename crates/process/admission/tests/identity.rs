@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use gimbal_admission::{Identity, Tenant, identify};
+use gimbal_admission::{Identity, Tenant, Visible, identify};
 use gimbal_transport::{Peer, PeerCertificate};
 
 struct Cluster(&'static str, &'static str);
@@ -20,15 +20,22 @@ impl Tenant for Cluster {
     }
 }
 
-const CLUSTERS: [Cluster; 2] = [Cluster("prod", "spiffe://example/prod"), Cluster("test", "test.example")];
+static CLUSTERS: [Cluster; 2] = [Cluster("prod", "spiffe://example/prod"), Cluster("test", "test.example")];
 
-fn speaker(sans: &[&str]) -> Result<&'static str, String> {
-    let peer = Peer::Certificate(Arc::new(PeerCertificate {
+fn peer(sans: &[&str]) -> Peer {
+    Peer::Certificate(Arc::new(PeerCertificate {
         sans: sans.iter().map(|san| (*san).to_owned()).collect(),
         fingerprint_sha256: String::new(),
         address: ([192, 0, 2, 1], 1).into(),
-    }));
-    match identify(&peer, &["admin.example".to_owned()], &CLUSTERS) {
+    }))
+}
+
+fn identity(peer: &Peer) -> Identity<'static, Cluster> {
+    identify(peer, &["admin.example".to_owned()], &CLUSTERS)
+}
+
+fn speaker(sans: &[&str]) -> Result<&'static str, String> {
+    match identity(&peer(sans)) {
         Identity::Certified { admin: true, .. } => Ok("admin"),
         Identity::Certified { tenant, .. } => tenant.map(|cluster| cluster.0),
         Identity::Anyone => panic!("the peer has a certificate"),
@@ -44,4 +51,20 @@ fn a_certificate_speaks_for_the_cluster_that_it_names() {
     let both = speaker(&["spiffe://example/prod", "test.example"]);
     assert_eq!(both, Err("the certificate has the identities of two clusters, prod and test".into()));
     assert!(speaker(&[]).is_err());
+}
+
+#[test]
+fn an_admin_sees_everything_and_a_cluster_itself() {
+    let seen = |peer: &Peer| {
+        identity(peer).visible().map(|visible| match visible {
+            Visible::Everything => "everything",
+            Visible::Tenant(cluster) => cluster.0,
+        })
+    };
+    assert_eq!(seen(&peer(&["test.example"])), Ok("test"));
+    assert_eq!(seen(&peer(&["test.example", "admin.example"])), Ok("everything"));
+    assert_eq!(seen(&peer(&["admin.example"])), Ok("everything"));
+    assert_eq!(seen(&Peer::Loopback), Ok("everything"));
+    let neither = "the certificate is neither an admin's nor a cluster's";
+    assert_eq!(seen(&peer(&["other.example"])), Err(neither.to_owned()));
 }

@@ -29,11 +29,12 @@ pub fn append_causes(line: &mut String, error: &(dyn Error + 'static)) {
     }
 }
 
-/// Returns the first line of a text, without surrounding white space. A line of more than 300 characters is cut, and
-/// ends with `...`.
+/// Returns the first line of a text, without surrounding white space and without a link to the documentation of a Rust
+/// library at its end, as rustls adds. A line of more than 300 characters is cut, and ends with `...`.
 #[must_use]
 pub fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim_end();
+    let line = line.split_once(": https://docs.rs/").map_or(line, |(text, _)| text);
     match line.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line.to_owned(),
@@ -67,7 +68,13 @@ mod tests {
 
     #[test]
     fn first_lines_are_trimmed_and_cut() {
-        for (text, expected) in [("", ""), ("\n a \nb", "a"), ("a\r\nb", "a")] {
+        for (text, expected) in [
+            ("", ""),
+            ("\n a \nb", "a"),
+            ("a\r\nb", "a"),
+            ("closed: https://docs.rs/rustls/latest/rustls/manual/index.html#unexpected-eof", "closed"),
+            ("a: https://example.com/b", "a: https://example.com/b"),
+        ] {
             assert_eq!(first_line(text), expected, "{text:?}");
         }
         assert_eq!(first_line(&"ü".repeat(300)), "ü".repeat(300));

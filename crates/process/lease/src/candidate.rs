@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Call, Election, Failure, Leadership, Moment, Times};
+use crate::{Election, Leadership, LeaseCall, LeaseFailure, Moment, Times};
 
 /// Time-out of a release. Without a release the other candidates wait for the lease to run out.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub struct Candidate {
     pub times: Times,
     /// Returns whether the process does its work. Called before each decision about the next call.
     pub fitness: Box<dyn Fn() -> Fitness + Send>,
-    /// Called after each call about the Lease except its release, with the call's name and its error, if it failed.
+    /// Called after each call about the Lease, with the call's name and its error, if it failed.
     pub called: OnCall,
 }
 
@@ -79,8 +79,8 @@ impl Task {
             if fitness == Fitness::Unable && self.election.held().is_some() {
                 self.hand_over().await;
             }
-            match self.election.step(Moment::now(), &wall(), fitness == Fitness::Working) {
-                Call::Wait(until) => {
+            match self.election.next_call(Moment::now(), &wall(), fitness == Fitness::Working) {
+                LeaseCall::Wait(until) => {
                     tokio::select! {
                         () = stop.cancelled() => break,
                         () = tokio::time::sleep(until.since(Moment::now()).min(self.candidate.times.poll)) => {}
@@ -100,28 +100,28 @@ impl Task {
         self.election.stand_back(Moment::now() + self.candidate.times.duration * STAND_BACK);
     }
 
-    async fn carry_out(&mut self, call: Call) {
+    async fn carry_out(&mut self, call: LeaseCall) {
         let started = Moment::now();
-        let cluster = self.candidate.cluster.clone().with_timeout(self.election.patience());
-        let reading = call == Call::Read;
+        let cluster = self.candidate.cluster.clone().with_timeout(self.election.call_timeout());
+        let reading = call == LeaseCall::Read;
         let verb = match &call {
-            Call::Wait(_) => return,
-            Call::Read => "read",
-            Call::Create(_) => "create",
-            Call::Replace(_) if self.election.held().is_some() => "renew",
-            Call::Replace(_) => "take",
+            LeaseCall::Wait(_) => return,
+            LeaseCall::Read => "read",
+            LeaseCall::Create(_) => "create",
+            LeaseCall::Replace(_) if self.election.held().is_some() => "renew",
+            LeaseCall::Replace(_) => "take",
         };
         let answer = match call {
-            Call::Wait(_) => return,
-            Call::Read => {
+            LeaseCall::Wait(_) => return,
+            LeaseCall::Read => {
                 let lease = cluster.get::<Lease>(&self.candidate.namespace, &self.candidate.name).await;
                 lease.map(|lease| (lease, false))
             }
-            Call::Create(lease) => cluster.create(&lease).await.map(|lease| (lease, true)),
-            Call::Replace(lease) => cluster.replace(&lease).await.map(|lease| (lease, true)),
+            LeaseCall::Create(lease) => cluster.create(&lease).await.map(|lease| (lease, true)),
+            LeaseCall::Replace(lease) => cluster.replace(&lease).await.map(|lease| (lease, true)),
         };
         let now = Moment::now();
-        self.election.took(now.since(started));
+        self.election.observe_latency(now.since(started));
         (self.candidate.called)(verb, answer.as_ref().err());
         match answer {
             Ok((lease, written)) => {
@@ -147,7 +147,7 @@ impl Task {
         } else if std::mem::replace(&mut self.reachable, false) {
             tracing::warn!(%error, "the lease cannot be reached; writes stop at its deadline");
         }
-        let failure = if outrun { Failure::Outrun } else { Failure::Unknown };
+        let failure = if outrun { LeaseFailure::Outrun } else { LeaseFailure::Unknown };
         self.election.failed(failure, now);
     }
 
@@ -175,7 +175,9 @@ impl Task {
         // This process must stop writing before others may start.
         self.publish();
         let Some(lease) = release else { return };
-        match self.candidate.cluster.clone().with_timeout(RELEASE_TIMEOUT).replace(&lease).await {
+        let answer = self.candidate.cluster.clone().with_timeout(RELEASE_TIMEOUT).replace(&lease).await;
+        (self.candidate.called)("release", answer.as_ref().err());
+        match answer {
             Ok(_) => tracing::info!("the lease is released"),
             Err(error) => tracing::warn!(%error, "the lease could not be released; it runs out by itself"),
         }

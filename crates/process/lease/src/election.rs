@@ -17,7 +17,7 @@ use crate::{Moment, Times};
 
 /// The next call about the Lease.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Call {
+pub enum LeaseCall {
     /// No call before this moment.
     Wait(Moment),
     /// Read the Lease.
@@ -30,7 +30,7 @@ pub enum Call {
 
 /// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum LeaseFailure {
     /// Another process wrote first, or there is no Lease to replace.
     Outrun,
     /// Anything else. Whether the write took effect is unknown.
@@ -53,6 +53,8 @@ pub struct Election {
     create_after: Option<Moment>,
     /// Earliest time to take the Lease, even a free one.
     stand_back_until: Moment,
+    /// The largest number of transitions that this process has seen in the Lease, or in one that was deleted since.
+    most_transitions: i32,
     /// Recent latency of calls.
     slow: Duration,
     lead: Option<Lead>,
@@ -68,7 +70,7 @@ struct Seen {
 /// A leadership of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lead {
-    /// Grows each time the leader changes, for as long as the Lease is not deleted.
+    /// Grows each time the leader changes; see [`Leadership::Leader`](crate::Leadership::Leader).
     pub epoch: u64,
     /// UID of the Lease. A Lease that was deleted and created again has another.
     pub uid: std::sync::Arc<str>,
@@ -92,6 +94,7 @@ impl Election {
             read_after: now,
             create_after: None,
             stand_back_until: now,
+            most_transitions: 0,
             slow: Duration::ZERO,
             lead: None,
         }
@@ -100,45 +103,45 @@ impl Election {
     /// Returns the next call. `wall` is the time of day, written into the Lease for people to read. A process that does
     /// not do its work (`works` is false) neither takes the Lease nor renews it.
     #[must_use]
-    pub fn step(&self, now: Moment, wall: &str, works: bool) -> Call {
-        let at = |when: Moment, step: Call| if now < when { Call::Wait(when) } else { step };
+    pub fn next_call(&self, now: Moment, wall: &str, works: bool) -> LeaseCall {
+        let at = |when: Moment, step: LeaseCall| if now < when { LeaseCall::Wait(when) } else { step };
         if !self.current {
-            return at(self.read_after, Call::Read);
+            return at(self.read_after, LeaseCall::Read);
         }
         if !works || now < self.stand_back_until {
-            return at(self.read_after, Call::Read);
+            return at(self.read_after, LeaseCall::Read);
         }
         let Some(seen) = &self.seen else {
             let lease = Lease { metadata: self.place.clone(), ..Lease::default() };
             return match self.create_after {
                 // Another process may create it meanwhile.
-                Some(when) if now < when => at(self.read_after.min(when), Call::Read),
-                _ => Call::Create(self.claim(&lease, wall)),
+                Some(when) if now < when => at(self.read_after.min(when), LeaseCall::Read),
+                _ => LeaseCall::Create(self.claim(&lease, wall)),
             };
         };
         let holder = holder(&seen.lease);
         if holder == self.identity {
             // Its own lease is taken back at once, whether the deadline passed or the process restarted.
             let renewal = self.lead.as_ref().map_or(now, |lead| lead.renewed + self.times.renew);
-            return at(renewal, Call::Replace(self.claim(&seen.lease, wall)));
+            return at(renewal, LeaseCall::Replace(self.claim(&seen.lease, wall)));
         }
         let expiry = seen.since + self.lasting(&seen.lease);
         if holder.is_empty() || now >= expiry {
-            return Call::Replace(self.claim(&seen.lease, wall));
+            return LeaseCall::Replace(self.claim(&seen.lease, wall));
         }
-        at(self.read_after.min(expiry), Call::Read)
+        at(self.read_after.min(expiry), LeaseCall::Read)
     }
 
     /// Returns the time-out of the next call. Normally it is so short that after a broken connection there is time for
     /// another call before the Lease runs out. It grows with the latency of answers, for a slow answer is better than
     /// none.
     #[must_use]
-    pub fn patience(&self) -> Duration {
+    pub fn call_timeout(&self) -> Duration {
         (self.slow * 2).clamp(self.times.renew, self.times.deadline)
     }
 
     /// Takes in the latency of a call.
-    pub fn took(&mut self, time: Duration) {
+    pub fn observe_latency(&mut self, time: Duration) {
         self.slow = time.max(self.slow / 2);
     }
 
@@ -151,6 +154,7 @@ impl Election {
             return;
         };
         self.create_after = None;
+        self.most_transitions = self.most_transitions.max(transitions(&lease));
         if !self.is_mine(&lease) {
             self.lead = None;
         }
@@ -178,6 +182,7 @@ impl Election {
 
     /// Takes in the answer to a create or replace that was sent at `started`.
     pub fn written(&mut self, lease: Lease, started: Moment, now: Moment) {
+        self.most_transitions = self.most_transitions.max(transitions(&lease));
         let (epoch, uid) = (epoch(&lease), lease.metadata.uid.clone());
         let ours = holder(&lease) == self.identity;
         self.lead = ours.then(|| Lead { epoch, uid, renewed: started, until: started + self.times.deadline });
@@ -188,9 +193,9 @@ impl Election {
     }
 
     /// Takes in the failure of a call.
-    pub fn failed(&mut self, failure: Failure, now: Moment) {
+    pub fn failed(&mut self, failure: LeaseFailure, now: Moment) {
         self.current = false;
-        self.read_after = if failure == Failure::Outrun { now } else { now + self.times.retry };
+        self.read_after = if failure == LeaseFailure::Outrun { now } else { now + self.times.retry };
     }
 
     /// Returns the leadership if writes may be sent at `now`.
@@ -238,13 +243,15 @@ impl Election {
 
     fn claim(&self, old: &Lease, wall: &str) -> Lease {
         let same = holder(old) == self.identity;
+        // Fewer than were seen before: the Lease was deleted, and created by a process that did not know that.
+        let renewed = same && transitions(old) >= self.most_transitions;
         let acquired = if same { old.spec.acquire_time.clone() } else { None };
         let spec = LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: Some(self.times.seconds()),
             acquire_time: acquired.or_else(|| Some(wall.to_owned())),
             renew_time: Some(wall.to_owned()),
-            lease_transitions: Some(transitions(old).saturating_add(i32::from(!same))),
+            lease_transitions: Some(transitions(old).max(self.most_transitions).saturating_add(i32::from(!renewed))),
         };
         Lease { metadata: old.metadata.clone(), spec }
     }

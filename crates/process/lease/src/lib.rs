@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub use candidate::{Candidate, Fitness};
-pub use election::{Call, Election, Failure, Lead};
+pub use election::{Election, Lead, LeaseCall, LeaseFailure};
 pub use moment::Moment;
 pub use times::Times;
 
@@ -27,7 +27,9 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 pub enum Leadership {
     /// It leads until another process is seen to lead. After `until` it must not write, but keeps its state.
     Leader {
-        /// Grows each time the leader changes, for as long as the Lease is not deleted.
+        /// Grows each time the leader changes. It never falls while a process lives, even if the Lease is deleted and
+        /// created again. Between processes it may: one that starts after the Lease was deleted, and has not seen it,
+        /// begins with 1.
         epoch: u64,
         /// No write is sent from this moment on, unless a later one is published.
         until: Moment,

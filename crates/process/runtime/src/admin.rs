@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Exit, Health, Readiness};
+use crate::{Exit, Liveness, Readiness};
 
 /// Most connections at a time. Each takes a file descriptor, which the lease and the streams need, too.
 const CONNECTIONS: usize = 64;
@@ -39,10 +39,10 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 struct Sources {
     registry: Arc<Registry>,
     readiness: Readiness,
-    health: Health,
+    health: Liveness,
 }
 
-/// Serves `/metrics` (OpenMetrics text), `/healthz` (200 while `health` is alive) and `/readyz` (200 when ready, else
+/// Serves `/metrics` (OpenMetrics text), `/healthz` and `/livez` (200 while `health` is alive), and `/readyz` (200 when ready, else
 /// 503 and the names of what is awaited) until `shutdown`.
 ///
 /// # Errors
@@ -51,12 +51,13 @@ pub async fn serve_admin(
     listener: TcpListener,
     registry: Arc<Registry>,
     readiness: Readiness,
-    health: Health,
+    health: Liveness,
     shutdown: CancellationToken,
 ) -> Result<(), Exit> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
+        .route("/livez", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(Sources { registry, readiness, health });
     let places = Arc::new(Semaphore::new(CONNECTIONS));

@@ -107,9 +107,9 @@ mod tests {
         let work = async {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             assert!(rustls::crypto::CryptoProvider::get_default().is_some());
-            Err(Exit::Usage("as told".to_owned()))
+            Err(Exit::Usage("on purpose".to_owned()))
         };
-        assert_eq!(try_run("test", one, work), Err(Exit::Usage("as told".to_owned())));
+        assert_eq!(try_run("test", one, work), Err(Exit::Usage("on purpose".to_owned())));
         // Twice in a process is allowed: tests do it.
         assert_eq!(try_run("test", one.saturating_add(1), async { Ok(()) }), Ok(()));
     }

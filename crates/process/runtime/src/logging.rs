@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::Exit;
-use crate::lines::Lines;
+use crate::log_lines::LogLines;
 
 /// Overrides the level, in the syntax of `RUST_LOG`: `info,gimbal_transport=debug`.
 const VARIABLE: &str = "GIMBAL_LOG";
@@ -17,12 +17,12 @@ const VARIABLE: &str = "GIMBAL_LOG";
 /// How long the last lines may take when the process ends.
 const LAST: Duration = Duration::from_secs(1);
 
-static LINES: OnceLock<Lines> = OnceLock::new();
+static LINES: OnceLock<LogLines> = OnceLock::new();
 
 /// Form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines of text, for people.
     #[default]
     Text,
     /// For machines, one object a line.
@@ -37,7 +37,7 @@ pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     let filter = filter(std::env::var(VARIABLE).ok().as_deref(), level)?;
     // Colours are for terminals: in a file or a collector their codes come between a field's name and its value.
     let coloured = std::io::stderr().is_terminal();
-    let lines = Lines::start(std::io::stderr());
+    let lines = LogLines::start(std::io::stderr());
     let lines = lines.map_err(|error| Exit::Failure(format!("cannot start logging: {error}")))?;
     let lines = LINES.get_or_init(|| lines).clone();
     // Otherwise a line that cannot be written is reported by eprintln!, which panics for the same reason.
@@ -125,7 +125,7 @@ fn one_line(event: &[u8], coloured: bool) -> Cow<'_, [u8]> {
 fn filter(variable: Option<&str>, level: &str) -> Result<EnvFilter, Exit> {
     let (name, text) = match variable.filter(|text| !text.is_empty()) {
         Some(text) => (VARIABLE, text),
-        None => ("--log-level", level),
+        None => ("the default log level", level),
     };
     EnvFilter::try_new(text).map_err(|error| Exit::Usage(format!("{name} {text:?} is no log level: {error}")))
 }
@@ -177,6 +177,7 @@ mod tests {
         assert_eq!(filter(Some(""), "info").unwrap().to_string(), "info");
         assert_eq!(filter(Some("gimbal_transport=debug"), "info").unwrap().to_string(), "gimbal_transport=debug");
         assert!(filter(Some("a=b=c"), "info").unwrap_err().line().contains("GIMBAL_LOG"));
-        assert!(filter(None, "a=b=c").unwrap_err().line().contains("--log-level"));
+        let line = filter(None, "a=b=c").unwrap_err().line();
+        assert!(line.contains("the default log level") && !line.contains("--"), "{line}");
     }
 }

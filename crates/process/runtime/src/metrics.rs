@@ -1,9 +1,11 @@
 //! Metrics declared as tables: one line for each metric gives its field, its registration and its entry in the
 //! reference.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::sync::{Arc, OnceLock};
 
-use prometheus_client::encoding::EncodeMetric;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,13 +25,30 @@ pub struct MetricDoc {
     pub help: &'static str,
 }
 
+impl MetricDoc {
+    /// Returns the unit, which is part of the name; empty for a number of things.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        let name = self.name.strip_suffix("_total").unwrap_or(&self.name);
+        ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}"))).unwrap_or_default()
+    }
+
+    /// Returns the description of a metric that is registered under a further prefix.
+    #[must_use]
+    pub fn under(self, prefix: &str) -> Self {
+        Self { name: format!("{prefix}_{}", self.name), ..self }
+    }
+}
+
 /// Returns the descriptions as a Markdown table.
 #[must_use]
 pub fn markdown(metrics: &[MetricDoc]) -> String {
-    let mut table = String::from("| Name | Type | Labels | Meaning |\n|---|---|---|---|\n");
-    for MetricDoc { name, kind, labels, help } in metrics {
+    let mut table = String::from("| Name | Type | Labels | Unit | Meaning |\n|---|---|---|---|---|\n");
+    for metric in metrics {
+        let MetricDoc { name, kind, labels, help } = metric;
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-        table.push_str(&format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), help.replace('|', "\\|")));
+        let (labels, unit, help) = (labels.join(", "), metric.unit(), help.replace('|', "\\|"));
+        table.push_str(&format!("| `{name}` | {kind} | {labels} | {unit} | {help} |\n"));
     }
     table
 }
@@ -90,6 +109,36 @@ where
     }
 }
 
+/// Labels that are known when the process starts and never change, such as its version. The value is always 1.
+#[derive(Debug, Clone, Default)]
+pub struct InfoMetric(Arc<OnceLock<Vec<(&'static str, String)>>>);
+
+impl InfoMetric {
+    /// Sets the labels. Only the first call counts.
+    pub fn set<const N: usize>(&self, labels: [(&'static str, &str); N]) {
+        self.0.get_or_init(|| labels.map(|(key, value)| (key, value.to_owned())).into());
+    }
+}
+
+impl EncodeMetric for InfoMetric {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_info(self.0.get().unwrap_or(&Vec::new()))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Info
+    }
+}
+
+impl TableMetric for InfoMetric {
+    type Handle = Self;
+    const KIND: &str = "info";
+
+    fn handle(&self) -> Self {
+        self.clone()
+    }
+}
+
 /// Registers one field of a table.
 #[doc(hidden)]
 pub fn register_row<M: TableMetric>(registry: &mut Registry, name: &str, seconds: bool, help: &str, metric: &M) {
@@ -110,8 +159,12 @@ pub fn describe_row<M: TableMetric>(
     help: &'static str,
 ) -> MetricDoc {
     let unit = if seconds { "_seconds" } else { "" };
-    let total = if M::KIND == "counter" { "_total" } else { "" };
-    MetricDoc { name: format!("{prefix}_{name}{unit}{total}"), kind: M::KIND, labels, help }
+    let suffix = match M::KIND {
+        "counter" => "_total",
+        "info" => "_info",
+        _ => "",
+    };
+    MetricDoc { name: format!("{prefix}_{name}{unit}{suffix}"), kind: M::KIND, labels, help }
 }
 
 /// Declares a group of metrics. Each row is `field: Type, "name" [labels], "help";`. A `seconds` after the labels adds
@@ -145,13 +198,13 @@ macro_rules! metrics_table {
     (
         $(#[$meta:meta])*
         $vis:vis struct $group:ident($prefix:literal) {
-            $($field:ident: $type:ty $(= $init:expr)?, $name:literal [$($label:literal),*] $($seconds:ident)?, $help:literal;)*
+            $($field_vis:vis $field:ident: $type:ty $(= $init:expr)?, $name:literal [$($label:literal),*] $($seconds:ident)?, $help:literal;)*
         }
     ) => {
         $(#[$meta])*
         #[derive(Debug)]
         $vis struct $group {
-            $($field: $type,)*
+            $($field_vis $field: $type,)*
         }
 
         impl $group {

@@ -9,6 +9,25 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::MetricDoc;
+
+/// Name, unit and help of each metric.
+type Described = (&'static str, Option<Unit>, &'static str);
+
+const RESIDENT: Described = ("process_resident_memory", Some(Unit::Bytes), "Memory that the process holds");
+const OPEN_FILES: Described = ("process_open_fds", None, "Files and connections that are open");
+const STARTED: Described = ("process_start_time", Some(Unit::Seconds), "When the process started, since 1970");
+
+/// Describes the metrics that every process has.
+#[must_use]
+pub fn process_metrics_reference() -> Vec<MetricDoc> {
+    let describe = |(name, unit, help): Described| {
+        let unit = unit.map_or_else(String::new, |unit| format!("_{}", unit.as_str()));
+        MetricDoc { name: format!("{name}{unit}"), kind: "gauge", labels: &[], help }
+    };
+    [RESIDENT, OPEN_FILES, STARTED].map(describe).into()
+}
+
 /// Reads the metrics at each scrape. A value that the kernel does not provide is left out.
 #[derive(Debug)]
 struct Process {
@@ -25,17 +44,17 @@ pub fn register_process_metrics(registry: &mut Registry) {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: f64| {
-            let metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        let mut gauge = |(name, unit, help): Described, value: f64| {
+            let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)
         };
         if let Some(bytes) = resident() {
-            gauge("process_resident_memory", "Memory that the process holds", Some(&Unit::Bytes), bytes)?;
+            gauge(RESIDENT, bytes)?;
         }
         if let Some(open) = open_files() {
-            gauge("process_open_fds", "Files and connections that are open", None, open)?;
+            gauge(OPEN_FILES, open)?;
         }
-        gauge("process_start_time", "When the process started, since 1970", Some(&Unit::Seconds), self.started)
+        gauge(STARTED, self.started)
     }
 }
 
@@ -70,6 +89,9 @@ mod tests {
         register_process_metrics(&mut registry);
         let bytes = sample(&registry, "process_resident_memory_bytes");
         assert!((1e6..1e11).contains(&bytes), "{bytes}");
+        for MetricDoc { name, .. } in process_metrics_reference() {
+            assert!(sample(&registry, &name) > 0.0, "{name}");
+        }
         // The other tests of this process open and close files, too, but fewer than this.
         let before = sample(&registry, "process_open_fds");
         let files: Vec<_> = (0..200).map(|_| std::fs::File::open("/proc/self/status").unwrap()).collect();

@@ -17,8 +17,8 @@ struct Blocks {
 
 /// Keeps a process from being ready for as long as it lives.
 #[derive(Debug)]
-#[must_use = "dropping a guard tells that what it stands for is up"]
-pub struct Guard {
+#[must_use = "dropping it says that what is awaited is there"]
+pub struct ReadinessGuard {
     id: u64,
     readiness: Readiness,
 }
@@ -36,16 +36,16 @@ impl Readiness {
         Self::default()
     }
 
-    /// Blocks readiness until the guard is dropped or [`Guard::done`] is called. Call it again when the same thing is
-    /// lost again.
-    pub fn block(&self, what: impl Into<String>) -> Guard {
+    /// Blocks readiness until the guard is dropped or [`ReadinessGuard::done`] is called. Call it again when the same
+    /// thing is lost again.
+    pub fn block(&self, what: impl Into<String>) -> ReadinessGuard {
         let mut id = 0;
         self.0.send_modify(|blocks| {
             blocks.last += 1;
             id = blocks.last;
             blocks.awaited.insert(id, what.into());
         });
-        Guard { id, readiness: self.clone() }
+        ReadinessGuard { id, readiness: self.clone() }
     }
 
     /// Returns the names of what blocks, the oldest first; empty if ready.
@@ -69,14 +69,14 @@ impl Readiness {
     }
 }
 
-impl Guard {
-    /// Ends the block: what was awaited is up.
+impl ReadinessGuard {
+    /// Ends the block: what was awaited is there.
     pub fn done(self) {
         drop(self);
     }
 }
 
-impl Drop for Guard {
+impl Drop for ReadinessGuard {
     fn drop(&mut self) {
         let mut done = None;
         self.readiness.0.send_modify(|blocks| done = blocks.awaited.remove(&self.id));

@@ -27,11 +27,11 @@ pub fn shutdown_token() -> Result<CancellationToken, Exit> {
                 Some(_) = of(hangup.as_mut()) => "SIGHUP",
             };
             if asked.is_cancelled() {
-                tracing::warn!(signal = name, "told to end a second time: ending at once");
+                tracing::warn!(signal = name, "second signal received: exiting at once");
                 crate::logging::flush();
                 std::process::exit(1);
             }
-            tracing::info!(signal = name, "told to end");
+            tracing::info!(signal = name, "signal received: shutting down");
             asked.cancel();
         }
     });

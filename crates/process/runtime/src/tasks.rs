@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_ends_panics_or_fails_ends_all() {
-        let panics = async { panic!("as told") };
+        let panics = async { panic!("on purpose") };
         let text = async |mut tasks: Tasks, shutdown: CancellationToken| {
             let error = tasks.run().await.unwrap_err();
             assert!(shutdown.is_cancelled(), "the others are asked to end");

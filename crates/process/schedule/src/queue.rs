@@ -25,7 +25,8 @@ const BURST: Duration = Duration::from_secs(1);
 
 /// A work queue over keys of type `K` that belong to tenants of type `T`.
 ///
-/// - A key waits at most once, however often it is pushed, so memory is bounded by the number of keys.
+/// - A key waits at most once for each tenant that pushed it, however often it is pushed, so memory is bounded by the
+///   number of keys. It is handed out once, in the turn that comes first.
 /// - Tenants take turns, each with an optional rate limit; [`Urgency::Fresh`] passes [`Urgency::Bulk`].
 /// - A key that was handed out and [started](Queue::start) is not handed out again until it is [done](Queue::done).
 /// - A key that failed is delayed with [`Queue::push_later`].
@@ -34,6 +35,8 @@ pub struct Queue<T, K> {
     fresh: TenantLines<T, K>,
     bulk: TenantLines<T, K>,
     waiting: HashMap<K, Waiting<T>>,
+    /// The further tenants of keys in `waiting` that several tenants pushed, each with its urgency. Usually empty.
+    shared: HashMap<K, Vec<(T, Urgency)>>,
     delayed: BTreeSet<(Instant, K)>,
     in_flight: BTreeMap<K, InFlight<T>>,
     fresh_in_a_row: u32,
@@ -47,6 +50,7 @@ pub struct Queue<T, K> {
 /// A key that waits for its turn, or for `until`.
 #[derive(Debug, Clone)]
 struct Waiting<T> {
+    /// The tenant that pushed it first.
     tenant: T,
     urgency: Urgency,
     until: Option<Instant>,
@@ -61,7 +65,24 @@ struct InFlight<T> {
     urgency: Urgency,
     /// The tenant and urgency pushed for the key since, if any.
     next: Option<Waiting<T>>,
+    /// The further tenants that pushed it since.
+    shared: Vec<(T, Urgency)>,
     noticed: usize,
+}
+
+impl<T: Clone + PartialEq> InFlight<T> {
+    /// Notes that a tenant pushed the key, which ends a delay.
+    fn push(&mut self, tenant: &T, urgency: Urgency) {
+        let next = self.next.get_or_insert_with(|| Waiting { tenant: tenant.clone(), urgency, until: None });
+        next.until = None;
+        if next.tenant == *tenant {
+            next.urgency = next.urgency.max(urgency);
+        } else if let Some((_, old)) = self.shared.iter_mut().find(|(other, _)| other == tenant) {
+            *old = urgency.max(*old);
+        } else {
+            self.shared.push((tenant.clone(), urgency));
+        }
+    }
 }
 
 impl<T, K> Default for Queue<T, K> {
@@ -78,6 +99,7 @@ impl<T, K> Queue<T, K> {
             fresh: TenantLines::default(),
             bulk: TenantLines::default(),
             waiting: HashMap::new(),
+            shared: HashMap::new(),
             delayed: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             fresh_in_a_row: 0,
@@ -89,40 +111,65 @@ impl<T, K> Queue<T, K> {
 }
 
 impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
-    /// Enqueues a key. A key that waits for its turn already keeps its place unless `urgency` is higher, so that lines
-    /// do not grow with the number of changes. A delay ends, and `urgency` replaces that of the delayed key.
+    /// Enqueues a key. A key that waits in its tenant's line already keeps its place there unless `urgency` is higher,
+    /// so that lines do not grow with the number of changes. A delay ends. Nothing lowers the urgency of a key.
     pub fn push(&mut self, key: &K, tenant: &T, urgency: Urgency) {
-        if let Some(InFlight { next, .. }) = self.in_flight.get_mut(key) {
-            let urgency = next.as_ref().map_or(urgency, |n| n.urgency.max(urgency));
-            *next = Some(Waiting { tenant: tenant.clone(), urgency, until: None });
+        if let Some(in_flight) = self.in_flight.get_mut(key) {
+            in_flight.push(tenant, urgency);
             return;
         }
-        if let Some(waiting) = self.waiting.get(key) {
-            if waiting.until.is_none() && waiting.urgency >= urgency {
-                return;
+        let Some(waiting) = self.waiting.get_mut(key) else {
+            return self.enqueue(key, Waiting { tenant: tenant.clone(), urgency, until: None });
+        };
+        let same = waiting.tenant == *tenant;
+        if let Some(until) = waiting.until.take() {
+            if same {
+                waiting.urgency = waiting.urgency.max(urgency);
             }
-            if let Some(until) = waiting.until {
-                self.delayed.remove(&(until, key.clone()));
-            }
+            let (first, its_urgency) = (waiting.tenant.clone(), waiting.urgency);
+            self.delayed.remove(&(until, key.clone()));
+            self.lines(its_urgency).push(&first, key.clone());
+        } else if same && waiting.urgency < urgency {
+            let old = std::mem::replace(&mut waiting.urgency, urgency);
+            self.lines(old).abandon(tenant, key);
+            self.lines(urgency).push(tenant, key.clone());
         }
-        self.enqueue(key, Waiting { tenant: tenant.clone(), urgency, until: None });
+        if !same {
+            self.share(key, tenant, urgency);
+        }
+    }
+
+    /// Lets a key that waits in the turn of one tenant wait in that of another one too.
+    fn share(&mut self, key: &K, tenant: &T, urgency: Urgency) {
+        let others = self.shared.entry(key.clone()).or_default();
+        match others.iter_mut().find(|(other, _)| other == tenant) {
+            Some((_, old)) if *old >= urgency => return,
+            Some((_, old)) => {
+                let old = std::mem::replace(old, urgency);
+                self.lines(old).abandon(tenant, key);
+            }
+            None => others.push((tenant.clone(), urgency)),
+        }
+        self.lines(urgency).push(tenant, key.clone());
     }
 
     /// Enqueues a key once `until` has passed, unless it waits for its turn or for an earlier time already. A key in
-    /// flight keeps the urgency with which it was handed out; any other is [`Urgency::Bulk`].
+    /// flight keeps the urgency with which it was handed out; any other is [`Urgency::Bulk`], unless it waited for a
+    /// later time with a higher one.
     pub fn push_later(&mut self, key: &K, tenant: &T, until: Instant) {
         let urgency = self.in_flight.get(key).map_or(Urgency::Bulk, |in_flight| in_flight.urgency);
         self.delay(key, Waiting { tenant: tenant.clone(), urgency, until: Some(until) }, until);
     }
 
-    fn delay(&mut self, key: &K, later: Waiting<T>, until: Instant) {
+    fn delay(&mut self, key: &K, mut later: Waiting<T>, until: Instant) {
         if let Some(InFlight { next, .. }) = self.in_flight.get_mut(key) {
             next.get_or_insert(later);
             return;
         }
         match self.waiting.get(key) {
             Some(waiting) if waiting.until.is_none_or(|u| u <= until) => return,
-            Some(Waiting { until: Some(old), .. }) => {
+            Some(Waiting { until: Some(old), urgency, .. }) => {
+                later.urgency = later.urgency.max(*urgency);
                 self.delayed.remove(&(*old, key.clone()));
             }
             _ => {}
@@ -179,9 +226,13 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
     }
 
     fn pop_from(&mut self, urgency: Urgency, quiet_only: bool, now: Instant) -> Option<K> {
-        let waiting = &self.waiting;
+        let (waiting, shared) = (&self.waiting, &self.shared);
+        let is_shared = |key: &K, tenant: &T| {
+            shared.get(key).is_some_and(|others| others.iter().any(|(of, its)| of == tenant && *its == urgency))
+        };
         let is_current = |key: &K, tenant: &T| {
             waiting.get(key).is_some_and(|w| w.until.is_none() && w.urgency == urgency && w.tenant == *tenant)
+                || !shared.is_empty() && is_shared(key, tenant)
         };
         let lines = match urgency {
             Urgency::Fresh => &mut self.fresh,
@@ -191,9 +242,18 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         let may_go = |tenant: &T| !quiet_only || contention.is_quiet(tenant);
         let rests_until = |tenant: &T| rate_limits.get_mut(tenant).and_then(|bucket| bucket.rests_until(now));
         let (key, tenant) = lines.pop(now, may_go, rests_until, is_current)?;
-        self.waiting.remove(&key);
+        let first = self.waiting.remove(&key);
+        // In whoever's turn it is handed out, it stays as urgent as the most urgent push for it.
+        let mut most_urgent = first.as_ref().map_or(urgency, |first| first.urgency.max(urgency));
+        if let Some(others) = self.shared.remove(&key) {
+            most_urgent = others.iter().map(|(_, urgency)| *urgency).fold(most_urgent, Urgency::max);
+            let first = first.map(|first| (first.tenant, first.urgency));
+            for (other, its_urgency) in others.into_iter().chain(first).filter(|(other, _)| *other != tenant) {
+                self.lines(its_urgency).abandon(&other, &key);
+            }
+        }
         self.fresh_in_a_row = if urgency == Urgency::Fresh { self.fresh_in_a_row + 1 } else { 0 };
-        self.handed_out = Some((tenant, urgency, now));
+        self.handed_out = Some((tenant, most_urgent, now));
         Some(key)
     }
 
@@ -211,8 +271,13 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
     /// Charges one write to the tenant's rate limit. Call it for keys that are written, not for those where nothing
     /// differed.
     pub fn spend(&mut self, tenant: &T, now: Instant) {
-        if let Some(bucket) = self.rate_limits.get_mut(tenant) {
-            bucket.take(now);
+        // A key that several tenants pushed costs the one in whose turn it came too: else two of them could write each other's
+        // without a limit.
+        let in_turn = self.handed_out.as_ref().map(|(in_turn, ..)| in_turn).filter(|in_turn| *in_turn != tenant);
+        for tenant in [Some(tenant), in_turn].into_iter().flatten() {
+            if let Some(bucket) = self.rate_limits.get_mut(tenant) {
+                bucket.take(now);
+            }
         }
     }
 
@@ -229,7 +294,7 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
             self.contention.start(&tenant);
             tenant
         });
-        self.in_flight.insert(key, InFlight { tenant, urgency, next: None, noticed: 0 });
+        self.in_flight.insert(key, InFlight { tenant, urgency, next: None, shared: Vec::new(), noticed: 0 });
     }
 
     /// Counts an observation of a key that is in flight; returns false if it is not. The observation may be the write's
@@ -251,16 +316,15 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         if let Some(tenant) = in_flight.as_ref().and_then(|in_flight| in_flight.tenant.as_ref()) {
             self.contention.done(tenant);
         }
-        match in_flight.and_then(|in_flight| in_flight.next) {
-            Some(next) => {
-                match next.until {
-                    Some(until) => self.delay(key, next, until),
-                    None => self.push(key, &next.tenant, next.urgency),
-                }
-                true
-            }
-            None => false,
+        let Some(InFlight { next: Some(next), shared, .. }) = in_flight else { return false };
+        match next.until {
+            Some(until) => self.delay(key, next, until),
+            None => self.push(key, &next.tenant, next.urgency),
         }
+        for (tenant, urgency) in shared {
+            self.push(key, &tenant, urgency);
+        }
+        true
     }
 
     /// Returns whether the key waits or is in flight.

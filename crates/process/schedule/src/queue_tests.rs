@@ -77,7 +77,11 @@ fn what_has_to_wait_comes_back_as_urgent_as_it_was() {
     assert_eq!(drain(&mut queue, later), ["x", "y"]);
 }
 
-/// A key that two backends want has one place in the queue, however often each changes.
+fn places(queue: &Queue) -> usize {
+    [&queue.fresh, &queue.bulk].into_iter().flat_map(|lines| lines.lines.values()).map(VecDeque::len).sum()
+}
+
+/// A key that two backends want has one place in the line of each, however often each changes.
 #[test]
 fn a_line_does_not_grow_with_changes() {
     let (mut queue, now) = (Queue::default(), Instant::now());
@@ -85,8 +89,98 @@ fn a_line_does_not_grow_with_changes() {
         queue.push(&target("x"), &backend("a"), Urgency::Fresh);
         queue.push(&target("x"), &backend("b"), Urgency::Fresh);
     }
-    assert_eq!(queue.fresh.lines.values().map(VecDeque::len).sum::<usize>(), 1);
+    assert_eq!(places(&queue), 2);
     assert_eq!(drain(&mut queue, now), ["x"]);
+}
+
+/// A line that rests holds each key once, although the key is handed out again and again in another tenant's turn.
+#[test]
+fn a_line_that_rests_does_not_grow_with_changes() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.set_rate_limit(&backend("a"), Some(1));
+    queue.spend(&backend("a"), now);
+    for urgency in [Urgency::Fresh, Urgency::Bulk].repeat(50) {
+        queue.push(&target("x"), &backend("a"), urgency);
+        queue.push(&target("x"), &backend("b"), Urgency::Fresh);
+        assert_eq!(drain(&mut queue, now), ["x"]);
+    }
+    assert!(places(&queue) <= 2, "{}", places(&queue));
+    assert_eq!(drain(&mut queue, now + Duration::from_secs(2)), [""; 0], "nothing is left of it");
+    assert_eq!((places(&queue), queue.fresh.abandoned.len() + queue.bulk.abandoned.len()), (0, 0));
+}
+
+/// A backend over its rate does not delay the change of another one to a name that both want.
+#[test]
+fn a_change_waits_in_its_own_backends_turn() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.set_rate_limit(&backend("a"), Some(1));
+    queue.spend(&backend("a"), now);
+    queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+    assert_eq!(queue.pop(now), None, "backend a is over its rate");
+    queue.push(&target("x"), &backend("b"), Urgency::Bulk);
+    assert_eq!(drain(&mut queue, now), ["x"]);
+    assert_eq!(drain(&mut queue, now + Duration::from_secs(2)), [""; 0], "it is handed out once");
+    // The same for what is pushed while the key is in flight.
+    queue.push(&target("x"), &backend("b"), Urgency::Fresh);
+    let x = queue.pop(now).unwrap();
+    queue.start(x.clone());
+    queue.push(&x, &backend("b"), Urgency::Bulk);
+    queue.push(&x, &backend("a"), Urgency::Fresh);
+    assert!(queue.done(&x));
+    assert_eq!(drain(&mut queue, now), ["x"]);
+}
+
+#[test]
+fn a_later_push_lowers_no_urgency() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let delayed = |queue: &mut Queue| {
+        queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+        let x = queue.pop(now).unwrap();
+        queue.start(x.clone());
+        queue.push_later(&x, &backend("a"), now + Duration::from_secs(9));
+        queue.done(&x);
+        queue.push(&target("y"), &backend("a"), Urgency::Bulk);
+    };
+    let mut queue_of = |end: fn(&mut Queue, Instant)| {
+        delayed(&mut queue);
+        end(&mut queue, now);
+        drain(&mut queue, now + Duration::from_secs(1))
+    };
+    let bulk = |queue: &mut Queue, _| queue.push(&target("x"), &backend("a"), Urgency::Bulk);
+    assert_eq!(queue_of(bulk), ["x", "y"], "a comparison ends the delay");
+    let earlier = |queue: &mut Queue, now| queue.push_later(&target("x"), &backend("a"), now + Duration::from_secs(1));
+    assert_eq!(queue_of(earlier), ["x", "y"], "an earlier time replaces the delay");
+}
+
+#[test]
+fn a_key_that_two_pushed_stays_as_urgent_as_the_more_urgent_push() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.set_rate_limit(&backend("a"), Some(1));
+    queue.spend(&backend("a"), now);
+    queue.push(&target("x"), &backend("a"), Urgency::Fresh);
+    queue.push(&target("x"), &backend("a-b"), Urgency::Bulk);
+    // Backend a rests, so the key comes in the turn of the other one; its write fails.
+    let x = queue.pop(now).unwrap();
+    queue.start(x.clone());
+    queue.push_later(&x, &backend("a-b"), now);
+    queue.done(&x);
+    queue.push(&target("y"), &backend("c"), Urgency::Bulk);
+    queue.push(&target("z"), &backend("c"), Urgency::Bulk);
+    assert_eq!(drain(&mut queue, now)[0], "x");
+}
+
+#[test]
+fn a_key_costs_the_tenant_in_whose_turn_it_comes() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    queue.set_rate_limit(&backend("a-b"), Some(1));
+    queue.push(&target("x"), &backend("a-b"), Urgency::Fresh);
+    let x = queue.pop(now).unwrap();
+    // What is written belongs to another backend.
+    queue.spend(&backend("a"), now);
+    queue.start(x.clone());
+    queue.done(&x);
+    queue.push(&target("x"), &backend("a-b"), Urgency::Fresh);
+    assert_eq!(queue.pop(now), None, "it writes without a limit");
 }
 
 #[test]
@@ -198,7 +292,7 @@ fn a_quiet_backends_change_passes_those_that_have_writes_under_way() {
     queue.done(&quiet);
     assert_eq!(queue.pop_quiet(now), Some(target("b1")), "it is quiet again");
     queue.done(&first);
-    assert_eq!(drain(&mut queue, now), ["a1", "a2", "bulk"], "nobody lost a turn");
+    assert_eq!(drain(&mut queue, now), ["a1", "a2", "bulk"], "no tenant lost a turn");
 }
 
 #[test]

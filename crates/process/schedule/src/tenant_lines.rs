@@ -1,6 +1,6 @@
 //! The keys of one urgency: a line for each tenant, served in turns.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::Instant;
 
@@ -13,17 +13,23 @@ pub(crate) struct TenantLines<T, K> {
     /// over them.
     resting: BTreeSet<(Instant, T)>,
     pub(crate) lines: HashMap<T, VecDeque<K>>,
+    /// Entries of `lines` whose key no longer waits there. They stay until they come first, or until their key waits
+    /// there again, so that a line holds each key at most once.
+    pub(crate) abandoned: HashSet<(T, K)>,
 }
 
 impl<T, K> Default for TenantLines<T, K> {
     fn default() -> Self {
-        Self { turns: VecDeque::new(), resting: BTreeSet::new(), lines: HashMap::new() }
+        Self { turns: VecDeque::new(), resting: BTreeSet::new(), lines: HashMap::new(), abandoned: HashSet::new() }
     }
 }
 
-impl<T: Clone + Ord + Hash, K> TenantLines<T, K> {
-    /// Appends a key to its tenant's line.
+impl<T: Clone + Ord + Hash, K: Clone + Eq + Hash> TenantLines<T, K> {
+    /// Appends a key to its tenant's line. A key that was abandoned there gets its place back.
     pub(crate) fn push(&mut self, tenant: &T, key: K) {
+        if !self.abandoned.is_empty() && self.abandoned.remove(&(tenant.clone(), key.clone())) {
+            return;
+        }
         let line = self.lines.entry(tenant.clone()).or_default();
         if line.is_empty() {
             self.turns.push_back(tenant.clone());
@@ -31,9 +37,14 @@ impl<T: Clone + Ord + Hash, K> TenantLines<T, K> {
         line.push_back(key);
     }
 
+    /// A key in its tenant's line does not wait there any more.
+    pub(crate) fn abandon(&mut self, tenant: &T, key: &K) {
+        self.abandoned.insert((tenant.clone(), key.clone()));
+    }
+
     /// Returns the next key and its tenant. Skips tenants that `may_go` refuses (they keep their turn), tenants for
-    /// which `rests_until` returns a time (they lose it), and keys that `is_current` refuses: entries left behind by a
-    /// key that moved to another line.
+    /// which `rests_until` returns a time (they lose it), and keys that `is_current` refuses, because they were
+    /// abandoned.
     pub(crate) fn pop(
         &mut self,
         now: Instant,
@@ -64,6 +75,7 @@ impl<T: Clone + Ord + Hash, K> TenantLines<T, K> {
                     found = Some(key);
                     break;
                 }
+                self.abandoned.remove(&(tenant.clone(), key));
             }
             if line.is_empty() {
                 self.lines.remove(&tenant);

@@ -45,7 +45,7 @@ fn a_storm_of_429s_is_one_sign() {
     for _ in 0..1000 {
         limiter.answered(&answer(now + 60 * SECOND, 1, WriteResult::Answered));
     }
-    assert_eq!(limiter.concurrency_limit().current(), 32, "and never more than was told");
+    assert_eq!(limiter.concurrency_limit().current(), 32, "and never above its maximum");
 }
 
 #[test]

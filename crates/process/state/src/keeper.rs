@@ -5,7 +5,7 @@ use gimbal_lease::Leadership;
 use tokio::sync::{mpsc, watch};
 
 use crate::Format;
-use crate::store::{Change, Store};
+use crate::store::{RecordChange, Store};
 use crate::task::{Request, Task};
 
 /// An event that the task reports.
@@ -65,12 +65,12 @@ impl<F: Format> StateKeeper<F> {
     /// Requests that a state that was decided in this epoch is kept. Answered by [`StateEvent::Kept`], unless the epoch
     /// ends first; a newer version replaces one that is still pending.
     pub fn keep(&self, epoch: u64, tenant: F::Tenant, version: u64, state: F::State) {
-        self.request(Request::Change(epoch, tenant, Change::Keep(version, state)));
+        self.request(Request::Change(epoch, tenant, RecordChange::Keep(version, state)));
     }
 
     /// Requests that a tenant's record is deleted.
     pub fn forget(&self, epoch: u64, tenant: F::Tenant) {
-        self.request(Request::Change(epoch, tenant, Change::Forget));
+        self.request(Request::Change(epoch, tenant, RecordChange::Forget));
     }
 
     fn request(&self, request: Request<F>) {

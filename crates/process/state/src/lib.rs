@@ -10,5 +10,5 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use format::{Data, Format};
+pub use format::{Format, RecordData};
 pub use keeper::{StateEvent, StateKeeper};

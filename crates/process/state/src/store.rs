@@ -6,11 +6,11 @@ use std::sync::Arc;
 use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope};
 use gimbal_kubernetes_objects::{ConfigMap, Meta, Object as _, keys};
 
-use crate::{Data, Format};
+use crate::{Format, RecordData};
 
 /// The change of one tenant's record.
 #[derive(Debug, Clone)]
-pub(crate) enum Change<S> {
+pub(crate) enum RecordChange<S> {
     /// The record is to hold this version of the state.
     Keep(u64, S),
     /// The record is to be deleted.
@@ -34,8 +34,7 @@ fn parse<F: Format>(map: &ConfigMap) -> Option<(F::Tenant, F::State)> {
     let tenant = F::parse_tenant(map.metadata.name.strip_prefix(F::PREFIX)?)?;
     let (state, unreadable) = F::parse(&map.data);
     if !unreadable.is_empty() {
-        let keys = unreadable.join(", ");
-        tracing::warn!(%tenant, configmap = %map.metadata.name, keys, "part of a stored state cannot be read and is ignored");
+        F::log_not_read(&tenant, &map.metadata.name, &unreadable.join(", "));
     }
     Some((tenant, state))
 }
@@ -64,7 +63,7 @@ impl<F: Format> Store<F> {
     /// Carries out a change. A replacement or deletion names the version that was read right before. It never undoes
     /// what a later leader wrote: either that version is outdated by then and the API server refuses the write, or this
     /// process has ceased to lead and the write is withheld.
-    pub(crate) async fn write(&self, tenant: &F::Tenant, change: &Change<F::State>) -> Result<(), ApiError> {
+    pub(crate) async fn write(&self, tenant: &F::Tenant, change: &RecordChange<F::State>) -> Result<(), ApiError> {
         let map = self.render(tenant, change);
         let found = match self.cluster.get::<ConfigMap>(&map.metadata.namespace, &map.metadata.name).await {
             Ok(found) => Some(found),
@@ -72,23 +71,23 @@ impl<F: Format> Store<F> {
             Err(error) => return Err(error),
         };
         match (found, change) {
-            (None, Change::Forget) => Ok(()),
-            (None, Change::Keep(..)) => self.cluster.create(&map).await.map(drop),
+            (None, RecordChange::Forget) => Ok(()),
+            (None, RecordChange::Keep(..)) => self.cluster.create(&map).await.map(drop),
             // The labels are compared, too: without them the next leader does not find the record.
-            (Some(found), Change::Keep(..)) if found.data == map.data && has_labels_of(&found, &map) => Ok(()),
-            (Some(found), Change::Keep(..)) => {
+            (Some(found), RecordChange::Keep(..)) if found.data == map.data && has_labels_of(&found, &map) => Ok(()),
+            (Some(found), RecordChange::Keep(..)) => {
                 let Meta { uid, resource_version, .. } = found.metadata;
                 let metadata = Meta { uid, resource_version, ..map.metadata };
                 self.cluster.replace(&ConfigMap { metadata, data: map.data }).await.map(drop)
             }
-            (Some(found), Change::Forget) => {
+            (Some(found), RecordChange::Forget) => {
                 let Meta { namespace, name, uid, resource_version, .. } = &found.metadata;
                 self.cluster.delete(ConfigMap::KIND, namespace, name, uid, resource_version).await
             }
         }
     }
 
-    fn render(&self, tenant: &F::Tenant, change: &Change<F::State>) -> ConfigMap {
+    fn render(&self, tenant: &F::Tenant, change: &RecordChange<F::State>) -> ConfigMap {
         let tenant = tenant.to_string();
         let metadata = Meta {
             name: format!("{}{tenant}", F::PREFIX).into(),
@@ -98,8 +97,8 @@ impl<F: Format> Store<F> {
             ..Meta::default()
         };
         let data = match change {
-            Change::Keep(_, state) => F::render(state),
-            Change::Forget => Data::new(),
+            RecordChange::Keep(_, state) => F::render(state),
+            RecordChange::Forget => RecordData::new(),
         };
         ConfigMap { metadata, data }
     }

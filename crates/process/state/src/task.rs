@@ -10,7 +10,7 @@ use gimbal_kubernetes_client::ApiError;
 use gimbal_schedule::Backoff;
 use tokio::sync::{mpsc, watch};
 
-use crate::store::{Change, Store};
+use crate::store::{RecordChange, Store};
 use crate::{Format, StateEvent};
 use gimbal_lease::{Leadership, Moment};
 
@@ -24,7 +24,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 #[allow(clippy::large_enum_variant)] // At most one for each tenant waits.
 pub(crate) enum Request<F: Format> {
     Read(u64),
-    Change(u64, F::Tenant, Change<F::State>),
+    Change(u64, F::Tenant, RecordChange<F::State>),
 }
 
 /// The result of a call.
@@ -39,7 +39,7 @@ type Records<F> = (u64, Vec<(<F as Format>::Tenant, <F as Format>::State)>);
 /// A change that is to be written.
 struct Pending<S> {
     epoch: u64,
-    change: Change<S>,
+    change: RecordChange<S>,
     since: Instant,
 }
 
@@ -84,7 +84,7 @@ impl<F: Format> Task<F> {
             let wake = self.start_due(Instant::now()).into_iter().chain(deadline).min();
             tokio::select! {
                 request = requests.recv(), if deadline.is_none() => match request {
-                    Some(request) => self.take(request),
+                    Some(request) => self.accept(request),
                     None => deadline = Some(Instant::now() + SHUTDOWN_TIMEOUT),
                 },
                 Some(ended) = self.in_flight.next() => self.ended(ended),
@@ -102,7 +102,7 @@ impl<F: Format> Task<F> {
         }
     }
 
-    fn take(&mut self, request: Request<F>) {
+    fn accept(&mut self, request: Request<F>) {
         match request {
             Request::Read(epoch) => {
                 let (store, leadership) = (self.store.clone(), self.leadership.clone());
@@ -158,8 +158,8 @@ impl<F: Format> Task<F> {
                     Ok(()) => {
                         self.failed.remove(&tenant);
                         match waiting.change {
-                            Change::Keep(version, _) => Some(StateEvent::Kept(tenant, version)),
-                            Change::Forget => None,
+                            RecordChange::Keep(version, _) => Some(StateEvent::Kept(tenant, version)),
+                            RecordChange::Forget => None,
                         }
                     }
                     Err(error) => {
@@ -177,7 +177,7 @@ impl<F: Format> Task<F> {
 
     fn failed(&mut self, tenant: F::Tenant, waiting: Pending<F::State>, error: &ApiError) {
         if !matches!(error, ApiError::Withheld) {
-            tracing::warn!(tenant = %tenant, %error, "cannot write the state of a tenant; retrying, and removals that need it wait");
+            F::log_not_written(&tenant, error);
             let failures = self.failed.get(&tenant).map_or(0, |failed| failed.failures);
             let pause = RETRY.delay(failures);
             let pause = pause.max(error.retry_after().unwrap_or_default());

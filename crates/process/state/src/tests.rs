@@ -12,8 +12,8 @@ use gimbal_kubernetes_objects::keys;
 use gimbal_lease::{Leadership, Moment};
 use tokio::sync::watch;
 
-use crate::store::{Change, Store};
-use crate::{Data, Format, StateEvent, StateKeeper};
+use crate::store::{RecordChange, Store};
+use crate::{Format, RecordData, StateEvent, StateKeeper};
 
 /// A second format beside the writer's: one number for each cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,12 +31,20 @@ impl Format for Incarnations {
         Some(name.into())
     }
 
-    fn render(state: &String) -> Data {
+    fn render(state: &String) -> RecordData {
         [("incarnation".to_owned(), state.clone())].into()
     }
 
-    fn parse(data: &Data) -> (String, Vec<&'static str>) {
+    fn parse(data: &RecordData) -> (String, Vec<&'static str>) {
         (data.get("incarnation").cloned().unwrap_or_default(), Vec::new())
+    }
+
+    fn log_not_written(cluster: &String, error: &ApiError) {
+        tracing::warn!(%cluster, %error, "not written");
+    }
+
+    fn log_not_read(cluster: &String, config_map: &str, keys: &str) {
+        tracing::warn!(%cluster, config_map, keys, "not read");
     }
 }
 
@@ -72,7 +80,7 @@ impl Stage {
         Self { server, leadership, keeper, task: tokio::spawn(task) }
     }
 
-    async fn told(&mut self) -> StateEvent<Incarnations> {
+    async fn next_event(&mut self) -> StateEvent<Incarnations> {
         timeout(LIMIT, self.keeper.next()).await.unwrap().unwrap()
     }
 
@@ -93,11 +101,11 @@ async fn a_record_that_cannot_be_written_keeps_no_others_from_being_kept() {
     stage.keeper.keep(1, name("aaa"), 1, state("a"));
     for version in 1..=3 {
         stage.keeper.keep(1, name("node02"), version, state("b"));
-        assert_eq!(stage.told().await, StateEvent::Kept(name("node02"), version));
+        assert_eq!(stage.next_event().await, StateEvent::Kept(name("node02"), version));
     }
     // The change is written once it can be.
     stage.server.admin().delete(&format!("{maps}/gimbal-backend-aaa")).await.unwrap();
-    assert_eq!(stage.told().await, StateEvent::Kept(name("aaa"), 1));
+    assert_eq!(stage.next_event().await, StateEvent::Kept(name("aaa"), 1));
     assert_eq!(stage.kept("aaa").await.as_deref(), Some("a"));
 }
 
@@ -109,9 +117,9 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
     stage.keeper.keep(1, name("node02"), 2, state("b"));
     // The read, requested later, is answered first: the change was accepted and is pending.
     stage.keeper.read(1);
-    assert_eq!(stage.told().await, StateEvent::Read(1, Vec::new()));
+    assert_eq!(stage.next_event().await, StateEvent::Read(1, Vec::new()));
     stage.leadership.send_replace(leader(1, FOR_LONG));
-    assert_eq!(stage.told().await, StateEvent::Kept(name("node02"), 2));
+    assert_eq!(stage.next_event().await, StateEvent::Kept(name("node02"), 2));
     assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
 
     // After a change of epoch it is older than what the leader between may have stored.
@@ -119,9 +127,9 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
     stage.keeper.keep(1, name("node02"), 3, state("old"));
     stage.leadership.send_replace(leader(3, FOR_LONG));
     stage.keeper.read(3);
-    assert_eq!(stage.told().await, StateEvent::Read(3, vec![(name("node02"), state("b"))]));
+    assert_eq!(stage.next_event().await, StateEvent::Read(3, vec![(name("node02"), state("b"))]));
     stage.keeper.keep(3, name("other"), 1, state("c"));
-    assert_eq!(stage.told().await, StateEvent::Kept(name("other"), 1));
+    assert_eq!(stage.next_event().await, StateEvent::Kept(name("other"), 1));
     assert_eq!(stage.kept("node02").await.as_deref(), Some("b"));
     drop(stage.keeper);
     timeout(LIMIT, stage.task).await.unwrap().unwrap();
@@ -132,7 +140,7 @@ async fn what_is_to_be_kept_waits_for_a_lease_that_is_late() {
 async fn a_record_that_lost_its_labels_gets_them_back() {
     let server = TestCluster::start().await.unwrap();
     let store = Store::<Incarnations>::new(server.client().unwrap(), "kube-system");
-    let keep = Change::Keep(1, state("a"));
+    let keep = RecordChange::Keep(1, state("a"));
     store.write(&name("node02"), &keep).await.unwrap();
     let path = "/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02";
     server.admin().patch(path, &serde_json::json!({"metadata": {"labels": null}})).await.unwrap();
@@ -157,15 +165,15 @@ async fn nothing_is_replaced_that_was_read_under_a_lease_that_ended() {
         };
         Store::<Incarnations>::new(server.client().unwrap().only_while(permit), "kube-system")
     };
-    let keep = |incarnation: &str| Change::Keep(1, state(incarnation));
+    let keep = |incarnation: &str| RecordChange::Keep(1, state(incarnation));
     let store_of_the_leader = store(leads.clone(), false);
     store_of_the_leader.write(&name("node02"), &keep("first")).await.unwrap();
-    for change in [keep("late"), Change::Forget] {
+    for change in [keep("late"), RecordChange::Forget] {
         leadership.send_replace(leader(1, FOR_LONG));
         let late = store(leads.clone(), true).write(&name("node02"), &change).await;
         assert_eq!(late, Err(ApiError::Withheld));
     }
     assert_eq!(store_of_the_leader.read().await, Ok(vec![(name("node02"), state("first"))]));
     let lease = server.client().unwrap().get::<Lease>("kube-system", "none").await;
-    assert!(matches!(lease, Err(ApiError::NotFound { .. })), "reads ask nobody");
+    assert!(matches!(lease, Err(ApiError::NotFound { .. })), "reads need no permit");
 }

@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(ledger.acknowledge(), None, "1 still waits");
         ledger.settle(&key("a"));
         assert_eq!(ledger.acknowledge(), Some(2));
-        assert_eq!(ledger.acknowledge(), None, "told already");
+        assert_eq!(ledger.acknowledge(), None, "acknowledged already");
         ledger.settle(&key("c"));
         assert_eq!(ledger.acknowledge(), Some(3));
     }

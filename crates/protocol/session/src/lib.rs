@@ -15,19 +15,20 @@ mod service;
 mod size;
 mod split;
 mod unknown;
+mod waiting;
 mod window;
 mod writer;
 
 pub use agent::{AgentConfig, AgentEnd, AgentVerdict, HEARTBEAT, ReceivedReport, StreamState};
 pub use message::{
-    AgentMessage, Change, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
+    AgentMessage, Credit, Data, EntryChange, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
     Reject, Scope, Summary, Unreadable, Welcome, WriterMessage,
 };
 pub use payload::{Content, Entry, Key, Never, Payload, Reason};
 pub use service::{LastGroups, RejectReason, Services, service_len};
 pub use size::estimated_len;
 pub use unknown::UnknownScopes;
-pub use writer::{Outcome, WriterEnd, WriterLimits, WriterOutput};
+pub use writer::{Outcome, ReportError, TooLarge, WriterEnd, WriterLimits, WriterOutput};
 
 /// The only protocol version that this build speaks.
 pub const PROTOCOL: u32 = 1;

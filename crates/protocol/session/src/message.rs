@@ -28,10 +28,19 @@ pub enum AgentMessage<P: Payload = Services> {
         /// The reason, for logs.
         reason: String,
     },
-    /// The window for reports. There are none before the first one.
+    /// The window for reports. Without it the writer sends none.
     ReportCredit(Credit),
-    /// Every report up to this number was dealt with, or a newer one of its key takes its place.
+    /// Frees the window: the agent works on every report up to this number, or on a newer one of its key.
     ReportAck(u64),
+    /// The agent has dealt with these reports, in any order. One that is never dealt with keeps no other waiting.
+    ReportsDone(Vec<u64>),
+    /// A report could not be parsed. The stream goes on.
+    ReportUnreadable {
+        /// Its number.
+        seq: u64,
+        /// The parse error.
+        reason: String,
+    },
     /// Answers a [`WriterMessage::ContentRequest`].
     Content {
         /// As it was asked for.
@@ -83,6 +92,13 @@ pub enum WriterMessage<P: Payload = Services> {
     ContentRequest(P::Hash),
     /// Ends the stream on purpose.
     Goodbye(Goodbye),
+    /// A message that could not be parsed, where the stream goes on without it. Only the receiving side makes it.
+    Unreadable {
+        /// The number of the report that it is.
+        report: Option<u64>,
+        /// The parse error.
+        reason: String,
+    },
 }
 
 /// The number of entries in a set and the digest over them.
@@ -173,7 +189,7 @@ pub struct Data<P: Payload = Services> {
 
 /// A change of one entry.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change<P: Payload> {
+pub enum EntryChange<P: Payload> {
     /// Replaces the entry.
     Replace(P::Entry),
     /// Changes the entry that is held.

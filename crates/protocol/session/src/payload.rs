@@ -12,10 +12,11 @@
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
+use std::time::Duration;
 
 use gimbal_model::Digest;
 
-use crate::Change;
+use crate::EntryChange;
 
 /// The types that one session carries. Implemented by a marker type without data.
 pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
@@ -40,6 +41,8 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// Something too large or too secret to be part of an entry. It is sent only when the writer asks for its hash.
     type Content: Content<Hash = Self::Hash>;
 
+    /// What an entry is called in messages to people, with its article.
+    const AN_ENTRY: &'static str;
     /// What entries are called in messages to people, in the plural.
     const ENTRIES: &'static str;
     /// What parts are called in messages to people, in the plural.
@@ -47,8 +50,17 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// What of an entry cannot be divided between frames, in messages to people.
     const INDIVISIBLE: &'static str;
 
+    /// Whether the writer keeps what it has of an entry whose newest state fits in no frame; else that counts as gone.
+    const KEEPS_TOO_LARGE: bool = false;
+
+    /// Interval of the agent's heartbeats.
+    const HEARTBEAT: Duration = crate::HEARTBEAT;
+
     /// Returns the bytes that a report takes on the wire; never less than it really does.
     fn report_len(report: &Self::Report) -> usize;
+
+    /// Returns the same for facts.
+    fn facts_len(facts: &Self::Facts) -> usize;
 }
 
 /// Names an entry. Keys are ordered by namespace first.
@@ -70,8 +82,8 @@ pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
     /// counts.
     fn new(header: Arc<P::Header>, parts: Vec<P::Part>) -> Self;
 
-    /// Returns the header.
-    fn header(&self) -> &Arc<P::Header>;
+    /// Returns the header. An entry may keep it in another form.
+    fn header(&self) -> Arc<P::Header>;
 
     /// Returns every part, always in the same order.
     fn parts(&self) -> impl Iterator<Item = P::Part>;
@@ -83,12 +95,12 @@ pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
     fn digest(&self, key: &P::Key) -> Digest;
 
     /// Returns the change that leads from `old` to `new`; `None` if they are equal.
-    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<Change<P>>;
+    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<EntryChange<P>>;
 
-    /// Applies a [`Change::Update`] and keeps `digest`, this entry's digest under `key`, up to date.
+    /// Applies an [`EntryChange::Update`] and keeps `digest`, this entry's digest under `key`, up to date.
     fn update(&mut self, key: &P::Key, digest: &mut Digest, header: Option<Arc<P::Header>>, parts: Vec<P::PartChange>);
 
-    /// Returns whether the source is deleting what the entry stands for. Such an entry is held like any other, on both
+    /// Returns whether the source is deleting the object of the entry. Such an entry is held like any other, on both
     /// ends and over restarts, until the agent removes it; so the other end can act on a deletion that it was away for.
     fn is_deleting(&self) -> bool {
         false
@@ -110,7 +122,7 @@ pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
     /// Returns the bytes of the largest piece that cannot be divided between two frames: the header, or one part.
     fn largest_len(&self) -> usize {
         let parts = self.parts().map(|part| Self::part_len(None, &part));
-        parts.chain([Self::header_len(self.header())]).max().unwrap_or_default()
+        parts.chain([Self::header_len(&self.header())]).max().unwrap_or_default()
     }
 }
 

@@ -8,7 +8,7 @@ use gimbal_model::{
 };
 
 use crate::size::{FIELD, entry_len};
-use crate::{AgentEnd, Change, Entry, Key, Never, Payload, Reason, WriterEnd};
+use crate::{AgentEnd, Entry, EntryChange, Key, Never, Payload, Reason, WriterEnd};
 
 /// Overhead of a map entry in bytes: tag and length of the entry, of its key and of its value.
 const ENTRY: usize = 3 * FIELD;
@@ -31,12 +31,17 @@ impl Payload for Services {
     type Hash = Never;
     type Content = Never;
 
+    const AN_ENTRY: &'static str = "a Service";
     const ENTRIES: &'static str = "Services";
     const PARTS: &'static str = "endpoints";
     const INDIVISIBLE: &'static str = "header, or ports and details of one endpoint,";
 
     fn report_len(report: &Never) -> usize {
         match *report {}
+    }
+
+    fn facts_len(facts: &Never) -> usize {
+        match *facts {}
     }
 }
 
@@ -61,8 +66,8 @@ impl Entry<Services> for Service {
         Self::new(header, parts)
     }
 
-    fn header(&self) -> &Arc<Header> {
-        &self.header
+    fn header(&self) -> Arc<Header> {
+        self.header.clone()
     }
 
     fn parts(&self) -> impl Iterator<Item = (PortSet, Endpoint)> {
@@ -77,11 +82,11 @@ impl Entry<Services> for Service {
         self.digest(key)
     }
 
-    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<Change<Services>> {
+    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<EntryChange<Services>> {
         ServiceChange::between(old, new).map(|change| match change {
-            ServiceChange::Replace(service) => Change::Replace(service),
-            ServiceChange::Update { header, endpoints } => Change::Update { header, parts: endpoints },
-            ServiceChange::Remove => Change::Remove,
+            ServiceChange::Replace(service) => EntryChange::Replace(service),
+            ServiceChange::Update { header, endpoints } => EntryChange::Update { header, parts: endpoints },
+            ServiceChange::Remove => EntryChange::Remove,
         })
     }
 

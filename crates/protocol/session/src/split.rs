@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::size::entry_len;
-use crate::{Change, Entry, Payload, Piece, PieceChange};
+use crate::{Entry, EntryChange, Payload, Piece, PieceChange};
 
 /// Target size of a frame in bytes. Smaller frames cost more each; larger ones delay fresh changes, and need ten times
 /// their size in memory while they are parsed. A small window lowers the target, so that several frames fit in it.
@@ -17,8 +17,9 @@ pub(crate) fn pieces<P: Payload>(key: &P::Key, entry: &P::Entry, target: usize) 
     let new = |header| Piece { key: key.clone(), header, parts: Vec::new(), more: false };
     let start = 2 * entry_len(key);
     let mut done = VecDeque::new();
-    let mut piece = new(Some(entry.header().clone()));
-    let mut used = start + P::Entry::header_len(entry.header());
+    let header = entry.header();
+    let mut used = start + P::Entry::header_len(&header);
+    let mut piece = new(Some(header));
     for part in entry.parts() {
         let len = P::Entry::part_len(piece.parts.last(), &part);
         // A piece is never empty here: the first one has the header, and a later one begins with a part.
@@ -36,11 +37,11 @@ pub(crate) fn pieces<P: Payload>(key: &P::Key, entry: &P::Entry, target: usize) 
 }
 
 /// Divides a change in the same way.
-pub(crate) fn parts<P: Payload>(key: &P::Key, change: Change<P>, target: usize) -> VecDeque<PieceChange<P>> {
+pub(crate) fn parts<P: Payload>(key: &P::Key, change: EntryChange<P>, target: usize) -> VecDeque<PieceChange<P>> {
     match change {
-        Change::Remove => [PieceChange::Remove(key.clone())].into(),
-        Change::Replace(entry) => pieces(key, &entry, target).into_iter().map(PieceChange::Replace).collect(),
-        Change::Update { header, parts } => updates(key, header, &parts, target),
+        EntryChange::Remove => [PieceChange::Remove(key.clone())].into(),
+        EntryChange::Replace(entry) => pieces(key, &entry, target).into_iter().map(PieceChange::Replace).collect(),
+        EntryChange::Update { header, parts } => updates(key, header, &parts, target),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::split::TARGET;
 
 /// The part of the window that a frame may use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Share {
+pub(crate) enum WindowShare {
     /// All of it. For fresh changes.
     Whole,
     /// Three quarters of it. For snapshots, so that fresh changes never wait behind them.
@@ -16,7 +16,7 @@ pub(crate) enum Share {
 
 /// The room that a frame has in the window.
 #[derive(Debug, Clone)]
-pub(crate) struct Room<K> {
+pub(crate) struct FrameRoom<K> {
     changes: u64,
     bytes: u64,
     /// Whether nothing is outstanding. Then one entry fits however large it is, because an entry larger than the window
@@ -27,7 +27,7 @@ pub(crate) struct Room<K> {
     pub(crate) keys: Vec<K>,
 }
 
-impl<K: Clone + Ord> Room<K> {
+impl<K: Clone + Ord> FrameRoom<K> {
     /// Returns whether an entry fits.
     pub(crate) fn would_take(&self, len: usize) -> bool {
         let used = self.used + len as u64;
@@ -95,12 +95,12 @@ impl<K: Clone + Ord> Window<K> {
     }
 
     /// Returns the room of the next frame, whose own size is `overhead`.
-    pub(crate) fn room(&self, share: Share, overhead: usize) -> Room<K> {
+    pub(crate) fn room(&self, share: WindowShare, overhead: usize) -> FrameRoom<K> {
         let limit = |credit: u64| match share {
-            Share::Whole => credit,
-            Share::Bulk => credit - credit.div_ceil(4),
+            WindowShare::Whole => credit,
+            WindowShare::Bulk => credit - credit.div_ceil(4),
         };
-        Room {
+        FrameRoom {
             changes: limit(self.credit.changes.into()).saturating_sub(self.changes),
             bytes: limit(self.credit.bytes).saturating_sub(self.bytes),
             free: self.sent.is_empty(),
@@ -110,7 +110,7 @@ impl<K: Clone + Ord> Window<K> {
         }
     }
 
-    pub(crate) fn sent(&mut self, seq: u64, room: Room<K>) {
+    pub(crate) fn sent(&mut self, seq: u64, room: FrameRoom<K>) {
         self.changes += room.keys.len() as u64;
         self.bytes += room.used;
         for key in &room.keys {

@@ -1,6 +1,7 @@
 //! Accepts connections and identifies their peers.
 
 use std::convert::Infallible;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +13,11 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::Peer;
-use crate::connection::{Connection, Known};
+use crate::certificate_state::CertificateState;
+use crate::connection::{Connection, ConnectionInfo};
 use crate::quiet::Quiet;
 use crate::refusal::{Problem, Refusal};
 use crate::serve::OnRefusal;
-use crate::standing::Standing;
 use crate::trust::Trust;
 
 /// Largest number of concurrent handshakes. Further connections wait in the kernel's queue.
@@ -34,9 +35,9 @@ pub(crate) fn connections(
     on_refusal: Option<OnRefusal>,
     abort: CancellationToken,
 ) -> impl Stream<Item = Result<Connection, Infallible>> {
-    let sockets = futures::stream::unfold(listener, |listener| async move {
-        let socket = accept(&listener).await;
-        Some((socket, listener))
+    let sockets = futures::stream::unfold((listener, Quiet::default()), |(listener, quiet)| async move {
+        let socket = accept(|| listener.accept(), &quiet).await;
+        Some((socket, (listener, quiet)))
     });
     let quiet = Quiet::default();
     sockets
@@ -70,12 +71,15 @@ fn log(refusal: &Refusal, quiet: &Quiet<(IpAddr, Problem)>) {
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+/// Returns the next socket that `next` yields. Logs its failures, one line of each kind a minute.
+async fn accept<T, F: Future<Output = io::Result<T>>>(next: impl Fn() -> F, quiet: &Quiet<ErrorKind>) -> T {
     loop {
-        match listener.accept().await {
+        match next().await {
             Ok(accepted) => return accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(untold) = quiet.tell(error.kind(), Instant::now()) {
+                    tracing::warn!(%error, untold, "cannot accept a connection");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -115,10 +119,32 @@ async fn handshake(
     let shown = || examiner.shown().map(|chain| chain.certificate.clone());
     let stream = start.into_stream(Arc::new(config)).await;
     let stream = stream.map_err(|error| Refusal { asked_for, certificate: shown(), ..broken(&error) })?;
-    let nobody = || Refusal::new(address, Problem::NoCertificate, "it showed no certificate");
-    let chain = Arc::new(examiner.shown().ok_or_else(nobody)?.clone());
+    let no_certificate = || Refusal::new(address, Problem::NoCertificate, "it showed no certificate");
+    let chain = Arc::new(examiner.shown().ok_or_else(no_certificate)?.clone());
     let peer = Peer::from_certificate(&chain.certificate, address);
     let cut = abort.child_token();
-    let standing = Standing::of(trust, chain, peer.clone(), cut.clone());
-    Ok(Connection::tls(stream, Known { peer, standing }, cut))
+    let certificate_state = CertificateState::of(trust, chain, peer.clone(), cut.clone());
+    Ok(Connection::tls(stream, ConnectionInfo { peer, certificate_state }, cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_lasts_is_one_line_a_minute() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Arc::new(log.reopen().unwrap());
+        let _guard = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish());
+        let kinds = [ErrorKind::OutOfMemory, ErrorKind::OutOfMemory, ErrorKind::ConnectionAborted];
+        let failures = (0..300).map(|n| Err(io::Error::from(kinds[n % kinds.len()])));
+        let answers = RefCell::new(failures.chain([Ok(7)]));
+        let start = tokio::time::Instant::now();
+        let socket = accept(|| std::future::ready(answers.borrow_mut().next().unwrap()), &Quiet::default()).await;
+        let text = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!((socket, text.matches("cannot accept a connection").count()), (7, 2), "{text}");
+        assert_eq!(start.elapsed(), 300 * ACCEPT_PAUSE);
+    }
 }

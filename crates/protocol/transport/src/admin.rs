@@ -1,13 +1,11 @@
 //! The server side of `AdminService`.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use gimbal_wire::pb;
 use tonic::{Request, Response, Status};
 
-use crate::discovery::known;
-use crate::{Peer, Quiet};
+use crate::{AdminGate, Peer};
 
 /// Carries out the decisions of an administrator.
 #[tonic::async_trait]
@@ -30,30 +28,16 @@ pub trait Admin: Send + Sync + 'static {
 
 pub(crate) struct AdminEdge {
     admin: Arc<dyn Admin>,
-    /// Limits the log lines about refused calls, by peer and call.
-    refused: Quiet<(String, &'static str)>,
+    gate: AdminGate,
 }
 
 impl AdminEdge {
     pub(crate) fn new(admin: Arc<dyn Admin>) -> Self {
-        Self { admin, refused: Quiet::default() }
+        Self { admin, gate: AdminGate::default() }
     }
 
-    /// Refuses peers that are not administrators. Every call of an administrator is logged; refused calls are logged
-    /// once a minute for each peer and call.
     fn check<T: std::fmt::Debug>(&self, call: &'static str, request: &Request<T>) -> Result<(), Status> {
-        let peer = known(request)?.peer;
-        if !self.admin.is_admin(&peer) {
-            if let Some(untold) = self.refused.tell((peer.key().to_owned(), call), Instant::now()) {
-                // The request is not logged: it may be large, and its sender is not trusted.
-                tracing::warn!(%peer, call, untold, "refused a call that is for admins");
-            }
-            return Err(Status::permission_denied(
-                "the certificate is not one of an admin (see admins in the writer's configuration)",
-            ));
-        }
-        tracing::info!(%peer, call, request = ?request.get_ref(), "an admin decided");
-        Ok(())
+        self.gate.check(call, request, |peer| self.admin.is_admin(peer))
     }
 }
 

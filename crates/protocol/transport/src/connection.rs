@@ -2,30 +2,45 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use crate::Peer;
-use crate::standing::Standing;
+use crate::certificate_state::CertificateState;
+
+/// Length of the text with which a client begins HTTP/2 (RFC 9113, section 3.4).
+const PREFACE: usize = 24;
+/// Time limit for that text. HTTP/2 pings find a silent client only after it.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that fails all reads and writes after `abort`. tonic spawns connections in tasks that cannot be aborted
 /// from outside, so the socket itself ends them.
 pub(crate) struct Connection {
     stream: Stream,
-    known: Known,
+    known: ConnectionInfo,
     aborted: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Until the client has begun HTTP/2.
+    preface: Option<Preface>,
+}
+
+/// What is still to come before the client has begun HTTP/2, and until when.
+struct Preface {
+    missing: usize,
+    timeout: Pin<Box<Sleep>>,
 }
 
 /// The peer and the state of its certificate, attached to every call on the connection.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct ConnectionInfo {
     pub(crate) peer: Peer,
-    pub(crate) standing: Standing,
+    pub(crate) certificate_state: CertificateState,
 }
 
 enum Stream {
@@ -35,12 +50,17 @@ enum Stream {
 
 impl Connection {
     pub(crate) fn plain(stream: TcpStream, abort: CancellationToken) -> Self {
-        let known = Known { peer: Peer::Loopback, standing: Standing::without_certificate() };
-        Self { stream: Stream::Plain(stream), known, aborted: Box::pin(abort.cancelled_owned()) }
+        let known = ConnectionInfo { peer: Peer::Loopback, certificate_state: CertificateState::without_certificate() };
+        Self::new(Stream::Plain(stream), known, abort)
     }
 
-    pub(crate) fn tls(stream: TlsStream<TcpStream>, known: Known, abort: CancellationToken) -> Self {
-        Self { stream: Stream::Tls(Box::new(stream)), known, aborted: Box::pin(abort.cancelled_owned()) }
+    pub(crate) fn tls(stream: TlsStream<TcpStream>, known: ConnectionInfo, abort: CancellationToken) -> Self {
+        Self::new(Stream::Tls(Box::new(stream)), known, abort)
+    }
+
+    fn new(stream: Stream, known: ConnectionInfo, abort: CancellationToken) -> Self {
+        let preface = Preface { missing: PREFACE, timeout: Box::pin(sleep(PREFACE_TIMEOUT)) };
+        Self { stream, known, aborted: Box::pin(abort.cancelled_owned()), preface: Some(preface) }
     }
 
     /// Returns the socket, or an error if the server has ended the connection.
@@ -59,16 +79,29 @@ trait Socket: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Socket for T {}
 
 impl Connected for Connection {
-    type ConnectInfo = Known;
+    type ConnectInfo = ConnectionInfo;
 
-    fn connect_info(&self) -> Known {
+    fn connect_info(&self) -> ConnectionInfo {
         self.known.clone()
     }
 }
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.socket(cx)?.poll_read(cx, buf)
+        if let Some(preface) = &mut self.preface
+            && preface.timeout.as_mut().poll(cx).is_ready()
+        {
+            tracing::debug!(peer = %self.known.peer, "a connection on which HTTP/2 did not begin in time");
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "HTTP/2 did not begin in time")));
+        }
+        let before = buf.filled().len();
+        ready!(self.socket(cx)?.poll_read(cx, buf))?;
+        let came = buf.filled().len() - before;
+        if let Some(preface) = &mut self.preface {
+            preface.missing = preface.missing.saturating_sub(came);
+        }
+        self.preface.take_if(|preface| preface.missing == 0);
+        Poll::Ready(Ok(()))
     }
 }
 

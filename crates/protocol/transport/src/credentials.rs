@@ -1,31 +1,37 @@
 //! The certificate, private key and certificate authorities of one end, reloaded when their files change.
 
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_schedule::Backoff;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificate::Certificate;
-use crate::reload::{Follow, Step};
-use crate::tls::{Contents, Loaded, TlsError, TlsFiles};
+use crate::plaintext_allowed;
+use crate::reload::{Follow, ReloadStep};
+use crate::tls::{FileContents, Loaded, TlsError, TlsFiles};
 
-/// Interval between reads of the files, plus or minus a quarter, so that pods that share a Secret do not read it in
-/// step.
-const LOOK: Duration = Duration::from_secs(2);
+/// Shortest interval between reads of the files.
+const LOOK: Duration = Duration::from_millis(1500);
+/// Random addition to the interval, so that pods that share a Secret do not read it in step.
+const SPREAD: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
 /// Time between a read that finds new content and the read that confirms it.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// The loaded TLS files. Cheap to clone; every clone sees the files that were loaded last.
 #[derive(Debug, Clone)]
-pub struct Credentials(watch::Receiver<Arc<Loaded>>);
+pub struct TlsCredentials(watch::Receiver<Arc<Loaded>>);
 
 /// The client's TLS configuration. Each dial uses the files that were loaded last.
 #[derive(Debug, Clone)]
-pub struct ClientTls(Credentials);
+pub struct ClientTls(TlsCredentials);
 
-/// Reloads the files of a [`Credentials`]. If it is dropped or never run, the credentials do not change.
+/// Reloads the files of a [`TlsCredentials`]. If it is dropped or never run, the credentials do not change.
 pub struct Reloader {
     files: TlsFiles,
     follow: Follow,
@@ -43,13 +49,13 @@ pub struct Reloaded {
     pub problem: Option<TlsError>,
 }
 
-impl Credentials {
+impl TlsCredentials {
     /// Loads the files, and returns the credentials with the reloader that keeps them up to date.
     ///
     /// # Errors
     /// Returns an error when a file is missing or unusable.
     pub fn load(files: TlsFiles) -> Result<(Self, Reloader), TlsError> {
-        let contents = Contents::read(&files)?;
+        let contents = FileContents::read(&files)?;
         let (taken, credentials) = watch::channel(Arc::new(contents.load(&files)?));
         let follow = Follow::new(contents.digest());
         Ok((Self(credentials), Reloader { files, follow, taken }))
@@ -90,49 +96,49 @@ impl ClientTls {
 /// # Errors
 /// Returns an error when a file is missing or unusable.
 pub fn client_tls(files: &TlsFiles) -> Result<ClientTls, TlsError> {
-    Credentials::load(files.clone()).map(|(credentials, _)| credentials.client())
+    TlsCredentials::load(files.clone()).map(|(credentials, _)| credentials.client())
 }
 
 impl Reloader {
     /// Reloads the files until `shutdown`. Calls the callback with the state at the start and whenever it changes. Logs
     /// each change, and each problem once.
-    pub async fn run(mut self, told: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
-        told(&self.state(None));
-        let mut pause = jittered(LOOK);
+    pub async fn run(mut self, report: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
+        report(&self.state(None));
+        let mut wait = pause();
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(wait) => {}
             }
             let (step, found) = self.look().await;
-            pause = if step == Step::LookAgain { SETTLE } else { jittered(LOOK) };
+            wait = if step == ReloadStep::LookAgain { SETTLE } else { pause() };
             if let Some(state) = self.carry_out(step, found) {
-                told(&state);
+                report(&state);
             }
         }
     }
 
     /// Reads the files on the blocking pool, because they may be on a network file system.
-    async fn look(&mut self) -> (Step, Result<Contents, TlsError>) {
+    async fn look(&mut self) -> (ReloadStep, Result<FileContents, TlsError>) {
         let files = self.files.clone();
-        let found = match tokio::task::spawn_blocking(move || Contents::read(&files)).await {
+        let found = match tokio::task::spawn_blocking(move || FileContents::read(&files)).await {
             Ok(found) => found,
             // The task fails only when the runtime shuts down.
-            Err(_) => return (Step::Rest, Contents::read(&self.files)),
+            Err(_) => return (ReloadStep::Rest, FileContents::read(&self.files)),
         };
-        let look = found.as_ref().map(Contents::digest).map_err(ToString::to_string);
+        let look = found.as_ref().map(FileContents::digest).map_err(ToString::to_string);
         (self.follow.look(look), found)
     }
 
-    fn carry_out(&mut self, step: Step, found: Result<Contents, TlsError>) -> Option<Reloaded> {
+    fn carry_out(&mut self, step: ReloadStep, found: Result<FileContents, TlsError>) -> Option<Reloaded> {
         match (step, found) {
-            (Step::Rest | Step::LookAgain, _) => None,
-            (Step::Mended, _) => {
+            (ReloadStep::Rest | ReloadStep::LookAgain, _) => None,
+            (ReloadStep::Mended, _) => {
                 tracing::info!("the TLS files are again what is in use");
                 Some(self.state(None))
             }
-            (Step::Take | Step::Tell, Err(problem)) => Some(self.failed(problem)),
-            (Step::Take | Step::Tell, Ok(contents)) => Some(match contents.load(&self.files) {
+            (ReloadStep::Take | ReloadStep::Tell, Err(problem)) => Some(self.failed(problem)),
+            (ReloadStep::Take | ReloadStep::Tell, Ok(contents)) => Some(match contents.load(&self.files) {
                 Ok(loaded) => {
                     self.follow.took(true);
                     tracing::info!(certificate = %loaded.own, not_after = %loaded.own.not_after, "the TLS files changed; new handshakes use them");
@@ -157,9 +163,31 @@ impl Reloader {
     }
 }
 
-/// Returns a random duration between 0.75 and 1.25 times `time`.
-fn jittered(time: Duration) -> Duration {
-    use std::hash::{BuildHasher as _, RandomState};
-    let random = RandomState::new().hash_one(()) % 512;
-    time.mul_f64(0.75 + random as f64 / 1024.0)
+/// Returns the time until the next read.
+fn pause() -> Duration {
+    LOOK + SPREAD.jittered(0, RandomState::new().hash_one(()))
+}
+
+/// Returns what a listener serves with: TLS, or none on a loopback address with `--plaintext`. `files` are those of the flags
+/// `--tls-cert`, `--tls-key` and `--tls-ca`.
+///
+/// # Errors
+/// Returns one line that names the flags, or the file.
+pub fn listener_tls(
+    files: Result<Option<(PathBuf, PathBuf, PathBuf)>, String>,
+    plaintext: bool,
+    listen: &SocketAddr,
+) -> Result<Option<(TlsCredentials, Reloader)>, String> {
+    match (files, plaintext) {
+        (Ok(Some((cert, key, ca))), false) => {
+            TlsCredentials::load(TlsFiles { cert, key, ca }).map(Some).map_err(|error| error.to_string())
+        }
+        (Ok(None), true) if plaintext_allowed(listen) => Ok(None),
+        (Ok(None), true) => Err(format!("--plaintext: --listen {listen} is not a loopback address; use TLS there")),
+        (Ok(None), false) => {
+            Err("--tls-cert, --tls-key and --tls-ca are required (or --plaintext on a loopback address)".into())
+        }
+        (_, true) => Err("--plaintext and --tls-cert, --tls-key, --tls-ca exclude each other".into()),
+        (Err(missing), false) => Err(missing),
+    }
 }

@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 pub use self::error::DialError;
 pub(crate) use self::error::is_about_certificates;
 use self::race::race;
-pub use self::target::{Target, Way};
+pub use self::target::{DialTarget, Way};
 use crate::ClientTls;
 
 /// After this time without an answer, the next address is tried concurrently, and the first that connects is used. The
@@ -48,7 +48,7 @@ pub struct Connected {
 ///
 /// # Errors
 /// Returns the errors when no target has an address within `limit`.
-pub async fn ways(targets: &[Target], limit: Duration) -> Result<Vec<Way>, Vec<DialError>> {
+pub async fn ways(targets: &[DialTarget], limit: Duration) -> Result<Vec<Way>, Vec<DialError>> {
     let mut lookups: FuturesUnordered<_> =
         targets.iter().enumerate().map(async |(index, target)| (index, target.ways().await)).collect();
     let mut deadline = Instant::now() + limit;
@@ -95,7 +95,7 @@ pub async fn connect(ways: &[Way], tls: Option<&ClientTls>, patience: Patience, 
 /// # Errors
 /// Returns a [`DialError`]; if several addresses failed, the error of the last one.
 pub async fn dial(url: &str, tls: Option<ClientTls>, timeout: Duration) -> Result<Channel, DialError> {
-    let target = Target::parse(url, tls.is_some())?;
+    let target = DialTarget::parse(url, tls.is_some())?;
     let limit = || target.timeout(timeout);
     let connected = async {
         let ways = target.ways().await?;

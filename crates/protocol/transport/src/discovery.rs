@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use gimbal_session::{AgentMessage, Services, WriterMessage};
-use gimbal_wire::{WirePayload, pb};
+use gimbal_wire::WirePayload;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::connection::Known;
-use crate::standing::{Standing, farewell, refused};
+use crate::certificate_state::{CertificateState, farewell, refused};
+use crate::connection::ConnectionInfo;
 use crate::{LinkError, Peer};
 
 /// Messages from an agent. The stream ends with the call, at shutdown, or after an error. After [`LinkError::Refused`]
@@ -33,7 +33,7 @@ pub trait Discovery<P: WirePayload = Services>: Send + Sync + 'static {
     async fn sync(&self, peer: Peer, incoming: AgentMessages<P>, outgoing: mpsc::Sender<WriterMessage<P>>);
 }
 
-/// Connects gRPC with a [`Discovery`]. The generated service of each payload calls [`DiscoveryEdge::stream`].
+/// Connects gRPC with a [`Discovery`].
 pub(crate) struct DiscoveryEdge<P: WirePayload> {
     pub(crate) discovery: Arc<dyn Discovery<P>>,
     pub(crate) shutdown: CancellationToken,
@@ -41,14 +41,15 @@ pub(crate) struct DiscoveryEdge<P: WirePayload> {
     pub(crate) streams: TaskTracker,
 }
 
-type Responses<P> = Pin<Box<dyn Stream<Item = Result<<P as WirePayload>::Response, Status>> + Send>>;
+/// The writer's messages, encoded.
+pub(crate) type Responses<P> = Pin<Box<dyn Stream<Item = Result<<P as WirePayload>::Response, Status>> + Send>>;
 
 impl<P: WirePayload> DiscoveryEdge<P> {
-    fn stream(&self, request: Request<Streaming<P::Request>>) -> Result<Response<Responses<P>>, Status> {
-        let Known { peer, standing } = known(&request)?;
+    pub(crate) fn stream(&self, request: Request<Streaming<P::Request>>) -> Result<Response<Responses<P>>, Status> {
+        let ConnectionInfo { peer, certificate_state } = known(&request)?;
         // The error that ends the incoming side becomes the status of the call, so that the agent sees the reason.
         let cause = Arc::new(OnceLock::new());
-        let incoming = incoming::<P>(request.into_inner(), cause.clone(), standing, self.shutdown.clone());
+        let incoming = incoming::<P>(request.into_inner(), cause.clone(), certificate_state, self.shutdown.clone());
         let (outgoing, messages) = mpsc::channel(OUTGOING);
         let (discovery, abort) = (self.discovery.clone(), self.abort.clone());
         self.streams.spawn(abort.run_until_cancelled_owned(async move {
@@ -60,19 +61,10 @@ impl<P: WirePayload> DiscoveryEdge<P> {
     }
 }
 
-#[tonic::async_trait]
-impl pb::discovery_service_server::DiscoveryService for DiscoveryEdge<Services> {
-    type SyncStream = Responses<Services>;
-
-    async fn sync(&self, request: Request<Streaming<pb::SyncRequest>>) -> Result<Response<Self::SyncStream>, Status> {
-        self.stream(request)
-    }
-}
-
 fn incoming<P: WirePayload>(
     requests: Streaming<P::Request>,
     cause: Arc<OnceLock<Status>>,
-    standing: Standing,
+    certificate_state: CertificateState,
     shutdown: CancellationToken,
 ) -> AgentMessages<P> {
     let messages = requests.map(move |request| match request {
@@ -82,23 +74,23 @@ fn incoming<P: WirePayload>(
             Err(LinkError::from(status))
         }
     });
-    let lost = standing.clone().lost();
+    let lost = certificate_state.clone().lost();
     let end = async move {
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = lost => {}
         }
     };
-    let refusal = async move { standing.problem().map(|problem| Err(LinkError::Refused(farewell(problem)))) };
+    let refusal = async move { certificate_state.problem().map(|problem| Err(LinkError::Refused(farewell(problem)))) };
     let refusal = futures::stream::once(refusal).filter_map(std::future::ready);
     messages.take_until(Box::pin(end)).chain(refusal).boxed()
 }
 
 /// Returns the peer of a call. Returns an error if its certificate is no longer accepted.
-pub(crate) fn known<T>(request: &Request<T>) -> Result<Known, Status> {
-    let known = request.extensions().get::<Known>().cloned();
+pub(crate) fn known<T>(request: &Request<T>) -> Result<ConnectionInfo, Status> {
+    let known = request.extensions().get::<ConnectionInfo>().cloned();
     let known = known.ok_or_else(|| Status::internal("the connection has no peer"))?;
-    match known.standing.problem() {
+    match known.certificate_state.problem() {
         Some(problem) => Err(refused(problem)),
         None => Ok(known),
     }

@@ -2,32 +2,29 @@
 
 use std::convert::Infallible;
 
-use gimbal_wire::pb;
-use pb::admin_service_server::SERVICE_NAME as ADMIN;
-use pb::discovery_service_server::SERVICE_NAME as DISCOVERY;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use crate::Serving;
+use crate::{Availability, Serving};
 
 /// The health reporter, and the services that it reports. The empty name means the whole server.
-pub(crate) struct Health {
+pub(crate) struct HealthStatus {
     pub(crate) reporter: HealthReporter,
-    pub(crate) names: Vec<&'static str>,
+    pub(crate) services: Vec<(&'static str, Availability)>,
 }
 
 /// Returns the status of a service.
-fn status(name: &str, serving: Serving, ending: bool) -> ServingStatus {
-    let is = match name {
-        DISCOVERY | ADMIN => serving.ready && serving.leading,
-        _ => serving.ready,
+fn status(availability: Availability, serving: Serving, ending: bool) -> ServingStatus {
+    let is = match availability {
+        Availability::Leading => serving.ready && serving.leading,
+        Availability::Ready => serving.ready,
     };
     if is && !ending { ServingStatus::Serving } else { ServingStatus::NotServing }
 }
 
-impl Health {
+impl HealthStatus {
     /// Keeps the reported status up to date while it is polled.
     pub(crate) async fn follow(
         self,
@@ -39,8 +36,9 @@ impl Health {
         let mut serving = serving.unwrap_or(all);
         loop {
             let (now, ending) = (*serving.borrow_and_update(), shutdown.is_cancelled());
-            for name in std::iter::once("").chain(self.names.iter().copied()) {
-                self.reporter.set_service_status(name, status(name, now, ending)).await;
+            let whole = ("", Availability::Ready);
+            for (name, availability) in std::iter::once(whole).chain(self.services.iter().copied()) {
+                self.reporter.set_service_status(name, status(availability, now, ending)).await;
             }
             tokio::select! {
                 Ok(()) = serving.changed() => {}
@@ -57,15 +55,14 @@ mod tests {
 
     #[test]
     fn agents_and_decisions_are_for_the_leader_and_nothing_is_for_who_ends() {
-        let serves = |name: &str, ready: bool, leading: bool, ending: bool| {
-            status(name, Serving { ready, leading }, ending) == ServingStatus::Serving
+        let serves = |availability, ready: bool, leading: bool, ending: bool| {
+            status(availability, Serving { ready, leading }, ending) == ServingStatus::Serving
         };
-        let inspection = pb::inspection_service_server::SERVICE_NAME;
-        for (name, standby) in [("", true), (inspection, true), (DISCOVERY, false), (ADMIN, false)] {
-            assert!(serves(name, true, true, false), "{name} of a leader");
-            assert_eq!(serves(name, true, false, false), standby, "{name} of a standby");
-            assert!(!serves(name, false, true, false), "{name} of one that cannot see its cluster");
-            assert!(!serves(name, true, true, true), "{name} at the end");
+        for (availability, standby) in [(Availability::Ready, true), (Availability::Leading, false)] {
+            assert!(serves(availability, true, true, false), "{availability:?} of a leader");
+            assert_eq!(serves(availability, true, false, false), standby, "{availability:?} of a standby");
+            assert!(!serves(availability, false, true, false), "{availability:?} of one that cannot see its cluster");
+            assert!(!serves(availability, true, true, true), "{availability:?} at the end");
         }
     }
 }

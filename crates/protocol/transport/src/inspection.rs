@@ -2,19 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_model::BackendName;
 use gimbal_wire::pb;
-use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
-use crate::connection::Known;
-use crate::discovery::known;
-use crate::standing::refused;
-use crate::turns::{Turn, Turns};
-use crate::unread::taking;
-use crate::{Part, Peer, Place, page};
+use crate::{CallSlot, InspectionGate, Part, Peer, Place, page};
 
 /// The backends that a peer may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +28,11 @@ impl Viewer {
         }
     }
 
-    /// Replaces an empty backend, which means all, by the viewer's own. Refuses a backend that the viewer may not see.
-    fn narrow(&self, backend: &mut String) -> Result<(), Status> {
+    /// Replaces an empty backend, which means all, by the viewer's own.
+    ///
+    /// # Errors
+    /// Returns an error when the viewer may not see the backend.
+    pub fn narrow(&self, backend: &mut String) -> Result<(), Status> {
         match self {
             Self::Backend(own) if backend.is_empty() => own.as_str().clone_into(backend),
             _ if !backend.is_empty() && !self.sees(backend) => {
@@ -88,20 +84,16 @@ pub trait Inspection: Send + Sync + 'static {
 
 pub(crate) struct InspectionEdge {
     inspection: Arc<dyn Inspection>,
-    shutdown: CancellationToken,
-    turns: Turns,
+    gate: InspectionGate,
 }
 
 impl InspectionEdge {
-    pub(crate) fn new(inspection: Arc<dyn Inspection>, shutdown: CancellationToken) -> Self {
-        Self { inspection, shutdown, turns: Turns::default() }
+    pub(crate) fn new(inspection: Arc<dyn Inspection>, gate: InspectionGate) -> Self {
+        Self { inspection, gate }
     }
 
-    /// Returns what the peer may see, after waiting for one of its call slots.
-    async fn viewer<T>(&self, request: &Request<T>) -> Result<(Viewer, Turn), Status> {
-        let peer = known(request)?.peer;
-        let viewer = self.inspection.viewer(&peer)?;
-        Ok((viewer, self.turns.ask(&peer).await?))
+    async fn call<T>(&self, request: &Request<T>) -> Result<(Viewer, CallSlot), Status> {
+        self.gate.call(request, |peer| self.inspection.viewer(peer)).await
     }
 }
 
@@ -113,46 +105,34 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
         &self,
         request: Request<pb::ListBackendsRequest>,
     ) -> Result<Response<pb::ListBackendsResponse>, Status> {
-        let (viewer, turn) = self.viewer(&request).await?;
+        let (viewer, slot) = self.call(&request).await?;
         let backends = self.inspection.list_backends(&viewer).await?;
-        Ok(taking(turn, pb::ListBackendsResponse { backends, writer: self.inspection.writer() }))
+        Ok(slot.answer(pb::ListBackendsResponse { backends, writer: self.inspection.writer() }))
     }
 
     async fn list_services(
         &self,
         request: Request<pb::ListServicesRequest>,
     ) -> Result<Response<pb::ListServicesResponse>, Status> {
-        let (viewer, turn) = self.viewer(&request).await?;
+        let (viewer, slot) = self.call(&request).await?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
-        page::page(&*self.inspection, &viewer, &request).await.map(|page| taking(turn, page))
+        page::page(&*self.inspection, &viewer, &request).await.map(|page| slot.answer(page))
     }
 
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let Known { peer, standing } = known(&request)?;
-        let viewer = self.inspection.viewer(&peer)?;
-        let turn = self.turns.watch(&peer)?;
+        let (viewer, slot) = self.gate.watch(&request, |peer| self.inspection.viewer(peer))?;
         let mut request = request.into_inner();
         viewer.narrow(&mut request.backend)?;
-        let events = self.inspection.watch(&viewer, request).await?;
-        let events = events.take_until(Box::pin(standing.clone().lost()));
-        let refusal = async move { standing.problem().map(|problem| Err(refused(problem))) };
-        let events = events.chain(futures::stream::once(refusal).filter_map(std::future::ready));
-        let events = events.take_until(self.shutdown.clone().cancelled_owned());
-        // The watch slot is released when the stream is dropped.
-        let events = events.map(move |event| {
-            let _held = &turn;
-            event
-        });
-        Ok(Response::new(events.boxed()))
+        Ok(slot.answer(self.inspection.watch(&viewer, request).await?))
     }
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> Result<Response<pb::ExplainResponse>, Status> {
-        let (viewer, turn) = self.viewer(&request).await?;
+        let (viewer, slot) = self.call(&request).await?;
         let mut request = request.into_inner();
         if let Some(pb::explain_request::Object::Source(source)) = &mut request.object {
             viewer.narrow(&mut source.backend)?;
         }
-        self.inspection.explain(&viewer, request).await.map(|answer| taking(turn, answer))
+        self.inspection.explain(&viewer, request).await.map(|answer| slot.answer(answer))
     }
 }

@@ -1,13 +1,15 @@
 //! The gRPC layer: authenticates connections, and carries messages over them.
 //!
 //! The server terminates TLS itself. So it limits the number and duration of handshakes, logs the reason of each
-//! refused one, and ends a connection whose certificate is no longer accepted. [`serve`] takes the services as traits
-//! over parsed messages. The client side is [`dial`] and [`open`]. Nothing in this crate decides anything about
-//! Services.
+//! refused one, and ends a connection whose certificate is no longer accepted. [`serve`] takes the services of
+//! discovery as traits over parsed messages; [`serve_services`] takes any, with the streams of any payload, and does all
+//! the rest in the same way. The client side is [`dial`] and [`open`]. Nothing in this crate decides anything about
+//! entries.
 
 mod accept;
 mod admin;
 mod certificate;
+mod certificate_state;
 mod compress;
 mod connection;
 mod credentials;
@@ -15,16 +17,19 @@ mod denied;
 mod dial;
 mod discovery;
 mod error;
+mod gate;
 mod health;
 mod inspection;
 mod open;
 mod page;
+mod passing;
 mod peer;
 mod quiet;
 mod refusal;
 mod reload;
 mod serve;
-mod standing;
+mod services;
+mod sync;
 mod tls;
 mod trust;
 mod turns;
@@ -35,20 +40,23 @@ use std::time::Duration;
 
 pub use admin::Admin;
 pub use certificate::Certificate;
-pub use credentials::{ClientTls, Credentials, Reloaded, Reloader, client_tls};
+pub use credentials::{ClientTls, Reloaded, Reloader, TlsCredentials, client_tls, listener_tls};
 pub use denied::{Denied, DeniedCertificate, InvalidDenial};
-pub use dial::{Connected, DialError, Patience, STEP, Target, Way, connect, dial, ways};
+pub use dial::{Connected, DialError, DialTarget, Patience, STEP, Way, connect, dial, ways};
 pub use discovery::{AgentMessages, Discovery};
 pub use error::LinkError;
+pub use gate::{AdminGate, CallSlot, InspectionGate, WatchSlot};
 pub use gimbal_wire::{WirePayload, pb};
 pub use inspection::{Inspection, Viewer};
 pub use open::{AgentSender, WriterMessages, open};
-pub use page::{Part, Place};
+pub use page::{PageFiller, Part, Place};
+pub use passing::{Passing, StreamEnd, goodbye, hello, say_goodbye};
 pub use peer::{Peer, PeerCertificate};
 pub use quiet::Quiet;
 pub use refusal::{Problem, Refusal};
-pub use reload::{Follow, Look, Step};
-pub use serve::{OnRefusal, ServeOptions, Services, Serving, serve};
+pub use reload::{Follow, Look, ReloadStep};
+pub use serve::{OnRefusal, ServeOptions, ServedServices, Serving, serve, serve_services};
+pub use services::{Availability, MAX_QUESTION, ServiceBuilder};
 pub use tls::{TlsError, TlsFiles};
 pub use tonic::{Code, Status, transport::Channel};
 

@@ -4,7 +4,6 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_session::{AgentMessage, Services, WriterMessage};
 use gimbal_wire::{TolerantCodec, WirePayload};
-use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
@@ -14,6 +13,7 @@ use tonic::{Request, Status};
 use tower::ServiceExt as _;
 
 use crate::compress::compressed;
+use crate::sync::sync_path;
 use crate::{LinkError, MAX_MESSAGE};
 
 /// Messages to the writer. The channel holds one: wait with `reserve` and create the message after that, so that it has
@@ -35,7 +35,8 @@ pub async fn open<P: WirePayload>(channel: Channel) -> Result<(AgentSender<P>, W
     client.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
     let requests = Request::new(ReceiverStream::new(messages).map(P::encode_agent));
     let codec = TolerantCodec::<P::Request, P::Response>::default();
-    let responses = client.streaming(requests, PathAndQuery::from_static(P::SYNC), codec).await?.into_inner();
+    let path = sync_path::<P>().parse().map_err(|error| Status::internal(format!("{}: {error}", P::SERVICE)))?;
+    let responses = client.streaming(requests, path, codec).await?.into_inner();
     let messages = responses.map(|response| match response {
         Ok(response) => P::parse_writer(response).map_err(LinkError::from),
         Err(status) => Err(LinkError::from(status)),

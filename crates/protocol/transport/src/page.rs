@@ -40,7 +40,7 @@ impl Place {
             let (backend, key) = (BackendName::parse(backend).ok()?, SourceKey::from_annotation(key)?);
             Some(Self { backend, key })
         });
-        let wrong = || Status::invalid_argument("page_token is none that an answer gave as next_page_token");
+        let wrong = || Status::invalid_argument("page_token is not the next_page_token of an answer");
         place.ok_or_else(wrong).map(Some)
     }
 }
@@ -50,34 +50,68 @@ fn token(status: &pb::ServiceStatus) -> String {
     format!("{}/{}/{}", status.backend, source.namespace, source.name)
 }
 
+/// A page that is being filled.
+#[derive(Debug)]
+pub struct PageFiller<T> {
+    items: Vec<T>,
+    most: usize,
+    bytes: usize,
+}
+
+impl<T: prost::Message> PageFiller<T> {
+    /// Begins a page of at most this number of items; 0: no such limit.
+    ///
+    /// # Errors
+    /// Returns an error when the number is negative.
+    pub fn new(page_size: i32) -> Result<Self, Status> {
+        let negative = |_| Status::invalid_argument("page_size is negative");
+        let most = match usize::try_from(page_size).map_err(negative)? {
+            0 => usize::MAX,
+            most => most,
+        };
+        Ok(Self { items: Vec::new(), most, bytes: 0 })
+    }
+
+    /// Adds items, and returns whether the page is full: some of them had no room, and the next page begins after the
+    /// last item of this one. A page holds at least one item, however large.
+    pub fn add(&mut self, items: Vec<T>) -> bool {
+        for item in items {
+            self.bytes += FIELD + encoded_len(&item);
+            if !self.items.is_empty() && (self.items.len() == self.most || self.bytes > PAGE) {
+                return true;
+            }
+            self.items.push(item);
+        }
+        false
+    }
+
+    /// Returns the items.
+    #[must_use]
+    pub fn into_items(self) -> Vec<T> {
+        self.items
+    }
+}
+
 /// Builds a page from as many batches as it takes to fill it.
 pub(crate) async fn page(
     inspection: &dyn Inspection,
     viewer: &Viewer,
     request: &pb::ListServicesRequest,
 ) -> Result<pb::ListServicesResponse, Status> {
-    let negative = |_| Status::invalid_argument("page_size is negative");
-    let most = match usize::try_from(request.page_size).map_err(negative)? {
-        0 => usize::MAX,
-        most => most,
-    };
+    let mut page = PageFiller::new(request.page_size)?;
     let mut after = Place::parse(&request.page_token)?;
-    let (mut page, mut bytes) = (pb::ListServicesResponse::default(), 0);
     loop {
         let part = inspection.list_services(viewer, request, after.as_ref()).await?;
-        for service in part.services {
-            bytes += FIELD + encoded_len(&service);
-            if let Some(last) = page.services.last()
-                && (page.services.len() == most || bytes > PAGE)
-            {
-                page.next_page_token = token(last);
-                return Ok(page);
-            }
-            page.services.push(service);
+        if page.add(part.services) {
+            let services = page.into_items();
+            let next_page_token = services.last().map(token).unwrap_or_default();
+            return Ok(pb::ListServicesResponse { services, next_page_token });
         }
         match part.seen {
             Some(seen) => after = Some(seen),
-            None => return Ok(page),
+            None => {
+                return Ok(pb::ListServicesResponse { services: page.into_items(), next_page_token: String::new() });
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ pub type Look = Result<[u8; 32], String>;
 
 /// What the caller does after a read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReloadStep {
     /// Nothing changed since the last step, so wait for the next read.
     Rest,
     /// The content changed. Read it again soon to confirm it.
@@ -39,22 +39,22 @@ impl Follow {
     }
 
     /// Records the result of a read, and returns what to do.
-    pub fn look(&mut self, found: Look) -> Step {
+    pub fn look(&mut self, found: Look) -> ReloadStep {
         if self.last != found {
             self.last = found;
-            return Step::LookAgain;
+            return ReloadStep::LookAgain;
         }
         if found == Ok(self.taken) {
-            return if self.wrong.take().is_some() { Step::Mended } else { Step::Rest };
+            return if self.wrong.take().is_some() { ReloadStep::Mended } else { ReloadStep::Rest };
         }
         if self.wrong.as_ref() == Some(&found) {
-            return Step::Rest;
+            return ReloadStep::Rest;
         }
         match found {
-            Ok(_) => Step::Take,
+            Ok(_) => ReloadStep::Take,
             Err(_) => {
                 self.wrong = Some(found);
-                Step::Tell
+                ReloadStep::Tell
             }
         }
     }
@@ -88,13 +88,13 @@ mod tests {
         Follow::new([1; 32])
     }
 
-    fn steps(follow: &mut Follow, looks: &[Look]) -> Vec<Step> {
+    fn steps(follow: &mut Follow, looks: &[Look]) -> Vec<ReloadStep> {
         looks.iter().map(|look| follow.look(look.clone())).collect()
     }
 
     #[test]
     fn what_stays_is_taken_once() {
-        use Step::{LookAgain, Rest, Take};
+        use ReloadStep::{LookAgain, Rest, Take};
         let mut follow = follow();
         assert_eq!(steps(&mut follow, &[A, A, B, B]), [Rest, Rest, LookAgain, Take]);
         follow.took(true);
@@ -103,14 +103,14 @@ mod tests {
 
     #[test]
     fn what_is_passing_is_not_taken() {
-        use Step::{LookAgain, Rest, Take};
+        use ReloadStep::{LookAgain, Rest, Take};
         assert_eq!(steps(&mut follow(), &[B, C, gone(), A, A]), [LookAgain, LookAgain, LookAgain, LookAgain, Rest]);
         assert_eq!(steps(&mut follow(), &[B, C, C]), [LookAgain, LookAgain, Take]);
     }
 
     #[test]
     fn what_is_wrong_is_told_once() {
-        use Step::{LookAgain, Mended, Rest, Take, Tell};
+        use ReloadStep::{LookAgain, Mended, Rest, Take, Tell};
         let mut follow = follow();
         assert_eq!(steps(&mut follow, &[gone(), gone(), gone()]), [LookAgain, Tell, Rest]);
         assert_eq!(steps(&mut follow, &[A, A, A]), [LookAgain, Mended, Rest]);

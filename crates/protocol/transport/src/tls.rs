@@ -50,7 +50,7 @@ pub enum TlsError {
 }
 
 /// The raw content of the files.
-pub(crate) struct Contents {
+pub(crate) struct FileContents {
     cert: Vec<u8>,
     key: Vec<u8>,
     ca: Vec<u8>,
@@ -67,7 +67,7 @@ pub(crate) struct Loaded {
     pair: Arc<SingleCertAndKey>,
 }
 
-impl Contents {
+impl FileContents {
     pub(crate) fn read(files: &TlsFiles) -> Result<Self, TlsError> {
         Ok(Self {
             cert: read("--tls-cert", &files.cert)?,

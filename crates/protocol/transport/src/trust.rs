@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::sync::watch;
 
 use crate::certificate::Certificate;
-use crate::credentials::Credentials;
+use crate::credentials::TlsCredentials;
 use crate::denied::Denied;
 use crate::refusal::Problem;
 
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// The current authorities and deny list that client certificates are checked against.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: TlsCredentials,
     pub(crate) denied: Option<watch::Receiver<Denied>>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Chain {
 }
 
 /// Why a certificate is no longer accepted: the problem, and a message for our log.
-pub(crate) type Lost = (Problem, String);
+pub(crate) type NoLongerAccepted = (Problem, String);
 
 impl Trust {
     /// Checks a certificate at time `now`: the deny list first, then the chain.
@@ -56,7 +56,7 @@ impl Trust {
     }
 
     /// Waits until the certificate is no longer accepted, and returns why.
-    pub(crate) async fn lost(mut self, chain: &Chain) -> Lost {
+    pub(crate) async fn lost(mut self, chain: &Chain) -> NoLongerAccepted {
         loop {
             let now = Timestamp::now();
             if let Err(error) = self.judge(chain, unix_time(now)) {

@@ -12,7 +12,7 @@ use crate::Peer;
 /// Calls of one peer that are answered concurrently. Further calls wait.
 const ASKS: usize = 4;
 /// Largest number of calls of one peer that are answered or wait. Further calls are refused.
-const WAITING: usize = 64;
+const CALLS: usize = 64;
 /// Largest number of open watches of one peer. Further ones are refused.
 const WATCHES: usize = 32;
 
@@ -40,7 +40,7 @@ impl Turns {
         // Forgets peers without a call in progress.
         peers.retain(|_, peer| Arc::strong_count(peer) > 1);
         let new = || {
-            let [asks, waiting, watches] = [ASKS, WAITING, WATCHES].map(|most| Arc::new(Semaphore::new(most)));
+            let [asks, waiting, watches] = [ASKS, CALLS, WATCHES].map(|most| Arc::new(Semaphore::new(most)));
             Arc::new(Peers { asks, waiting, watches })
         };
         peers.entry(peer.key().to_owned()).or_insert_with(new).clone()
@@ -52,7 +52,7 @@ impl Turns {
     /// Returns `RESOURCE_EXHAUSTED` when too many calls of this peer are answered or wait already.
     pub(crate) async fn ask(&self, peer: &Peer) -> Result<Turn, Status> {
         let peer = self.of(peer);
-        let full = |_| Status::resource_exhausted(format!("{WAITING} calls of this certificate are under way already"));
+        let full = |_| Status::resource_exhausted(format!("{CALLS} calls of this certificate are under way already"));
         let waiting = peer.waiting.clone().try_acquire_owned().map_err(full)?;
         let asks = peer.asks.clone().acquire_owned().await;
         let asks = asks.map_err(|_| Status::unavailable("the server shuts down"))?;
@@ -95,7 +95,7 @@ mod tests {
         // The number of waiting calls is limited, too.
         let mut waiting: Vec<_> = (0..200).map(|_| Box::pin(async { turns.ask(&peer("a", 1)).await })).collect();
         let refused = waiting.iter_mut().filter_map(|ask| ask.as_mut().now_or_never()).filter(Result::is_err).count();
-        assert_eq!(200 - refused, WAITING - ASKS);
+        assert_eq!(200 - refused, CALLS - ASKS);
         drop((waiting, asks, watches));
         assert!(turns.watch(&peer("b", 1)).is_ok());
         assert!(turns.0.lock().unwrap().len() <= 1, "who is gone is forgotten");

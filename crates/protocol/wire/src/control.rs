@@ -1,8 +1,9 @@
-//! The messages that all payloads have in common: Hello and Welcome, heartbeats, credit, goodbyes.
+//! The messages that all payloads have in common: Hello and Welcome, heartbeats, credit, goodbyes. Parsers name every
+//! field, so that a new one cannot be left unread.
 
 use std::time::Duration;
 
-use gimbal_session::{Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, Welcome};
+use gimbal_session::{Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, Scope, Summary, Welcome};
 
 use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
 use crate::pb;
@@ -13,82 +14,190 @@ const IDENTITY: usize = 1024;
 /// Largest number of capabilities of a Hello, and of kinds of a heartbeat.
 const LISTED: usize = 64;
 
-pub(crate) fn encode_hello(hello: Hello) -> pb::Hello {
+/// Encodes a Hello.
+#[must_use]
+pub fn encode_hello(hello: Hello) -> pb::Hello {
+    let Hello { protocol, capabilities, backend, agent_instance, source_incarnation, held, agent_version } = hello;
+    let (protocol_min, protocol_max) = protocol;
+    let held = held.map(Into::into);
     pb::Hello {
-        protocol_min: hello.protocol.0,
-        protocol_max: hello.protocol.1,
-        capabilities: hello.capabilities,
-        backend: hello.backend,
-        agent_instance: hello.agent_instance,
-        source_incarnation: hello.source_incarnation,
-        held: hello.held.map(Into::into),
-        agent_version: hello.agent_version,
+        protocol_min,
+        protocol_max,
+        capabilities,
+        backend,
+        agent_instance,
+        source_incarnation,
+        held,
+        agent_version,
     }
 }
 
-pub(crate) fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
-    if hello.capabilities.len() > LISTED {
-        return invalid("capabilities", format!("has {} entries, more than {LISTED}", hello.capabilities.len()));
+/// Parses a Hello.
+///
+/// # Errors
+/// Returns an error when a text or a list is too long, or the digest has another length.
+pub fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
+    let pb::Hello {
+        protocol_min,
+        protocol_max,
+        capabilities,
+        backend,
+        agent_instance,
+        source_incarnation,
+        held,
+        agent_version,
+    } = hello;
+    if capabilities.len() > LISTED {
+        return invalid("capabilities", format!("has {} entries, more than {LISTED}", capabilities.len()));
     }
-    for capability in &hello.capabilities {
+    for capability in &capabilities {
         parse::bounded("capability", capability, LABEL)?;
     }
-    parse::bounded("backend", &hello.backend, IDENTITY)?;
-    parse::bounded("agent_instance", &hello.agent_instance, IDENTITY)?;
-    parse::bounded("source_incarnation", &hello.source_incarnation, IDENTITY)?;
+    parse::bounded("backend", &backend, IDENTITY)?;
+    parse::bounded("agent_instance", &agent_instance, IDENTITY)?;
+    parse::bounded("source_incarnation", &source_incarnation, IDENTITY)?;
     Ok(Hello {
-        protocol: (hello.protocol_min, hello.protocol_max),
-        capabilities: hello.capabilities,
-        backend: hello.backend,
-        agent_instance: hello.agent_instance,
-        source_incarnation: hello.source_incarnation,
-        held: hello.held.as_ref().map(parse::summary).transpose()?,
-        agent_version: prose(hello.agent_version),
+        protocol: (protocol_min, protocol_max),
+        capabilities,
+        backend,
+        agent_instance,
+        source_incarnation,
+        held: held.map(parse::summary).transpose()?,
+        agent_version: prose(agent_version),
     })
 }
 
-pub(crate) fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
+/// Encodes a heartbeat.
+#[must_use]
+pub fn encode_heartbeat(sources: &[Freshness], backlog: u64) -> pb::Heartbeat {
+    pb::Heartbeat { sources: sources.iter().map(Into::into).collect(), backlog }
+}
+
+/// Parses a heartbeat: its kinds of objects and its backlog.
+///
+/// # Errors
+/// Returns an error when there are too many kinds, or a name is too long.
+pub fn parse_heartbeat(heartbeat: pb::Heartbeat) -> Parsed<(Vec<Freshness>, u64)> {
+    let pb::Heartbeat { sources, backlog } = heartbeat;
+    Ok((parse_sources(sources)?, backlog))
+}
+
+/// Encodes that a part of the source cannot be read.
+#[must_use]
+pub fn encode_scope_unknown(scope: &Scope, reason: String) -> pb::ScopeUnknown {
+    pb::ScopeUnknown { scope: Some(scope.into()), reason }
+}
+
+/// Parses that a part of the source cannot be read: which part, and why.
+///
+/// # Errors
+/// Returns an error when the part is missing, or names something that is no namespace.
+pub fn parse_scope_unknown(unknown: pb::ScopeUnknown) -> Parsed<(Scope, String)> {
+    let pb::ScopeUnknown { scope, reason } = unknown;
+    Ok((parse::scope(scope)?, prose(reason)))
+}
+
+/// Encodes the beginning of a snapshot.
+#[must_use]
+pub fn encode_snapshot_begin(scope: &Scope) -> pb::SnapshotBegin {
+    pb::SnapshotBegin { scope: Some(scope.into()) }
+}
+
+/// Parses the beginning of a snapshot.
+///
+/// # Errors
+/// Returns an error when its scope is missing, or names something that is no namespace.
+pub fn parse_snapshot_begin(begin: pb::SnapshotBegin) -> Parsed<Scope> {
+    let pb::SnapshotBegin { scope } = begin;
+    parse::scope(scope)
+}
+
+/// Encodes the end of a snapshot.
+#[must_use]
+pub fn encode_snapshot_end(summary: Summary) -> pb::SnapshotEnd {
+    pb::SnapshotEnd { summary: Some(summary.into()) }
+}
+
+/// Parses the end of a snapshot.
+///
+/// # Errors
+/// Returns an error when its summary is missing, or has a digest of another length.
+pub fn parse_snapshot_end(end: pb::SnapshotEnd) -> Parsed<Summary> {
+    let pb::SnapshotEnd { summary } = end;
+    parse::summary(summary.ok_or(WireError::Missing("summary"))?)
+}
+
+/// Encodes a request for a snapshot.
+#[must_use]
+pub fn encode_resync(need: Need, reason: String) -> pb::Resync {
+    pb::Resync { need: Some(encode_need(need)), reason }
+}
+
+/// Parses a request for a snapshot: what it has to cover, and why.
+///
+/// # Errors
+/// Returns an error when what it has to cover is missing or cannot be read.
+pub fn parse_resync(resync: pb::Resync) -> Parsed<(Need, String)> {
+    let pb::Resync { need, reason } = resync;
+    Ok((parse_need(need)?, prose(reason)))
+}
+
+fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
     if sources.len() > LISTED {
         return invalid("sources", format!("has {} entries, more than {LISTED}", sources.len()));
     }
-    let sources = sources.into_iter().map(|source| {
-        parse::bounded("kind", &source.kind, LABEL)?;
-        Ok(Freshness { kind: source.kind, age: source.age_ms.map(Duration::from_millis) })
+    let sources = sources.into_iter().map(|pb::SourceFreshness { kind, age_ms }| {
+        parse::bounded("kind", &kind, LABEL)?;
+        Ok(Freshness { kind, age: age_ms.map(Duration::from_millis) })
     });
     sources.collect()
 }
 
-pub(crate) fn encode_welcome(welcome: Welcome) -> pb::Welcome {
+/// Encodes a Welcome.
+#[must_use]
+pub fn encode_welcome(welcome: Welcome) -> pb::Welcome {
+    let Welcome { protocol, generation, need, credit, backend, heartbeat_timeout } = welcome;
     pb::Welcome {
-        protocol: welcome.protocol,
-        generation: welcome.generation,
-        need: Some(encode_need(welcome.need)),
-        credit: Some(encode_credit(welcome.credit)),
-        backend: welcome.backend,
-        heartbeat_timeout_ms: millis(welcome.heartbeat_timeout, u32::MAX),
+        protocol,
+        generation,
+        need: Some(encode_need(need)),
+        credit: Some(encode_credit(credit)),
+        backend,
+        heartbeat_timeout_ms: millis(heartbeat_timeout, u32::MAX),
     }
 }
 
-pub(crate) fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
+/// Parses a Welcome.
+///
+/// # Errors
+/// Returns an error when a part is missing, or cannot be read.
+pub fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
+    let pb::Welcome { protocol, generation, need, credit, backend, heartbeat_timeout_ms } = welcome;
     Ok(Welcome {
-        protocol: welcome.protocol,
-        generation: welcome.generation,
-        need: parse_need(welcome.need)?,
-        credit: parse_credit(welcome.credit.ok_or(WireError::Missing("credit"))?),
-        backend: welcome.backend,
-        heartbeat_timeout: Duration::from_millis(welcome.heartbeat_timeout_ms.into()),
+        protocol,
+        generation,
+        need: parse_need(need)?,
+        credit: parse_credit(credit.ok_or(WireError::Missing("credit"))?),
+        backend,
+        heartbeat_timeout: Duration::from_millis(heartbeat_timeout_ms.into()),
     })
 }
 
-pub(crate) fn encode_credit(credit: Credit) -> pb::Credit {
-    pb::Credit { changes: credit.changes, bytes: credit.bytes }
+/// Encodes a window.
+#[must_use]
+pub fn encode_credit(credit: Credit) -> pb::Credit {
+    let Credit { changes, bytes } = credit;
+    pb::Credit { changes, bytes }
 }
 
-pub(crate) fn parse_credit(credit: pb::Credit) -> Credit {
-    Credit { changes: credit.changes, bytes: credit.bytes }
+/// Parses a window.
+#[must_use]
+pub fn parse_credit(credit: pb::Credit) -> Credit {
+    let pb::Credit { changes, bytes } = credit;
+    Credit { changes, bytes }
 }
 
-pub(crate) fn encode_need(need: Need) -> pb::Need {
+fn encode_need(need: Need) -> pb::Need {
     let need = match need {
         Need::Nothing => PbNeed::Nothing(pb::need::Nothing {}),
         Need::Namespaces(held) => {
@@ -103,23 +212,26 @@ pub(crate) fn encode_need(need: Need) -> pb::Need {
     pb::Need { need: Some(need) }
 }
 
-pub(crate) fn parse_need(need: Option<pb::Need>) -> Parsed<Need> {
-    match need.and_then(|need| need.need).ok_or(WireError::Missing("need"))? {
-        PbNeed::Nothing(_) => Ok(Need::Nothing),
-        PbNeed::All(_) => Ok(Need::All),
-        PbNeed::Namespaces(namespaces) => {
-            let held = namespaces.held.into_iter().map(|held| {
-                parse::name("namespace", &held.namespace)?;
-                let summary = held.summary.ok_or(WireError::Missing("summary"))?;
-                Ok((held.namespace.into(), parse::summary(&summary)?))
+fn parse_need(need: Option<pb::Need>) -> Parsed<Need> {
+    match need.and_then(|pb::Need { need }| need).ok_or(WireError::Missing("need"))? {
+        PbNeed::Nothing(pb::need::Nothing {}) => Ok(Need::Nothing),
+        PbNeed::All(pb::need::All {}) => Ok(Need::All),
+        PbNeed::Namespaces(pb::need::Namespaces { held }) => {
+            let held = held.into_iter().map(|pb::NamespaceSummary { namespace, summary }| {
+                parse::name("namespace", &namespace)?;
+                let summary = summary.ok_or(WireError::Missing("summary"))?;
+                Ok((namespace.into(), parse::summary(summary)?))
             });
             held.collect::<Parsed<_>>().map(Need::Namespaces)
         }
     }
 }
 
-pub(crate) fn encode_goodbye(goodbye: Goodbye) -> pb::Goodbye {
-    let reason = match goodbye.reason {
+/// Encodes a Goodbye.
+#[must_use]
+pub fn encode_goodbye(goodbye: Goodbye) -> pb::Goodbye {
+    let Goodbye { reason, message, retry_after } = goodbye;
+    let reason = match reason {
         GoodbyeReason::Shutdown => pb::GoodbyeReason::Shutdown,
         GoodbyeReason::Superseded => pb::GoodbyeReason::Superseded,
         GoodbyeReason::UnknownBackend => pb::GoodbyeReason::UnknownBackend,
@@ -132,15 +244,20 @@ pub(crate) fn encode_goodbye(goodbye: Goodbye) -> pb::Goodbye {
     };
     pb::Goodbye {
         reason: reason.into(),
-        message: goodbye.message,
+        message,
         // 0 means that the agent uses its own back-off, so "at once" is sent as 1 ms.
-        retry_after_ms: goodbye.retry_after.map_or(0, |after| millis(after, u32::MAX).max(1)),
+        retry_after_ms: retry_after.map_or(0, |after| millis(after, u32::MAX).max(1)),
     }
 }
 
-pub(crate) fn parse_goodbye(goodbye: pb::Goodbye) -> Parsed<Goodbye> {
+/// Parses a Goodbye.
+///
+/// # Errors
+/// Returns an error when its reason is not known in this version.
+pub fn parse_goodbye(goodbye: pb::Goodbye) -> Parsed<Goodbye> {
     use pb::GoodbyeReason as Pb;
-    let reason = match Pb::try_from(goodbye.reason) {
+    let pb::Goodbye { reason: number, message, retry_after_ms } = goodbye;
+    let reason = match Pb::try_from(number) {
         Ok(Pb::Shutdown) => GoodbyeReason::Shutdown,
         Ok(Pb::Superseded) => GoodbyeReason::Superseded,
         Ok(Pb::UnknownBackend) => GoodbyeReason::UnknownBackend,
@@ -151,9 +268,9 @@ pub(crate) fn parse_goodbye(goodbye: pb::Goodbye) -> Parsed<Goodbye> {
         Ok(Pb::Timeout) => GoodbyeReason::Timeout,
         Ok(Pb::Certificate) => GoodbyeReason::Certificate,
         Ok(Pb::Unspecified) | Err(_) => {
-            return invalid("reason", format!("is {}, which this version does not know", goodbye.reason));
+            return invalid("reason", format!("is {number}, which this version does not know"));
         }
     };
-    let retry_after = (goodbye.retry_after_ms > 0).then(|| Duration::from_millis(goodbye.retry_after_ms.into()));
-    Ok(Goodbye { reason, message: prose(goodbye.message), retry_after })
+    let retry_after = (retry_after_ms > 0).then(|| Duration::from_millis(retry_after_ms.into()));
+    Ok(Goodbye { reason, message: prose(message), retry_after })
 }

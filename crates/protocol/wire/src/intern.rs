@@ -7,15 +7,16 @@ use std::sync::Arc;
 use gimbal_model::{Detail, PortSet};
 
 /// The values of a frame that were parsed so far.
-#[derive(Default)]
-pub(crate) struct Interner {
+#[derive(Debug, Default)]
+pub struct Interner {
     texts: HashSet<Arc<str>>,
     ports: HashSet<PortSet>,
     details: HashSet<Arc<Detail>>,
 }
 
 impl Interner {
-    pub(crate) fn text(&mut self, text: String) -> Arc<str> {
+    /// Returns the text, shared with equal ones.
+    pub fn text(&mut self, text: String) -> Arc<str> {
         match self.texts.get(text.as_str()) {
             Some(known) => known.clone(),
             None => shared(&mut self.texts, text.into()),

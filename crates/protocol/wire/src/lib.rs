@@ -7,16 +7,18 @@
 //!
 //! [`AgentMessage::Unreadable`]: gimbal_session::AgentMessage::Unreadable
 
+#[cfg(feature = "services")]
 mod codec;
-mod control;
-
+pub mod control;
 mod intern;
-mod parse;
+pub mod parse;
 mod payload;
 mod service;
 mod values;
 
+#[cfg(feature = "services")]
 pub use codec::TolerantCodec;
+pub use intern::Interner;
 pub use parse::{WireError, source_key, target_key};
 pub use payload::WirePayload;
 pub use service::{agent_message, writer_message};
@@ -24,8 +26,7 @@ pub use service::{agent_message, writer_message};
 /// The generated code. Fields are documented in the proto files.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod pb {
-    include!(concat!(env!("OUT_DIR"), "/messages/gimbal.discovery.v1.rs"));
-    include!(concat!(env!("OUT_DIR"), "/discovery/gimbal.discovery.v1.rs"));
+    include!(concat!(env!("OUT_DIR"), "/gimbal.discovery.v1.rs"));
 }
 
 /// The descriptors of `gimbal.discovery.v1`, for server reflection.

@@ -10,9 +10,9 @@ use crate::intern::Interner;
 use crate::pb;
 
 /// Longest DNS subdomain in bytes: namespaces, names, zones.
-pub(crate) const SUBDOMAIN: usize = 253;
+pub const SUBDOMAIN: usize = 253;
 /// Longest DNS label in bytes: port names, host names.
-pub(crate) const LABEL: usize = 63;
+pub const LABEL: usize = 63;
 /// Longest qualified name in bytes, `<subdomain>/<name>`: label keys, appProtocol.
 pub(crate) const QUALIFIED: usize = SUBDOMAIN + 1 + LABEL;
 /// Longest message text in bytes. Longer texts are truncated, because they are only displayed.
@@ -32,9 +32,14 @@ pub enum WireError {
     Invalid(&'static str, String),
 }
 
-pub(crate) type Parsed<T> = Result<T, WireError>;
+/// A value that was parsed.
+pub type Parsed<T> = Result<T, WireError>;
 
-pub(crate) fn invalid<T>(field: &'static str, reason: impl Into<String>) -> Parsed<T> {
+/// Returns the error for an invalid value.
+///
+/// # Errors
+/// Always.
+pub fn invalid<T>(field: &'static str, reason: impl Into<String>) -> Parsed<T> {
     Err(WireError::Invalid(field, reason.into()))
 }
 
@@ -63,7 +68,10 @@ pub(crate) fn check_key(key: &pb::ServiceKey) -> Parsed<()> {
 
 /// Checks a namespace or the name of an object. The API server has stricter rules; these keep the parts of
 /// `<namespace>/<name>` apart, and log lines on one line.
-pub(crate) fn name(field: &'static str, text: &str) -> Parsed<()> {
+///
+/// # Errors
+/// Returns an error when the text is empty, too long, or has such a character.
+pub fn name(field: &'static str, text: &str) -> Parsed<()> {
     if text.is_empty() {
         return invalid(field, "is empty");
     }
@@ -75,7 +83,10 @@ pub(crate) fn name(field: &'static str, text: &str) -> Parsed<()> {
 }
 
 /// Checks that a text has at most `limit` bytes.
-pub(crate) fn bounded(field: &'static str, text: &str, limit: usize) -> Parsed<()> {
+///
+/// # Errors
+/// Returns an error when it has more.
+pub fn bounded(field: &'static str, text: &str, limit: usize) -> Parsed<()> {
     if text.len() > limit {
         return invalid(field, format!("has {} bytes, more than {limit}", text.len()));
     }
@@ -83,14 +94,19 @@ pub(crate) fn bounded(field: &'static str, text: &str, limit: usize) -> Parsed<(
 }
 
 /// Truncates a text that is only displayed.
-pub(crate) fn prose(mut text: String) -> String {
+#[must_use]
+pub fn prose(mut text: String) -> String {
     if text.len() > PROSE {
         text.truncate(text.floor_char_boundary(PROSE));
     }
     text
 }
 
-pub(crate) fn address(bytes: &[u8]) -> Parsed<IpAddr> {
+/// Parses an address.
+///
+/// # Errors
+/// Returns an error when it has neither 4 nor 16 bytes.
+pub fn address(bytes: &[u8]) -> Parsed<IpAddr> {
     if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
         return Ok(v4.into());
     }
@@ -100,19 +116,30 @@ pub(crate) fn address(bytes: &[u8]) -> Parsed<IpAddr> {
     }
 }
 
-/// Parses the port of a Service, which must not be 0.
-pub(crate) fn port(field: &'static str, number: u32) -> Parsed<u16> {
+/// Parses a port, which must not be 0.
+///
+/// # Errors
+/// Returns an error when it is 0, or above 65535.
+pub fn port(field: &'static str, number: u32) -> Parsed<u16> {
     match port_or_zero(field, number)? {
         0 => invalid(field, "is 0"),
         port => Ok(port),
     }
 }
 
-pub(crate) fn port_or_zero(field: &'static str, number: u32) -> Parsed<u16> {
+/// Parses a port, which may be 0.
+///
+/// # Errors
+/// Returns an error when it is above 65535.
+pub fn port_or_zero(field: &'static str, number: u32) -> Parsed<u16> {
     u16::try_from(number).or_else(|_| invalid(field, format!("is {number}, more than 65535")))
 }
 
-pub(crate) fn protocol(value: i32) -> Parsed<Protocol> {
+/// Parses a transport protocol.
+///
+/// # Errors
+/// Returns an error when it is not known in this version.
+pub fn protocol(value: i32) -> Parsed<Protocol> {
     match pb::Protocol::try_from(value) {
         Ok(pb::Protocol::Tcp) => Ok(Protocol::Tcp),
         Ok(pb::Protocol::Udp) => Ok(Protocol::Udp),
@@ -121,19 +148,32 @@ pub(crate) fn protocol(value: i32) -> Parsed<Protocol> {
     }
 }
 
-pub(crate) fn summary(summary: &pb::Summary) -> Parsed<Summary> {
-    Ok(Summary { count: summary.count, digest: digest(&summary.digest)? })
+/// Parses a summary.
+///
+/// # Errors
+/// Returns an error when its digest has another length.
+pub fn summary(summary: pb::Summary) -> Parsed<Summary> {
+    let pb::Summary { count, digest: bytes } = summary;
+    Ok(Summary { count, digest: digest(&bytes)? })
 }
 
-pub(crate) fn digest(bytes: &[u8]) -> Parsed<Digest> {
+/// Parses a digest.
+///
+/// # Errors
+/// Returns an error when it does not have 16 bytes.
+pub fn digest(bytes: &[u8]) -> Parsed<Digest> {
     match <[u8; 16]>::try_from(bytes) {
         Ok(digest) => Ok(Digest::from_bytes(digest)),
         Err(_) => invalid("digest", format!("has {} bytes, not 16", bytes.len())),
     }
 }
 
-pub(crate) fn scope(scope: Option<pb::Scope>) -> Parsed<Scope> {
-    let namespaces = scope.ok_or(WireError::Missing("scope"))?.namespaces;
+/// Parses a part of the source. An empty list is the whole source.
+///
+/// # Errors
+/// Returns an error when it is missing, or a namespace is not one.
+pub fn scope(scope: Option<pb::Scope>) -> Parsed<Scope> {
+    let pb::Scope { namespaces } = scope.ok_or(WireError::Missing("scope"))?;
     if namespaces.is_empty() {
         return Ok(Scope::All);
     }
@@ -146,6 +186,7 @@ pub(crate) fn scope(scope: Option<pb::Scope>) -> Parsed<Scope> {
 }
 
 /// Converts a duration to milliseconds. A value that does not fit becomes `most`.
-pub(crate) fn millis<T: TryFrom<u128>>(duration: Duration, most: T) -> T {
+#[must_use]
+pub fn millis<T: TryFrom<u128>>(duration: Duration, most: T) -> T {
     T::try_from(duration.as_millis()).unwrap_or(most)
 }

@@ -12,8 +12,8 @@ pub trait WirePayload: Payload {
     /// The message of the writer.
     type Response: prost::Message + Default + 'static;
 
-    /// The path of the gRPC method: `/package.Service/Sync`.
-    const SYNC: &'static str;
+    /// The name of the gRPC service, with its package. Its method for streams is called `Sync`.
+    const SERVICE: &'static str;
 
     /// Converts an agent's message to its wire form.
     fn encode_agent(message: AgentMessage<Self>) -> Self::Request;

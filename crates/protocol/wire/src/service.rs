@@ -17,7 +17,7 @@ impl WirePayload for Services {
     type Request = pb::SyncRequest;
     type Response = pb::SyncResponse;
 
-    const SYNC: &'static str = "/gimbal.discovery.v1.DiscoveryService/Sync";
+    const SERVICE: &'static str = "gimbal.discovery.v1.DiscoveryService";
 
     fn encode_agent(message: AgentMessage) -> pb::SyncRequest {
         message.into()

@@ -1,5 +1,6 @@
 //! A note in the form of an Event. Pure.
 
+use gimbal_kubernetes_agent::short_message;
 use gimbal_kubernetes_objects::{Event, EventSource, Meta, Object as _, ObjectReference, Service};
 use gimbal_model::BackendName;
 use jiff::Timestamp;
@@ -7,14 +8,11 @@ use jiff::Timestamp;
 use super::notes::Note;
 use crate::PROGRAM;
 
-/// Bytes of a message. The newer API for Events takes no longer ones, and readers expect that.
-const LONGEST: usize = 1024;
-
 /// The Event for a note. A Service has one Event for each reason, by its name: what happens again is counted in
 /// it, and an Event of a Service that was deleted is not taken for one of its successor.
 pub(super) fn event(backend: &BackendName, service: &Meta, note: &Note, now: Timestamp) -> Event {
     let (type_, reason, message) = match note {
-        Note::Rejected(reason, message) => ("Warning", reason.as_str(), short(message)),
+        Note::Rejected(reason, message) => ("Warning", reason.as_str(), short_message(message)),
         Note::Accepted => ("Normal", "Accepted", "the writer no longer rejects this Service".into()),
     };
     let name = format!("{}.{backend}.{}.{}", service.name, reason.to_ascii_lowercase(), service.uid);
@@ -39,30 +37,6 @@ pub(super) fn event(backend: &BackendName, service: &Meta, note: &Note, now: Tim
         reporting_component: Some(PROGRAM.name.into()),
         reporting_instance: Some(backend.as_str().into()),
     }
-}
-
-/// A patch that changes nothing. Its answer is the Event as it is, without the right to read Events.
-pub(super) fn look(event: &Event) -> Event {
-    let Meta { name, namespace, .. } = event.metadata.clone();
-    Event { metadata: Meta { name, namespace, ..Meta::default() }, ..Event::default() }
-}
-
-/// A patch that counts what happened once more, if the Event is still as it was `found`.
-pub(super) fn again(found: &Event, event: &Event) -> Event {
-    let patch = look(event);
-    let Meta { uid, resource_version, .. } = found.metadata.clone();
-    Event {
-        metadata: Meta { uid, resource_version, ..patch.metadata },
-        message: event.message.clone(),
-        count: Some(found.count.unwrap_or(1).saturating_add(1)),
-        last_timestamp: event.last_timestamp.clone(),
-        ..Event::default()
-    }
-}
-
-/// One line, for it is shown in a table.
-fn short(message: &str) -> String {
-    message[..message.floor_char_boundary(LONGEST)].replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -119,23 +93,6 @@ mod tests {
                 .collect();
         let expected = ["accepted.u-1", "quota.u-1", "namespacemissing.u-1", "namespacemissing.u-2"];
         assert_eq!(names, expected.map(|end| format!("web.node02.{end}")));
-    }
-
-    #[test]
-    fn what_happens_again_changes_the_count_the_time_and_the_sentence_only() {
-        let mut found = event_of("u-1", &rejected("before"));
-        found.metadata.uid = "e".into();
-        found.metadata.resource_version = "9".into();
-        found.count = Some(4);
-        let event = event_of("u-1", &rejected("now"));
-        let name = "web.node02.namespacemissing.u-1";
-        let nothing = serde_json::json!({"metadata": {"name": name, "namespace": "team1"}});
-        assert_eq!(serde_json::to_value(look(&event)).unwrap(), nothing);
-        let expected = serde_json::json!({
-            "metadata": {"name": name, "namespace": "team1", "uid": "e", "resourceVersion": "9"},
-            "message": "now", "count": 5, "lastTimestamp": "2026-11-21T12:00:00Z",
-        });
-        assert_eq!(serde_json::to_value(again(&found, &event)).unwrap(), expected);
     }
 
     #[test]

@@ -16,8 +16,8 @@ struct TestSource {
 }
 
 impl TestSource {
-    fn settle(&mut self, now: Instant) {
-        for (key, service) in self.state.settle(now) {
+    fn drain(&mut self, now: Instant) {
+        for (key, service) in self.state.drain(now) {
             if service.is_some() {
                 self.offered.insert(key)
             } else {
@@ -33,16 +33,16 @@ impl TestSource {
     }
 
     fn is_complete(&self) -> bool {
-        self.standing() == Standing::Complete
+        self.coverage() == Coverage::Complete
     }
 
     fn unknown(&self) -> Option<String> {
-        match self.standing() {
-            Standing::Unknown(parts) => {
+        match self.coverage() {
+            Coverage::Unknown(parts) => {
                 assert_eq!((parts.len(), &parts[0].0), (1, &Scope::All));
                 parts.into_iter().next().map(|(_, reason)| reason)
             }
-            Standing::Nothing | Standing::Complete => None,
+            Coverage::Nothing | Coverage::Complete => None,
         }
     }
 }
@@ -90,10 +90,10 @@ fn offered(state: &TestSource) -> Vec<String> {
 fn complete(names: &[&str], now: Instant) -> TestSource {
     let mut state = state(Flavour::Slices);
     list_services(&mut state, names, now);
-    state.settle(now);
+    state.drain(now);
     assert!(!state.is_complete() && offered(&state).is_empty());
     list_slices(&mut state, now);
-    state.settle(now);
+    state.drain(now);
     assert!(state.is_complete());
     assert!(state.found_incarnation("one", 0, now));
     state
@@ -105,15 +105,15 @@ fn a_relist_removes_only_once_the_source_is_found_to_be_the_same() {
     let mut state = complete(&["kept", "gone"], now);
     let before = state.asked();
     list_services(&mut state, &["kept", "new"], now);
-    state.settle(now);
+    state.drain(now);
     assert_eq!(offered(&state), ["a/gone", "a/kept", "a/new"]);
     assert_eq!(state.asked(), before + 1);
     // An answer to an older question proves nothing.
     assert!(state.found_incarnation("one", before, now));
-    state.settle(now);
+    state.drain(now);
     assert_eq!(offered(&state).len(), 3);
     assert!(state.found_incarnation("one", before + 1, now));
-    state.settle(now);
+    state.drain(now);
     assert_eq!(offered(&state), ["a/kept", "a/new"]);
     assert_eq!(state.trouble(), None);
 }
@@ -124,7 +124,7 @@ fn another_source_under_the_same_address_removes_nothing() {
     let mut state = complete(&["mine"], now);
     list_services(&mut state, &["theirs"], now);
     assert!(!state.found("two", now));
-    state.settle(now);
+    state.drain(now);
     assert!(offered(&state).contains(&"a/mine".to_owned()));
 }
 
@@ -133,9 +133,9 @@ fn a_list_that_is_never_proven_makes_the_kind_unknown() {
     let now = Instant::now();
     let mut state = complete(&["mine"], now);
     list_services(&mut state, &[], now);
-    state.settle(now + PATIENCE - Duration::from_millis(1));
+    state.drain(now + PATIENCE - Duration::from_millis(1));
     assert_eq!((state.unknown(), state.trouble()), (None, None));
-    state.settle(now + PATIENCE);
+    state.drain(now + PATIENCE);
     assert!(state.unknown().is_some_and(|reason| reason.contains("not yet found to be the same")));
     assert_eq!(offered(&state), ["a/mine"]);
 }
@@ -147,24 +147,24 @@ fn unknown_until_every_kind_that_was_lost_is_listed_again() {
     let forbidden = || ApiError::Forbidden { message: "no right".into() };
     state.event(SourceEvent::Service(WatchEvent::Failed(forbidden())), now);
     state.event(SourceEvent::Slice(WatchEvent::Failed(forbidden())), now);
-    state.settle(now);
+    state.drain(now);
     let slices = "endpointslices: forbidden: the discoverer has no right to list and watch them";
     let both = format!("services: forbidden: the discoverer has no right to list and watch them; {slices}");
     assert_eq!((state.unknown(), state.is_complete()), (Some(both), false));
     list_services(&mut state, &["mine"], now);
     assert!(state.found("one", now));
-    state.settle(now);
+    state.drain(now);
     assert_eq!(state.unknown().as_deref(), Some(slices));
     list_slices(&mut state, now);
     assert!(state.found("one", now));
-    state.settle(now);
+    state.drain(now);
     assert!(state.is_complete());
 }
 
 #[test]
 fn a_cluster_without_slices_is_told_from_one_that_does_not_answer() {
     let now = Instant::now();
-    let missing = || ApiError::NotFound { message: "404".into(), namespace: false };
+    let missing = || ApiError::NotServed { message: "404".into() };
     let mut first = state(Flavour::Slices);
     first.event(SourceEvent::Slice(WatchEvent::Failed(missing())), now);
     assert!(!first.lacks_slices(now), "nothing has answered yet");
@@ -193,7 +193,7 @@ fn what_a_server_or_a_plug_in_says_is_not_told_to_the_writer() {
         let now = Instant::now();
         let mut state = complete(&["mine"], now);
         state.event(SourceEvent::Slice(WatchEvent::Failed(error.clone())), now);
-        state.settle(now + PATIENCE);
+        state.drain(now + PATIENCE);
         let reason = state.unknown().unwrap();
         assert!(reason.starts_with("endpointslices: ") && !reason.contains("hunter2"), "{reason}");
         let own = state.trouble().unwrap();
@@ -204,7 +204,7 @@ fn what_a_server_or_a_plug_in_says_is_not_told_to_the_writer() {
 #[test]
 fn slices_that_come_later_are_noticed() {
     let now = Instant::now();
-    let missing = || ApiError::NotFound { message: "404".into(), namespace: false };
+    let missing = || ApiError::NotServed { message: "404".into() };
     let mut state = state(Flavour::Endpoints);
     // As a watch tells it: that a list begins comes before the server is asked, and again before each try.
     for _ in 0..3 {

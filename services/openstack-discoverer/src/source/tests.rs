@@ -5,7 +5,7 @@ mod plaintext;
 use std::path::Path;
 
 use clap::Parser as _;
-use gimbal_discoverer::{Known as _, Standing};
+use gimbal_discoverer::{Coverage, SourceStatus as _};
 use gimbal_testkit::fake_openstack::{FakeCloud, FakeOpenStack};
 
 use super::*;
@@ -77,7 +77,7 @@ impl Run {
             "0s",
         ];
         let args = Args::try_parse_from(common.iter().chain(flags)).unwrap();
-        let source = CloudSource::new(&args, Pace::of(&args), Metrics::default()).unwrap();
+        let source = CloudSource::new(&args, Pace::of(&args), CloudSourceMetrics::default()).unwrap();
         Self { fake, dir, source, polls: 0 }
     }
 
@@ -86,8 +86,8 @@ impl Run {
         let begun = Instant::now();
         loop {
             let event = timeout(LONG, self.source.event()).await.unwrap();
-            self.source.take(event, Instant::now());
-            self.source.settle(Instant::now());
+            self.source.apply(event, Instant::now());
+            self.source.drain(Instant::now());
             if matches!(self.source.stage, Activity::Resting(_)) {
                 self.polls += 1;
                 if is_so(&self.source, &self.fake) {
@@ -109,12 +109,12 @@ impl Run {
 
     async fn complete(&mut self, services: usize) {
         self.until(&format!("{services} services"), |source, _| {
-            source.state.standing() == Standing::Complete && source.state.services() == services
+            source.state.coverage() == Coverage::Complete && source.state.services() == services
         })
         .await;
     }
 
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> ListMode {
         self.source.connection.as_ref().unwrap().terms.mode
     }
 }
@@ -137,10 +137,10 @@ async fn the_token_that_decided_is_used_on() {
 async fn an_application_credential_goes_over_to_bulk() {
     let mut run = Run::start(|_| {}, &CREDENTIAL, &[]).await;
     run.complete(1).await;
-    assert_eq!(run.mode(), Mode::PerProject);
+    assert_eq!(run.mode(), ListMode::PerProject);
     run.fake.set(|cloud| balancer(cloud, "p2", 2));
     run.complete(2).await;
-    assert_eq!(run.mode(), Mode::Bulk);
+    assert_eq!(run.mode(), ListMode::Bulk);
 }
 
 /// With a policy for one kind of object, each poll shows other projects' objects, but never proves that the token sees
@@ -156,11 +156,11 @@ async fn what_cannot_be_decided_later_is_no_trouble() {
     // Each decision takes two tokens; the third is that of p2.
     let before = run.fake.count(TOKENS) + 1;
     run.until("it was looked into three times", |source, fake| {
-        assert_eq!(source.state.standing(), Standing::Complete);
+        assert_eq!(source.state.coverage(), Coverage::Complete);
         fake.count(TOKENS) >= before + 6
     })
     .await;
-    assert_eq!((run.source.state.services(), run.mode()), (2, Mode::PerProject));
+    assert_eq!((run.source.state.services(), run.mode()), (2, ListMode::PerProject));
     run.fake.set(|cloud| delete(cloud, 2));
     run.complete(1).await;
 }
@@ -176,7 +176,7 @@ async fn a_role_that_is_not_needed_fails_no_poll() {
     };
     let mut run = Run::start(set, &[], &[]).await;
     run.complete(3).await;
-    assert_eq!(run.mode(), Mode::Bulk);
+    assert_eq!(run.mode(), ListMode::Bulk);
     run.fake.set(|cloud| {
         cloud.roles.clear();
         delete(cloud, 2);
@@ -186,7 +186,7 @@ async fn a_role_that_is_not_needed_fails_no_poll() {
         source.connection.as_ref().is_some_and(|connection| !connection.terms.roles.contains("admin"))
     })
     .await;
-    assert_eq!(run.source.state.standing(), Standing::Complete);
+    assert_eq!(run.source.state.coverage(), Coverage::Complete);
     // The roles that the token had are still compared.
     run.fake.set(|cloud| cloud.global = false);
     run.until("a role is missed", |source, _| {
@@ -194,7 +194,7 @@ async fn a_role_that_is_not_needed_fails_no_poll() {
     })
     .await;
     run.polls(6).await;
-    assert_eq!((run.source.state.services(), run.mode()), (2, Mode::Bulk));
+    assert_eq!((run.source.state.services(), run.mode()), (2, ListMode::Bulk));
     run.fake.set(|cloud| cloud.global = true);
     run.complete(2).await;
 }
@@ -228,7 +228,7 @@ async fn a_secret_may_change_from_one_kind_to_the_other() {
         }
         run.fake.set(|cloud| balancer(cloud, "p2", if secret == "second" { 3 } else { 4 }));
         run.complete(if secret == "second" { 3 } else { 4 }).await;
-        assert_eq!(run.mode(), Mode::Bulk);
+        assert_eq!(run.mode(), ListMode::Bulk);
     }
 }
 
@@ -246,7 +246,7 @@ async fn a_token_of_the_system_is_tried_like_any_other() {
     .await;
     run.fake.set(|cloud| cloud.restricted.clear());
     run.complete(1).await;
-    assert_eq!(run.mode(), Mode::Bulk);
+    assert_eq!(run.mode(), ListMode::Bulk);
 }
 
 /// While Octavia is missing in the catalog, an old neutron-lbaas plug-in answers with empty lists: that is another

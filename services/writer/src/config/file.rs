@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use gimbal_guard::GuardConfig;
 use gimbal_model::{AddressRules, BackendName};
-use gimbal_plan::{GuardConfig, Keep, Pattern, Strip};
+use gimbal_plan::{Keep, Pattern, Strip};
 use gimbal_reconcile::{LossPolicy, NamespacePolicy, Policy};
 use gimbal_runtime::HumanDuration;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use super::values::{
-    AppProtocol, Denial, NamespaceName, Pattern as NamespacePattern, Percent, Range, optional_count,
-    optional_guard_time, optional_number,
+    AppProtocol, Denial, NamespaceName, NamespaceRule, Percent, Range, optional_count, optional_guard_time,
+    optional_number,
 };
 use super::{BackendConfig, Config, ConfigError};
 
@@ -54,8 +55,8 @@ struct Backend {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Namespaces {
-    allow: Option<Vec<NamespacePattern>>,
-    deny: Vec<NamespacePattern>,
+    allow: Option<Vec<NamespaceRule>>,
+    deny: Vec<NamespaceRule>,
     map: BTreeMap<String, NamespaceName>,
     create: bool,
 }
@@ -153,7 +154,7 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// Shortest `notReadyAfter` and `drainAfter`. A backend that was away for less must not count as lost.
+/// Shortest time of `onLoss`. A backend that was away or silent for less must not count as lost.
 const SHORTEST_LOSS: Duration = Duration::from_secs(1);
 
 /// Parses and checks the text of a file. `path` is used in errors only.
@@ -190,6 +191,14 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
             return Err(wrong(at, &format!("onLoss of {name}: {problem}")));
         }
         if let Some(loss) = &backend.on_loss
+            && loss.value.source_stale_after.is_some_and(|after| after.0 < SHORTEST_LOSS)
+        {
+            let at = Some(loss.referenced);
+            let problem =
+                "sourceStaleAfter is shorter than 1s: the source would always count as silent; make it longer";
+            return Err(wrong(at, &format!("onLoss of {name}: {problem}")));
+        }
+        if let Some(loss) = &backend.on_loss
             && let (Some(first), Some(then)) = (loss.value.not_ready_after, loss.value.drain_after)
             && then.0 < first.0
         {
@@ -202,7 +211,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
         }
     }
     let refused: Vec<_> = file.refused_addresses.into_iter().map(|range| range.0).collect();
-    let backends = file.backends.into_iter().map(|backend| backend.settle(&refused)).collect();
+    let backends = file.backends.into_iter().map(|backend| backend.into_config(&refused)).collect();
     Ok(Config {
         admins: file.admins.into_iter().map(|identity| identity.0).collect(),
         denied: file.deny_certificates.into_iter().map(|denial| denial.0).collect(),
@@ -213,10 +222,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
 }
 
 impl Backend {
-    fn settle(self, refused: &[ipnet::IpNet]) -> BackendConfig {
+    fn into_config(self, refused: &[ipnet::IpNet]) -> BackendConfig {
         let Namespaces { allow, deny, map, create } = self.namespaces;
         let map = map.into_iter().map(|(from, to)| (from, to.0)).collect();
-        let plain = |patterns: Vec<NamespacePattern>| patterns.into_iter().map(|pattern| pattern.0).collect();
+        let plain = |patterns: Vec<NamespaceRule>| patterns.into_iter().map(|pattern| pattern.0).collect();
         let allowed = self.addresses.allow.map(|ranges| ranges.into_iter().map(|range| range.0).collect());
         let patterns = |texts: Vec<String>| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
         let default = Strip::default();
@@ -243,23 +252,23 @@ impl Backend {
                     .into_iter()
                     .map(|(from, to)| (from.into(), to.map(|to| to.0.into())))
                     .collect(),
-                quota: self.quota.settle(),
-                guard: self.guard.settle(),
-                mode: self.mode.settle(),
+                quota: self.quota.into_quota(),
+                guard: self.guard.into_config(),
+                mode: self.mode.into_mode(),
             },
         }
     }
 }
 
 impl Limits {
-    fn settle(self) -> gimbal_reconcile::Quota {
+    fn into_quota(self) -> gimbal_reconcile::Quota {
         let Self { services, endpoints, bytes, changes_per_second } = self;
         gimbal_reconcile::Quota { services, endpoints, bytes, changes_per_second }
     }
 }
 
 impl Mode {
-    fn settle(self) -> gimbal_reconcile::Mode {
+    fn into_mode(self) -> gimbal_reconcile::Mode {
         match self {
             Self::Admit => gimbal_reconcile::Mode::Admit,
             Self::Quarantine => gimbal_reconcile::Mode::Quarantine,
@@ -268,7 +277,7 @@ impl Mode {
 }
 
 impl Guard {
-    fn settle(self) -> GuardConfig {
+    fn into_config(self) -> GuardConfig {
         let default = GuardConfig::default();
         let time = |time: Option<HumanDuration>, default: Duration| time.map_or(default, |time| time.0);
         GuardConfig {
@@ -277,7 +286,7 @@ impl Guard {
             window: time(self.window, default.window),
             quiet_time: time(self.quiet_time, default.quiet_time),
             release_all_after: self.release_all_after.map(|time| time.0),
-            floors: gimbal_plan::Floors {
+            floors: gimbal_guard::Floors {
                 endpoints_per_namespace: self.floors.endpoints_per_namespace.unwrap_or_default(),
                 endpoints_per_service: self.floors.endpoints_per_service.unwrap_or_default(),
             },

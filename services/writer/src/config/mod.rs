@@ -23,6 +23,9 @@ use ipnet::IpNet;
 
 pub use current::Current;
 
+/// For how many backends one writer is built (docs/scale.md).
+const BACKENDS: usize = 255;
+
 /// How long an agent with one address may take to notice that its connection is dead.
 const RECONNECT: Duration = Duration::from_secs(15);
 
@@ -116,9 +119,10 @@ impl Config {
 
     /// Returns warnings: what the file allows and its author may not intend, one sentence each.
     #[must_use]
-    pub fn doubts(&self) -> Vec<String> {
-        let mut doubts = self.names_that_meet();
-        doubts.extend(self.backends.iter().filter_map(|backend| {
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.names_that_meet();
+        warnings.extend(too_many(self.backends.len()));
+        warnings.extend(self.backends.iter().filter_map(|backend| {
             let after = backend.policy.on_loss.not_ready_after.filter(|after| *after < RECONNECT)?;
             Some(format!(
                 "backend {}: onLoss.notReadyAfter is {} s; an agent whose connection broke may need up to {} s to be back, \
@@ -128,7 +132,7 @@ impl Config {
                 RECONNECT.as_secs()
             ))
         }));
-        doubts
+        warnings
     }
 
     /// Returns a warning for each two backends of which one can take names that the other would have (Service `b-c` of
@@ -146,6 +150,12 @@ impl Config {
         };
         pairs.map(sentence).collect()
     }
+}
+
+/// Returns a warning if this many backends are more than one writer is built for.
+pub(crate) fn too_many(backends: usize) -> Option<String> {
+    let sentence = || format!("{backends} backends are more than the {BACKENDS} that one writer is built for");
+    (backends > BACKENDS).then(sentence)
 }
 
 impl BackendConfig {

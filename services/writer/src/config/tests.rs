@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gimbal_guard::{Floors, GuardConfig};
 use gimbal_model::AddressRules;
-use gimbal_plan::{Floors, GuardConfig};
 use gimbal_reconcile::{LossPolicy, Mode, Quota};
 use gimbal_transport::{Peer, PeerCertificate};
 
@@ -137,6 +137,10 @@ fn bad_files() {
         (
             "backends:\n- name: a\n  identity: a\n  onLoss: {notReadyAfter: 500ms}",
             "gimbal.yaml:4:11: onLoss of a: a time shorter than 1s: the agent's mere reconnect would count as a loss; make it longer",
+        ),
+        (
+            "backends:\n- name: a\n  identity: a\n  onLoss: {sourceStaleAfter: 0s}",
+            "gimbal.yaml:4:11: onLoss of a: sourceStaleAfter is shorter than 1s: the source would always count as silent; make it longer",
         ),
         (
             "backends:\n- {name: Node02, identity: a}",
@@ -330,26 +334,49 @@ fn the_example_holds_the_defaults() {
     assert_eq!(policy, Policy::default());
 }
 
+/// The error for an unknown key lists the keys that there are.
 #[test]
-fn names_that_join_are_told() {
+fn the_example_names_every_key() {
+    let example = include_str!("../../../../deploy/examples/writer.yaml");
+    for wrong in ["unknown: 1", "backends: [{name: a, identity: a, unknown: 1}]"] {
+        let error = read(wrong).unwrap_err();
+        let (_, keys) = error.split_once("expected one of ").unwrap();
+        for key in keys.split(", ") {
+            assert!(example.contains(&format!("{key}:")), "{key} is missing in the example");
+        }
+    }
+}
+
+#[test]
+fn names_that_join_give_a_warning() {
     let of = |names: &[&str]| {
         let backends = names.iter().map(|name| format!("- {{name: {name}, identity: {name}.example}}\n"));
         let text = format!("backends:\n{}", backends.collect::<String>());
-        Config::parse(Path::new("writer.yaml"), &text).unwrap().doubts()
+        Config::parse(Path::new("writer.yaml"), &text).unwrap().warnings()
     };
     assert_eq!(of(&["a", "ab", "b-a"]), Vec::<String>::new());
-    let told = of(&["a-b", "a", "a-b-c"]);
-    let pairs: Vec<_> = told.iter().filter_map(|sentence| sentence.split(':').next()).collect();
+    let warnings = of(&["a-b", "a", "a-b-c"]);
+    let pairs: Vec<_> = warnings.iter().filter_map(|sentence| sentence.split(':').next()).collect();
     assert_eq!(pairs, ["backends a-b and a-b-c", "backends a and a-b", "backends a and a-b-c"]);
+}
+
+#[test]
+fn more_backends_than_the_design_has_give_a_warning() {
+    let of = |count: usize| {
+        let backends = (0..count).map(|n| format!("- {{name: b{n}x, identity: b{n}.example}}\n"));
+        read(&format!("backends:\n{}", backends.collect::<String>())).unwrap().warnings()
+    };
+    assert_eq!(of(255), Vec::<String>::new());
+    assert_eq!(of(256), ["256 backends are more than the 255 that one writer is built for"]);
 }
 
 #[test]
 fn a_loss_that_a_reconnect_may_reach_is_doubtful() {
     let file = |after: &str| format!("backends: [{{name: a, identity: a, onLoss: {{notReadyAfter: {after}}}}}]");
-    assert_eq!(read(&file("15s")).unwrap().doubts(), Vec::<String>::new());
-    let doubts = read(&file("10s")).unwrap().doubts();
+    assert_eq!(read(&file("15s")).unwrap().warnings(), Vec::<String>::new());
+    let warnings = read(&file("10s")).unwrap().warnings();
     assert!(
-        matches!(doubts.as_slice(), [one] if one.starts_with("backend a: onLoss.notReadyAfter is 10 s")),
-        "{doubts:?}"
+        matches!(warnings.as_slice(), [one] if one.starts_with("backend a: onLoss.notReadyAfter is 10 s")),
+        "{warnings:?}"
     );
 }

@@ -19,9 +19,9 @@ fn parsed<'de, D: Deserializer<'de>, T>(from: D, parse: impl FnOnce(&str) -> Res
 
 /// A pattern for namespaces.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern(pub(super) NamespacePattern);
+pub(super) struct NamespaceRule(pub(super) NamespacePattern);
 
-impl<'de> Deserialize<'de> for Pattern {
+impl<'de> Deserialize<'de> for NamespaceRule {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         parsed(from, |text| text.parse().map(Self).map_err(|error: InvalidNamespacePattern| error.to_string()))
     }

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use gimbal_plan::{GuardEvent, Release};
+use gimbal_guard::{GuardEvent, Release};
 use gimbal_reconcile::{Backend, Stage};
 use gimbal_runtime::metrics_table;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 
-use super::series::{Counts, Events, OfBackend, Seconds};
+use super::series::{BackendSeries, Counts, OfBackend, Seconds};
 use super::signed;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -58,15 +58,15 @@ metrics_table! {
             "Whether an agent is connected whose source counts as lost (onLoss.sourceStaleAfter)";
         stage: Counts<Staged>, "backend_loss_stage" ["backend", "stage"],
             "1 for what is made of the backend's loss now: hold, not-ready or drained";
-        stages: Events<Staged, Counter>, "backend_loss_stages" ["backend", "stage"],
+        stages: BackendSeries<Staged, Counter>, "backend_loss_stages" ["backend", "stage"],
             "How often a stage was entered";
         drained: Counts<Labels>, "backend_drained_endpoints" ["backend"],
             "As gimbal_writer_backend_endpoints_drained_total, which is a counter";
-        endpoints_drained: Events<Labels, Counter>, "backend_endpoints_drained" ["backend"],
+        endpoints_drained: BackendSeries<Labels, Counter>, "backend_endpoints_drained" ["backend"],
             "Endpoints that were removed because the backend was lost (onLoss.drainAfter)";
-        holds: Events<Labels, Counter>, "backend_guard_holds" ["backend"],
+        holds: BackendSeries<Labels, Counter>, "backend_guard_holds" ["backend"],
             "Holds of the mass-change guard";
-        released: Events<Released, Counter>, "backend_guard_released_endpoints" ["backend", "by"],
+        released: BackendSeries<Released, Counter>, "backend_guard_released_endpoints" ["backend", "by"],
             "Endpoints whose removal the mass-change guard held and let through, by why";
         decommissioning: Counts<Labels>, "backend_decommissioning" ["backend"],
             "Whether the backend is being removed";
@@ -103,23 +103,24 @@ impl LossMetrics {
     /// others are not expected to connect.
     pub(super) fn show(&self, backends: &[&Backend], is_known: impl Fn(&str) -> bool) {
         let now = Instant::now();
-        let labels = |backend: &Backend| Labels { backend: backend.name.to_string() };
-        let listed = || backends.iter().filter(|backend| backend.listed);
+        let labels = |backend: &Backend| Labels { backend: backend.name().to_string() };
+        let listed = || backends.iter().filter(|backend| backend.is_listed());
         let seconds = |age: Option<Duration>| age.unwrap_or_default().as_secs_f64();
-        self.lost.show(listed().map(|backend| (labels(backend), seconds(backend.loss.lost_for(now)))));
-        self.disconnected.show(listed().map(|backend| (labels(backend), seconds(backend.loss.disconnected_for(now)))));
-        self.silent.show(listed().map(|backend| (labels(backend), i64::from(backend.loss.is_stale()))));
+        self.lost.show(listed().map(|backend| (labels(backend), seconds(backend.loss().lost_for(now)))));
+        self.disconnected
+            .show(listed().map(|backend| (labels(backend), seconds(backend.loss().disconnected_for(now)))));
+        self.silent.show(listed().map(|backend| (labels(backend), i64::from(backend.loss().is_stale()))));
         self.stage.show(listed().flat_map(|backend| {
-            let is = |stage| i64::from(backend.loss.stage() == stage);
-            let staged = |stage: Stage| Staged { backend: backend.name.to_string(), stage: stage.as_str() };
+            let is = |stage| i64::from(backend.loss().stage() == stage);
+            let staged = |stage: Stage| Staged { backend: backend.name().to_string(), stage: stage.as_str() };
             [Stage::Hold, Stage::NotReady, Stage::Drained].map(|stage| (staged(stage), is(stage)))
         }));
-        self.drained.show(backends.iter().map(|backend| (labels(backend), signed(backend.drained))));
+        self.drained.show(backends.iter().map(|backend| (labels(backend), signed(backend.drained()))));
         for backend in backends {
             let counter = self.endpoints_drained.of_labels(labels(backend));
-            counter.inner().store(backend.drained, Ordering::Relaxed);
+            counter.inner().store(backend.drained(), Ordering::Relaxed);
         }
-        let going = |backend: &&Backend| (labels(backend), i64::from(backend.decommission.is_some()));
+        let going = |backend: &&Backend| (labels(backend), i64::from(backend.decommission().is_some()));
         self.decommissioning.show(backends.iter().map(going));
         self.stages.keep(&is_known);
         self.endpoints_drained.keep(&is_known);

@@ -46,7 +46,7 @@ metrics_table! {
         quota_used: Counts<Measured>, "backend_quota_used" ["backend", "measure"],
             "What the backend publishes of what a quota can limit";
         quota_limit: Counts<Measured>, "backend_quota_limit" ["backend", "measure"],
-            "The backend's quota; absent where there is none";
+            "The backend's quota; absent without a limit";
         quota_waiting: Counts<Labels>, "backend_quota_waiting" ["backend"],
             "Services of the backend that wait for room in its quota";
         planned: Counts<Planned>, "backend_planned" ["backend", "change"],
@@ -74,11 +74,11 @@ impl PolicyMetrics {
     }
 
     pub(super) fn show(&self, reconciler: &Reconciler, backends: &[&Backend]) {
-        let labels = |backend: &Backend| Labels { backend: backend.name.to_string() };
+        let labels = |backend: &Backend| Labels { backend: backend.name().to_string() };
         let each = |value: fn(&Backend) -> i64| backends.iter().map(move |backend| (labels(backend), value(backend)));
-        self.listed.show(each(|backend| i64::from(backend.listed)));
+        self.listed.show(each(|backend| i64::from(backend.is_listed())));
         self.quarantined.show(each(|backend| i64::from(is_quarantined(backend))));
-        self.quota_waiting.show(each(|backend| signed(backend.usage.waiting())));
+        self.quota_waiting.show(each(|backend| signed(backend.usage().waiting())));
         let measures = || backends.iter().flat_map(|backend| measures(backend));
         self.quota_used.show(measures().map(|(labels, used, _)| (labels, signed(used))));
         // Limits come and go with the configuration.
@@ -88,19 +88,19 @@ impl PolicyMetrics {
 }
 
 fn is_quarantined(backend: &Backend) -> bool {
-    backend.listed && backend.policy.mode == Mode::Quarantine
+    backend.is_listed() && backend.policy().mode == Mode::Quarantine
 }
 
 /// Returns for each limit of a quota its metric's labels, how much is used, and the limit.
 fn measures(backend: &Backend) -> [(Measured, u64, Option<u64>); 3] {
-    let Amount { services, endpoints, bytes } = backend.usage.total();
-    let Quota { services: most, endpoints: most_endpoints, bytes: most_bytes, .. } = backend.policy.quota;
+    let Amount { services, endpoints, bytes } = backend.usage().total();
+    let Quota { services: most, endpoints: most_endpoints, bytes: most_bytes, .. } = backend.policy().quota;
     [("services", services, most), ("endpoints", endpoints, most_endpoints), ("bytes", bytes, most_bytes)]
-        .map(|(measure, used, limit)| (Measured { backend: backend.name.to_string(), measure }, used, limit))
+        .map(|(measure, used, limit)| (Measured { backend: backend.name().to_string(), measure }, used, limit))
 }
 
 fn planned(reconciler: &Reconciler, backend: &Backend) -> [(Planned, i64); 3] {
-    let tally = if is_quarantined(backend) { reconciler.preview(&backend.name) } else { Tally::default() };
+    let tally = if is_quarantined(backend) { reconciler.preview(backend.name()) } else { Tally::default() };
     [("create", tally.created), ("change", tally.changed), ("delete", tally.deleted)]
-        .map(|(change, count)| (Planned { backend: backend.name.to_string(), change }, signed(count)))
+        .map(|(change, count)| (Planned { backend: backend.name().to_string(), change }, signed(count)))
 }

@@ -11,23 +11,23 @@ use prometheus_client::metrics::gauge::{Atomic, Gauge};
 
 /// Gauges that are set as a whole: a series that is left out the next time ends.
 #[derive(Debug)]
-pub(super) struct Shown<L: Clone + Hash + Eq, N, A> {
+pub(super) struct GaugeSet<L: Clone + Hash + Eq, N, A> {
     family: Family<L, Gauge<N, A>>,
     shown: Mutex<HashSet<L>>,
 }
 
 /// Gauges of whole numbers.
-pub(super) type Counts<L> = Shown<L, i64, AtomicI64>;
+pub(super) type Counts<L> = GaugeSet<L, i64, AtomicI64>;
 /// Gauges of seconds.
-pub(super) type Seconds<L> = Shown<L, f64, AtomicU64>;
+pub(super) type Seconds<L> = GaugeSet<L, f64, AtomicU64>;
 
-impl<L: Clone + Hash + Eq, N, A: Default> Default for Shown<L, N, A> {
+impl<L: Clone + Hash + Eq, N, A: Default> Default for GaugeSet<L, N, A> {
     fn default() -> Self {
         Self { family: Family::default(), shown: Mutex::default() }
     }
 }
 
-impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> Shown<L, N, A> {
+impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> GaugeSet<L, N, A> {
     /// Sets the series, and ends those that are not among them.
     pub(super) fn show(&self, now: impl IntoIterator<Item = (L, N)>) {
         let mut shown = HashSet::new();
@@ -43,7 +43,7 @@ impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> Shown<L, N, A> {
     }
 }
 
-impl<L, N, A> TableMetric for Shown<L, N, A>
+impl<L, N, A> TableMetric for GaugeSet<L, N, A>
 where
     L: Clone + Hash + Eq,
     Family<L, Gauge<N, A>>: TableMetric,
@@ -56,7 +56,7 @@ where
     }
 }
 
-impl<L, M> TableMetric for Events<L, M>
+impl<L, M> TableMetric for BackendSeries<L, M>
 where
     L: OfBackend,
     Family<L, M>: TableMetric,
@@ -77,24 +77,24 @@ pub(super) trait OfBackend: Clone + Hash + Eq {
 
 /// Counters or histograms of events of backends. The series of a backend end when it is no longer known.
 #[derive(Debug)]
-pub(super) struct Events<L: OfBackend, M> {
+pub(super) struct BackendSeries<L: OfBackend, M> {
     family: Family<L, M>,
     used: Mutex<HashSet<L>>,
 }
 
-impl<L: OfBackend, M: Default> Default for Events<L, M> {
+impl<L: OfBackend, M: Default> Default for BackendSeries<L, M> {
     fn default() -> Self {
         Self::of(Family::default())
     }
 }
 
-impl<L: OfBackend, M> Events<L, M> {
+impl<L: OfBackend, M> BackendSeries<L, M> {
     pub(super) fn of(family: Family<L, M>) -> Self {
         Self { family, used: Mutex::default() }
     }
 }
 
-impl<L: OfBackend, M: Clone> Events<L, M> {
+impl<L: OfBackend, M: Clone> BackendSeries<L, M> {
     /// Returns the metric with these labels.
     pub(super) fn of_labels(&self, labels: L) -> M {
         let metric = self.family.get_or_create_owned(&labels);
@@ -143,7 +143,7 @@ mod tests {
         shown.show([(labels("b"), 3)]);
         let value = |backend: &str| shown.family.get(&labels(backend)).map(|gauge| gauge.get());
         assert_eq!((value("a"), value("b")), (None, Some(3)));
-        let events = Events::<Labels, Counter>::default();
+        let events = BackendSeries::<Labels, Counter>::default();
         events.of_labels(labels("a")).inc();
         events.of_labels(labels("b")).inc();
         events.keep(|backend| backend == "b");

@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
-use gimbal_model::BackendName;
+use gimbal_guard::HeldDrop;
+use gimbal_model::{BackendName, SourceKey};
 use gimbal_reconcile::{Policy, Settings};
-use gimbal_session::{AgentMessage, Credit, Freshness, Hello, PROTOCOL, WriterLimits};
+use gimbal_session::{
+    AgentMessage, Credit, Data, Frame, Freshness, Hello, PROTOCOL, Summary, Unreadable, WriterLimits,
+};
 use prometheus_client::encoding::text::encode;
 
 use super::*;
@@ -37,6 +40,20 @@ impl Writer {
     fn configure(&mut self, backends: &[&str]) {
         let policies = backends.iter().map(|backend| (name(backend), Policy::default())).collect();
         self.state.configure(policies, self.now);
+    }
+
+    /// Opens a stream of node02. Returns its generation.
+    fn connect(&mut self) -> u64 {
+        let hello = Hello {
+            protocol: (PROTOCOL, PROTOCOL),
+            capabilities: Vec::new(),
+            backend: "node02".into(),
+            agent_instance: "1".into(),
+            source_incarnation: "source".into(),
+            held: Some(Summary::default()),
+            agent_version: "test".into(),
+        };
+        self.state.open(&name("node02"), &hello, self.now).unwrap()
     }
 
     /// Returns the samples that contain this text.
@@ -101,16 +118,7 @@ fn nobody_waits_for_a_backend_that_is_not_configured() {
 fn an_agents_words_make_no_series() {
     let mut writer = Writer::with(&["node02"]);
     writer.state.lead(Some(1));
-    let hello = Hello {
-        protocol: (PROTOCOL, PROTOCOL),
-        capabilities: Vec::new(),
-        backend: "node02".into(),
-        agent_instance: "1".into(),
-        source_incarnation: "source".into(),
-        held: None,
-        agent_version: "test".into(),
-    };
-    let generation = writer.state.open(&name("node02"), &hello, writer.now).unwrap();
+    let generation = writer.connect();
     let kinds = ["services", "x1", "x2", "x3"].into_iter().zip(1..);
     let sources = kinds.map(|(kind, age)| Freshness { kind: kind.into(), age: Some(Duration::from_secs(age)) });
     let heartbeat = AgentMessage::Heartbeat { sources: sources.collect(), backlog: 0 };
@@ -149,24 +157,6 @@ fn what_only_grows_is_a_counter_and_what_a_label_says_is_true() {
     assert_eq!(writer.samples("gimbal_writer_build_info{version=").len(), 1);
 }
 
-/// Returns each series that a busy writer exposes, as `name{labels} type`.
-fn exposition(registry: &Registry) -> Vec<String> {
-    let mut text = String::new();
-    encode(&mut text, registry).unwrap();
-    let mut kind = "";
-    let mut series = std::collections::BTreeSet::new();
-    for line in text.lines() {
-        if let Some(declared) = line.strip_prefix("# TYPE ") {
-            kind = declared.split(' ').nth(1).unwrap();
-        }
-        let Some((sample, _)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) else { continue };
-        let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
-        let labels: Vec<_> = labels.split("\",").filter_map(|label| Some(label.split_once('=')?.0)).collect();
-        series.insert(format!("{name}{{{}}} {kind}", labels.join(",")));
-    }
-    series.into_iter().collect()
-}
-
 #[test]
 fn names_labels_and_types_stay_as_they_are() {
     let mut writer = Writer::with(&["node02"]);
@@ -189,10 +179,25 @@ fn names_labels_and_types_stay_as_they_are() {
     metrics.waited(WaitReason::Qps, Duration::from_secs(1));
     metrics.lost("node02", gimbal_reconcile::Stage::NotReady);
     let released =
-        gimbal_plan::GuardEvent::Released { id: "1".into(), endpoints: 1, by: gimbal_plan::Release::Approval };
+        gimbal_guard::GuardEvent::Released { id: "1".into(), endpoints: 1, by: gimbal_guard::Release::Approval };
     metrics.guarded("node02", &released);
+    let held = HeldDrop { id: "2".into(), endpoints_removed: 1, endpoints_before: 1, targets: 1, to_nothing: true };
+    metrics.guarded("node02", &gimbal_guard::GuardEvent::Held(held));
+    let address = ([192, 0, 2, 1], 1).into();
+    let (problem, message) = (Problem::NotTls, String::new());
+    metrics.connection_refused(&Refusal { address, problem, message, asked_for: None, certificate: None });
+    let generation = writer.connect();
+    let sources = vec![Freshness { kind: "services".into(), age: Some(Duration::from_secs(1)) }];
+    let key = Some(SourceKey::new("team1", "web"));
+    let unreadable = Unreadable { key, reason: "no ports".into(), more: false };
+    let frame = Frame::Delta { changes: vec![Err(unreadable)], oldest_age: Duration::ZERO };
+    for message in [AgentMessage::Heartbeat { sources, backlog: 0 }, AgentMessage::Data(Data { seq: 1, frame })] {
+        writer.state.receive(&name("node02"), generation, message, writer.now);
+    }
     writer.samples("");
-    let found = exposition(&writer.registry).join("\n") + "\n";
+    let mut text = String::new();
+    encode(&mut text, &writer.registry).unwrap();
+    let found = gimbal_testkit::exposition::series(&text).join("\n") + "\n";
     assert_eq!(found, include_str!("exposition.txt"), "{found}");
 }
 
@@ -209,25 +214,13 @@ fn the_reference_names_every_series_with_its_type_and_labels() {
             documented.insert(with(&name, labels));
         }
     }
-    let exposed = include_str!("exposition.txt").lines();
-    let missing: Vec<_> = exposed.filter(|series| !documented.contains(*series)).collect();
-    assert_eq!(missing, [""; 0], "{documented:#?}");
-    assert!(gimbal_runtime::markdown(&Metrics::reference()).contains("| `gimbal_writer_pending` | gauge |  | "));
+    let certificate = |series: &String| series.starts_with("gimbal_writer_tls_");
+    documented.retain(|series| !certificate(series));
+    let exposed: Vec<_> = documented.into_iter().collect();
+    assert_eq!(exposed.join("\n") + "\n", include_str!("exposition.txt"));
 }
 
 #[test]
 fn the_file_of_the_start_is_good() {
     assert_eq!(Writer::with(&[]).samples("config_file_good"), ["gimbal_writer_config_file_good 1"]);
-}
-
-/// `cargo xtask docs` writes the page.
-#[test]
-fn the_page_of_metrics_is_this_table() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
-    let head = "# Metrics of the writer\n\nGenerated by `cargo xtask docs`.\nDiscoverers describe theirs in the help lines of `/metrics`.\n\n";
-    let page = format!("{head}{}", gimbal_runtime::markdown(&Metrics::reference()));
-    if std::env::var_os("GIMBAL_WRITE_DOCS").is_some() {
-        std::fs::write(path, &page).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), page, "run `cargo xtask docs`");
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Owner;
+use super::StateOwner;
 use crate::backend_state::{BackendFormat, StateEvent};
 use gimbal_lease::Moment;
 
@@ -12,7 +12,7 @@ const ABLE_WITHIN: Duration = Duration::from_secs(30);
 /// short that, if another writer leads meanwhile, agents reach it before it counts their backends as lost for long.
 const LATE: Duration = Duration::from_secs(90);
 
-impl Owner {
+impl StateOwner {
     /// Follows the leadership. A new leader first reads the state that the previous one stored. A leader whose lease is
     /// late stays leader, but not forever: cut off from its API server, it would keep its agents away from another
     /// leader.
@@ -39,9 +39,9 @@ impl Owner {
         self.parts.able.send_if_modified(|before| std::mem::replace(before, able) != able);
     }
 
-    pub(super) fn told(&mut self, told: StateEvent<BackendFormat>) {
+    pub(super) fn state_event(&mut self, event: StateEvent<BackendFormat>) {
         let now = Instant::now();
-        match told {
+        match event {
             StateEvent::Kept(backend, version) => self.parts.state.kept(&backend, version, now),
             StateEvent::Read(epoch, kept) => {
                 let holds = self.parts.leadership.borrow().epoch() == Some(epoch);
@@ -63,10 +63,10 @@ impl Owner {
         }
         if aside {
             tracing::warn!(
-                "the lease has been late for long, and another may lead: agents are sent on until it is renewed"
+                "the lease has been late for long, and another writer may lead: streams are refused until it is renewed"
             );
         } else if self.leading.is_some() {
-            tracing::info!("the lease is renewed: agents are welcome again");
+            tracing::info!("the lease is renewed: streams are accepted again");
         }
         self.parts.state.stand_aside(aside);
     }

@@ -6,16 +6,17 @@ use gimbal_kubernetes_client::{Access, Cluster};
 use gimbal_kubernetes_objects::{Meta, Namespace};
 use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_reconcile::{Policy, Settings, Watched};
-use gimbal_runtime::Health;
+use gimbal_runtime::Liveness;
 use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Credit, Hello, PROTOCOL, WriterLimits};
+use gimbal_testkit::CapturedLog;
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
 use super::*;
 use crate::apply::Writes;
-use crate::reach::Reach;
+use crate::cluster_watches;
 use crate::throttle::Throttle;
-use crate::watches;
+use crate::watch_liveness::WatchLiveness;
 use gimbal_lease::Moment;
 use gimbal_schedule::{LimiterSettings, WriteLimiter};
 
@@ -26,7 +27,7 @@ fn name() -> BackendName {
 }
 
 /// Returns an owner whose API server does not exist, and the sender of its leadership.
-fn owner() -> (Owner, watch::Sender<Leadership>) {
+fn owner() -> (StateOwner, watch::Sender<Leadership>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("kubeconfig");
     let config = serde_json::json!({
@@ -38,9 +39,9 @@ fn owner() -> (Owner, watch::Sender<Leadership>) {
     std::fs::write(&file, config.to_string()).unwrap();
     let cluster = Cluster::connect(&Access::Kubeconfig(file), "test").unwrap();
     let metrics = Metrics::register(&mut Registry::default());
-    let (events, again, _) = watches::start(&cluster, &metrics, &Reach::new(SECOND));
+    let (events, relist, _) = cluster_watches::start(&cluster, &metrics, &WatchLiveness::new(SECOND));
     let (lead, leadership) = watch::channel(Leadership::Leader { epoch: 1, until: Moment::now() });
-    let limits = WriterLimits { credit: Credit { changes: 1000, bytes: 1 << 20 }, heartbeat_timeout: 15 * SECOND };
+    let limits = WriterLimits { credit: Credit { changes: 100_000, bytes: 64 << 20 }, heartbeat_timeout: 15 * SECOND };
     let comparison_interval = 600 * SECOND;
     let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
     state.configure([(name(), Policy::default())].into(), Instant::now());
@@ -54,13 +55,13 @@ fn owner() -> (Owner, watch::Sender<Leadership>) {
     let settings = LimiterSettings { concurrency: 1, latency_target: SECOND, qps: 0, fanout: 0, watchers: 1 };
     let jobs = JobsInFlight::new(writes, WriteLimiter::new(&settings), metrics.clone());
     let (keeper, _) = StateKeeper::new(cluster, "default", leadership.clone());
-    let (able, health) = (watch::channel(true).0, Health::new(SECOND));
-    let parts = Parts { state, events, again, leadership, able, jobs, keeper, metrics, health };
-    (Owner::new(parts).0, lead)
+    let (able, health) = (watch::channel(true).0, Liveness::new(SECOND));
+    let parts = StateOwnerParts { state, events, relist, leadership, able, jobs, keeper, metrics, health };
+    (StateOwner::new(parts).0, lead)
 }
 
 /// Opens a stream as an agent does. Returns the messages to the agent, or why it was refused.
-fn dial(owner: &mut Owner) -> Result<mpsc::Receiver<WriterMessage>, GoodbyeReason> {
+fn dial(owner: &mut StateOwner) -> Result<mpsc::Receiver<WriterMessage>, GoodbyeReason> {
     let hello = Hello {
         protocol: (PROTOCOL, PROTOCOL),
         capabilities: Vec::new(),
@@ -97,7 +98,7 @@ async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
     renew(renewed + SECOND);
     owner.lead(Some(1));
     let mut agent = dial(&mut owner).unwrap();
-    let look = |owner: &mut Owner, seconds: u32| {
+    let look = |owner: &mut StateOwner, seconds: u32| {
         owner.follow_leadership(Instant::now(), renewed + SECOND * seconds);
         owner.send();
     };
@@ -116,8 +117,8 @@ async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
     assert_eq!(hear(&mut agent), (vec![], true));
 }
 
-/// Shows a Gimbal cluster with one namespace, and a backend whose source has `services` Services in it.
-fn fill(owner: &mut Owner, services: u8) {
+/// Shows a Gimbal cluster with the namespace "ns", and a backend whose source has `services` Services in `namespace`.
+fn fill(owner: &mut StateOwner, namespace: &str, services: u16) {
     let (state, now) = (&mut owner.parts.state, Instant::now());
     for kind in Watched::ALL {
         state.list_begin(kind);
@@ -135,14 +136,14 @@ fn fill(owner: &mut Owner, services: u8) {
     let port = EndpointPort { name: "".into(), port: Some(80), protocol: Protocol::Tcp, app_protocol: None };
     let ports = PortSet::new(vec![port]);
     for n in 0..services {
-        let endpoint = (ports.clone(), Endpoint::ready([10, 0, 0, n].into()));
+        let endpoint = (ports.clone(), Endpoint::ready([10, 0, (n >> 8) as u8, n as u8].into()));
         agent.set(
-            SourceKey::new("ns", format!("svc{n}")),
+            SourceKey::new(namespace, format!("svc{n}")),
             Some(Arc::new(Service::new(header.clone(), [endpoint]))),
             now,
         );
     }
-    agent.source_complete(now);
+    agent.source_complete();
     agent.connected(now);
     let mut generation = 0;
     while let Some(said) = agent.next(now) {
@@ -165,7 +166,7 @@ async fn namespaces_and_jobs_take_turns() {
     let (mut owner, lead) = owner();
     lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
     owner.lead(Some(1));
-    fill(&mut owner, 100);
+    fill(&mut owner, "ns", 100);
     owner.start();
     for n in 0..3 {
         owner.creating.ask(format!("ns{n}").into(), BackendName::parse("b").unwrap());
@@ -186,4 +187,85 @@ async fn namespaces_and_jobs_take_turns() {
         owner.start();
     }
     assert_eq!(ended, "jnjnjnjj");
+}
+
+/// More rejects than the queue of a stream holds, for an agent that reads a few messages at a time.
+#[tokio::test]
+async fn any_number_of_rejects_keeps_the_stream() {
+    const REJECTS: u16 = 10_000;
+    let (mut owner, lead) = owner();
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    fill(&mut owner, "missing", REJECTS);
+    let rejects = |owner: &StateOwner| owner.parts.state.backends()[&name()].end().rejects().len();
+    while rejects(&owner) < usize::from(REJECTS) {
+        owner.start();
+    }
+    let mut agent = dial(&mut owner).unwrap();
+    let (mut heard, mut most) = (0, 0);
+    while heard < usize::from(REJECTS) {
+        most = most.max(agent.len());
+        let messages: Vec<_> = std::iter::from_fn(|| agent.try_recv().ok()).take(1000).collect();
+        assert!(!messages.is_empty(), "{heard} came, and no more");
+        heard += messages.iter().filter(|message| matches!(message, WriterMessage::Reject(_))).count();
+        owner.tick();
+        owner.send();
+    }
+    assert_eq!((heard, hear(&mut agent)), (usize::from(REJECTS), (vec![], true)));
+    assert!(most < STREAM_QUEUE, "{most} were pending");
+}
+
+/// An agent that reads slowly has a few hundred older rejects before it, and not all of them.
+#[tokio::test]
+async fn what_is_new_overtakes_most_of_the_older_rejects() {
+    let (mut owner, lead) = owner();
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    fill(&mut owner, "missing", 5000);
+    while owner.parts.state.backends()[&name()].end().rejects().len() < 5000 {
+        owner.start();
+    }
+    let mut agent = dial(&mut owner).unwrap();
+    owner.send();
+    owner.parts.state.stand_aside(true);
+    owner.send();
+    let before = std::iter::from_fn(|| agent.try_recv().ok())
+        .take_while(|message| !matches!(message, WriterMessage::Goodbye(_)))
+        .count();
+    assert!((100..=512).contains(&before), "{before} messages came before it");
+}
+
+#[tokio::test]
+async fn an_agent_that_dials_again_and_again_gets_a_line_of_each_kind_a_minute() {
+    let log = CapturedLog::default();
+    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let (mut owner, lead) = owner();
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    for _ in 0..20 {
+        dial(&mut owner).unwrap();
+        let generation = *owner.streams.keys().next().unwrap();
+        owner.receive(Mail::Closed { backend: name(), generation });
+    }
+    let text = log.text();
+    let lines = |of: &str| text.matches(of).count();
+    assert_eq!((lines("stream opened"), lines("stream closed")), (1, 1));
+}
+
+#[tokio::test]
+async fn a_writer_that_was_stopped_does_not_blame_its_agents() {
+    let (mut owner, lead) = owner();
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    let mut agent = dial(&mut owner).unwrap();
+    // As if the stream had been opened, and the last tick been, a minute ago.
+    let minute = Instant::now() + SECOND * 60;
+    owner.tick_at(Instant::now());
+    owner.tick_at(minute);
+    owner.send();
+    assert_eq!(hear(&mut agent), (vec![], true), "it has time to be heard");
+    (1..=16).for_each(|second| owner.tick_at(minute + SECOND * second));
+    owner.send();
+    assert_eq!(hear(&mut agent), (vec![GoodbyeReason::Timeout], false));
 }

@@ -32,7 +32,7 @@ const FLOOD: u32 = 1 << 20;
 /// The origin of the flood in a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
-    Nobody,
+    NoOne,
     Bare,
     Us,
 }
@@ -80,9 +80,9 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
         next_flood: FLOOD,
     };
     let mut found = [Found::default(), Found::default(), Found::default()];
-    stage.turn(By::Nobody).await?;
+    stage.turn(By::NoOne).await?;
     for _ in 0..context.scaled(5).max(2) {
-        for (by, found) in [By::Nobody, By::Bare, By::Us].into_iter().zip(&mut found) {
+        for (by, found) in [By::NoOne, By::Bare, By::Us].into_iter().zip(&mut found) {
             found.add(stage.turn(by).await?);
         }
     }
@@ -90,8 +90,8 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     wanted.extend(content::offered(&scene.source.client()?, CALM).await?);
     content::same(&content::published(&scene.gimbal.client()?).await?, &wanted)?;
     stage.backends.end().await?;
-    let [nobody, bare, us] = found;
-    Ok(outcome(&nobody, &bare, &us))
+    let [calm, bare, us] = found;
+    Ok(outcome(&calm, &bare, &us))
 }
 
 impl Stage {
@@ -112,7 +112,7 @@ impl Stage {
             anyhow::Ok(changes)
         };
         let (changes, put) = match by {
-            By::Nobody => (changing.await?, 0),
+            By::NoOne => (changing.await?, 0),
             By::Bare => tokio::try_join!(changing, self.bare.flood(WORKERS, ends))?,
             By::Us => {
                 let flood = flood::through(&mut self.backends, self.next_flood, ends);
@@ -149,7 +149,7 @@ impl Found {
     }
 }
 
-fn outcome(nobody: &Found, bare: &Found, us: &Found) -> Outcome {
+fn outcome(calm: &Found, bare: &Found, us: &Found) -> Outcome {
     let figure = |percent: f64, found: &Found, floor: &Found, name: &str, floor_name: &str| {
         let value = |found: &Found| found.delays.times().percentile(percent);
         Figure::new(format!("p{percent} of the other's change, {name}"), value(found), "ms")
@@ -160,8 +160,8 @@ fn outcome(nobody: &Found, bare: &Found, us: &Found) -> Outcome {
         figures: vec![
             figure(99.0, us, bare, flooded, bare_flood).aim(Aim::AtMost(1.2)),
             figure(50.0, us, bare, flooded, bare_flood),
-            figure(99.0, us, nobody, flooded, "nobody floods"),
-            figure(50.0, us, nobody, flooded, "nobody floods"),
+            figure(99.0, us, calm, flooded, "no flood"),
+            figure(50.0, us, calm, flooded, "no flood"),
             Figure::new("writes while it floods through us", us.rate(), "/s").floor("by the bare loop", bare.rate()),
         ],
         plots: vec![Plot {
@@ -169,7 +169,7 @@ fn outcome(nobody: &Found, bare: &Found, us: &Found) -> Outcome {
             title: "Time of a change while another backend floods".to_owned(),
             x: "percent of the changes",
             y: "milliseconds",
-            lines: [("through us", us), ("bare loop", bare), ("no flood", nobody)]
+            lines: [("through us", us), ("bare loop", bare), ("no flood", calm)]
                 .map(|(name, found)| (name.to_owned(), found.delays.times().curve()))
                 .into(),
         }],

@@ -39,7 +39,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     fill::namespaces(&scene.gimbal).await?;
     let eyes = scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);
-    sight::opened(&eyes).await?;
+    sight::watches_open(&eyes).await?;
     let config = scene.config(&["bench"], "")?;
     let writer = scene.writer(&config, &["--write-concurrency", "64"]).await?;
     let discoverer = scene.discoverer("bench", &scene.source, writer.port, &[])?;

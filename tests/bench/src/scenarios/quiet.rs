@@ -92,7 +92,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
 async fn put(stand: &Stand, first: usize, end: usize) -> anyhow::Result<()> {
     let eyes = stand.scene.gimbal.client()?;
     let mut sight = Sight::open(&eyes);
-    sight::opened(&eyes).await?;
+    sight::watches_open(&eyes).await?;
     let objects = (end - first) * 3;
     let (filled, arrived) =
         tokio::join!(fill::create(&stand.scene.source, (first..end).map(service)), sight.span(objects, PATIENCE));

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_octavia_rows::{Existence, List};
+use gimbal_octavia_rows::{CompleteList, Existence};
 use gimbal_octavia_rows::{Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{CloudPoller, Mode, Options, PollOutcome, Query, Reply};
+use gimbal_openstack_source::{CloudPoller, ListMode, PollOptions, PollOutcome, Query, Reply};
 use gungraun::{library_benchmark, library_benchmark_group};
 use serde_json::json;
 
@@ -52,8 +52,8 @@ fn members(pool: &str) -> Vec<Member> {
     (0..20).map(|m| serde_json::from_value(member(m)).unwrap()).collect()
 }
 
-fn list<T>(rows: Vec<T>) -> List<T> {
-    List { rows, unreadable: Vec::new(), server_time: Some("2026-06-01T00:00:00Z".parse().unwrap()) }
+fn list<T>(rows: Vec<T>) -> CompleteList<T> {
+    CompleteList { rows, unreadable: Vec::new(), server_time: Some("2026-06-01T00:00:00Z".parse().unwrap()) }
 }
 
 fn answer(rows: &Rows, ask: Query) -> Reply {
@@ -90,7 +90,7 @@ fn poll(cloud: &mut CloudPoller, rows: &Rows, now: Instant) -> (PollOutcome, usi
 /// Returns a cloud that was polled before, and the answers of the next poll, without a change.
 fn seen(count: u32) -> (CloudPoller, Vec<Reply>, Instant) {
     let (rows, now) = (rows(count), Instant::now());
-    let mut cloud = CloudPoller::new(Mode::Bulk, Options { sweep: None, ..Options::default() });
+    let mut cloud = CloudPoller::new(ListMode::Bulk, PollOptions { sweep: None, ..PollOptions::default() });
     let (first, read) = poll(&mut cloud, &rows, now);
     assert_eq!((first.changes.len(), read), (count as usize, count as usize));
     let (second, read) = poll(&mut cloud, &rows, now + INTERVAL);

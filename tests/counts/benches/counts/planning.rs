@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gimbal_kubernetes_objects::Meta;
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey};
 use gimbal_plan::{
-    Action, AppProtocols, Body, EndpointsApi, Keep, Observed, Plan, Removals, Rules, Strip, Told, Wanted,
+    Action, AppProtocols, Body, EndpointsApi, Keep, Observed, Plan, Removals, ReportOrder, Rules, Strip, Wanted,
     plan as compare,
 };
 use gungraun::{library_benchmark, library_benchmark_group};
@@ -41,9 +41,9 @@ impl Case {
         for action in case.plan().actions() {
             let Action::Create(body) = action else { panic!("{action:?}") };
             assert!(match stored(body.clone(), 1) {
-                Body::Service(object) => case.observed.set_service(&object, Told::InAnyOrder),
-                Body::Slice(object) => case.observed.set_slice(&object, Told::InAnyOrder),
-                Body::Endpoints(object) => case.observed.set_endpoints(&object, Told::InAnyOrder),
+                Body::Service(object) => case.observed.set_service(&object, ReportOrder::Unordered),
+                Body::Slice(object) => case.observed.set_slice(&object, ReportOrder::Unordered),
+                Body::Endpoints(object) => case.observed.set_endpoints(&object, ReportOrder::Unordered),
             });
         }
         case

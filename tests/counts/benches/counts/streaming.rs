@@ -22,7 +22,7 @@ pub fn agent(name: &str, services: impl IntoIterator<Item = (SourceKey, Service)
     let mut agent = AgentEnd::new(config);
     agent.set_incarnation("uid".into());
     services.into_iter().for_each(|(key, service)| agent.set(key, Some(Arc::new(service)), now));
-    agent.source_complete(now);
+    agent.source_complete();
     agent
 }
 

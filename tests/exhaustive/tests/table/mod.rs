@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_exhaustive::{Backend, Setup, Trouble, Writes, hosts};
-use gimbal_plan::{Floors, GuardConfig};
+use gimbal_guard::{Floors, GuardConfig};
 use gimbal_reconcile::{NamespacePolicy, Policy, Quota};
 
 /// The troubles that are possible with one backend, whatever its Services.

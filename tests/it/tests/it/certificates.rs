@@ -183,7 +183,7 @@ async fn a_certificate_on_the_deny_list_is_out_within_seconds() {
 
 fn fingerprint(cert: &Path) -> String {
     let files = gimbal_transport::TlsFiles { cert: cert.into(), key: cert.with_extension("key"), ca: cert.into() };
-    gimbal_transport::Credentials::load(files).unwrap().0.own().fingerprint()
+    gimbal_transport::TlsCredentials::load(files).unwrap().0.own().fingerprint()
 }
 
 #[tokio::test(flavor = "multi_thread")]

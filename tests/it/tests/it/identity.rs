@@ -136,11 +136,11 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     let intruder = scene.discoverer("node02", &second, port, &[]).unwrap();
     expect_log(&intruder.process, &["no stream to the writer", "Incarnation", &old, &new]).await.unwrap();
     let client = scene.ask(&writer).unwrap();
-    let told = |backend: &Value| {
+    let named = |backend: &Value| {
         let trouble = backend["trouble"].as_str().unwrap_or_default();
         [&old, &new, "ConfirmIncarnation"].iter().all(|part| trouble.contains(*part))
     };
-    let backend = client.expect_backend("node02", "the trouble names both sources", told).await.unwrap();
+    let backend = client.expect_backend("node02", "the trouble names both sources", named).await.unwrap();
     assert_eq!((&backend["connected"], &backend["sourceIncarnation"]), (&json!(true), &json!(old)));
     service(&scene.source, "first", &["10.1.0.1", "10.1.0.2"]).await;
     let both = ["10.1.0.1:8080", "10.1.0.2:8080"];
@@ -153,7 +153,7 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     rightful.process.terminate(Duration::from_secs(5)).await.unwrap();
     writer.process.kill().unwrap();
     let writer = scene.writer_at(port, &config, &[]).await.unwrap();
-    let backend = client.expect_backend("node02", "refused by the next writer as well", told).await.unwrap();
+    let backend = client.expect_backend("node02", "refused by the next writer as well", named).await.unwrap();
     assert_eq!((backend.get("connected"), &backend["sourceIncarnation"]), (None, &json!(old)));
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(500)).await.unwrap();
 
@@ -177,9 +177,9 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     let source = json!({"source": {"backend": "node02", "key": {"namespace": "team1", "name": "first"}}});
     let error = own.call("InspectionService/Explain", &source).unwrap_err().to_string();
     assert!(error.contains("PermissionDenied"), "{error}");
-    let nobody = scene.pki.issue("nobody", &[San::Dns("nobody.example")]).unwrap();
-    let nobody = Grpcurl::tls(&scene.pki, &nobody, writer.port);
-    let error = nobody.call("InspectionService/ListBackends", &json!({})).unwrap_err().to_string();
+    let stranger = scene.pki.issue("stranger", &[San::Dns("stranger.example")]).unwrap();
+    let stranger = Grpcurl::tls(&scene.pki, &stranger, writer.port);
+    let error = stranger.call("InspectionService/ListBackends", &json!({})).unwrap_err().to_string();
     assert!(error.contains("PermissionDenied"), "{error}");
     mirror.expect_unchanged(&scene.gimbal, Duration::from_millis(1)).await.unwrap();
 

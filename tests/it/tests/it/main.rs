@@ -2,8 +2,21 @@
 //! processors to others.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
+/// Carries out one step after the other, and prints which one was done and how long it took: whoever reads the output of a test
+/// that failed sees how far it came.
+macro_rules! steps {
+    ($($step:expr),* $(,)?) => {
+        $(
+            let begun = std::time::Instant::now();
+            $step.await;
+            println!("{:>6.1} s  {}", begun.elapsed().as_secs_f64(), stringify!($step));
+        )*
+    };
+}
+
 mod absence;
 mod accepted_form;
+mod alone;
 mod bad_input;
 mod certificates;
 mod cli;
@@ -17,6 +30,7 @@ mod guard;
 mod hostile;
 mod identity;
 mod inspect;
+mod kuryr;
 mod large;
 mod lease;
 mod loss;
@@ -25,9 +39,14 @@ mod namespaces;
 mod openstack;
 mod openstack_fake;
 mod openstack_lbaas;
+mod openstack_leaks;
 mod openstack_scale;
+mod openstack_traffic;
+mod openstack_way_back;
+mod openstack_writer;
 mod ownership;
 mod pace;
+mod page_of_tests;
 mod policy;
 mod quarantine;
 mod quiet;

@@ -223,7 +223,7 @@ async fn hand_edits_are_repaired_and_removing_the_mark_gives_an_object_away() {
     // A slice without the mark is foreign, and its name is taken.
     api.patch(&slice_path, &json!({"metadata": {"labels": {SLICE_MARK: "me"}}})).await.unwrap();
     let given = api.get(&slice_path).await.unwrap();
-    let second = eventually("another slice stands in", SOON, async || {
+    let second = eventually("another slice replaces it", SOON, async || {
         let slices = Mirror::get(&scene.gimbal, "team1", "node02-web").await?.unwrap().slices;
         let ours = slices.into_iter().find(|slice| slice["metadata"]["labels"][SLICE_MARK] == "gimbal-writer");
         ours.ok_or_else(|| anyhow::anyhow!("none is ours"))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_testkit::{ApiProxy, eventually};
-use gimbal_tests::{Mirror, SOON, Scene, expect_metric, expect_slices, metric, offer_many, put, slice_of, svc};
+use gimbal_tests::{Mirror, SOON, Scene, expect_slices, metric, offer_many, put, slice_of, svc};
 
 /// Returns the largest number of writes of the writer in any second, by the API server's clock.
 async fn most_in_a_second(scene: &Scene) -> usize {
@@ -74,39 +74,6 @@ async fn while_the_api_server_asks_for_patience_nothing_is_sent_and_after_it_not
     let waited = read("gimbal_writer_write_wait_seconds_total", "reason=\"pause\"").await;
     assert!(waited > STORM.as_secs_f64(), "{waited}");
     assert!(!writer.process.log().contains("leading=false"), "the lease is no business of a pause");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slow_api_server_is_given_what_it_answers_in_time_and_more_when_it_recovers() {
-    const SERVICES: u32 = 300;
-    let scene = Arc::new(Scene::start_alone().await.unwrap());
-    offer_many(&scene, SERVICES).await.unwrap();
-    let proxy = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
-    let config = scene.config(&["node02"], "").unwrap();
-    let args = ["--comparison-interval", "1s", "--write-concurrency", "16", "--write-latency-target", "200ms"];
-    let writer = scene.writer_through(&proxy, &config, &args).await.unwrap();
-    expect_metric(writer.admin_port, "gimbal_writer_concurrency", "", 16.0).await.unwrap();
-
-    // With sixteen concurrent writes the last one would be answered after 800 ms; with four, in time.
-    proxy.slow_down(1, Duration::from_millis(50));
-    let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
-    eventually("fewer go side by side", SOON, async || {
-        let limit = metric(writer.admin_port, "gimbal_writer_concurrency", "").await?;
-        anyhow::ensure!((1.0..=6.0).contains(&limit), "{limit}");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await
-    .unwrap();
-    assert!(proxy.most_waiting() >= 12, "it began with many");
-    let shown = metric(writer.admin_port, "gimbal_writer_write_latency_tolerated_seconds", "").await.unwrap();
-    assert!(shown >= 0.2, "{shown}");
-
-    proxy.recover();
-    expect_slices(&scene, SERVICES).await.unwrap();
-    writer.settled(1).await.unwrap();
-    assert!(proxy.most_waiting() <= 12, "until it recovered, few waited there");
-    expect_metric(writer.admin_port, "gimbal_writer_concurrency", "", 16.0).await.unwrap();
-    assert_eq!(scene.writes_since(0).await.unwrap().len(), 2 * SERVICES as usize);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,7 +42,7 @@ async fn a_file_that_is_wrong_is_told_once_and_changes_nothing() {
     expect_metric(writer.admin_port, "gimbal_writer_config_reloads_total", "refused", 2.0).await.unwrap();
     scene.put(&slice_of("team1", "web", "v4", 7, 4)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();
-    assert_eq!(writer.process.log().matches("stays in force").count(), 2, "each content is told once");
+    assert_eq!(writer.process.log().matches("stays in force").count(), 2, "each content is logged once");
 
     // Valid again, with another backend and no change for this one: its stream goes on, and nothing is written.
     reload(&scene, writer.admin_port, &["node02", "node03"], "").await;
@@ -214,8 +214,8 @@ async fn a_name_that_is_taken_is_all_that_the_loser_hears() {
     assert!(!second.process.log().contains("backend node\""), "{}", second.process.log_tail());
     let target = json!({"target": {"namespace": "team1", "name": "node-02-web"}});
     let own = Grpcurl::tls(&scene.pki, &scene.pair("node-02").unwrap(), writer.port);
-    let told = own.call("InspectionService/Explain", &target).unwrap();
-    assert_eq!(told["reasons"], json!(["the name belongs to another backend"]));
-    let told = ask.call("InspectionService/Explain", &target).unwrap();
-    assert!(told["reasons"].to_string().contains("team1/02-web of backend node"), "an admin learns it: {told}");
+    let answer = own.call("InspectionService/Explain", &target).unwrap();
+    assert_eq!(answer["reasons"], json!(["the name belongs to another backend"]));
+    let answer = ask.call("InspectionService/Explain", &target).unwrap();
+    assert!(answer["reasons"].to_string().contains("team1/02-web of backend node"), "an admin learns it: {answer}");
 }

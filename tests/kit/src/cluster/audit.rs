@@ -1,5 +1,6 @@
 //! The API server's audit log: which client sent which request.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
@@ -58,20 +59,35 @@ impl TestCluster {
     /// # Errors
     /// As [`TestCluster::audit`].
     pub async fn audit_since(&self, seen: usize) -> anyhow::Result<Vec<AuditEntry>> {
+        let log = self.audit_log().await?;
+        let all = log.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(all.into_iter().flatten().skip(seen).collect())
+    }
+
+    /// Leaves out of every later audit what is in the log now.
+    pub(super) async fn begin_audit(&self) -> anyhow::Result<()> {
+        let log = self.audit_log().await?;
+        // The newline that ends the last line belongs to it.
+        self.audit_from.fetch_add(log.len() as u64 + 1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Returns the whole lines of the present audit, with every request that has been answered.
+    async fn audit_log(&self) -> anyhow::Result<String> {
         // An answer may reach its client before its line reaches the log. The line of a later request follows it.
         let unique = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
         let marker = format!("/version?audit={unique}");
         self.admin.text(&marker).await?;
-        let log = crate::eventually("the audit log is written", Duration::from_secs(10), async || {
-            let log = tokio::fs::read_to_string(&self.layout.audit_log).await?;
+        crate::eventually("the audit log is written", Duration::from_secs(10), async || {
+            let log = tokio::fs::read(&self.layout.audit_log).await?;
+            let from = usize::try_from(self.audit_from.load(Ordering::SeqCst))?;
+            let log = std::str::from_utf8(log.get(from..).context("the audit log has become shorter")?)?;
             // An incomplete last line is still being written.
             let whole = log.rfind('\n').map_or("", |end| &log[..end]);
             anyhow::ensure!(whole.contains(&marker), "the last request is not in it");
             Ok(whole.to_owned())
         })
-        .await?;
-        let all = log.lines().map(parse).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(all.into_iter().flatten().skip(seen).collect())
+        .await
     }
 
     /// Returns the number of requests so far, for [`TestCluster::audit_since`].

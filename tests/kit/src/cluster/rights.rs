@@ -127,6 +127,6 @@ mod tests {
 
     #[test]
     fn a_role_that_is_not_there_is_an_error() {
-        assert_eq!(Rights::deployed(&["nobody"]).unwrap_err().to_string(), "deploy/rbac has no role nobody");
+        assert_eq!(Rights::deployed(&["absent"]).unwrap_err().to_string(), "deploy/rbac has no role absent");
     }
 }

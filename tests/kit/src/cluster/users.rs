@@ -1,5 +1,6 @@
 //! Users whose rights a test grants and revokes.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -141,6 +142,20 @@ impl TestCluster {
     pub async fn revoke(&self, user: &UserAccess) -> anyhow::Result<()> {
         let old = self.unbind(user).await?;
         self.wait_for(user, &old, false).await
+    }
+
+    /// As [`TestCluster::revoke`], for every user that has rights.
+    pub(super) async fn revoke_all(&self) -> anyhow::Result<()> {
+        let mut names = BTreeSet::new();
+        for (_, resource) in RESOURCES {
+            for object in self.admin.items(&format!("{RBAC}/{resource}?labelSelector={OWNER}")).await? {
+                names.extend(object["metadata"]["labels"][OWNER].as_str().map(str::to_owned));
+            }
+        }
+        for name in names {
+            self.revoke(&self.user(&name)?).await?;
+        }
+        Ok(())
     }
 
     /// Deletes the roles and bindings of a user, and returns the roles.

@@ -25,6 +25,7 @@ pub(super) enum Deed {
     Hang,
     Hold(Arc<Semaphore>),
     Cut,
+    Endless(u16),
     Change(Change),
 }
 
@@ -119,6 +120,13 @@ impl Fault {
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.deed = Deed::Cut;
+        self
+    }
+
+    /// Answers with this status and a body that has no end.
+    #[must_use]
+    pub fn endless(mut self, status: u16) -> Self {
+        self.deed = Deed::Endless(status);
         self
     }
 

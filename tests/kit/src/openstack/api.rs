@@ -30,9 +30,9 @@ impl Api {
         Self::new(layout, format!("{}/v2/lbaas", layout.url(Service::Octavia)))
     }
 
-    /// Returns the test hooks of the plug-in in Octavia.
-    pub(super) fn hooks(layout: &Layout) -> anyhow::Result<Self> {
-        Self::new(layout, format!("{}/lab", layout.url(Service::Octavia)))
+    /// Returns the test hooks of a service.
+    pub(super) fn hooks(layout: &Layout, service: Service) -> anyhow::Result<Self> {
+        Self::new(layout, format!("{}/lab", layout.url(service)))
     }
 
     /// Returns the API of Neutron or neutron-lbaas, below `/v2.0`: `/lbaas/…`, networks and subnets.
@@ -69,6 +69,14 @@ impl Api {
         self.send(Method::PUT, path, body).await
     }
 
+    /// PUT, if the object of Neutron has this revision.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub async fn put_at(&self, path: &str, body: &Value, revision: u64) -> Result<Value, Refused> {
+        self.send_if(Method::PUT, path, body, Some(format!("revision_number={revision}"))).await
+    }
+
     /// PATCH.
     ///
     /// # Errors
@@ -86,16 +94,37 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, Refused> {
-        let mut token = self.token.lock().await;
+        self.send_if(method, path, body, None).await
+    }
+
+    async fn send_if(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        condition: Option<String>,
+    ) -> Result<Value, Refused> {
         let mut fresh = false;
         loop {
-            if token.is_none() {
-                *token = Some(self.log_in().await?);
-                fresh = true;
+            // Requests side by side share the token, not the lock.
+            let token = {
+                let mut token = self.token.lock().await;
+                match &*token {
+                    Some(token) => token.clone(),
+                    None => {
+                        fresh = true;
+                        token.insert(self.log_in().await?).clone()
+                    }
+                }
+            };
+            let mut request = self.client.request(method.clone(), format!("{}{path}", self.base));
+            if let Some(condition) = &condition {
+                request = request.header("If-Match", condition);
             }
-            let request = self.client.request(method.clone(), format!("{}{path}", self.base));
-            match answer(request.header("X-Auth-Token", token.as_deref().unwrap_or_default()), body).await {
-                Err(refused) if refused.code == 401 && !fresh => *token = None,
+            match answer(request.header("X-Auth-Token", &token), body).await {
+                Err(refused) if refused.code == 401 && !fresh => {
+                    self.token.lock().await.take_if(|known| *known == token);
+                }
                 other => return other.map(|(value, _)| value),
             }
         }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{OpenStack, Service, USER_AGENT};
 
 /// A call with its answer. Calls of this crate itself are left out.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Call {
     /// HTTP method.
     pub method: String,
@@ -17,6 +17,8 @@ pub struct Call {
     pub status: u16,
     /// The client's User-Agent.
     pub user_agent: String,
+    /// When the service got it, in seconds since 1970.
+    pub came: f64,
 }
 
 impl std::fmt::Display for Call {

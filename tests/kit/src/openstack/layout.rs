@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::data_plane::DataPlane;
 use super::environment::{Environment, source};
 use super::{ADMIN_PASSWORD, Options, REGION, Service};
 use crate::process::free_port;
@@ -24,6 +25,7 @@ pub(super) struct Layout {
     settle_delay: String,
     octavia_workers: String,
     neutron: bool,
+    data_plane: Option<String>,
 }
 
 impl Layout {
@@ -40,6 +42,7 @@ impl Layout {
             settle_delay: options.settle_delay.as_secs_f64().to_string(),
             octavia_workers: options.octavia_workers.to_string(),
             neutron: options.neutron,
+            data_plane: options.data_plane.then(|| DataPlane::socket(dir).display().to_string()),
         };
         layout.write_policy("{}")?;
         for folder in ["conf", "lock"] {
@@ -97,6 +100,7 @@ impl Layout {
         }
         let plugins = source().join("plugins");
         let calls = self.calls(service).display().to_string();
+        let rules = self.dir.join(format!("{}.rules", service.name())).display().to_string();
         let mut args = ["-m", "gunicorn", "--config"].map(str::to_owned).to_vec();
         args.push(plugins.join("lab_gunicorn.py").display().to_string());
         args.extend(["--bind".to_owned(), format!("127.0.0.1:{}", self.ports[&service])]);
@@ -115,6 +119,7 @@ impl Layout {
             ("LAB_APP", service.name()),
             ("LAB_CONF", &conf),
             ("LAB_CALLS", &calls),
+            ("LAB_RULES", &rules),
             ("LAB_SETTLE_DELAY", &self.settle_delay),
             ("LAB_WORKERS", if service == Service::Octavia { &self.octavia_workers } else { "1" }),
             ("LAB_NEUTRON_VIP", if self.neutron { "1" } else { "0" }),
@@ -123,6 +128,7 @@ impl Layout {
             ("OS_NEUTRON_CONFIG_FILES", "neutron.conf"),
         ];
         env.extend(ca.as_deref().map(|ca| ("SSL_CERT_FILE", ca)));
+        env.extend(self.data_plane.as_deref().map(|socket| ("LAB_DATA_PLANE", socket)));
         Process::start_with(service.name(), &self.environment.venv.join("bin/python"), &args, &env, &log)
     }
 

@@ -10,6 +10,8 @@ use super::{OpenStack, Service};
 
 /// A subnet that does not exist; without Neutron it is not checked.
 const SUBNET: &str = "50b00000-0000-4000-8000-000000000000";
+/// How Octavia refuses a change of a load balancer that is PENDING, or of a part of it.
+const BUSY: [&str; 2] = ["immutable", "Invalid state"];
 /// How long a change may take to settle, on a busy machine.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -104,7 +106,7 @@ impl OpenStack {
     /// # Errors
     /// The member does not exist, or Octavia does not know the status.
     pub async fn set_health(&self, member: &str, status: Option<&str>) -> anyhow::Result<()> {
-        let hook = Api::hooks(&self.layout)?;
+        let hook = Api::hooks(&self.layout, Service::Octavia)?;
         hook.put("/health", &json!({member: status})).await?;
         Ok(())
     }
@@ -125,10 +127,40 @@ impl OpenStack {
         Ok(super::api::id(&made["subnet"])?)
     }
 
+    /// Creates an external network with this IPv4 subnet, for floating IPs, and returns the network's ID. Every project
+    /// may use it.
+    ///
+    /// # Errors
+    /// Neutron's error, or it does not run.
+    pub async fn create_external_network(&self, cidr: &str) -> anyhow::Result<String> {
+        let neutron = self.neutron(Service::Neutron)?;
+        let network = neutron.post("/networks", &json!({"network": {"name": cidr, "router:external": true}})).await?;
+        let network = super::api::id(&network["network"])?;
+        let subnet = json!({"network_id": network, "ip_version": 4, "cidr": cidr, "enable_dhcp": false});
+        neutron.post("/subnets", &json!({"subnet": subnet})).await?;
+        Ok(network)
+    }
+
+    /// Creates a router between an external network and a subnet, given by their IDs, and returns its ID. Without it,
+    /// Neutron refuses floating IPs for the subnet's ports.
+    ///
+    /// # Errors
+    /// Neutron's error, or it does not run.
+    pub async fn create_router(&self, project: &str, network: &str, subnet: &str) -> anyhow::Result<String> {
+        let neutron = self.neutron(Service::Neutron)?;
+        let router =
+            json!({"project_id": self.project(project).await?, "external_gateway_info": {"network_id": network}});
+        let router = super::api::id(&neutron.post("/routers", &json!({"router": router})).await?["router"])?;
+        neutron.put(&format!("/routers/{router}/add_router_interface"), &json!({"subnet_id": subnet})).await?;
+        Ok(router)
+    }
+
     /// Retries a change while the load balancer is busy with an earlier one.
     async fn mutable(&self, change: impl AsyncFn() -> Result<Value, Refused>) -> anyhow::Result<Value> {
         crate::eventually("the load balancer takes changes", SETTLED_WITHIN, async || match change().await {
-            Err(refused) if refused.code == 409 && refused.message.contains("immutable") => Err(refused),
+            Err(refused) if refused.code == 409 && BUSY.iter().any(|busy| refused.message.contains(busy)) => {
+                Err(refused)
+            }
             other => Ok(other),
         })
         .await?

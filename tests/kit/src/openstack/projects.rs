@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::api::id;
-use super::{DOMAIN, OpenStack, User, seed};
+use super::{DOMAIN, OpenStack, Service, User, seed};
 
 impl OpenStack {
     /// Returns the ID of the project of this name.
@@ -101,6 +101,21 @@ impl OpenStack {
         let made = &made["application_credential"];
         let secret = made["secret"].as_str().unwrap_or_default().to_owned();
         Ok((id(made)?, secret))
+    }
+
+    /// Sets limits of a project, given by its ID, in Octavia or Neutron, for instance `{"load_balancer": 1}`. -1 is
+    /// no limit, which is what every project has at first.
+    ///
+    /// # Errors
+    /// The service's error, or it has no quotas.
+    pub async fn set_quota(&self, service: Service, project: &str, limits: &Value) -> anyhow::Result<()> {
+        let path = format!("/quotas/{project}");
+        let body = json!({"quota": limits});
+        match service {
+            Service::Octavia => self.octavia.put(&path, &body).await?,
+            other => self.neutron(other)?.put(&path, &body).await?,
+        };
+        Ok(())
     }
 
     /// Writes policy rules (YAML) that override Octavia's own. Octavia reads them with the next request.

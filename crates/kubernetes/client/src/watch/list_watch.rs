@@ -5,19 +5,23 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use gimbal_kubernetes_objects::{Object, OwnedMeta, Status};
+use gimbal_schedule::Backoff;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::WatchEvent;
 use crate::ApiError;
-use crate::page::{Page, unreadable_object};
+use crate::list_page::{ListPage, is_named, read_object};
+use crate::page_tokens::PageTokens;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The longest pause while the server cannot be reached: retries cost it nothing then, and it is found soon after it is
-/// back.
-const LONGEST_AWAY: Duration = Duration::from_secs(1);
+/// The pauses after failures of a server that answers.
+const REFUSED: Backoff = Backoff { first: FIRST_PAUSE, longest: LONGEST_PAUSE };
+/// The pauses while the server cannot be reached. They are short: retries cost it nothing then, and it is found soon after
+/// it is back.
+const AWAY: Backoff = Backoff { first: FIRST_PAUSE, longest: Duration::from_secs(1) };
 /// After an outage longer than this the watch lists again: its consumer may have declared the source unknown by then,
 /// and needs a complete list.
 pub(super) const RESUMABLE: Duration = Duration::from_secs(10);
@@ -38,7 +42,7 @@ enum Position {
     /// The next call begins a list.
     Start,
     /// A list has begun. With a token, some of its pages have been read.
-    Pages { next: Option<String>, unreadable: Option<ApiError> },
+    Pages { next: Option<String>, tokens: PageTokens, unreadable: Option<ApiError> },
     /// All events up to this version have been delivered.
     At { version: String },
 }
@@ -88,21 +92,24 @@ impl ListWatch {
     /// A list begins.
     pub(crate) fn begin<T: Object>(&mut self) -> WatchEvent<T> {
         self.start_over();
-        self.position = Position::Pages { next: None, unreadable: None };
+        self.position = Position::Pages { next: None, tokens: PageTokens::default(), unreadable: None };
         WatchEvent::ListBegin
     }
 
-    /// Handles a page. Returns an error after the last page if an object could not be read: such a list is not
-    /// complete.
-    pub(crate) fn page<T: Object>(&mut self, page: Page<T>) -> (Vec<WatchEvent<T>>, Result<(), ApiError>) {
+    /// Handles a page. Returns an error after the last page if an object could not be read, and for a page that leads to
+    /// an earlier one: such a list is not complete.
+    pub(crate) fn page<T: Object>(&mut self, page: ListPage<T>) -> (Vec<WatchEvent<T>>, Result<(), ApiError>) {
         let mut events = vec![WatchEvent::Alive, WatchEvent::Listed(page.items)];
-        let before = match std::mem::replace(&mut self.position, Position::Start) {
-            Position::Pages { unreadable, .. } => unreadable,
-            Position::Start | Position::At { .. } => None,
+        let (mut tokens, before) = match std::mem::replace(&mut self.position, Position::Start) {
+            Position::Pages { tokens, unreadable, .. } => (tokens, unreadable),
+            Position::Start | Position::At { .. } => Default::default(),
         };
         let unreadable = before.or(page.unreadable);
         match (page.next, unreadable) {
-            (Some(next), unreadable) => self.position = Position::Pages { next: Some(next), unreadable },
+            (Some(next), unreadable) => match tokens.check::<T>(&next, page.objects) {
+                Ok(()) => self.position = Position::Pages { next: Some(next), tokens, unreadable },
+                Err(error) => return (events, Err(error)),
+            },
             (None, Some(error)) => return (events, Err(error)),
             (None, None) => {
                 let seen = self.seen.take().filter(|seen| is_older(&page.version, seen));
@@ -153,6 +160,7 @@ impl ListWatch {
             ApiError::Forbidden { .. }
             | ApiError::Unauthorized { .. }
             | ApiError::NotFound { .. }
+            | ApiError::NotServed { .. }
             | ApiError::Invalid { .. } => true,
             // After its store was restored to an older state, the server accepts a watch from a newer version and stays
             // silent.
@@ -164,10 +172,14 @@ impl ListWatch {
         if lost || begun {
             self.start_over();
         }
-        let (failures, longest) =
-            if error.nobody_answered() { (&mut self.away, LONGEST_AWAY) } else { (&mut self.failures, LONGEST_PAUSE) };
-        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(16)).min(longest);
+        let (failures, backoff) =
+            if error.nobody_answered() { (&mut self.away, AWAY) } else { (&mut self.failures, REFUSED) };
+        let pause = backoff.delay(*failures);
         *failures = failures.saturating_add(1);
+        // The server may have ended with the connection: if the next call finds no one, it may come back with another store.
+        if matches!(error, ApiError::Truncated { .. }) && !watching {
+            self.away = self.away.max(1);
+        }
         pause.max(error.retry_after().unwrap_or_default().min(2 * LONGEST_PAUSE))
     }
 }
@@ -180,6 +192,7 @@ fn is_older(version: &str, than: &str) -> bool {
 fn read<T: Object>(line: &[u8]) -> Result<(String, WatchEvent<T>), ApiError> {
     if let Ok(ParsedEvent::<T> { kind, object }) = serde_json::from_slice(line)
         && !object.meta().resource_version.is_empty()
+        && is_named(&object)
     {
         let version = object.meta().resource_version.to_string();
         match &*kind {
@@ -197,7 +210,7 @@ fn read_closely<T: Object>(line: &[u8]) -> Result<(String, WatchEvent<T>), ApiEr
     let event: UnparsedEvent<'_> =
         serde_json::from_slice(line).map_err(|error| ApiError::undecodable(&what(), &error))?;
     let json = event.object.get();
-    let object = || serde_json::from_str::<T>(json).map_err(|error| unreadable_object::<T>(json, &error));
+    let object = || read_object::<T>(json);
     let event = match &*event.kind {
         "ADDED" | "MODIFIED" => WatchEvent::Applied(object()?),
         "DELETED" => WatchEvent::Deleted(object()?),
@@ -230,8 +243,8 @@ mod tests {
 
     use super::*;
 
-    fn page(version: &str, next: Option<&str>) -> Page<Service> {
-        Page { items: vec![], objects: 0, version: version.into(), next: next.map(Into::into), unreadable: None }
+    fn page(version: &str, next: Option<&str>) -> ListPage<Service> {
+        ListPage { items: vec![], objects: 0, version: version.into(), next: next.map(Into::into), unreadable: None }
     }
 
     fn at(version: &str) -> ListWatch {
@@ -265,13 +278,38 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_ends_in_the_middle_of_a_page_is_listed_anew() {
+        let mut list_watch = ListWatch::new();
+        begin(&mut list_watch);
+        list_watch.page(page("5", Some("more"))).1.unwrap();
+        let broken = ApiError::Truncated { message: "x".into() };
+        list_watch.failed(&broken, false, Duration::ZERO);
+        assert_eq!(list_watch.ask(), NextCall::List(Some("more".into())), "a broken answer alone is asked for again");
+        // It was the server and not the connection alone: it may come back with another store.
+        let unreachable = ApiError::Transport { message: "x".into() };
+        list_watch.failed(&unreachable, false, Duration::from_secs(1));
+        assert_eq!(list_watch.ask(), NextCall::Begin);
+    }
+
+    #[test]
     fn a_list_with_an_unreadable_object_is_never_done() {
         let mut list_watch = ListWatch::new();
         begin(&mut list_watch);
-        list_watch.page(Page { unreadable: Some(bad()), ..page("5", Some("more")) }).1.unwrap();
+        list_watch.page(ListPage { unreadable: Some(bad()), ..page("5", Some("more")) }).1.unwrap();
         let (events, through) = list_watch.page(page("5", None));
         assert!(!events.contains(&WatchEvent::ListDone));
         assert_eq!(through, Err(bad()));
+        assert_eq!(list_watch.ask(), NextCall::Begin);
+    }
+
+    #[test]
+    fn a_list_whose_pages_lead_in_a_circle_is_never_done() {
+        let mut list_watch = ListWatch::new();
+        begin(&mut list_watch);
+        list_watch.page(page("5", Some("more"))).1.unwrap();
+        let (events, through) = list_watch.page(page("5", Some("more")));
+        assert!(!events.contains(&WatchEvent::ListDone));
+        assert!(matches!(through, Err(ApiError::Undecodable { .. })), "{through:?}");
         assert_eq!(list_watch.ask(), NextCall::Begin);
     }
 
@@ -298,7 +336,14 @@ mod tests {
                 r#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n"},"spec":1}}"#,
                 "cannot read the answer: Service n/a: ",
             ),
-            (r#"{"type":"ADDED","object":{}}"#, "cannot read the answer: an event of services has no resourceVersion"),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#,
+                "cannot read the answer: an event of services has no resourceVersion",
+            ),
+            (
+                r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"6"}}}"#,
+                "cannot read the answer: Service ?/?: it has no name",
+            ),
             (r#"{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"old"}}"#, "gone: old"),
             (r#"{"type":"ERROR","object":{"code":500,"message":"x"}}"#, "server error: x"),
         ] {
@@ -373,6 +418,7 @@ mod tests {
             ApiError::Forbidden { message: message() },
             ApiError::Unauthorized { message: message() },
             ApiError::NotFound { message: message(), namespace: false },
+            ApiError::NotServed { message: message() },
             bad(),
         ] {
             let mut list_watch = at("5");

@@ -1,6 +1,6 @@
 //! Watches all objects of a kind, for ever.
 
-mod lines;
+mod line_buffer;
 mod list_watch;
 #[cfg(test)]
 mod tests;
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use gimbal_kubernetes_objects::Object;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use self::lines::{Lines, TooLong};
+use self::line_buffer::{LineBuffer, TooLong};
 use self::list_watch::{ListWatch, NextCall};
 use crate::access::ResponseBody;
 use crate::cluster::piece;
@@ -48,8 +48,10 @@ pub struct WatchScope {
 /// than anything that the consumer knew when it took `ListBegin`.
 ///
 /// After a failure the watch continues where it was, and no event is lost. It begins with a new list instead if the server
-/// refused the request (401, 403, 404), has forgotten the version (410) or sent something undecodable, after ten seconds of
+/// refused the request (401, 403, 404), does not serve the kind (any more), has forgotten the version (410) or sent something undecodable, after ten seconds of
 /// failures, and if the server's store may have been replaced: after silence, and when the server could not be reached.
+///
+/// A kind that is not served is reported as `Failed(NotServed)` between a `ListBegin` and the next, never as an empty list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent<T> {
     /// A list begins.
@@ -116,17 +118,23 @@ struct Follower<T> {
     list_watch: ListWatch,
     size: PageBytes,
     open: Option<Open>,
-    /// Pause before the next call.
-    pause: Option<Duration>,
+    pause: Option<Pause>,
     /// When the first of the latest failures happened.
     failing: Option<Instant>,
     pending_events: VecDeque<WatchEvent<T>>,
 }
 
+/// A pause before the next call.
+struct Pause {
+    time: Duration,
+    /// Whether there was no answer. The pause ends when the server is reached again, and any other pause does not.
+    away: bool,
+}
+
 /// A watch that the server accepted.
 struct Open {
     body: ResponseBody,
-    lines: Lines,
+    lines: LineBuffer,
     since: Instant,
 }
 
@@ -136,8 +144,12 @@ impl<T: Object> Follower<T> {
             if let Some(event) = self.pending_events.pop_front() {
                 return event;
             }
-            if let Some(pause) = self.pause.take() {
-                self.cluster.pause(pause).await;
+            if let Some(Pause { time, away }) = self.pause.take() {
+                if away {
+                    self.cluster.pause(time).await;
+                } else {
+                    sleep(time).await;
+                }
             }
             if let Err(error) = self.step().await {
                 self.fail(error);
@@ -172,7 +184,7 @@ impl<T: Object> Follower<T> {
                 let seconds = 240 + random() % 50;
                 let body = self.cluster.watch(T::KIND, &self.scope, &version, seconds).await?;
                 self.failing = None;
-                self.open = Some(Open { body, lines: Lines::default(), since: Instant::now() });
+                self.open = Some(Open { body, lines: LineBuffer::default(), since: Instant::now() });
                 self.pending_events.push_back(WatchEvent::Alive);
                 Ok(())
             }
@@ -183,7 +195,7 @@ impl<T: Object> Follower<T> {
     async fn read(&mut self) -> Result<(), ApiError> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let silent = |_| ApiError::Timeout { message: format!("a watch of {} was silent", T::KIND.plural) };
-        if let Some(piece) = timeout(SILENCE, piece(&mut open.body)).await.map_err(silent)?? {
+        if let Some(piece) = timeout(SILENCE, piece(&mut open.body)).await.map_err(silent)?.map_err(as_broken_watch)? {
             open.lines.push(&piece);
             return Ok(());
         }
@@ -207,11 +219,23 @@ impl<T: Object> Follower<T> {
         }
         let outage = self.failing.get_or_insert_with(Instant::now).elapsed();
         let longest = self.list_watch.failed(&error, open.is_some(), outage);
-        // Random between half and all of it, so that many watches do not reconnect at once.
-        let half = longest / 2;
-        let spread = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);
-        self.pause = Some(half + Duration::from_millis(random() % spread));
+        self.pause = Some(Pause { time: spread(longest, random()), away: error.nobody_answered() });
         self.pending_events.push_back(WatchEvent::Failed(error));
+    }
+}
+
+/// Returns a pause between half of `longest` and all of it, so that many watches do not reconnect at once.
+fn spread(longest: Duration, random: u64) -> Duration {
+    let half = longest / 2;
+    let millis = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);
+    half + Duration::from_millis(random % millis)
+}
+
+/// A watch has no end of its own, so it goes on after any break.
+fn as_broken_watch(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Truncated { message } => ApiError::Transport { message: format!("the watch broke off: {message}") },
+        error => error,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A watch against a scripted peer, on a paused clock.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use gimbal_kubernetes_objects::Service;
 use http::{Request, Response};
 use http_body_util::channel::Sender;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Channel, Full};
+use http_body_util::{BodyExt, Channel, Full, StreamBody};
+use hyper::body::Frame;
 use tokio::time::Instant;
 use tower::BoxError;
 
@@ -86,7 +88,7 @@ fn list(version: &str, names: &[&str], next: &str) -> Answer {
     answer(
         200,
         format!(
-            r#"{{"metadata":{{"resourceVersion":"{version}","continue":"{next}"}},"items":[{}]}}"#,
+            r#"{{"kind":"ServiceList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}","continue":"{next}"}},"items":[{}]}}"#,
             items.join(",")
         ),
     )
@@ -199,6 +201,27 @@ async fn forbidden_is_never_empty_and_is_asked_again() {
     assert!(peer.seconds_between(0, 1) >= 0.1 && peer.seconds_between(1, 2) >= 0.2);
 }
 
+/// The kind of a custom resource that is not installed, or not any more.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_unknown_and_never_empty() {
+    let unserved = || answer(404, "404 page not found\n");
+    let (mut pieces, watching) = open();
+    let peer = Peer::new(vec![unserved(), list("5", &["a"], ""), watching, unserved(), list("9", &[], "")]);
+    let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
+    assert_eq!(next(&mut events, 7).await, "begin NotServed begin alive [a] done alive");
+    write(&mut pieces, "{\"type\":\"ERROR\",\"object\":{\"code\":410,\"reason\":\"Expired\"}}\n").await;
+    assert_eq!(next(&mut events, 7).await, "Gone begin NotServed begin alive [] done");
+}
+
+#[test]
+fn pauses_are_spread_between_half_and_all() {
+    let longest = Duration::from_secs(2);
+    assert_eq!(spread(longest, 0), Duration::from_secs(1));
+    assert_eq!(spread(longest, 999), Duration::from_millis(1999));
+    assert_eq!(spread(longest, 1000), Duration::from_secs(1));
+    assert_eq!(spread(Duration::ZERO, u64::MAX), Duration::ZERO);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_in_the_middle_of_a_line_loses_nothing() {
     let (mut first, one) = open();
@@ -279,7 +302,7 @@ async fn an_undecodable_event_lists_again() {
 async fn an_undecodable_object_keeps_its_list_from_being_done() {
     let bad = answer(
         200,
-        r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":1}]}"#,
+        r#"{"kind":"ServiceList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"},"spec":1}]}"#,
     );
     let peer = Peer::new(vec![bad, list("6", &["a", "b"], "")]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
@@ -336,4 +359,111 @@ async fn after_an_outage_all_watches_are_back_at_once() {
         assert!(latest < Duration::from_secs(1), "{latest:?} late");
         assert_eq!(earliest, latest, "one woke the others");
     }
+}
+
+/// Two watches must not end each other's pauses: that the headers of an answer came says little of a server that breaks off
+/// its answers.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_breaks_off_its_answers_is_asked_with_pauses() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let service = tower::service_fn(move |_: Request<Full<Bytes>>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let rest = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Err::<Frame<Bytes>, BoxError>("connection reset".into())
+        };
+        let body = stream::iter([Ok(Frame::data(Bytes::from_static(b"{")))]).chain(stream::once(rest));
+        std::future::ready(Ok::<_, BoxError>(Response::new(StreamBody::new(body).boxed_unsync())))
+    });
+    let cluster = Cluster::new(Pool::new(service), "http://peer", "test");
+    let failures = async || {
+        let mut events = watch::<Service>(cluster.clone(), WatchScope::default());
+        while let Some(event) = events.next().await {
+            assert!(matches!(event, WatchEvent::ListBegin | WatchEvent::Failed(_)), "{event:?}");
+        }
+    };
+    let both = async { tokio::join!(failures(), failures()) };
+    timeout(Duration::from_secs(10), both).await.unwrap_err();
+    // The pauses are 0.2, 0.4, 0.8, 1.6, 3.2 and 6.4 seconds, or half of that.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((12..=14).contains(&asked), "{asked} requests");
+    assert!(cluster.failing_for().is_some());
+}
+
+/// A peer whose pages are long if they may have more than `most` objects. Returns the limits asked for.
+fn long_pages(most: u32) -> (Cluster, Arc<Mutex<Vec<u32>>>, Arc<AtomicUsize>) {
+    const PIECE: &[u8] = &[b' '; 1 << 20];
+    let (limits, sent) = (Arc::<Mutex<Vec<u32>>>::default(), Arc::new(AtomicUsize::new(0)));
+    let (asked, counted) = (limits.clone(), sent.clone());
+    let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+        let limit = request.uri().query().and_then(|query| query.strip_prefix("limit=")?.parse().ok()).unwrap_or(0);
+        asked.lock().unwrap().push(limit);
+        let counted = counted.clone();
+        let answer = if limit > most {
+            let pieces = std::iter::repeat_with(move || {
+                counted.fetch_add(PIECE.len(), Ordering::Relaxed);
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(PIECE)))
+            });
+            Response::new(StreamBody::new(stream::iter(pieces.take(200))).boxed_unsync())
+        } else {
+            list("5", &["a"], "").map(|body| body.map_err(BoxError::from).boxed_unsync())
+        };
+        std::future::ready(Ok::<_, BoxError>(answer))
+    });
+    (Cluster::new(Pool::new(service), "http://peer", "test"), limits, sent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_without_end_is_not_read_to_its_end() {
+    let (cluster, limits, sent) = long_pages(0);
+    let mut events = watch::<Service>(cluster, WatchScope::default());
+    assert_eq!(next(&mut events, 3).await, "begin Undecodable begin");
+    assert_eq!(*limits.lock().unwrap(), [50, 6, 1]);
+    let sent = sent.load(Ordering::Relaxed) >> 20;
+    assert!(sent <= 3 * 65, "{sent} MiB were read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
+    let (cluster, limits, _) = long_pages(6);
+    let mut events = watch::<Service>(cluster, WatchScope::default());
+    assert_eq!(next(&mut events, 4).await, "begin alive [a] done");
+    assert_eq!(*limits.lock().unwrap(), [50, 6]);
+}
+
+/// It sends often enough for the time-out of each piece, and is given up all the same.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_trickles_is_given_up() {
+    let (mut pieces, trickle) = open();
+    let cluster = Peer::new(vec![trickle]).cluster();
+    let sending = tokio::spawn(async move {
+        while pieces.send_data(" ".into()).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+        }
+    });
+    let (start, scope) = (Instant::now(), WatchScope::default());
+    let listed = tokio::time::timeout(Duration::from_secs(3600), cluster.list::<Service>(&scope)).await.unwrap();
+    assert_eq!(variant(&listed.unwrap_err()), "Timeout");
+    assert_eq!(start.elapsed().as_secs(), 100);
+    sending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_end_is_not_read_to_its_end() {
+    let pieces = (0..200).map(|_| Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(&[b' '; 1 << 20]))));
+    let peer = Peer::new(vec![Response::new(BodyExt::boxed(StreamBody::new(stream::iter(pieces))))]);
+    let error = peer.cluster().get::<Service>("n", "a").await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot read the answer: it is longer than any object");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_pages_lead_in_a_circle_is_given_up() {
+    let circle = || vec![list("5", &[], "x"), list("5", &[], "x"), list("5", &["a"], "")];
+    let peer = Peer::new(circle());
+    let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
+    assert_eq!(next(&mut events, 9).await, "begin alive [] alive [] Undecodable begin alive [a]");
+    assert!(peer.seconds_between(1, 2) >= 0.1);
+    let error = Peer::new(circle()).cluster().list::<Service>(&WatchScope::default()).await.unwrap_err();
+    assert_eq!(variant(&error), "Undecodable");
 }

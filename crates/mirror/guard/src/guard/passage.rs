@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use crate::account::Account;
-use crate::record::{Entry, WindowRecord};
+use crate::record::{TargetLoss, WindowRecord};
 use crate::{Guard, GuardKey, Passage};
 
 impl<K: GuardKey> Guard<K> {
@@ -82,7 +82,7 @@ impl<K: GuardKey> Guard<K> {
         self.outdated = false;
         let entry = |(target, account): (&K, &Account<K::Source>)| {
             let at_risk = if self.is_held(target, account) { account.granted } else { account.at_risk() };
-            Entry { target: target.clone(), had: account.peak(), lost: account.missing() + at_risk }
+            TargetLoss { target: target.clone(), had: account.peak(), lost: account.missing() + at_risk }
         };
         let entries = self.accounts.iter().map(entry).collect();
         let inherited = self.inherited.map_or(0, |inherited| inherited.unlisted);

@@ -22,14 +22,14 @@ impl<K: GuardKey> Guard<K> {
         let released = partial && self.release(Release::Snapshot, Some((begun, quiet)), covers) > 0;
         self.refresh(now);
         if all {
-            self.all_is_told(now);
+            self.all_is_known(now);
         }
         released
     }
 
     /// Called when the whole backend is known and its pending losses are reported. A hold from before the restart that
     /// does not match the current one by now is dropped.
-    pub fn all_is_told(&mut self, now: Instant) {
+    pub fn all_is_known(&mut self, now: Instant) {
         if self.earlier.is_some() {
             self.refresh(now);
             self.earlier = None;
@@ -113,15 +113,15 @@ impl<K: GuardKey> Guard<K> {
                 let since = old.as_ref().map_or_else(|| Since::new(now), |hold| hold.since);
                 let id = self.id(to_nothing);
                 self.hold = Some(Hold { id, since, to_nothing, told: self.held_endpoints() });
-                self.tell_held();
+                self.report_held();
             }
         }
-        self.meet_again();
+        self.resume_earlier();
     }
 
     /// Takes over the id and age of a hold from before the restart if its figures match: an approval by that id is
     /// meant for this hold, and its quiet time goes on.
-    fn meet_again(&mut self) {
+    fn resume_earlier(&mut self) {
         let Some(hold) = &self.hold else { return };
         let endpoints = self.held_endpoints();
         let Some(earlier) = self.earlier.take_if(|earlier| earlier.is(endpoints, hold.to_nothing)) else { return };
@@ -130,11 +130,11 @@ impl<K: GuardKey> Guard<K> {
         for account in self.accounts.values_mut() {
             account.pending.waits_since(since);
         }
-        self.tell_held();
+        self.report_held();
     }
 
     /// Replaces a `Held` event that was not yet delivered: the newest is enough.
-    fn tell_held(&mut self) {
+    fn report_held(&mut self) {
         let held = self.held().map(GuardEvent::Held);
         self.events.retain(|event| !matches!(event, GuardEvent::Held(_)));
         self.events.extend(held);

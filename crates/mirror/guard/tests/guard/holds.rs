@@ -351,10 +351,10 @@ fn steady_replacement_puts_off_no_confirmation() {
             break;
         }
     }
-    assert_eq!(released, Some(2), "told a minute ago, and confirmed");
-    let told = case.guard.tick(case.now);
+    assert_eq!(released, Some(2), "reported a minute ago, and confirmed");
+    let events = case.guard.tick(case.now);
     let went = |event: &GuardEvent| matches!(event, GuardEvent::Released { endpoints: 500, by: Release::Snapshot, .. });
-    assert!(told.iter().any(went), "what waited, and nothing that came later: {told:?}");
+    assert!(events.iter().any(went), "what waited, and nothing that came later: {events:?}");
     assert!(case.write(0), "two more are no mass change");
     assert_eq!((case.has[0], case.guard.held()), (100, None));
 }

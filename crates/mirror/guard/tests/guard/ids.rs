@@ -89,7 +89,7 @@ fn restarts_make_an_id_good_for_no_more_than_was_told_with_it() {
     assert_ne!(case.held().id, "x", "more by a quarter than 110");
 }
 
-/// If a part of the source stays unknown, [`all_is_told`](gimbal_guard::Guard::all_is_told) is never called.
+/// If a part of the source stays unknown, [`all_is_known`](gimbal_guard::Guard::all_is_known) is never called.
 #[test]
 fn a_hold_of_before_a_restart_lends_its_age_for_ten_minutes() {
     let mut case = restored();

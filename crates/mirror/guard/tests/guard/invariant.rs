@@ -132,7 +132,7 @@ impl World {
         for (place, left) in [(home, wanted), (other, left)] {
             self.guard.pending(&key(n, place), at[place].saturating_sub(left), at[place], self.now);
         }
-        self.guard.stands_twice(&key(n, other), at[other].min(at[home]), at[other], self.now);
+        self.guard.set_duplicates(&key(n, other), at[other].min(at[home]), at[other], self.now);
     }
 
     pub fn want(&mut self, n: usize, wanted: u64) {
@@ -147,10 +147,10 @@ impl World {
         self.want(n, self.services[n].held().saturating_sub(loss));
     }
 
-    fn put(&mut self, n: usize, place: usize, count: u64, told: bool) {
+    fn put(&mut self, n: usize, place: usize, count: u64, answered: bool) {
         let before = std::mem::replace(&mut self.services[n].at[place], count);
         self.see();
-        if told {
+        if answered {
             self.guard.observed(&key(n, place), None, before, count, Fall::Lost, self.now);
             self.tell(n);
         }
@@ -168,13 +168,13 @@ impl World {
         self.hold = self.guard.hold_record(self.now, self.wall());
     }
 
-    /// Writes a Service's gains, and its losses as far as the verdict allows. `told`: the writer receives the answers.
+    /// Writes a Service's gains, and its losses as far as the verdict allows. `answered`: the writer receives the answers.
     /// Returns true if the Service lost endpoints.
-    pub fn write(&mut self, n: usize, told: bool) -> bool {
+    pub fn write(&mut self, n: usize, answered: bool) -> bool {
         let Service { at, home, wanted } = self.services[n];
         if wanted > at[home] {
-            self.put(n, home, wanted, told);
-            if !told {
+            self.put(n, home, wanted, answered);
+            if !answered {
                 return false;
             }
         }
@@ -185,7 +185,7 @@ impl World {
             let before = std::mem::take(&mut self.services[n].at[other]);
             self.see();
             lost = before > self.services[n].at[home];
-            if !told {
+            if !answered {
                 return lost;
             }
             self.guard.moved(&key(n, other), before, &key(n, home), self.services[n].at[home], self.now);
@@ -193,7 +193,7 @@ impl World {
         }
         let has = self.services[n].at[home];
         if wanted < has && self.guard.verdict(&key(n, home), self.now) == Passage::Allowed {
-            self.put(n, home, wanted, told);
+            self.put(n, home, wanted, answered);
             lost = true;
         }
         lost
@@ -231,9 +231,9 @@ impl World {
     }
 
     /// Writes, and checks the rule. The writer cannot prevent what others removed, but must add nothing to it.
-    fn write_checked(&mut self, n: usize, told: bool) -> Result<(), TestCaseError> {
+    fn write_checked(&mut self, n: usize, answered: bool) -> Result<(), TestCaseError> {
         let (_, before) = self.missing(self.config.window, self.held());
-        if self.write(n, told) {
+        if self.write(n, answered) {
             let (base, missing) = self.missing(self.config.window, self.held());
             let share = base * u64::from(self.config.max_drop_percent) / 100;
             let allowed = share.max(self.config.min_endpoints).max(before);
@@ -279,83 +279,86 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Returns the number of cases; `GIMBAL_PROVE` overrides it.
-fn cases() -> u32 {
-    std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok()).unwrap_or(512)
+/// Holds however often the writer is killed, whatever it had not stored by then, and whatever was removed by hand.
+#[test]
+fn no_more_than_the_share_is_missing() {
+    gimbal_property::check(
+        128,
+        &(prop::array::uniform6(0..80_u64), 0..100_u8, 0..30_u64, steps()),
+        |(has, percent, min, steps)| {
+            let config = GuardConfig { max_drop_percent: percent, min_endpoints: min, ..GuardConfig::default() };
+            let mut world = World::new(config, has);
+            for step in steps {
+                match step {
+                    Step::Wait(millis) => world.now += Duration::from_millis(millis),
+                    Step::Want(n, wanted) => world.want(n, wanted),
+                    Step::Toggle(n) => world.want(n, if world.services[n].wanted == 0 { has[n] } else { 0 }),
+                    // A Service that comes back elsewhere is another one.
+                    Step::Move(n) => {
+                        if world.services[n].held() > 0 {
+                            world.services[n].home = 1 - world.services[n].home;
+                            world.tell(n);
+                        }
+                    }
+                    Step::Write(n) => world.write_checked(n, true)?,
+                    Step::WriteAndDie(n) => {
+                        world.write_checked(n, false)?;
+                        world.begin();
+                    }
+                    Step::Keep => world.keep(true),
+                    Step::KeepAndDie => {
+                        world.keep(false);
+                        world.begin();
+                    }
+                    Step::Die => world.begin(),
+                    Step::Tick => drop(world.guard.tick(world.now)),
+                    Step::Approve => world.approve(),
+                    Step::Hand(n, by) => world.hand(n, by),
+                }
+            }
+            Ok(())
+        },
+    );
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Holds however often the writer is killed, whatever it had not stored by then, and whatever was removed by hand.
-    #[test]
-    fn no_more_than_the_share_is_missing(
-        has in prop::array::uniform6(0..80_u64), percent in 0..100_u8, min in 0..30_u64, steps in steps()
-    ) {
-        let config = GuardConfig { max_drop_percent: percent, min_endpoints: min, ..GuardConfig::default() };
-        let mut world = World::new(config, has);
-        for step in steps {
-            match step {
-                Step::Wait(millis) => world.now += Duration::from_millis(millis),
-                Step::Want(n, wanted) => world.want(n, wanted),
-                Step::Toggle(n) => world.want(n, if world.services[n].wanted == 0 { has[n] } else { 0 }),
-                // A Service that comes back elsewhere is another one.
-                Step::Move(n) => if world.services[n].held() > 0 {
-                    world.services[n].home = 1 - world.services[n].home;
-                    world.tell(n);
-                },
-                Step::Write(n) => world.write_checked(n, true)?,
-                Step::WriteAndDie(n) => {
-                    world.write_checked(n, false)?;
-                    world.begin();
+/// A backend that never misses more than the share is never held; over restarts of the writer half the share,
+/// because a new writer does not know when the losses happened.
+#[test]
+fn an_everyday_history_is_never_held() {
+    gimbal_property::check(
+        128,
+        &(prop::array::uniform6(0..80_u64), any::<bool>(), steps()),
+        |(has, restarts, steps)| {
+            let config = GuardConfig::default();
+            let mut world = World::new(config, has);
+            // The window with the tolerance of its steps; over restarts, as long as a record may count.
+            let within = if restarts { config.window * 7 / 2 } else { config.window * 65 / 64 };
+            for step in steps {
+                let before = world.services;
+                match step {
+                    Step::Wait(millis) => world.now += Duration::from_millis(millis),
+                    Step::Want(n, wanted) => world.services[n].wanted = wanted,
+                    Step::Toggle(n) => world.services[n].wanted = if before[n].wanted == 0 { has[n] } else { 0 },
+                    // A Service that comes back elsewhere is another one.
+                    Step::Move(n) if before[n].held() > 0 => world.services[n].home = 1 - before[n].home,
+                    Step::Die if restarts => world.begin(),
+                    _ => {}
                 }
-                Step::Keep => world.keep(true),
-                Step::KeepAndDie => {
-                    world.keep(false);
-                    world.begin();
+                let (base, missing) = world.missing(within, world.services.map(|service| service.wanted));
+                let allowed = if restarts { (base / 4).max(10) } else { (base / 2).max(20) };
+                let total: u64 = world.services.iter().map(|service| service.wanted).sum();
+                if missing > allowed || total == 0 {
+                    world.services = before;
+                    continue;
                 }
-                Step::Die => world.begin(),
-                Step::Tick => drop(world.guard.tick(world.now)),
-                Step::Approve => world.approve(),
-                Step::Hand(n, by) => world.hand(n, by),
+                world.tell_all();
+                prop_assert_eq!(world.guard.held(), None, "{} of {} are missing", missing, base);
+                world.write_all();
+                prop_assert_eq!(world.total(), total);
             }
-        }
-    }
-
-    /// A backend that never misses more than the share is never held; over restarts of the writer half the share,
-    /// because a new writer does not know when the losses happened.
-    #[test]
-    fn an_everyday_history_is_never_held(
-        has in prop::array::uniform6(0..80_u64), restarts in any::<bool>(), steps in steps()
-    ) {
-        let config = GuardConfig::default();
-        let mut world = World::new(config, has);
-        // The window with the tolerance of its steps; over restarts, as long as a record may count.
-        let within = if restarts { config.window * 7 / 2 } else { config.window * 65 / 64 };
-        for step in steps {
-            let before = world.services;
-            match step {
-                Step::Wait(millis) => world.now += Duration::from_millis(millis),
-                Step::Want(n, wanted) => world.services[n].wanted = wanted,
-                Step::Toggle(n) => world.services[n].wanted = if before[n].wanted == 0 { has[n] } else { 0 },
-                // A Service that comes back elsewhere is another one.
-                Step::Move(n) if before[n].held() > 0 => world.services[n].home = 1 - before[n].home,
-                Step::Die if restarts => world.begin(),
-                _ => {}
-            }
-            let (base, missing) = world.missing(within, world.services.map(|service| service.wanted));
-            let allowed = if restarts { (base / 4).max(10) } else { (base / 2).max(20) };
-            let total: u64 = world.services.iter().map(|service| service.wanted).sum();
-            if missing > allowed || total == 0 {
-                world.services = before;
-                continue;
-            }
-            world.tell_all();
-            prop_assert_eq!(world.guard.held(), None, "{} of {} are missing", missing, base);
-            world.write_all();
-            prop_assert_eq!(world.total(), total);
-        }
-    }
+            Ok(())
+        },
+    );
 }
 
 /// The record names the targets of single removals, so that what is back is not lost for the next writer either.

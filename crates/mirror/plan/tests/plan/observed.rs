@@ -2,7 +2,7 @@
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Meta, Object as _, Service, keys};
 use gimbal_model::SourceKey;
-use gimbal_plan::{EndpointsApi, Observed, Told};
+use gimbal_plan::{EndpointsApi, Observed, ReportOrder};
 
 use crate::server::observe;
 use crate::world::{converged, map, v4, v6, web};
@@ -16,7 +16,7 @@ fn slice(uid: &str, version: &str) -> EndpointSlice {
 }
 
 fn versions(observed: &Observed) -> Vec<(String, String)> {
-    observed.held().map(|held| (held.uid.to_string(), held.resource_version.to_string())).collect()
+    observed.objects().map(|held| (held.uid.to_string(), held.resource_version.to_string())).collect()
 }
 
 fn holds(observed: &Observed, uid: &str, version: &str) -> bool {
@@ -26,36 +26,36 @@ fn holds(observed: &Observed, uid: &str, version: &str) -> bool {
 #[test]
 fn the_newer_version_stays() {
     let mut observed = Observed::default();
-    assert!(observed.set_slice(&slice("a", "9"), Told::InAnyOrder));
-    assert!(observed.set_slice(&slice("a", "10"), Told::InAnyOrder), "numbers, not texts");
-    assert!(!observed.set_slice(&slice("a", "9"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("a", "9"), ReportOrder::Unordered));
+    assert!(observed.set_slice(&slice("a", "10"), ReportOrder::Unordered), "numbers, not texts");
+    assert!(!observed.set_slice(&slice("a", "9"), ReportOrder::Unordered));
     assert!(holds(&observed, "a", "10"));
-    assert!(!observed.set_slice(&slice("a", "10"), Told::InAnyOrder), "it is held already");
-    assert!(observed.set_slice(&slice("a", "no number"), Told::InAnyOrder));
-    assert!(observed.set_slice(&slice("a", "1"), Told::InAnyOrder), "nothing is known of the order");
+    assert!(!observed.set_slice(&slice("a", "10"), ReportOrder::Unordered), "it is held already");
+    assert!(observed.set_slice(&slice("a", "no number"), ReportOrder::Unordered));
+    assert!(observed.set_slice(&slice("a", "1"), ReportOrder::Unordered), "nothing is known of the order");
     assert!(holds(&observed, "a", "1"));
 }
 
 #[test]
 fn deletes_and_sets_may_cross() {
     let mut observed = Observed::default();
-    observed.set_slice(&slice("a", "5"), Told::InAnyOrder);
+    observed.set_slice(&slice("a", "5"), ReportOrder::Unordered);
     // Our delete names the version that it deleted; the event follows with a later one.
     assert!(observed.remove_slice("s", "a", "5"));
     assert!(observed.is_empty());
-    assert!(!observed.set_slice(&slice("a", "5"), Told::InAnyOrder), "an event from before the delete");
-    assert!(observed.set_slice(&slice("a", "6"), Told::InAnyOrder), "a finalizer keeps it");
+    assert!(!observed.set_slice(&slice("a", "5"), ReportOrder::Unordered), "an event from before the delete");
+    assert!(observed.set_slice(&slice("a", "6"), ReportOrder::Unordered), "a finalizer keeps it");
     assert!(observed.remove_slice("s", "a", "7"));
     // We create an object of the same name, and its answer arrives before the delete event of the old one.
-    assert!(observed.set_slice(&slice("b", "8"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("b", "8"), ReportOrder::Unordered));
     assert!(!observed.remove_slice("s", "a", "7"));
     assert!(holds(&observed, "b", "8"));
     // The answer to a write that was made before somebody deleted the object.
     assert!(observed.remove_slice("s", "b", "12"));
-    assert!(!observed.set_slice(&slice("b", "9"), Told::InAnyOrder));
+    assert!(!observed.set_slice(&slice("b", "9"), ReportOrder::Unordered));
     assert!(observed.is_empty());
     // An object that was created and deleted again without being observed.
-    assert!(observed.set_slice(&slice("c", "13"), Told::InAnyOrder));
+    assert!(observed.set_slice(&slice("c", "13"), ReportOrder::Unordered));
     assert!(observed.remove_slice("s", "d", "20"));
     assert!(observed.is_empty());
 }
@@ -64,25 +64,25 @@ fn deletes_and_sets_may_cross() {
 #[test]
 fn a_list_counts_whatever_its_versions() {
     let mut observed = Observed::default();
-    observed.set_slice(&slice("a", "90"), Told::InAnyOrder);
+    observed.set_slice(&slice("a", "90"), ReportOrder::Unordered);
     observed.remove_slice("gone", "b", "80");
     observed.list_begins(EndpointSlice::KIND);
-    assert!(observed.set_slice(&slice("a", "20"), Told::InAnyOrder), "an older version, that stands again");
-    assert!(!observed.set_slice(&slice("a", "19"), Told::InAnyOrder), "among what comes since, versions count");
+    assert!(observed.set_slice(&slice("a", "20"), ReportOrder::Unordered), "an older version that is stored again");
+    assert!(!observed.set_slice(&slice("a", "19"), ReportOrder::Unordered), "among what comes since, versions count");
     let back = EndpointSlice { metadata: meta("gone", "b", "30"), ..slice("", "") };
-    assert!(observed.set_slice(&back, Told::InAnyOrder), "it is there again");
+    assert!(observed.set_slice(&back, ReportOrder::Unordered), "it is there again");
     assert!(!observed.list_ended(EndpointSlice::KIND));
 
     observed.list_begins(EndpointSlice::KIND);
-    assert!(!observed.set_slice(&slice("a", "20"), Told::InAnyOrder), "as it was");
+    assert!(!observed.set_slice(&slice("a", "20"), ReportOrder::Unordered), "as it was");
     assert!(observed.list_ended(EndpointSlice::KIND), "the other one was not listed");
     assert!(holds(&observed, "a", "20"));
     observed.list_begins(Service::KIND);
     assert!(!observed.list_ended(Service::KIND));
     assert!(holds(&observed, "a", "20"), "a list is of one kind");
     observed.list_begins(EndpointSlice::KIND);
-    assert!(observed.set_slice(&slice("a", "21"), Told::InAnyOrder), "the answer to a write");
-    assert!(!observed.set_slice(&slice("a", "20"), Told::InAnyOrder), "the list was made before it");
+    assert!(observed.set_slice(&slice("a", "21"), ReportOrder::Unordered), "the answer to a write");
+    assert!(!observed.set_slice(&slice("a", "20"), ReportOrder::Unordered), "the list was made before it");
     assert!(!observed.list_ended(EndpointSlice::KIND));
 }
 
@@ -90,13 +90,13 @@ fn a_list_counts_whatever_its_versions() {
 #[test]
 fn what_was_asked_last_counts() {
     let mut observed = Observed::default();
-    observed.set_slice(&slice("a", "90"), Told::InAnyOrder);
-    assert!(observed.set_slice(&slice("a", "20"), Told::Last));
+    observed.set_slice(&slice("a", "90"), ReportOrder::Unordered);
+    assert!(observed.set_slice(&slice("a", "20"), ReportOrder::Latest));
     observed.remove_slice("s", "a", "95");
-    assert!(!observed.set_slice(&slice("b", "21"), Told::InAnyOrder));
-    assert!(observed.set_slice(&slice("b", "21"), Told::Last));
-    assert!(!observed.set_slice(&slice("b", "20"), Told::InAnyOrder));
-    assert!(observed.set_slice(&slice("b", "22"), Told::InAnyOrder), "the grave is no more");
+    assert!(!observed.set_slice(&slice("b", "21"), ReportOrder::Unordered));
+    assert!(observed.set_slice(&slice("b", "21"), ReportOrder::Latest));
+    assert!(!observed.set_slice(&slice("b", "20"), ReportOrder::Unordered));
+    assert!(observed.set_slice(&slice("b", "22"), ReportOrder::Unordered), "the grave is no more");
     assert!(holds(&observed, "b", "22"));
 }
 
@@ -104,10 +104,16 @@ fn what_was_asked_last_counts() {
 fn kinds_do_not_mix() {
     let mut observed = Observed::default();
     assert!(observed.remove_service("a", "100"));
-    assert!(!observed.set_service(&Service { metadata: meta("s", "a", "99"), ..Service::default() }, Told::InAnyOrder));
-    assert!(observed.set_slice(&slice("a", "5"), Told::InAnyOrder));
     assert!(
-        observed.set_endpoints(&Endpoints { metadata: meta("s", "a", "5"), ..Endpoints::default() }, Told::InAnyOrder)
+        !observed
+            .set_service(&Service { metadata: meta("s", "a", "99"), ..Service::default() }, ReportOrder::Unordered)
+    );
+    assert!(observed.set_slice(&slice("a", "5"), ReportOrder::Unordered));
+    assert!(
+        observed.set_endpoints(
+            &Endpoints { metadata: meta("s", "a", "5"), ..Endpoints::default() },
+            ReportOrder::Unordered
+        )
     );
     assert!(observed.remove_endpoints("a", "6"));
     assert!(holds(&observed, "a", "5"));
@@ -122,8 +128,8 @@ fn few_graves() {
     }
     let named =
         |name: &str, version: &str| EndpointSlice { metadata: meta(name, "a", version), ..EndpointSlice::default() };
-    assert!(!observed.set_slice(&named("s999", "999"), Told::InAnyOrder));
-    assert!(observed.set_slice(&named("s1", "1"), Told::InAnyOrder));
+    assert!(!observed.set_slice(&named("s999", "999"), ReportOrder::Unordered));
+    assert!(observed.set_slice(&named("s1", "1"), ReportOrder::Unordered));
 }
 
 #[test]
@@ -132,7 +138,8 @@ fn owner_by_service_else_slice_else_endpoints() {
     let mut observed = server.observe();
     let owner = ("node02".into(), SourceKey::new("team-a", "web"));
     assert_eq!(observed.owner(), Some(&owner));
-    let held: Vec<_> = observed.held().map(|held| (held.uid.to_string(), held.name.map(ToString::to_string))).collect();
+    let held: Vec<_> =
+        observed.objects().map(|held| (held.uid.to_string(), held.name.map(ToString::to_string))).collect();
     observed.remove_service(&held[0].0, "100");
     assert_eq!(observed.owner(), Some(&owner));
     observed.remove_slice(held[1].1.as_deref().unwrap(), &held[1].0, "100");
@@ -151,7 +158,7 @@ fn no_owner_without_label_or_annotation() {
     ] {
         let mut observed = Observed::default();
         let metadata = Meta { labels, annotations, ..meta("s", "a", "1") };
-        observed.set_service(&Service { metadata, ..Service::default() }, Told::InAnyOrder);
+        observed.set_service(&Service { metadata, ..Service::default() }, ReportOrder::Unordered);
         assert_eq!(observed.owner(), None);
     }
 }
@@ -163,7 +170,7 @@ fn endpoints_are_counted_once() {
     assert_eq!(observed.endpoint_count(), 157);
     let mut twice = server.slices().next().unwrap().clone();
     twice.metadata.name = "copy".into();
-    observed.set_slice(&twice, Told::InAnyOrder);
+    observed.set_slice(&twice, ReportOrder::Unordered);
     assert_eq!(observed.endpoint_count(), 157);
     for slice in server.slices() {
         observed.remove_slice(&slice.metadata.name, &slice.metadata.uid, "100");

@@ -155,49 +155,54 @@ fn apis() -> impl Strategy<Value = EndpointsApi> {
     prop_oneof![3 => Just(EndpointsApi::EndpointSlices), 1 => Just(EndpointsApi::Endpoints), 1 => Just(EndpointsApi::Both)]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+#[test]
+fn one_plan_converges_and_breaks_nothing() {
+    gimbal_property::check(
+        32,
+        &(vec((specs(160), any::<bool>()), 0..3), vec((specs(330), apis(), any::<usize>()), 1..5), any::<bool>()),
+        |(hand, states, repacks)| {
+            let mut server = Server { repacks, ..Server::default() };
+            chaos(&mut server, &hand);
+            let mut slices_before = true;
+            for (specs, api, seed) in states {
+                let service = service(&specs);
+                let wanted = wanted_by(&service, api);
+                let plan = planned(Some(&wanted), &server.observe());
+                prop_assert!(plan.phases.len() <= 3);
+                let slices = api != EndpointsApi::Endpoints;
+                // Endpoints that exist before and are wanted exist all the time.
+                let stays: BTreeSet<_> = if slices && slices_before {
+                    union(&server).into_keys().filter(|key| union_of(&service).contains_key(key)).collect()
+                } else {
+                    BTreeSet::new()
+                };
+                run(&mut server, &plan, seed, |server| {
+                    let now = union(server);
+                    assert!(stays.iter().all(|key| now.contains_key(key)), "an endpoint was away");
+                });
+                slices_before = slices;
+                prop_assert_eq!(union(&server), if slices { union_of(&service) } else { Union::new() });
+                let expected = if api == EndpointsApi::EndpointSlices { BTreeMap::new() } else { packed_of(&service) };
+                prop_assert_eq!(packed(&server), expected);
+                let placed: usize = server.slices().map(|slice| slice.endpoints.len()).sum();
+                prop_assert_eq!(placed, union(&server).len(), "an endpoint is in two slices");
+                prop_assert!(server.slices().all(|slice| (1..=MAX_ENDPOINTS).contains(&slice.endpoints.len())));
+                let observed = server.observe();
+                prop_assert!(planned(Some(&wanted), &observed).is_empty());
+                prop_assert_eq!(observed.endpoint_count(), wanted.endpoint_count());
+            }
+            let gone = planned(None, &server.observe());
+            prop_assert!(gone.phases.len() <= 2);
+            server.run(&gone);
+            prop_assert!(server.objects.is_empty());
+            Ok(())
+        },
+    );
+}
 
-    #[test]
-    fn one_plan_converges_and_breaks_nothing(
-        hand in vec((specs(160), any::<bool>()), 0..3),
-        states in vec((specs(330), apis(), any::<usize>()), 1..5),
-        repacks in any::<bool>(),
-    ) {
-        let mut server = Server { repacks, ..Server::default() };
-        chaos(&mut server, &hand);
-        let mut slices_before = true;
-        for (specs, api, seed) in states {
-            let service = service(&specs);
-            let wanted = wanted_by(&service, api);
-            let plan = planned(Some(&wanted), &server.observe());
-            prop_assert!(plan.phases.len() <= 3);
-            let slices = api != EndpointsApi::Endpoints;
-            // Endpoints that exist before and are wanted exist all the time.
-            let stays: BTreeSet<_> = if slices && slices_before { union(&server).into_keys().filter(|key| union_of(&service).contains_key(key)).collect() } else { BTreeSet::new() };
-            run(&mut server, &plan, seed, |server| {
-                let now = union(server);
-                assert!(stays.iter().all(|key| now.contains_key(key)), "an endpoint was away");
-            });
-            slices_before = slices;
-            prop_assert_eq!(union(&server), if slices { union_of(&service) } else { Union::new() });
-            let expected = if api == EndpointsApi::EndpointSlices { BTreeMap::new() } else { packed_of(&service) };
-            prop_assert_eq!(packed(&server), expected);
-            let placed: usize = server.slices().map(|slice| slice.endpoints.len()).sum();
-            prop_assert_eq!(placed, union(&server).len(), "an endpoint is in two slices");
-            prop_assert!(server.slices().all(|slice| (1..=MAX_ENDPOINTS).contains(&slice.endpoints.len())));
-            let observed = server.observe();
-            prop_assert!(planned(Some(&wanted), &observed).is_empty());
-            prop_assert_eq!(observed.endpoint_count(), wanted.endpoint_count());
-        }
-        let gone = planned(None, &server.observe());
-        prop_assert!(gone.phases.len() <= 2);
-        server.run(&gone);
-        prop_assert!(server.objects.is_empty());
-    }
-
-    #[test]
-    fn one_change_writes_one_slice(specs in specs(350), address in 0..400_u16, what in 0..3_u8) {
+#[test]
+fn one_change_writes_one_slice() {
+    gimbal_property::check(32, &(specs(350), 0..400_u16, 0..3_u8), |(specs, address, what)| {
         let mut service = service(&specs);
         let server = converged(&service, EndpointsApi::EndpointSlices);
         let group = &groups()[0];
@@ -216,32 +221,41 @@ proptest! {
         };
         let plan = planned(Some(&wanted(&service)), &server.observe());
         prop_assert_eq!(plan.actions().count(), expected);
-    }
+        Ok(())
+    });
+}
 
-    #[test]
-    fn held_takes_nothing_away(before in specs(330), after in specs(330), seed in any::<usize>(), both in any::<bool>()) {
-        let api = if both { EndpointsApi::Both } else { EndpointsApi::EndpointSlices };
-        let mut server = converged(&service(&before), api);
-        let (was, was_packed) = (union(&server), packed(&server));
-        let service = service(&after);
-        let wanted = wanted_by(&service, api);
-        let plan = plan(&target(), Some(&wanted), &server.observe(), Removals::Held, &BTreeSet::new());
-        run(&mut server, &plan, seed, |server| {
-            let now = union(server);
-            assert!(was.keys().all(|key| now.contains_key(key)), "an endpoint went");
-        });
-        let mut expected = was.clone();
-        expected.extend(union_of(&service));
-        prop_assert_eq!(union(&server), expected);
-        let now = packed(&server);
-        prop_assert!(was_packed.keys().all(|key| now.contains_key(key)));
-        prop_assert!(packed_of(&service).iter().all(|(key, ready)| !both || now.get(key) == Some(ready)));
-        let again = gimbal_plan::plan(&target(), Some(&wanted), &server.observe(), Removals::Held, &BTreeSet::new());
-        prop_assert!(again.is_empty());
-        // Once the removals are allowed, the rest follows.
-        server.run(&planned(Some(&wanted), &server.observe()));
-        prop_assert_eq!(union(&server), union_of(&service));
-    }
+#[test]
+fn held_takes_nothing_away() {
+    gimbal_property::check(
+        32,
+        &(specs(330), specs(330), any::<usize>(), any::<bool>()),
+        |(before, after, seed, both)| {
+            let api = if both { EndpointsApi::Both } else { EndpointsApi::EndpointSlices };
+            let mut server = converged(&service(&before), api);
+            let (was, was_packed) = (union(&server), packed(&server));
+            let service = service(&after);
+            let wanted = wanted_by(&service, api);
+            let plan = plan(&target(), Some(&wanted), &server.observe(), Removals::Held, &BTreeSet::new());
+            run(&mut server, &plan, seed, |server| {
+                let now = union(server);
+                assert!(was.keys().all(|key| now.contains_key(key)), "an endpoint went");
+            });
+            let mut expected = was.clone();
+            expected.extend(union_of(&service));
+            prop_assert_eq!(union(&server), expected);
+            let now = packed(&server);
+            prop_assert!(was_packed.keys().all(|key| now.contains_key(key)));
+            prop_assert!(packed_of(&service).iter().all(|(key, ready)| !both || now.get(key) == Some(ready)));
+            let again =
+                gimbal_plan::plan(&target(), Some(&wanted), &server.observe(), Removals::Held, &BTreeSet::new());
+            prop_assert!(again.is_empty());
+            // Once the removals are allowed, the rest follows.
+            server.run(&planned(Some(&wanted), &server.observe()));
+            prop_assert_eq!(union(&server), union_of(&service));
+            Ok(())
+        },
+    );
 }
 
 /// The names of slices depend on the target and its ports alone, not on what other slices exist.

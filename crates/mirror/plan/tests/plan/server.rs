@@ -1,10 +1,11 @@
 //! An API server in memory with the behaviour that matters to a plan: versions, preconditions, defaults, repacked
-//! subsets, immutable fields.
+//! subsets, immutable fields. The server of `gimbal-simulation` depends on the reconciler, which depends on this crate; it has
+//! watches and lost answers, which a plan does not meet.
 
 use std::collections::BTreeMap;
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, IntOrString, Kind, Meta, Object, Service};
-use gimbal_plan::{Action, Body, Observed, Plan, Told};
+use gimbal_plan::{Action, Body, Observed, Plan, ReportOrder};
 use serde_json::{Value, json};
 
 #[derive(Clone, Default)]
@@ -207,8 +208,8 @@ pub fn from_json(kind: Kind, value: Value) -> Body {
 
 pub fn observe(observed: &mut Observed, body: &Body) -> bool {
     match from_json(body.kind(), to_json(body)) {
-        Body::Service(object) => observed.set_service(&object, Told::InAnyOrder),
-        Body::Slice(object) => observed.set_slice(&object, Told::InAnyOrder),
-        Body::Endpoints(object) => observed.set_endpoints(&object, Told::InAnyOrder),
+        Body::Service(object) => observed.set_service(&object, ReportOrder::Unordered),
+        Body::Slice(object) => observed.set_slice(&object, ReportOrder::Unordered),
+        Body::Endpoints(object) => observed.set_endpoints(&object, ReportOrder::Unordered),
     }
 }

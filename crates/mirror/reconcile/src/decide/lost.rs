@@ -16,13 +16,13 @@ impl View<'_> {
     /// Returns the loss stage that applies to the endpoints that a new `owner` wants. The loss of the backend whose
     /// endpoints exist does not affect them.
     pub(super) fn lost_for(self, owner: &BackendName) -> Option<Lost> {
-        self.desired.get(owner)?.loss.stage().lost()
+        self.desired.get(owner)?.loss().stage().lost()
     }
 
     /// Returns the loss stage of the backend that the target's endpoints count for.
     pub(crate) fn stage_of(self, target: &Target) -> Stage {
-        let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
-        backend.map(|backend| backend.loss.stage()).unwrap_or_default()
+        let backend = target.counted_for().and_then(|name| self.desired.get(name));
+        backend.map(|backend| backend.loss().stage()).unwrap_or_default()
     }
 
     /// Returns the plan for objects of a lost backend, and whether removals wait, for the guard or for the backend to
@@ -35,7 +35,7 @@ impl View<'_> {
         removals: Removals,
     ) -> Option<(Plan, bool)> {
         let lost = self.lost(target)?;
-        let plan = || plan_lost(key, &target.observed, lost);
+        let plan = || plan_lost(key, target.observed(), lost);
         match ownership {
             Ownership::Owned(_) | Ownership::Frozen(_) | Ownership::Vacant => None,
             // The removal was due before the backend was lost, and the guard may have held it. The loss policy must not
@@ -45,7 +45,7 @@ impl View<'_> {
             Ownership::Kept(_) | Ownership::Moving(..) => Some((plan(), false)),
             Ownership::Blocked(_) => {
                 let plan = plan();
-                let counted = target.settled == target.observed.count();
+                let counted = target.settled() == target.observed().count();
                 (!plan.is_empty() || !counted).then_some((plan, removals != Removals::Allowed))
             }
         }

@@ -67,8 +67,8 @@ impl<'a> View<'a> {
 
     /// Whether a guard of the backend that the target's endpoints count for holds their removal.
     fn is_held_back(self, key: &TargetKey, target: &Target) -> bool {
-        let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
-        backend.is_some_and(|backend| backend.guards.hold_back(key))
+        let backend = target.counted_for().and_then(|name| self.desired.get(name));
+        backend.is_some_and(|backend| backend.guards().hold_back(key))
     }
 
     fn resolve(
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         frozen: impl Fn(&BackendName) -> bool,
         held_back: bool,
     ) -> Ownership {
-        let claims = target.claims.as_slice();
+        let claims = target.claims();
         let idle = |claim: &Claim| {
             frozen(&claim.backend) || self.desired.waits_for_room(claim) || self.unwanted(claim, key).is_some()
         };
@@ -90,8 +90,8 @@ impl<'a> View<'a> {
         // The owner that was decided keeps the objects even after its claim is gone, because labels and annotations may
         // have been edited since. But where no object exists, a claim that cannot be written now does not keep the name
         // from others.
-        let decided = target.owner.clone();
-        let decided = decided.filter(|owner| !target.observed.is_empty() || alone(owner) || !idle(owner));
+        let decided = target.owner().cloned();
+        let decided = decided.filter(|owner| !target.observed().is_empty() || alone(owner) || !idle(owner));
         let holder = decided.or_else(|| target.holder(key));
         if let Some(holder) = holder.as_ref().filter(|holder| claims.contains(holder)) {
             return owned(holder);
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
             (Some(holder), first) => match (self.fate(&holder, key, target, frozen(&holder.backend)), first) {
                 (Fate::Freezes, _) => Ownership::Frozen(holder),
                 // Its objects were all that kept the name for the holder.
-                (Fate::Stays(_) | Fate::Moves(_), Some(first)) if target.observed.is_empty() => owned(first),
+                (Fate::Stays(_) | Fate::Moves(_), Some(first)) if target.observed().is_empty() => owned(first),
                 (Fate::Stays(_), Some(_)) => Ownership::Blocked(holder),
                 (Fate::Stays(why), None) => Ownership::Kept(why),
                 // Objects whose removal is held keep the name.
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
                 (Fate::Moves(to), _) => Ownership::Moving(holder, to),
             },
             (None, Some(first)) => owned(first),
-            (None, None) if target.observed.is_empty() => Ownership::Vacant,
+            (None, None) if target.observed().is_empty() => Ownership::Vacant,
             (None, None) if self.is_labelled_for_removal(key, target) => Ownership::Gone(RemovalReason::Decommissioned),
             (None, None) => {
                 Ownership::Kept("its labels and annotations name no source Service that could have it".into())
@@ -133,7 +133,7 @@ impl<'a> View<'a> {
     /// Returns the backend that owns a target by its labels alone: no annotation names a source Service, but a label
     /// names the backend, and the target's name is one that the backend could have chosen.
     pub(crate) fn only_labelled(self, key: &TargetKey, target: &Target) -> Option<&'a BackendName> {
-        let mut labels = target.observed.strays();
+        let mut labels = target.observed().strays();
         let prefix =
             |name: &BackendName| key.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('-'));
         labels.find_map(|label| self.desired.name(label).filter(|name| prefix(name)))
@@ -144,7 +144,7 @@ impl<'a> View<'a> {
         if self.desired.is_being_removed(&holder.backend) {
             return Fate::Goes(RemovalReason::Decommissioned);
         }
-        let Some(backend) = self.desired.get(&holder.backend).filter(|backend| backend.listed) else {
+        let Some(backend) = self.desired.get(&holder.backend).filter(|backend| backend.is_listed()) else {
             let name = &holder.backend;
             return Fate::Stays(format!(
                 "backend {name} is not configured; its objects stay until it is decommissioned"
@@ -155,13 +155,13 @@ impl<'a> View<'a> {
         }
         // A policy forbids the namespace whatever the agent says. But one label edited by hand does not prove who
         // owns the objects: all of them must agree.
-        let sure = target.owner.as_ref() == Some(holder) || target.is_all_of(holder);
-        if let Err(refused) = backend.policy.namespaces.permits(&key.namespace)
+        let sure = target.owner() == Some(holder) || target.is_all_of(holder);
+        if let Err(refused) = backend.policy().namespaces.permits(&key.namespace)
             && sure
         {
             return Fate::Goes(RemovalReason::Policy(refused.to_string()));
         }
-        if backend.end.service(&holder.key).is_none() {
+        if backend.end().service(&holder.key).is_none() {
             return fate_of_absent(holder, backend);
         }
         match self.desired.target_of(&holder.backend, &holder.key) {
@@ -169,9 +169,9 @@ impl<'a> View<'a> {
             Some(Ok(to)) if to != *key => {
                 // Where only labels name the owner of the objects, an edit by hand could hide that another Service of
                 // the backend is about to claim the target. A complete view rules that out.
-                let known = match target.owner.as_ref() == Some(holder) {
-                    true => backend.end.knows(&holder.key.namespace),
-                    false => backend.end.is_complete(),
+                let known = match target.owner() == Some(holder) {
+                    true => backend.end().knows(&holder.key.namespace),
+                    false => backend.end().is_complete(),
                 };
                 if known && self.has_arrived(holder, &to) {
                     Fate::Goes(RemovalReason::Moved(to))
@@ -186,21 +186,19 @@ impl<'a> View<'a> {
     /// Whether a claim is published at `to` as its source has it.
     fn has_arrived(self, claim: &Claim, to: &TargetKey) -> bool {
         let Some(target) = self.targets.get(to) else { return false };
-        let rejected = self.desired.get(&claim.backend).and_then(|backend| backend.end.rejects().get(&claim.key));
+        let rejected = self.desired.get(&claim.backend).and_then(|backend| backend.end().rejects().get(&claim.key));
         let whole = rejected.is_none_or(|reject| reject.reason == RejectReason::AddressRefused);
-        target.owner.as_ref() == Some(claim) && target.converged && !target.observed.is_empty() && whole
+        target.owner() == Some(claim) && target.has_converged() && !target.observed().is_empty() && whole
     }
 }
 
 /// Returns what happens to the objects of a claim whose Service the agent does not hold: they go only if the source
 /// said that the Service is gone, explicitly or by a complete snapshot without it (`docs/design.md#rule-4`).
 fn fate_of_absent(holder: &Claim, backend: &Backend) -> Fate {
-    // A Service that could not be read exists, in whatever state.
-    let absent = backend.end.knows(&holder.key.namespace) && !backend.end.is_unreadable(&holder.key);
-    if backend.end.removed_explicitly(&holder.key) || absent {
+    if backend.is_absent(&holder.key) {
         return Fate::Goes(RemovalReason::Source);
     }
-    Fate::Stays(if backend.connected {
+    Fate::Stays(if backend.is_connected() {
         format!("{holder} is what it stands for, and no complete snapshot has shown that it is gone")
     } else {
         format!("{holder} is what it stands for, and no agent of that backend is connected")

@@ -28,7 +28,7 @@ pub(crate) struct Proposal {
     /// Why the owner's Service is not written, or not as a whole.
     pub(crate) reject: Option<Reject>,
     /// What the Service takes of its owner's quota.
-    pub(crate) share: Share,
+    pub(crate) share: QuotaShare,
     /// When to try the writes again that the API server refused.
     pub(crate) retry_at: Option<Instant>,
     /// The refused writes that are no longer needed. `None` if that is not known now.
@@ -37,13 +37,13 @@ pub(crate) struct Proposal {
 
 /// What a Service takes of its backend's quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum QuotaShare {
     /// It is written as a whole and takes this amount.
     Whole(Amount),
     /// It waits for room and keeps this many endpoints until then.
     Part(u64),
     /// It cannot be written. Its existing objects count.
-    Stands,
+    Existing,
 }
 
 /// How much of a claim's Service its quota has room for.
@@ -58,12 +58,12 @@ enum Room {
 
 impl Proposal {
     fn of(plan: Plan, held: bool) -> Self {
-        Self { owner: None, plan, held, reject: None, share: Share::Stands, retry_at: None, outdated: None }
+        Self { owner: None, plan, held, reject: None, share: QuotaShare::Existing, retry_at: None, outdated: None }
     }
 
     /// Whether nothing that the owner wants can be written.
     pub(crate) fn is_rejected(&self) -> bool {
-        self.reject.is_some() && self.share == Share::Stands
+        self.reject.is_some() && self.share == QuotaShare::Existing
     }
 
     /// Leaves out the writes that the API server refused recently.
@@ -75,22 +75,22 @@ impl Proposal {
         removals: Removals,
         now: Instant,
     ) -> Self {
-        if target.refusals.is_empty() {
+        if target.refusals().is_empty() {
             return self;
         }
         // Writes that the guard holds may be planned again at any moment, so their refusals stay.
         if removals == Removals::Allowed {
-            self.outdated = Some(target.refusals.outdated(self.plan.actions()));
+            self.outdated = Some(target.refusals().outdated(self.plan.actions()));
         }
-        let Some((first, until)) = target.refusals.among(self.plan.actions(), now) else { return self };
+        let Some((first, until)) = target.refusals().among(self.plan.actions(), now) else { return self };
         self.retry_at = Some(until);
         // A Service that waits for room is rejected for that reason, whatever else is refused.
-        if !matches!(self.share, Share::Part(_)) {
-            let concerned = self.owner.iter().chain(&target.leaving).next();
+        if !matches!(self.share, QuotaShare::Part(_)) {
+            let concerned = self.owner.iter().chain(target.leaving()).next();
             self.reject = concerned.map(|claim| reject(claim, first.reason, true, first.message.clone()));
         }
-        let refused = |action: &Action| target.refusals.of(action, now).is_some();
-        self.plan = self.plan.around(key, wanted, &target.observed, removals, refused);
+        let refused = |action: &Action| target.refusals().of(action, now).is_some();
+        self.plan = self.plan.around(key, wanted, target.observed(), removals, refused);
         self
     }
 }
@@ -132,12 +132,12 @@ impl View<'_> {
         now: Instant,
     ) -> Option<Proposal> {
         let backend = self.desired.get(&claim.backend)?;
-        let service = backend.end.service(&claim.key)?;
+        let service = backend.end().service(&claim.key)?;
         let lost = self.lost_for(&claim.backend);
         // A rejected Service of a lost backend still loses its readiness or endpoints as the loss policy says.
         let rejected = |reject: Reject| {
             let stage = self.lost(target);
-            let plan = stage.map(|lost| plan_lost(key, &target.observed, lost)).unwrap_or_default();
+            let plan = stage.map(|lost| plan_lost(key, target.observed(), lost)).unwrap_or_default();
             let proposal = Proposal { owner: Some(claim.clone()), reject: Some(reject), ..Proposal::of(plan, false) };
             proposal.around_refusals(key, None, target, removals, now)
         };
@@ -149,7 +149,7 @@ impl View<'_> {
                     return Some(proposal);
                 }
                 // The existing objects stay, except for the endpoints that are gone.
-                let rules = backend.policy.rules(self.desired.api());
+                let rules = backend.policy().rules(self.desired.api());
                 let wanted = Wanted::unchecked(&claim.backend, &claim.key, key, service, &rules);
                 let proposal = Proposal { plan: shrinking(key, &wanted, target, removals), ..proposal };
                 return Some(proposal.around_refusals(key, Some(&wanted), target, removals, now));
@@ -159,30 +159,30 @@ impl View<'_> {
         let quota = |exceeded: Exceeded| reject(claim, RejectReason::Quota, true, exceeded.to_string());
         let mut shrinks = false;
         let (wanted, partly, share) = match self.room(claim, key, target) {
-            Room::All(amount) => (wanted, refused, Share::Whole(amount)),
+            Room::All(amount) => (wanted, refused, QuotaShare::Whole(amount)),
             Room::Part(part, exceeded) => match self.wanted(backend, claim, key, &part) {
                 Ok(wanted) => {
                     let endpoints = wanted.endpoint_count() as u64;
-                    (wanted, Some(quota(exceeded)), Share::Part(endpoints))
+                    (wanted, Some(quota(exceeded)), QuotaShare::Part(endpoints))
                 }
                 Err(unwanted) => return Some(rejected(unwanted_reject(claim, &unwanted))),
             },
             Room::Less(exceeded) => {
                 shrinks = true;
-                let stands = target.observed.endpoint_count() as u64;
-                (wanted, Some(quota(exceeded)), Share::Part(stands))
+                let stands = target.observed().endpoint_count() as u64;
+                (wanted, Some(quota(exceeded)), QuotaShare::Part(stands))
             }
             Room::None(exceeded) => return Some(rejected(quota(exceeded))),
         };
         if !self.cluster.has_namespace(&key.namespace) {
-            let (message, share) = match backend.policy.namespaces.create {
+            let (message, share) = match backend.policy().namespaces.create {
                 // It takes its room while the namespace is created. Otherwise each waiting Service could have a
                 // namespace of its own created, whatever the quota.
                 true if self.cluster.is_creatable(&key.namespace) => (self.cluster.why_missing(&key.namespace), share),
-                true => (self.cluster.why_missing(&key.namespace), Share::Stands),
+                true => (self.cluster.why_missing(&key.namespace), QuotaShare::Existing),
                 false => {
                     let message = format!("namespace {} does not exist in the Gimbal cluster", key.namespace);
-                    (message, Share::Stands)
+                    (message, QuotaShare::Existing)
                 }
             };
             let missing = reject(claim, RejectReason::NamespaceMissing, true, message);
@@ -201,7 +201,7 @@ impl View<'_> {
     }
 
     fn wanted(self, backend: &Backend, claim: &Claim, key: &TargetKey, service: &Service) -> Result<Wanted, Unwanted> {
-        let rules = backend.policy.rules(self.desired.api());
+        let rules = backend.policy().rules(self.desired.api());
         Wanted::new(&claim.backend, &claim.key, key, service, &rules)
     }
 
@@ -211,16 +211,16 @@ impl View<'_> {
             Err(exceeded) => exceeded,
         };
         let Some(backend) = self.desired.get(&claim.backend) else { return Room::None(exceeded) };
-        let Some(service) = backend.end.service(&claim.key) else { return Room::None(exceeded) };
-        if target.observed.is_empty() || target.belongs_to_other(key, claim) {
+        let Some(service) = backend.end().service(&claim.key) else { return Room::None(exceeded) };
+        if target.observed().is_empty() || target.belongs_to_other(key, claim) {
             return Room::None(exceeded);
         }
-        let stands = target.observed.endpoint_count() as u64;
-        let most = backend.usage.without_growth(&claim.key, stands, &backend.policy.quota);
+        let stands = target.observed().endpoint_count() as u64;
+        let most = backend.usage().without_growth(&claim.key, stands, &backend.policy().quota);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let part = limited(service, &backend.policy.addresses, most, &target.observed, self.desired.api());
+        let part = limited(service, &backend.policy().addresses, most, target.observed(), self.desired.api());
         let amount = Amount { services: 1, endpoints: 0, bytes: service_len(&claim.key, &part) as u64 };
-        match backend.usage.check(&claim.key, amount, &backend.policy.quota) {
+        match backend.usage().check(&claim.key, amount, &backend.policy().quota) {
             Ok(()) => Room::Part(part, exceeded),
             Err(_) => Room::Less(exceeded),
         }
@@ -234,26 +234,26 @@ impl View<'_> {
             return held;
         }
         let refused = !valid
-            || target.refusals.hinder_endpoints()
-            || target.refusals.hinder() && !target.observed.has_service() && !target.observed.is_empty();
+            || target.refusals().hinder_endpoints()
+            || target.refusals().hinder() && !target.observed().has_service() && !target.observed().is_empty();
         match self.room(claim, key, target) {
             Room::None(_) => return held,
             Room::All(_) | Room::Part(..) if !refused => return wanted,
             Room::All(_) | Room::Part(..) | Room::Less(_) => {}
         }
         let backend = self.desired.get(&claim.backend);
-        let Some(service) = backend.and_then(|backend| backend.end.service(&claim.key)) else { return held };
+        let Some(service) = backend.and_then(|backend| backend.end().service(&claim.key)) else { return held };
         let mut addresses: BTreeMap<IpAddr, bool> = BTreeMap::new();
         for (_, endpoint) in service.endpoints() {
             *addresses.entry(endpoint.address).or_default() |= endpoint.conditions.ready;
         }
-        target.observed.count_at(&addresses).min(wanted)
+        target.observed().count_at(&addresses).min(wanted)
     }
 
     /// Returns why a claim's Service cannot be written as `key`, if it cannot.
     pub(crate) fn unwanted(self, claim: &Claim, key: &TargetKey) -> Option<Reject> {
         let backend = self.desired.get(&claim.backend)?;
-        let service = backend.end.service(&claim.key)?;
+        let service = backend.end().service(&claim.key)?;
         let unwanted = self.wanted(backend, claim, key, service).err()?;
         Some(unwanted_reject(claim, &unwanted))
     }
@@ -273,15 +273,15 @@ fn shrinking(key: &TargetKey, wanted: &Wanted, target: &Target, removals: Remova
         action.kind() == objects::Service::KIND || matches!(action, Action::Create(_) | Action::Replace(_))
     };
     let (plan, _) = guarded(key, Some(wanted), target, removals);
-    plan.around(key, Some(wanted), &target.observed, removals, stays)
+    plan.around(key, Some(wanted), target.observed(), removals, stays)
 }
 
 /// Returns the plan, and whether the guard holds all that would be done without it.
 fn guarded(key: &TargetKey, wanted: Option<&Wanted>, target: &Target, removals: Removals) -> (Plan, bool) {
-    let made = plan(key, wanted, &target.observed, removals, &target.taken);
+    let made = plan(key, wanted, target.observed(), removals, target.taken());
     let held = removals != Removals::Allowed
         && made.phases.is_empty()
-        && !plan(key, wanted, &target.observed, Removals::Allowed, &target.taken).phases.is_empty();
+        && !plan(key, wanted, target.observed(), Removals::Allowed, target.taken()).phases.is_empty();
     (made, held)
 }
 

@@ -27,10 +27,10 @@ impl View<'_> {
     /// is counted.
     pub(crate) fn pending_loss(self, key: &TargetKey) -> Option<PendingLoss> {
         let target = self.targets.get(key)?;
-        let backend = target.counted_for.clone()?;
-        let held = target.settled;
+        let backend = target.counted_for().cloned()?;
+        let held = target.settled();
         let twice = self.counted_twice(key, target).min(held);
-        let settled = |to: &TargetKey| self.targets.get(to).map_or_else(Count::default, |to| to.settled);
+        let settled = |to: &TargetKey| self.targets.get(to).map_or_else(Count::default, |to| to.settled());
         // The guard judges what would go if it held nothing.
         let wanted = match self.ownership_if(key, target, false) {
             // What the loss policy removes is the operator's decision, not a loss to judge.
@@ -38,7 +38,7 @@ impl View<'_> {
             // Endpoints that another backend publishes instead do not make up for the loss. What the backend already
             // has at the target that its Service leads to now does.
             Ownership::Owned(claim) if claim.backend != backend => {
-                let home = target.counted_as.as_ref();
+                let home = target.counted_as();
                 let home = home.and_then(|source| self.desired.target_of(&backend, source)?.ok());
                 home.filter(|home| home != key).map_or_else(Count::default, |home| settled(&home))
             }
@@ -57,7 +57,7 @@ impl View<'_> {
 
     /// Returns what of a target's endpoints its source Service also has at a larger target.
     fn counted_twice(self, key: &TargetKey, target: &Target) -> Count {
-        let own = (target.settled.endpoints, key);
+        let own = (target.settled().endpoints, key);
         let others = self.other_places(target, key).into_iter();
         let larger = others.filter(|(place, there)| (there.endpoints, place) > own);
         larger.map(|(_, there)| there).max_by_key(|there| there.endpoints).unwrap_or_default()
@@ -66,11 +66,11 @@ impl View<'_> {
     /// Returns the other targets that hold objects of a target's source Service, each with the endpoints that count
     /// there.
     pub(crate) fn other_places(self, target: &Target, key: &TargetKey) -> Vec<(TargetKey, Count)> {
-        let (Some(name), Some(source)) = (&target.counted_for, &target.counted_as) else { return Vec::new() };
+        let (Some(name), Some(source)) = (target.counted_for(), target.counted_as()) else { return Vec::new() };
         let places = self.targets.places(name.as_str(), source, Some(key));
         let counts = places.into_iter().filter_map(|place| {
-            let there = self.targets.get(&place).filter(|there| there.counted_for.as_ref() == Some(name))?;
-            Some((place, there.settled))
+            let there = self.targets.get(&place).filter(|there| there.counted_for() == Some(name))?;
+            Some((place, there.settled()))
         });
         counts.collect()
     }

@@ -29,7 +29,7 @@ struct World {
     now: Instant,
     wall: SystemTime,
     connected: bool,
-    told: Option<(Instant, Duration)>,
+    reported: Option<(Instant, Duration)>,
     /// Since when the backend has not been well, as far as the writer can know.
     bad: Option<Instant>,
     stage: Stage,
@@ -45,7 +45,7 @@ impl World {
             now,
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
             connected: false,
-            told: None,
+            reported: None,
             bad: None,
             stage: Stage::Hold,
         }
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn silence(&self) -> Option<Duration> {
-        self.told.filter(|_| self.connected).map(|(at, age)| age + (self.now - at))
+        self.reported.filter(|_| self.connected).map(|(at, age)| age + (self.now - at))
     }
 
     fn tick(&mut self) {
@@ -87,13 +87,13 @@ impl World {
                 }
             }
             Step::Connected(connected) => {
-                self.told = self.told.filter(|_| self.connected && *connected);
+                self.reported = self.reported.filter(|_| self.connected && *connected);
                 self.connected = *connected;
             }
-            Step::Tell(age) => self.told = Some((self.now, Duration::from_secs(*age))),
+            Step::Tell(age) => self.reported = Some((self.now, Duration::from_secs(*age))),
             Step::Restart(down) => {
                 self.connected = false;
-                self.told = None;
+                self.reported = None;
                 self.bad.get_or_insert(self.now);
                 self.pass(Duration::from_secs(*down));
                 self.loss = Loss::restore(self.kept, self.now, self.wall);
@@ -140,7 +140,7 @@ proptest! {
         prop_assert_eq!(world.stage, Stage::Drained);
         // When the backend is back and well, the stage ends at once.
         world.step(&Step::Connected(true));
-        prop_assert_eq!(world.stage, Stage::Drained, "it has not told of its source");
+        prop_assert_eq!(world.stage, Stage::Drained, "it has not reported on its source");
         world.step(&Step::Tell(1));
         prop_assert_eq!(world.stage, Stage::Hold);
         prop_assert_eq!(world.kept, None);

@@ -31,7 +31,7 @@ impl Reconciler {
     pub fn approve(&mut self, name: &BackendName, id: &str) -> Option<u64> {
         // The guard reports the release at the next tick, and then all targets of the backend are decided again.
         let backend = self.desired.get_mut(name)?;
-        backend.guards.approve(id)
+        backend.guards_mut().approve(id)
     }
 
     /// Gives a backend's name to another source, for whose incarnation an agent was refused. Returns the previous
@@ -45,14 +45,13 @@ impl Reconciler {
         incarnation: &str,
     ) -> Result<Option<String>, NotConfirmed> {
         let backend = self.desired.get_mut(name).ok_or_else(|| NotConfirmed::Unknown(name.clone()))?;
-        let shown = [&backend.refused_incarnation, &backend.state.incarnation];
+        let (refused, current) = (backend.refused_incarnation(), backend.state().incarnation.as_deref());
         // For a backend without a source yet, the incarnation may be set in advance.
-        if backend.state.incarnation.is_some() && !shown.iter().any(|shown| shown.as_deref() == Some(incarnation)) {
-            let refused = backend.refused_incarnation.clone();
+        if current.is_some() && ![refused, current].contains(&Some(incarnation)) {
+            let refused = refused.map(ToOwned::to_owned);
             return Err(NotConfirmed::NotShown { backend: name.clone(), incarnation: incarnation.to_owned(), refused });
         }
-        let previous = backend.state.incarnation.replace(incarnation.to_owned());
-        backend.refused_incarnation = None;
+        let previous = backend.confirm_incarnation(incarnation);
         backend.keep(&mut self.outputs);
         Ok(previous)
     }
@@ -62,7 +61,7 @@ impl Reconciler {
     pub fn keep_decision(&mut self, name: &BackendName) -> Option<u64> {
         let wall = self.wall;
         let backend = self.desired.get_mut(name)?;
-        backend.guards.drop_ended_holds(&mut backend.state);
+        backend.drop_ended_holds();
         backend.keep_window(wall, &mut self.outputs);
         Some(backend.keep(&mut self.outputs))
     }
@@ -71,6 +70,6 @@ impl Reconciler {
     /// backend that no longer exists.
     #[must_use]
     pub fn is_kept(&self, name: &BackendName, version: u64) -> bool {
-        self.desired.get(name).is_none_or(|backend| backend.kept >= version)
+        self.desired.get(name).is_none_or(|backend| backend.is_version_stored(version))
     }
 }

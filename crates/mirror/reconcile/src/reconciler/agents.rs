@@ -17,7 +17,7 @@ const ASIDE: &str = "this writer cannot renew its lease: another may lead";
 impl Reconciler {
     /// Stands aside, or leads on, after the lease could not be renewed for long.
     ///
-    /// No other leader is known, but there may be one, so agents are sent to look for it: while this process stands
+    /// No other leader is known, but there may be one, so agents are sent to look for it: while this process is
     /// aside it has no streams and accepts none. It forgets nothing of what agents said, because if it leads on most
     /// of them have nothing new to send. Their absence is its own doing: no loss policy applies meanwhile, and once
     /// it leads on they have as long to come back as to a new leader.
@@ -28,7 +28,7 @@ impl Reconciler {
         if aside {
             self.end_all_streams(ASIDE);
         } else {
-            self.desired.values_mut().for_each(|backend| backend.loss.begin_grace());
+            self.desired.values_mut().for_each(|backend| backend.loss_mut().begin_grace());
         }
     }
 
@@ -42,9 +42,7 @@ impl Reconciler {
         self.supersede(name);
         let generation = self.leadership.next_generation();
         if let Some(backend) = self.desired.get_mut(name) {
-            backend.generation = generation;
-            backend.connected = true;
-            let outputs = backend.end.open(hello, name.as_str(), generation, now);
+            let outputs = backend.open_stream(hello, generation, now);
             self.carry_out(name, outputs, Urgency::Bulk, now);
             // An equal digest may have completed the view.
             self.enqueue_moves(name, now);
@@ -61,10 +59,10 @@ impl Reconciler {
         if self.leadership.is_aside() {
             return refuse(GoodbyeReason::NotLeader, ASIDE.into());
         }
-        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.listed) else {
+        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.is_listed()) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
         };
-        if backend.decommission.is_some() {
+        if backend.decommission().is_some() {
             let message = format!("backend {name} is being decommissioned");
             return refuse(GoodbyeReason::UnknownBackend, message);
         }
@@ -88,18 +86,18 @@ impl Reconciler {
                 return refuse(GoodbyeReason::Incarnation, message);
             }
         } else {
-            match &backend.state.incarnation {
+            match &backend.state().incarnation {
                 Some(known) if *known != hello.source_incarnation => {
                     let message = format!(
                         "backend {name} belongs to source {known}, not {}; an admin must confirm the change (AdminService.ConfirmIncarnation)",
                         hello.source_incarnation
                     );
-                    backend.refused_incarnation = Some(hello.source_incarnation.clone());
+                    backend.refuse_incarnation(&hello.source_incarnation);
                     return refuse(GoodbyeReason::Incarnation, message);
                 }
                 Some(_) => {}
                 None => {
-                    backend.state.incarnation = Some(hello.source_incarnation.clone());
+                    backend.set_incarnation(&hello.source_incarnation);
                     backend.keep(&mut self.outputs);
                 }
             }
@@ -108,13 +106,13 @@ impl Reconciler {
     }
 
     fn supersede(&mut self, name: &BackendName) {
-        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.connected) else { return };
+        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.is_connected()) else { return };
         let goodbye = Goodbye {
             reason: GoodbyeReason::Superseded,
             message: format!("a newer stream of backend {name} took over"),
             retry_after: None,
         };
-        let generation = backend.generation;
+        let generation = backend.generation();
         let message = WriterMessage::Goodbye(goodbye);
         self.outputs.push(Output::Send { backend: name.clone(), generation, message });
         self.outputs.push(Output::Close { backend: name.clone(), generation });
@@ -122,34 +120,33 @@ impl Reconciler {
 
     /// Takes a message of a stream. Messages of older streams are dropped.
     pub fn receive(&mut self, name: &BackendName, generation: u64, message: AgentMessage, now: Instant) {
-        let Some(backend) = self.desired.get_mut(name).filter(|b| b.connected && b.generation == generation) else {
+        let Some(backend) = self.desired.get_mut(name).filter(|b| b.is_connected() && b.generation() == generation)
+        else {
             return;
         };
         let urgency = match &message {
             AgentMessage::Data(Data { frame: Frame::Delta { .. }, .. }) => Urgency::Fresh,
             _ => Urgency::Bulk,
         };
-        let outputs = backend.end.receive(message, now);
+        let outputs = backend.end_mut().receive(message, now);
         self.carry_out(name, outputs, urgency, now);
     }
 
     /// A stream was closed. Nothing else changes: the last known state stays.
     pub fn closed(&mut self, name: &BackendName, generation: u64) {
-        if let Some(backend) = self.desired.get_mut(name).filter(|b| b.generation == generation) {
-            backend.connected = false;
-            backend.end.closed();
+        if let Some(backend) = self.desired.get_mut(name).filter(|b| b.generation() == generation) {
+            backend.close_stream();
         }
     }
 
     pub(super) fn end_all_streams(&mut self, why: &str) {
-        for backend in self.desired.values_mut().filter(|backend| backend.connected) {
+        for backend in self.desired.values_mut().filter(|backend| backend.is_connected()) {
             let goodbye = Goodbye { reason: GoodbyeReason::NotLeader, message: why.into(), retry_after: None };
-            let (name, generation) = (backend.name.clone(), backend.generation);
+            let (name, generation) = (backend.name().clone(), backend.generation());
             let message = WriterMessage::Goodbye(goodbye);
             self.outputs.push(Output::Send { backend: name.clone(), generation, message });
             self.outputs.push(Output::Close { backend: name, generation });
-            backend.connected = false;
-            backend.end.closed();
+            backend.close_stream();
         }
     }
 
@@ -164,12 +161,11 @@ impl Reconciler {
                 WriterOutput::Unreadable { key, .. } => self.unreadable(name, key, now),
                 WriterOutput::Close => {
                     if let Some(backend) = self.desired.get_mut(name) {
-                        let generation = backend.generation;
-                        for message in backend.end.take_messages() {
+                        let generation = backend.generation();
+                        for message in backend.end_mut().take_messages() {
                             self.outputs.push(Output::Send { backend: name.clone(), generation, message });
                         }
-                        backend.connected = false;
-                        backend.end.closed();
+                        backend.close_stream();
                         self.outputs.push(Output::Close { backend: name.clone(), generation });
                     }
                 }
@@ -179,7 +175,7 @@ impl Reconciler {
 
     fn changed(&mut self, name: &BackendName, key: &SourceKey, urgency: Urgency, now: Instant) {
         let claim = Claim { backend: name.clone(), key: key.clone() };
-        let before = self.desired.get(name).and_then(|backend| backend.routes.current(key).cloned());
+        let before = self.desired.get(name).and_then(|backend| backend.routes().current(key).cloned());
         self.desired.measure(&claim);
         let target = self.route(&claim);
         // A changed header may lead the Service to another target; the one that it leaves is decided again too.
@@ -217,9 +213,9 @@ impl Reconciler {
 
     /// None of the objects of a removed Service is left.
     pub(super) fn left(&mut self, claim: &Claim) {
-        self.settle(claim, Outcome::Applied);
+        self.report(claim, Outcome::Applied);
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
-            backend.end.forget_removed(&claim.key);
+            backend.end_mut().forget_removed(&claim.key);
         }
     }
 
@@ -233,12 +229,12 @@ impl Reconciler {
             .filter_map(|(key, target)| {
                 let claim = target.belongs_to(key)?;
                 let theirs = claim.backend == *name && scope.contains(&claim.key.namespace);
-                (theirs && !target.claims.contains(&claim)).then(|| (key.clone(), claim))
+                (theirs && !target.claims().contains(&claim)).then(|| (key.clone(), claim))
             })
             .collect();
         for (target, claim) in orphans {
-            if let Some(backend) = self.desired.get_mut(name).filter(|b| b.end.service(&claim.key).is_none()) {
-                backend.end.expect(&claim.key, seq);
+            if let Some(backend) = self.desired.get_mut(name).filter(|b| b.end().service(&claim.key).is_none()) {
+                backend.end_mut().expect(&claim.key, seq);
                 self.leave_place(&claim, &target);
             }
             self.update_guard(&target, now);
@@ -259,22 +255,22 @@ impl Reconciler {
         let held = self.held_claims(name).filter(|(_, claim)| scope.contains(&claim.key.namespace));
         let covered: BTreeSet<TargetKey> = held.map(|(key, _)| key.clone()).collect();
         let Some(backend) = self.desired.get_mut(name) else { return false };
-        let all = backend.end.is_complete();
+        let all = backend.end().is_complete();
         let covers = |key: &TargetKey| covered.contains(key);
-        backend.guards.snapshot_complete(begun, all, covers, now)
+        backend.guards_mut().snapshot_complete(begun, all, covers, now)
     }
 
     /// Requests a snapshot that covers all held removals, including those of source namespaces that are empty now.
     pub(super) fn ask_for_held(&mut self, name: &BackendName) {
         let namespaces: BTreeSet<Arc<str>> = self.held_claims(name).map(|(_, claim)| claim.key.namespace).collect();
         if let Some(backend) = self.desired.get_mut(name) {
-            backend.end.request_snapshot(namespaces, "a complete snapshot confirms a held removal, or ends it");
+            backend.end_mut().request_snapshot(namespaces, "a complete snapshot confirms a held removal, or ends it");
         }
     }
 
     /// Returns the targets of a backend whose removal is held, each with the claim that its objects belong to.
     fn held_claims(&self, name: &BackendName) -> impl Iterator<Item = (&TargetKey, Claim)> {
-        let held = self.desired.get(name).into_iter().flat_map(|backend| backend.guards.held_targets());
+        let held = self.desired.get(name).into_iter().flat_map(|backend| backend.guards().held_targets());
         held.filter_map(|key| {
             let target = self.targets.get(key)?;
             Some((key, target.belongs_to(key)?))
@@ -286,9 +282,7 @@ impl Reconciler {
         let theirs: Vec<TargetKey> = self
             .targets
             .of(name.as_str())
-            .filter(|(_, target)| {
-                self.backend_of(target).as_ref() == Some(name) || target.counted_for.as_ref() == Some(name)
-            })
+            .filter(|(_, target)| self.backend_of(target).as_ref() == Some(name) || target.counted_for() == Some(name))
             .map(|(key, _)| key.clone())
             .collect();
         for target in theirs {

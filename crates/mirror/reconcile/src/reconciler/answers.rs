@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gimbal_model::TargetKey;
-use gimbal_plan::{Action, Body, Told};
+use gimbal_plan::{Action, Body, ReportOrder};
 use gimbal_session::{Outcome, Reject, RejectReason};
 
 use crate::job::Closing;
@@ -30,7 +30,7 @@ impl Reconciler {
         // Each write is noticed once: now, or before that by the watch.
         let (mut as_sent, mut ours) = (0, 0);
         // If nothing was observed since the job was handed out, the answers are newer than all that is known.
-        let told = if self.queue.noticed(key) == 0 { Told::Last } else { Told::InAnyOrder };
+        let told = if self.queue.noticed(key) == 0 { ReportOrder::Latest } else { ReportOrder::Unordered };
         let mut conflicts = self.count_conflicts(job, &written);
         for (action, written) in job.actions.iter().zip(written) {
             // A list that began meanwhile shows the write, or the watch after it does. The answer may even come from
@@ -48,14 +48,14 @@ impl Reconciler {
                 Written::Answered(body) => {
                     self.observe_body(&body, told, now);
                     ours += 1;
-                    if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals.is_empty()) {
-                        target.refusals.forget(action);
+                    if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals().is_empty()) {
+                        target.refusals_mut().forget(action);
                     }
                     as_sent += usize::from(self.is_as_sent(key, action, &body) && self.holds(key, &body));
                     if let (Body::Service(_), Some(owner), Some(target)) =
                         (&body, &job.owner, self.targets.get_mut(key))
                     {
-                        target.owner = Some(owner.clone());
+                        target.set_owner(Some(owner.clone()));
                     }
                     None
                 }
@@ -70,8 +70,8 @@ impl Reconciler {
                     failure.and_then(|failure| self.failed(job, action, failure, now))
                 }
                 Written::Gone => {
-                    if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals.is_empty()) {
-                        target.refusals.forget(action);
+                    if let Some(target) = self.targets.get_mut(key).filter(|target| !target.refusals().is_empty()) {
+                        target.refusals_mut().forget(action);
                     }
                     self.observe_gone(key, action, now);
                     None
@@ -81,7 +81,7 @@ impl Reconciler {
         }
         let others = self.queue.noticed(key) > ours;
         let target = self.targets.get(key);
-        let wanted = target.zip(job.owner.as_ref()).is_some_and(|(target, owner)| target.claims.contains(owner));
+        let wanted = target.zip(job.owner.as_ref()).is_some_and(|(target, owner)| target.claims().contains(owner));
         let closing = job.closing.as_ref().filter(|_| wanted && as_sent == job.actions.len() && !others);
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         match (backend, retry, closing) {
@@ -109,7 +109,7 @@ impl Reconciler {
     /// Converges a target without another decision, because all was written as decided and nothing happened meanwhile.
     fn close(&mut self, key: &TargetKey, owner: &Claim, closing: &Closing, now: Instant) {
         if let Some(target) = self.targets.get_mut(key) {
-            target.owner = Some(owner.clone());
+            target.set_owner(Some(owner.clone()));
         }
         self.reject_other_claims(key, Some(owner));
         self.converge(key, Some(owner), false, closing.partly.clone(), now);
@@ -129,7 +129,7 @@ impl Reconciler {
             return true;
         }
         let Some(target) = self.targets.get_mut(key) else { return false };
-        if target.observed.accept(sent.kind(), sent.name(), sent_form, answer_form) {
+        if target.observed_mut().accept(sent.kind(), sent.name(), sent_form, answer_form) {
             self.counters.accepted_forms += 1;
             let (kind, name) = (sent.kind().kind, sent.name().clone());
             self.outputs.push(Output::Accepted { target: key.clone(), kind, name });
@@ -154,11 +154,10 @@ impl Reconciler {
         let counts = |action: &Action| !self.cluster.list_began_since(job.lists, action.kind());
         let mut answers = job.actions.iter().zip(written);
         if answers.any(|(action, written)| matches!(written, Written::Conflict { .. }) && counts(action)) {
-            target.conflicts = target.conflicts.saturating_add(1);
-            return (target.conflicts >= CONFLICTS).then_some(CONFLICT);
+            return (target.count_conflict() >= CONFLICTS).then_some(CONFLICT);
         }
         if written.iter().any(|written| written.is_there() || *written == Written::Gone) {
-            target.conflicts = 0;
+            target.forget_conflicts();
         }
         None
     }
@@ -173,7 +172,7 @@ impl Reconciler {
         let (reason, message, longest) = match failure {
             WriteFailure::Throttled(after) => return Some(target.failed(now, after)),
             WriteFailure::Foreign if action.kind().kind == "EndpointSlice" => {
-                target.taken.insert(action.name().to_string());
+                target.add_taken(action.name());
                 return None;
             }
             WriteFailure::Foreign => {
@@ -189,21 +188,21 @@ impl Reconciler {
             WriteFailure::Forbidden(message) => (RejectReason::ApiError, api(&message), Some(LONGEST_DELAY)),
             WriteFailure::Api(message) => {
                 // A write that keeps failing delays the rest of the target no longer than a refused one.
-                let longest = target.refusals.fails_for_long(action).then_some(LONGEST_DELAY);
+                let longest = target.refusals_mut().fails_for_long(action).then_some(LONGEST_DELAY);
                 (RejectReason::ApiError, api(&message), longest)
             }
         };
         if let Some(longest) = longest {
             // The next decision reports it, unless something more important has to be reported to the claim.
-            target.refusals.note(action, (reason, message), longest, now);
+            target.refusals_mut().note(action, (reason, message), longest, now);
             return None;
         }
         let until = Some(target.failed(now, None));
         // An owner that leads to another target by now is notified about that one.
-        let owner = job.owner.iter().filter(|owner| target.claims.contains(owner));
-        let concerned: Vec<Claim> = owner.chain(&target.leaving).cloned().collect();
+        let owner = job.owner.iter().filter(|owner| target.claims().contains(owner));
+        let concerned: Vec<Claim> = owner.chain(target.leaving()).cloned().collect();
         // A Service that could not be written takes no room from others until the next attempt.
-        if target.observed.is_empty() {
+        if target.observed().is_empty() {
             self.set_charged(key, None);
         } else {
             self.charge_existing_only(key);
@@ -211,7 +210,7 @@ impl Reconciler {
         for claim in concerned {
             let key = Some(claim.key.clone());
             let reject = Reject { key, reason, retryable: true, message: message.clone() };
-            self.settle(&claim, Outcome::Rejected(reject));
+            self.report(&claim, Outcome::Rejected(reject));
         }
         until
     }

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use gimbal_guard::Passage;
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Action, Passage, Plan};
+use gimbal_plan::{Action, Plan};
 use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, Reject, RejectReason};
 
 use super::Reconciler;
 use crate::cluster::ListsBegun;
-use crate::decide::{Decision, Ownership, Proposal, Share, Step, decide, reject};
+use crate::decide::{Decision, NextStep, Ownership, Proposal, QuotaShare, decide, reject};
 use crate::job::Closing;
 use crate::quota::Amount;
 use crate::target::Target;
@@ -66,7 +67,7 @@ impl Reconciler {
             permit = self.permit(key, now);
         }
         if let Some(target) = self.targets.get_mut(key) {
-            target.preview = None;
+            target.set_preview(None);
         }
         let decision = decide(self.view(), key, permit, now)?;
         self.apply(key, decision, now)
@@ -89,13 +90,13 @@ impl Reconciler {
         key: &TargetKey,
         proposal: Proposal,
         contested: bool,
-        step: Step,
+        step: NextStep,
         now: Instant,
     ) -> Option<Job> {
         if let Some(outdated) = &proposal.outdated
             && let Some(target) = self.targets.get_mut(key)
         {
-            target.refusals.set_aside(outdated, now);
+            target.refusals_mut().set_aside(outdated, now);
         }
         if let Some(owner) = &proposal.owner {
             self.assign(key, owner, &proposal, contested, now);
@@ -103,17 +104,17 @@ impl Reconciler {
         let Proposal { owner, plan, held, reject, .. } = proposal;
         self.reject_other_claims(key, owner.as_ref());
         match step {
-            Step::Write { closes } => {
+            NextStep::Write { closes } => {
                 let closing = closes.then_some(Closing { partly: reject });
                 return Some(job(key, owner, plan, closing, self.cluster.lists_begun()));
             }
-            Step::AwaitRecord => {
+            NextStep::AwaitRecord => {
                 self.report_overdue_record(key, owner.as_ref());
                 self.await_record(key, now);
             }
-            Step::TurnAway => self.turn_away(key, owner, reject),
-            Step::RetryRefused(until) => self.retry_refused(key, owner, reject, until, now),
-            Step::Converge => self.converge(key, owner.as_ref(), held, reject, now),
+            NextStep::TurnAway => self.turn_away(key, owner, reject),
+            NextStep::RetryRefused(until) => self.retry_refused(key, owner, reject, until, now),
+            NextStep::Converge => self.converge(key, owner.as_ref(), held, reject, now),
         }
         None
     }
@@ -155,14 +156,14 @@ impl Reconciler {
     /// stored. A record that is merely slow is not reported.
     fn report_overdue_record(&mut self, key: &TargetKey, owner: Option<&Claim>) {
         let Some(target) = self.targets.get(key) else { return };
-        let backend = target.counted_for.as_ref().and_then(|name| self.desired.get(name));
-        if !backend.is_some_and(|backend| backend.guards.wait_for_record()) {
+        let backend = target.counted_for().and_then(|name| self.desired.get(name));
+        if !backend.is_some_and(|backend| backend.guards().wait_for_record()) {
             return;
         }
         let why = format!(
             "what {key} would lose waits: the guard's record of its backend cannot be kept in the Gimbal cluster"
         );
-        let waiting: Vec<Claim> = owner.into_iter().chain(&target.leaving).cloned().collect();
+        let waiting: Vec<Claim> = owner.into_iter().chain(target.leaving()).cloned().collect();
         self.reject_all(waiting, RejectReason::Held, &why);
     }
 
@@ -170,7 +171,7 @@ impl Reconciler {
     fn reject_all(&mut self, claims: Vec<Claim>, reason: RejectReason, message: &str) {
         for claim in claims {
             let reject = reject(&claim, reason, true, message.to_owned());
-            self.settle(&claim, Outcome::Rejected(reject));
+            self.report(&claim, Outcome::Rejected(reject));
         }
     }
 
@@ -179,10 +180,10 @@ impl Reconciler {
     fn turn_away(&mut self, key: &TargetKey, owner: Option<Claim>, why: Option<Reject>) {
         let (Some(owner), Some(why)) = (owner, why) else { return };
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.converged = true;
-        let leaving = target.leaving.clone();
+        target.set_converged(true);
+        let leaving = target.leaving().to_vec();
         self.reject_all(leaving, why.reason, &why.message);
-        self.settle(&owner, Outcome::Rejected(why));
+        self.report(&owner, Outcome::Rejected(why));
     }
 
     /// Everything that the API server accepts is written. The rest is tried again after a delay, and takes no room
@@ -197,9 +198,9 @@ impl Reconciler {
     ) {
         self.recount_settled(key, now);
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.converged = false;
-        let concerned: Vec<Claim> = owner.into_iter().chain(target.leaving.iter().cloned()).collect();
-        if target.observed.is_empty() {
+        target.set_converged(false);
+        let concerned: Vec<Claim> = owner.into_iter().chain(target.leaving().iter().cloned()).collect();
+        if target.observed().is_empty() {
             self.set_charged(key, None);
         } else {
             self.charge_existing_only(key);
@@ -218,16 +219,16 @@ impl Reconciler {
         // claim may get its turn. A claim that cannot be written and has no objects does not become the owner either,
         // because objects that appear later may be another's.
         let written = proposal.plan.is_empty() && !proposal.is_rejected();
-        let absent = |target: &Target| proposal.is_rejected() && target.observed.is_empty();
+        let absent = |target: &Target| proposal.is_rejected() && target.observed().is_empty();
         if let Some(target) = self.targets.get_mut(key).filter(|target| written || !contested && !absent(target)) {
-            target.owner = Some(owner.clone());
+            target.set_owner(Some(owner.clone()));
         }
         let reason = proposal.reject.as_ref().map(|reject| reject.reason);
         match proposal.share {
-            Share::Whole(amount) => self.charge(owner, amount, key),
-            Share::Part(endpoints) => self.charge_part(owner, reason, endpoints, contested, key),
-            Share::Stands => {
-                let existing = self.targets.get(key).map_or(0, |target| target.observed.endpoint_count() as u64);
+            QuotaShare::Whole(amount) => self.charge(owner, amount, key),
+            QuotaShare::Part(endpoints) => self.charge_part(owner, reason, endpoints, contested, key),
+            QuotaShare::Existing => {
+                let existing = self.targets.get(key).map_or(0, |target| target.observed().endpoint_count() as u64);
                 self.charge_part(owner, reason, existing, contested, key);
             }
         }
@@ -239,17 +240,17 @@ impl Reconciler {
     /// Rejects the claims that want a target and do not get it.
     pub(super) fn reject_other_claims(&mut self, key: &TargetKey, owner: Option<&Claim>) {
         let Some(target) = self.targets.get(key) else { return };
-        if target.claims.iter().all(|claim| Some(claim) == owner) {
+        if target.claims().iter().all(|claim| Some(claim) == owner) {
             return;
         }
         let holder = owner.cloned().or_else(|| target.belongs_to(key));
-        let others: Vec<Claim> = target.claims.iter().filter(|claim| Some(*claim) != owner).cloned().collect();
+        let others: Vec<Claim> = target.claims().iter().filter(|claim| Some(*claim) != owner).cloned().collect();
         for claim in others {
             let taken = match &holder {
                 Some(holder) => self.taken(key, &claim, holder),
                 None => reject(&claim, RejectReason::NameConflict, true, format!("the name {key} is taken")),
             };
-            self.settle(&claim, Outcome::Rejected(taken));
+            self.report(&claim, Outcome::Rejected(taken));
         }
     }
 
@@ -269,15 +270,15 @@ impl Reconciler {
     /// Charges the owner's whole Service to its quota.
     fn charge(&mut self, owner: &Claim, amount: Amount, key: &TargetKey) {
         if let Some(backend) = self.desired.get_mut(&owner.backend) {
-            backend.usage.count(&owner.key, amount, key);
+            backend.usage_mut().charge(&owner.key, amount, key);
         }
         self.set_charged(key, Some(owner.clone()));
         let Some(target) = self.targets.get(key) else { return };
         // The other claims wait for the name now, not for room. Not earlier: of two that both wait for room, neither
         // may push the other out of the line.
-        for claim in target.claims.iter().filter(|claim| *claim != owner) {
+        for claim in target.claims().iter().filter(|claim| *claim != owner) {
             if let Some(backend) = self.desired.get_mut(&claim.backend) {
-                backend.usage.stop_waiting(&claim.key);
+                backend.usage_mut().stop_waiting(&claim.key);
             }
         }
     }
@@ -293,15 +294,15 @@ impl Reconciler {
         key: &TargetKey,
     ) {
         let Some(backend) = self.desired.get_mut(&owner.backend) else { return };
-        let first_time = reason == Some(RejectReason::Quota) && !backend.usage.waits(&owner.key);
+        let first_time = reason == Some(RejectReason::Quota) && !backend.usage().waits(&owner.key);
         match reason {
-            Some(RejectReason::Quota) => backend.usage.wait(&owner.key),
-            _ => backend.usage.stop_waiting(&owner.key),
+            Some(RejectReason::Quota) => backend.usage_mut().wait(&owner.key),
+            _ => backend.usage_mut().stop_waiting(&owner.key),
         }
         // Growth that was charged before and did not happen takes no room.
-        backend.usage.stopped_at(&owner.key, endpoints, key);
+        backend.usage_mut().lower_charge(&owner.key, endpoints, key);
         let Some(target) = self.targets.get(key) else { return };
-        let (absent, rivals) = (target.observed.is_empty(), target.claims.len() > 1);
+        let (absent, rivals) = (target.observed().is_empty(), target.claims().len() > 1);
         if absent {
             self.set_charged(key, None);
         }
@@ -315,15 +316,15 @@ impl Reconciler {
     /// admitted.
     fn freeze(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get(key) else { return };
-        let (tally, mut concerned) = (self.tally(key, target), target.claims.clone());
-        if !target.observed.is_empty() {
-            concerned.extend(target.leaving.iter().cloned());
+        let (tally, mut concerned) = (self.tally(key, target), target.claims().to_vec());
+        if !target.observed().is_empty() {
+            concerned.extend(target.leaving().iter().cloned());
         }
         let holder = target.belongs_to(key);
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.preview = Some(tally);
-        target.converged = true;
-        if target.observed.is_empty() {
+        target.set_preview(Some(tally));
+        target.set_converged(true);
+        if target.observed().is_empty() {
             self.release_leaving(key);
         }
         for claim in concerned {
@@ -331,7 +332,7 @@ impl Reconciler {
                 Some(holder) => self.taken(key, &claim, holder),
                 None => quarantined(&claim),
             };
-            self.settle(&claim, Outcome::Rejected(reject));
+            self.report(&claim, Outcome::Rejected(reject));
         }
     }
 
@@ -349,17 +350,17 @@ impl Reconciler {
         let Some(target) = self.targets.get_mut(key) else { return };
         let whole = partly.as_ref().is_none_or(|reject| reject.reason == RejectReason::AddressRefused);
         if whole {
-            target.failures = 0;
-            target.conflicts = 0;
+            target.forget_failures();
+            target.forget_conflicts();
         }
-        target.converged = true;
-        let before = target.settled.endpoints;
+        target.set_converged(true);
+        let before = target.settled().endpoints;
         if held {
             let why = match drained {
                 true => format!("{key} stays without endpoints until its backend is back"),
                 false => format!("the mass-change guard holds what {key} would lose; AdminService.Approve releases it"),
             };
-            let waiting = owner.cloned().into_iter().chain(target.leaving.clone()).collect();
+            let waiting = owner.cloned().into_iter().chain(target.leaving().to_vec()).collect();
             self.reject_all(waiting, RejectReason::Held, &why);
             // New endpoints exist beside the held ones and count.
             self.recount(key, now);
@@ -369,11 +370,11 @@ impl Reconciler {
         }
         if whole {
             // Otherwise the write is tried again as soon as there is room, and may be refused as before.
-            target.refusals.clear();
+            target.forget_refusals();
         }
         self.recount_settled(key, now);
         if let Some(owner) = owner {
-            self.settle(owner, partly.map_or(Outcome::Applied, Outcome::Rejected));
+            self.report(owner, partly.map_or(Outcome::Applied, Outcome::Rejected));
             // Its old targets may go only once it is published here as a whole. Otherwise two claims that swap names,
             // each without room, would enqueue each other's target forever.
             if whole {
@@ -381,11 +382,11 @@ impl Reconciler {
             }
         }
         self.release_leaving(key);
-        let left = self.targets.get_mut(key).filter(|target| target.observed.is_empty() && owner.is_none());
+        let left = self.targets.get_mut(key).filter(|target| target.observed().is_empty() && owner.is_none());
         if let Some(target) = left {
-            target.owner = None;
+            target.set_owner(None);
             // The name is free: the next claim gets it, or is notified why not.
-            if let Some(next) = target.claims.first().map(|claim| claim.backend.clone()) {
+            if let Some(next) = target.claims().first().map(|claim| claim.backend.clone()) {
                 self.enqueue(key, &next, Urgency::Bulk);
             }
         }
@@ -394,8 +395,8 @@ impl Reconciler {
     /// The claims that left a target have no objects there any more.
     fn release_leaving(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get_mut(key) else { return };
-        target.converged = true;
-        for claim in std::mem::take(&mut target.leaving) {
+        target.set_converged(true);
+        for claim in target.take_leaving() {
             self.left_place(&claim, key);
         }
     }

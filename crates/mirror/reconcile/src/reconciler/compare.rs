@@ -53,7 +53,7 @@ impl Reconciler {
     fn compare(&mut self, key: &TargetKey, now: Instant) {
         let removals = self.permit(key, now).removals;
         let Some(target) = self.targets.get(key) else { return };
-        if !target.converged || target.failures > 0 || self.queue.contains(key) {
+        if !target.has_converged() || target.failures() > 0 || self.queue.contains(key) {
             return;
         }
         let ownership = self.view().ownership(key, target);

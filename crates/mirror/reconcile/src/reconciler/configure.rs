@@ -5,18 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_session::{Goodbye, GoodbyeReason, WriterEnd, WriterMessage};
+use gimbal_session::{Goodbye, GoodbyeReason, WriterMessage};
 
-use crate::guards::Guards;
-use crate::routes::Routes;
 use crate::target::Target;
-use crate::{Backend, BackendState, Claim, Loss, Output, Policy, Reconciler, Urgency, Usage};
+use crate::{Backend, Claim, Output, Policy, Reconciler, Urgency};
 
 impl Reconciler {
     /// Sets the configured backends. A backend that is missing is refused from now on, and its objects stay until it is
     /// decommissioned. A backend whose policy is unchanged is not affected.
     pub fn configure(&mut self, policies: BTreeMap<BackendName, Policy>, now: Instant) {
-        let listed = self.desired.values().filter(|backend| backend.listed).map(|backend| backend.name.clone());
+        let listed = self.desired.values().filter(|backend| backend.is_listed()).map(|backend| backend.name().clone());
         let gone: Vec<BackendName> = listed.filter(|name| !policies.contains_key(name)).collect();
         for name in gone {
             self.dismiss(&name, now);
@@ -28,7 +26,7 @@ impl Reconciler {
 
     /// Adds a backend, unless it is configured already.
     pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
-        if !self.desired.get(name).is_some_and(|backend| backend.listed) {
+        if !self.desired.get(name).is_some_and(|backend| backend.is_listed()) {
             self.admit_under(name, policy, now);
         }
     }
@@ -36,44 +34,18 @@ impl Reconciler {
     fn admit_under(&mut self, name: &BackendName, policy: Policy, now: Instant) {
         self.queue.set_rate_limit(name, policy.quota.changes_per_second);
         match self.desired.get_mut(name) {
-            Some(backend) if backend.listed && backend.policy == policy => return,
-            Some(backend) => {
-                backend.listed = true;
-                if backend.policy.guard != policy.guard {
-                    backend.guards.configure(policy.guard, now);
-                }
-                backend.policy = policy;
-            }
+            Some(backend) if backend.is_listed() && *backend.policy() == policy => return,
+            Some(backend) => backend.set_policy(policy, now),
             None => self.put_backend(name, policy, true, now),
         }
         self.apply_policy(name, now);
     }
 
     pub(super) fn put_backend(&mut self, name: &BackendName, policy: Policy, listed: bool, now: Instant) {
-        let backend = Backend {
-            name: name.clone(),
-            end: WriterEnd::new(self.settings.limits.clone()),
-            guards: Guards::new(policy.guard),
-            measured: BTreeMap::new(),
-            policy,
-            listed,
-            usage: Usage::default(),
-            routes: Routes::default(),
-            generation: 0,
-            connected: false,
-            state: BackendState::default(),
-            refused_incarnation: None,
-            endpoints: 0,
-            loss: Loss::default(),
-            drained: 0,
-            decommission: None,
-            version: 0,
-            kept: 0,
-            changed: false,
-        };
+        let backend = Backend::new(name.clone(), policy, listed, &self.settings.limits);
         self.desired.insert(backend);
         for target in self.concerned(name) {
-            if self.targets.get(&target).is_some_and(|target| target.counted_for.is_none()) {
+            if self.targets.get(&target).is_some_and(|target| target.counted_for().is_none()) {
                 self.recount(&target, now);
             }
         }
@@ -82,7 +54,7 @@ impl Reconciler {
     /// Applies the current policy of a backend to all of its targets.
     fn apply_policy(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.desired.get(name) else { return };
-        let keys: Vec<_> = backend.end.services().map(|(key, _)| key.clone()).collect();
+        let keys: Vec<_> = backend.end().services().map(|(key, _)| key.clone()).collect();
         let mut concerned: BTreeSet<TargetKey> = self.concerned(name).into_iter().collect();
         for key in keys {
             let claim = Claim { backend: name.clone(), key };
@@ -108,11 +80,7 @@ impl Reconciler {
         };
         self.end_stream(name, goodbye);
         let Some(backend) = self.desired.get_mut(name) else { return };
-        backend.listed = false;
-        backend.end = WriterEnd::new(self.settings.limits.clone());
-        backend.routes.clear();
-        backend.usage = Usage::default();
-        backend.measured.clear();
+        backend.dismiss(&self.settings.limits);
         let concerned = self.forget_claims(name);
         for target in concerned {
             self.update_guard(&target, now);
@@ -124,17 +92,13 @@ impl Reconciler {
     /// Removes all claims of a backend. Returns the targets that it wanted, left or owned.
     pub(super) fn forget_claims(&mut self, name: &BackendName) -> Vec<TargetKey> {
         if let Some(backend) = self.desired.get_mut(name) {
-            backend.routes.clear_old();
+            backend.routes_mut().clear_old();
         }
         let mut concerned = Vec::new();
         let theirs: Vec<TargetKey> = self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect();
         for key in theirs {
             let Some(target) = self.targets.get_mut(&key) else { continue };
-            let before = target.claims.len() + target.leaving.len();
-            target.claims.retain(|claim| claim.backend != *name);
-            target.leaving.retain(|claim| claim.backend != *name);
-            let owned = target.owner.as_ref().is_some_and(|owner| owner.backend == *name);
-            if owned || target.claims.len() + target.leaving.len() != before {
+            if target.remove_claims_of(name) {
                 concerned.push(key);
             }
         }
@@ -143,10 +107,9 @@ impl Reconciler {
 
     /// Ends the stream of a backend with a goodbye, if it is connected.
     pub(super) fn end_stream(&mut self, name: &BackendName, goodbye: Goodbye) {
-        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.connected) else { return };
-        let generation = backend.generation;
-        backend.connected = false;
-        backend.end.closed();
+        let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.is_connected()) else { return };
+        let generation = backend.generation();
+        backend.close_stream();
         let message = WriterMessage::Goodbye(goodbye);
         self.outputs.push(Output::Send { backend: name.clone(), generation, message });
         self.outputs.push(Output::Close { backend: name.clone(), generation });
@@ -156,7 +119,7 @@ impl Reconciler {
     pub(super) fn find_unlisted(&mut self, now: Instant) {
         let unknown = self.targets.backends().filter(|label| self.desired.name(label).is_none());
         let unknown: Vec<_> = unknown.cloned().collect();
-        let stands = |target: &Target, label: &str| target.observed.owner().is_some_and(|(name, _)| **name == *label);
+        let stands = |target: &Target, label: &str| target.observed().owner().is_some_and(|(name, _)| **name == *label);
         for label in unknown {
             if !self.targets.of(&label).any(|(_, target)| stands(target, &label)) {
                 continue;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_session::{Goodbye, GoodbyeReason, WriterEnd};
+use gimbal_session::{Goodbye, GoodbyeReason};
 
 use crate::target::Target;
 use crate::{BackendState, Output, Policy, Reconciler, Urgency};
@@ -25,7 +25,7 @@ pub struct Inventory {
 
 impl Inventory {
     fn add(&mut self, target: &Target) {
-        for held in target.observed.held() {
+        for held in target.observed().objects() {
             let count = match held.kind {
                 kind if kind == Service::KIND => &mut self.services,
                 kind if kind == EndpointSlice::KIND => &mut self.slices,
@@ -34,7 +34,7 @@ impl Inventory {
             };
             *count += 1;
         }
-        self.endpoints += target.observed.endpoint_count() as u64;
+        self.endpoints += target.observed().endpoint_count() as u64;
     }
 
     /// Returns an id for a backend and these figures. Ordering the removal requires it, as a proof that the admin has
@@ -112,7 +112,7 @@ impl Reconciler {
             return Err(NotDecommissioned::UnderWay(name.clone()));
         }
         // The state is first stored when an agent says Hello, by the writer that the backend belongs to.
-        if self.desired.get(name).is_none_or(|backend| backend.state == BackendState::default()) {
+        if self.desired.get(name).is_none_or(|backend| *backend.state() == BackendState::default()) {
             return Err(NotDecommissioned::Unrecorded(name.clone()));
         }
         let inventory = self.inventory(name);
@@ -135,18 +135,14 @@ impl Reconciler {
         self.end_stream(name, goodbye);
         self.forget_said(name, now);
         if let Some(backend) = self.desired.get_mut(name) {
-            backend.state.decommission = Some(id);
-            let version = backend.keep(&mut self.outputs);
-            backend.decommission = Some(Decommission::Ordered { version });
+            backend.order_decommission(id, &mut self.outputs);
         }
     }
 
     /// Forgets what a backend's agent said.
     fn forget_said(&mut self, name: &BackendName, now: Instant) {
         if let Some(backend) = self.desired.get_mut(name) {
-            backend.end = WriterEnd::new(self.settings.limits.clone());
-            backend.guards.forget();
-            backend.measured.clear();
+            backend.forget_said(&self.settings.limits);
         }
         for target in self.forget_claims(name) {
             self.update_guard(&target, now);
@@ -156,7 +152,7 @@ impl Reconciler {
     /// Whether a target's objects belong to a backend: as decided, else as their labels and annotations say, else by
     /// a label alone if the backend could have chosen the target's name.
     fn stands_for(&self, key: &TargetKey, target: &Target, name: &BackendName) -> bool {
-        if target.observed.is_empty() {
+        if target.observed().is_empty() {
             return false;
         }
         match target.belongs_to(key) {
@@ -168,9 +164,9 @@ impl Reconciler {
     /// Begins a removal once its order is stored.
     pub(super) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
-        let ordered = matches!(backend.decommission, Some(Decommission::Ordered { version }) if version <= kept);
+        let ordered = matches!(backend.decommission(), Some(Decommission::Ordered { version }) if version <= kept);
         if ordered {
-            backend.decommission = Some(Decommission::Running { look: now });
+            backend.set_decommission_look(now);
         }
     }
 
@@ -188,24 +184,24 @@ impl Reconciler {
     pub(super) fn end_decommission(&mut self, name: &BackendName, now: Instant) {
         let observed = self.cluster.is_listed();
         let Some(backend) = self.desired.get_mut(name) else { return };
-        let Some(Decommission::Running { look }) = &mut backend.decommission else { return };
-        if now < *look || !observed {
+        let Some(Decommission::Running { look }) = backend.decommission() else { return };
+        if now < look || !observed {
             return;
         }
-        *look = now + LOOK;
+        backend.set_decommission_look(now + LOOK);
         if self.remove_rest(name) > 0 {
             return;
         }
         self.outputs.push(Output::Forget { backend: name.clone() });
         // Objects that somebody else removed may still be counted, and must not count against the next backend of
         // this name.
-        let counted = self.targets.of(name.as_str()).filter(|(_, target)| target.counted_for.as_ref() == Some(name));
+        let counted = self.targets.of(name.as_str()).filter(|(_, target)| target.counted_for() == Some(name));
         for key in counted.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.uncount(&key, now);
         }
         match self.desired.remove(name) {
             // A backend that is configured, in quarantine, begins anew.
-            Some(backend) if backend.listed => self.put_backend(name, backend.policy, true, now),
+            Some(backend) if backend.is_listed() => self.put_backend(name, backend.into_policy(), true, now),
             _ => {}
         }
     }

@@ -38,7 +38,7 @@ impl Reconciler {
     pub fn preview(&self, name: &BackendName) -> Tally {
         let mut sum = Tally::default();
         for (_, target) in self.targets.of(name.as_str()) {
-            let Some(tally) = target.preview.filter(|_| self.frozen_in(target) == Some(name)) else { continue };
+            let Some(tally) = target.preview().filter(|_| self.frozen_in(target) == Some(name)) else { continue };
             sum.created += tally.created;
             sum.changed += tally.changed;
             sum.deleted += tally.deleted;
@@ -55,7 +55,7 @@ impl Reconciler {
             return Vec::new();
         }
         let actions = self.planned(key, target).phases.into_iter().flatten();
-        actions.map(|action| (action.clone(), difference(&action, &target.observed))).collect()
+        actions.map(|action| (action.clone(), difference(&action, target.observed()))).collect()
     }
 
     pub(super) fn tally(&self, key: &TargetKey, target: &Target) -> Tally {
@@ -63,10 +63,10 @@ impl Reconciler {
     }
 
     fn frozen_in<'a>(&'a self, target: &'a Target) -> Option<&'a BackendName> {
-        let mut claims = target.owner.iter().chain(&target.claims).chain(&target.leaving);
+        let mut claims = target.owner().into_iter().chain(target.claims()).chain(target.leaving());
         let claim = claims.find(|claim| self.desired.is_frozen(&claim.backend)).map(|claim| &claim.backend);
         claim.or_else(|| {
-            let (label, _) = target.observed.owner()?;
+            let (label, _) = target.observed().owner()?;
             self.desired.name(label)
         })
     }
@@ -79,16 +79,16 @@ impl Reconciler {
         let claim = match self.view().ownership_admitted(key, target) {
             Ownership::Owned(claim) if claim.backend == frozen.backend => claim,
             Ownership::Owned(_) | Ownership::Gone(_) => {
-                return plan(key, None, &target.observed, Removals::Allowed, &target.taken);
+                return plan(key, None, target.observed(), Removals::Allowed, target.taken());
             }
             _ => return nothing,
         };
         let Some(backend) = self.desired.get(&claim.backend) else { return nothing };
-        let Some(service) = backend.end.service(&claim.key) else { return nothing };
-        let there = self.cluster.has_namespace(&key.namespace) || backend.policy.namespaces.create;
-        let rules = backend.policy.rules(self.desired.api());
+        let Some(service) = backend.end().service(&claim.key) else { return nothing };
+        let there = self.cluster.has_namespace(&key.namespace) || backend.policy().namespaces.create;
+        let rules = backend.policy().rules(self.desired.api());
         match Wanted::new(&claim.backend, &claim.key, key, service, &rules) {
-            Ok(wanted) if there => plan(key, Some(&wanted), &target.observed, Removals::Allowed, &target.taken),
+            Ok(wanted) if there => plan(key, Some(&wanted), target.observed(), Removals::Allowed, target.taken()),
             _ => nothing,
         }
     }

@@ -15,27 +15,24 @@ impl Reconciler {
     /// admits no target, the claim is rejected.
     pub(super) fn route(&mut self, claim: &Claim) -> Option<TargetKey> {
         let wanted = self.desired.target_of(&claim.backend, &claim.key)?;
-        let before = self.desired.get(&claim.backend)?.routes.current(&claim.key).cloned();
+        let before = self.desired.get(&claim.backend)?.routes().current(&claim.key).cloned();
         if let Some(before) = before.filter(|before| wanted.as_ref() != Ok(before)) {
             self.withdraw(claim, &before);
         }
         self.cancel_leaving(claim);
         match wanted {
             Ok(target) => {
-                let entry = self.targets.get_or_default(&target);
-                if !entry.claims.contains(claim) {
-                    entry.claims.push(claim.clone());
-                }
+                self.targets.get_or_default(&target).add_claim(claim);
                 if let Some(backend) = self.desired.get_mut(&claim.backend) {
-                    backend.routes.set_current(&claim.key, &target);
+                    backend.routes_mut().set_current(&claim.key, &target);
                 }
                 Some(target)
             }
             Err(refused) => {
                 if let Some(backend) = self.desired.get_mut(&claim.backend) {
-                    backend.usage.stop_waiting(&claim.key);
+                    backend.usage_mut().stop_waiting(&claim.key);
                 }
-                self.settle(claim, Outcome::Rejected(refusal(claim, &refused)));
+                self.report(claim, Outcome::Rejected(refusal(claim, &refused)));
                 None
             }
         }
@@ -45,7 +42,7 @@ impl Reconciler {
     fn cancel_leaving(&mut self, claim: &Claim) {
         for place in self.desired.old_places(claim) {
             if let Some(target) = self.targets.get_mut(place) {
-                target.leaving.retain(|other| other != claim);
+                target.cancel_leaving(claim);
             }
         }
     }
@@ -54,11 +51,11 @@ impl Reconciler {
     /// the target is decided.
     fn withdraw(&mut self, claim: &Claim, from: &TargetKey) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
-            backend.routes.remove_current(&claim.key);
+            backend.routes_mut().remove_current(&claim.key);
         }
         let Some(target) = self.targets.get_mut(from) else { return };
-        target.claims.retain(|other| other != claim);
-        if !target.observed.is_empty() || self.queue.is_in_flight(from) {
+        target.remove_claim(claim);
+        if !target.observed().is_empty() || self.queue.is_in_flight(from) {
             self.desired.add_old_place(claim, from);
         }
     }
@@ -67,9 +64,9 @@ impl Reconciler {
     pub(super) fn leave(&mut self, claim: &Claim) -> Vec<TargetKey> {
         let guess = self.desired.target_of(&claim.backend, &claim.key).and_then(Result::ok);
         let Some(backend) = self.desired.get_mut(&claim.backend) else { return Vec::new() };
-        backend.usage.stop_waiting(&claim.key);
-        let route = backend.routes.remove_current(&claim.key).or(guess);
-        let mut places = backend.routes.take_old(&claim.key);
+        backend.usage_mut().stop_waiting(&claim.key);
+        let route = backend.routes_mut().remove_current(&claim.key).or(guess);
+        let mut places = backend.routes_mut().take_old(&claim.key);
         places.extend(route);
         places.retain(|place| self.targets.contains_key(place));
         if places.is_empty() {
@@ -89,25 +86,22 @@ impl Reconciler {
     /// unless the Service comes back before.
     pub(super) fn leave_place(&mut self, claim: &Claim, place: &TargetKey) {
         let Some(target) = self.targets.get_mut(place) else { return };
-        target.claims.retain(|other| other != claim);
-        if !target.leaving.contains(claim) {
-            target.leaving.push(claim.clone());
-        }
+        target.add_leaving(claim);
         self.desired.add_old_place(claim, place);
     }
 
     /// None of a leaving claim's objects is left in a target. Once that is so everywhere, its removal is done.
     pub(super) fn left_place(&mut self, claim: &Claim, place: &TargetKey) {
-        if self.targets.get(place).is_some_and(|target| target.charged.as_ref() == Some(claim)) {
+        if self.targets.get(place).is_some_and(|target| target.charged() == Some(claim)) {
             self.set_charged(place, None);
         }
         self.desired.remove_old_place(claim, place);
-        let leaves = |other: &TargetKey| self.targets.get(other).is_some_and(|target| target.leaving.contains(claim));
+        let leaves = |other: &TargetKey| self.targets.get(other).is_some_and(|target| target.leaving().contains(claim));
         if self.desired.old_places(claim).any(leaves) {
             return;
         }
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
-            backend.routes.take_old(&claim.key);
+            backend.routes_mut().take_old(&claim.key);
         }
         self.left(claim);
     }
@@ -129,7 +123,7 @@ impl Reconciler {
     /// Enqueues every target that a backend's Services leave or move away from.
     pub(super) fn enqueue_moves(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.desired.get(name) else { return };
-        let places: Vec<TargetKey> = backend.routes.all_old().cloned().collect();
+        let places: Vec<TargetKey> = backend.routes().all_old().cloned().collect();
         for place in places {
             self.update_guard(&place, now);
             self.enqueue(&place, name, Urgency::Bulk);
@@ -138,13 +132,13 @@ impl Reconciler {
 
     /// A target was dropped: no claim moves away from it, and nothing is charged for it.
     pub(super) fn forget_place(&mut self, place: &TargetKey, was: &Target) {
-        if let Some(claim) = &was.owner {
+        if let Some(claim) = was.owner() {
             self.desired.remove_old_place(claim, place);
         }
-        if let Some(claim) = &was.charged
+        if let Some(claim) = was.charged()
             && let Some(backend) = self.desired.get_mut(&claim.backend)
         {
-            backend.usage.gone_from(&claim.key, place);
+            backend.usage_mut().release(&claim.key, place);
         }
     }
 }

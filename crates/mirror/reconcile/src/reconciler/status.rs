@@ -9,7 +9,7 @@ use crate::{Claim, Reconciler, Stage};
 
 /// How far a source Service is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub enum SyncState {
     /// Published as the source has it.
     Synced,
     /// A write is waiting or under way.
@@ -29,7 +29,7 @@ pub struct ServiceStatus {
     /// Its target; `None` if its policy admits none.
     pub target: Option<TargetKey>,
     /// How far it is published.
-    pub state: State,
+    pub state: SyncState,
     /// Why it is rejected or held, if it is.
     pub reject: Option<Reject>,
     /// Its content as the agent sent it last; `None` if only the Gimbal cluster knows of it.
@@ -58,25 +58,25 @@ impl Reconciler {
     #[must_use]
     pub fn status(&self, claim: &Claim) -> Option<ServiceStatus> {
         let backend = self.desired.get(&claim.backend)?;
-        let service = backend.end.service(&claim.key).cloned();
+        let service = backend.end().service(&claim.key).cloned();
         let target = self.desired.target_of(&claim.backend, &claim.key).and_then(Result::ok);
         let entry = target.as_ref().and_then(|key| self.targets.get(key));
-        let reject = backend.end.rejects().get(&claim.key).cloned();
-        let stands = entry.is_some_and(|entry| {
-            let owner = entry.observed.owner();
+        let reject = backend.end().rejects().get(&claim.key).cloned();
+        let is_named = entry.is_some_and(|entry| {
+            let owner = entry.observed().owner();
             owner.is_some_and(|(label, key)| **label == *claim.backend.as_str() && *key == claim.key)
         });
-        if service.is_none() && !stands {
+        if service.is_none() && !is_named {
             return None;
         }
         let state = match &reject {
-            Some(reject) if reject.reason == RejectReason::Held => State::Held,
-            Some(_) => State::Rejected,
-            None if entry.is_some_and(|entry| !entry.converged) => State::Pending,
-            None if service.is_none() || backend.loss.stage() != Stage::Hold => State::Held,
-            None => State::Synced,
+            Some(reject) if reject.reason == RejectReason::Held => SyncState::Held,
+            Some(_) => SyncState::Rejected,
+            None if entry.is_some_and(|entry| !entry.has_converged()) => SyncState::Pending,
+            None if service.is_none() || backend.loss().stage() != Stage::Hold => SyncState::Held,
+            None => SyncState::Synced,
         };
-        let observed_endpoints = if stands { entry.map_or(0, |entry| entry.observed.endpoint_count()) } else { 0 };
+        let observed_endpoints = if is_named { entry.map_or(0, |entry| entry.observed().endpoint_count()) } else { 0 };
         Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
     }
 
@@ -92,7 +92,7 @@ impl Reconciler {
     ) -> Vec<SourceKey> {
         let Some(backend) = self.desired.get(name) else { return Vec::new() };
         let mut keys = self.targets.stood_for(name.as_str(), namespace, after, most);
-        keys.extend(backend.end.keys_after(namespace, after).take(most).cloned());
+        keys.extend(backend.end().keys_after(namespace, after).take(most).cloned());
         keys.into_iter().take(most).collect()
     }
 
@@ -158,7 +158,7 @@ impl Reconciler {
                     RemovalReason::Decommissioned => "an admin ordered the removal of its backend".to_owned(),
                 };
                 reasons.push(format!("{key} is about to be deleted: {why}"));
-                target.leaving.first().cloned().or_else(|| target.owner.clone()).or_else(|| target.holder(key))
+                target.leaving().first().cloned().or_else(|| target.owner().cloned()).or_else(|| target.holder(key))
             }
             Ownership::Moving(claim, to) => {
                 reasons
@@ -172,19 +172,19 @@ impl Reconciler {
             }
             Ownership::Kept(why) => {
                 reasons.push(format!("{key} stays as it is: {why}"));
-                target.observed.owner().and_then(|(label, source)| {
+                target.observed().owner().and_then(|(label, source)| {
                     BackendName::parse(label).ok().map(|backend| Claim { backend, key: source.clone() })
                 })
             }
             Ownership::Vacant => {
-                reasons.push(format!("{key} is not there and nobody wants it"));
+                reasons.push(format!("{key} does not exist and no backend wants it"));
                 None
             }
         };
         if let Some(backend) = claim.as_ref().and_then(|claim| self.desired.get(&claim.backend)) {
             let trouble = backend.trouble();
             if !trouble.is_empty() {
-                reasons.push(format!("backend {}: {trouble}", backend.name));
+                reasons.push(format!("backend {}: {trouble}", backend.name()));
             }
         }
         if !self.cluster.has_namespace(&key.namespace) {
@@ -198,23 +198,23 @@ impl Reconciler {
             .as_ref()
             .and_then(|status| Some((status.service.as_deref()?, self.desired.get(&status.claim.backend)?)))
         {
-            reasons.extend(gimbal_plan::left_out(service, &backend.policy.rules(self.desired.api())));
+            reasons.extend(gimbal_plan::left_out(service, &backend.policy().rules(self.desired.api())));
         }
-        if target.failures > 0 {
-            reasons.push(format!("{} tries in a row failed; it is tried again", target.failures));
+        if target.failures() > 0 {
+            reasons.push(format!("{} tries in a row failed; it is tried again", target.failures()));
         }
-        reasons.push(if target.converged {
+        reasons.push(if target.has_converged() {
             format!(
                 "{} endpoints are in the Gimbal cluster; nothing is left to write",
-                target.observed.endpoint_count()
+                target.observed().endpoint_count()
             )
         } else {
             format!(
                 "{} endpoints are in the Gimbal cluster; a write is waiting or under way",
-                target.observed.endpoint_count()
+                target.observed().endpoint_count()
             )
         });
-        let others = target.claims.iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
+        let others = target.claims().iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
         let planned = self.preview_of(key);
         Explanation { status, holder: claim, reasons, others, planned }
     }

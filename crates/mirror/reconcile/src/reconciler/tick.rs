@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use gimbal_guard::GuardEvent;
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Count, GuardEvent};
+use gimbal_plan::Count;
 
-use crate::{BackendState, Facts, Loss, Output, Policy, Reconciler, Urgency};
+use crate::{BackendState, Output, Policy, Reconciler, Urgency};
 
 impl Reconciler {
     /// Restores the stored state of a backend, before this process leads. `wall` is the wall clock's time.
@@ -17,12 +18,17 @@ impl Reconciler {
         }
         let targets = &self.targets;
         if let Some(backend) = self.desired.get_mut(name) {
-            let counted = |key: &TargetKey| targets.get(key).filter(|target| target.counted_for.as_ref() == Some(name));
-            let settled = |key: &TargetKey| counted(key).map_or_else(Count::default, |target| target.settled);
-            backend.guards.restore(&state, settled, now, wall);
-            backend.loss = Loss::restore(state.loss, now, wall);
-            backend.decommission = state.decommission.as_ref().map(|_| crate::Decommission::Running { look: now });
-            backend.state = state;
+            let counted = |key: &TargetKey| targets.get(key).filter(|target| target.counted_for() == Some(name));
+            let settled = |key: &TargetKey| counted(key).map_or_else(Count::default, |target| target.settled());
+            backend.restore(state, settled, now, wall);
+        }
+    }
+
+    /// Counts the silence of every agent from `now`. Called when this process was stopped for a while: what the agents
+    /// sent meanwhile waits to be received, and so they are not the ones that were silent.
+    pub fn excuse_silence(&mut self, now: Instant) {
+        for backend in self.desired.values_mut() {
+            backend.end_mut().excuse_silence(now);
         }
     }
 
@@ -34,11 +40,11 @@ impl Reconciler {
         let names: Vec<BackendName> = self.desired.keys().cloned().collect();
         for name in names {
             let Some(backend) = self.desired.get_mut(&name) else { continue };
-            let outputs = if backend.connected { backend.end.tick(now) } else { Vec::new() };
-            if observed && backend.end.is_complete() {
-                backend.guards.all_is_told(now);
+            let outputs = if backend.is_connected() { backend.end_mut().tick(now) } else { Vec::new() };
+            if observed && backend.end().is_complete() {
+                backend.guards_mut().all_is_known(now);
             }
-            let events = backend.guards.tick(now);
+            let events = backend.guards_mut().tick(now);
             let (mut decide_anew, mut wanted) = (false, false);
             for event in events {
                 match &event {
@@ -71,8 +77,8 @@ impl Reconciler {
     /// The outcome of a write is visible by now: what it was permitted to remove is no longer under way.
     fn end_doubt(&mut self, key: &TargetKey, now: Instant) {
         let Some(target) = self.targets.get(key) else { return self.doubts.forget(key) };
-        let stands = self.doubts.are_of(key, &target.observed, now);
-        if !stands && !self.queue.is_in_flight(key) && target.converged {
+        let stands = self.doubts.are_of(key, target.observed(), now);
+        if !stands && !self.queue.is_in_flight(key) && target.has_converged() {
             self.recount(key, now);
             self.update_guard(key, now);
         }
@@ -82,18 +88,17 @@ impl Reconciler {
     fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
         let grace = self.grace;
         let Some(backend) = self.desired.get_mut(name) else { return false };
-        if !backend.listed || backend.decommission.is_some() {
+        if !backend.is_listed() || backend.decommission().is_some() {
             // The objects of a backend that is not configured stay as they are.
-            backend.loss = Loss::default();
+            backend.budgets_mut().forget_loss();
             return false;
         }
-        let before = backend.loss.stage();
-        let facts = Facts { connected: backend.connected, silence: backend.end.silence(now) };
-        let stage = backend.loss.observe(facts, &backend.policy.on_loss, grace, now, self.wall);
+        let before = backend.loss().stage();
+        let stage = backend.observe_loss(grace, now, self.wall);
         if stage == before {
             return false;
         }
-        let lost_for = backend.loss.lost_for(now).unwrap_or_default();
+        let lost_for = backend.loss().lost_for(now).unwrap_or_default();
         self.outputs.push(Output::Loss { backend: name.clone(), stage, lost_for });
         true
     }
@@ -101,18 +106,11 @@ impl Reconciler {
     /// Gives a backend's state to be stored, if it changed.
     fn keep_news(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
-        let mut news = false;
         // The records of another writer's backend are stored by that writer.
-        if backend.listed {
-            backend.guards.note(now);
+        if backend.is_listed() {
+            backend.guards_mut().note(now);
         }
-        let loss = backend.loss.record();
-        if backend.state.loss != loss {
-            backend.state.loss = loss;
-            news = true;
-        }
-        news |= backend.guards.put_holds(&mut backend.state, now, self.wall);
-        if news {
+        if backend.put_loss_and_holds(now, self.wall) {
             backend.keep(&mut self.outputs);
         }
     }
@@ -121,7 +119,7 @@ impl Reconciler {
     pub fn keep_all(&mut self) {
         let leads = self.leadership.holds_lease();
         for backend in self.desired.values_mut().filter(|_| leads) {
-            if backend.version > 0 || backend.state != BackendState::default() {
+            if backend.has_stored_state() {
                 backend.keep(&mut self.outputs);
             }
         }
@@ -130,8 +128,8 @@ impl Reconciler {
     /// The state of an [`Output::Keep`] is stored, and all that were given before it.
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
-        backend.kept = backend.kept.max(version);
-        for target in backend.guards.stored(version) {
+        backend.store_version(version);
+        for target in backend.guards_mut().stored(version) {
             self.enqueue(&target, name, Urgency::Fresh);
         }
         self.begin_decommission(name, version, now);
@@ -140,7 +138,7 @@ impl Reconciler {
     /// Requests a missing namespace, if the backend's policy allows that and it was not requested recently. Like any
     /// other change, that counts against the backend's rate limit.
     pub(super) fn request_namespace(&mut self, namespace: &Arc<str>, backend: &BackendName, now: Instant) {
-        let creates = self.desired.get(backend).is_some_and(|backend| backend.policy.namespaces.create);
+        let creates = self.desired.get(backend).is_some_and(|backend| backend.policy().namespaces.create);
         if creates && self.cluster.creations().request(namespace) {
             self.queue.spend(backend, now);
             self.outputs.push(Output::CreateNamespace { namespace: namespace.clone(), backend: backend.clone() });

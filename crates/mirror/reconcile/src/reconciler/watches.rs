@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Kind, Namespace, Object, Service, keys};
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_plan::{Body, Told};
+use gimbal_plan::{Body, ReportOrder};
 
 use crate::cluster::Watched;
 use crate::target::Target;
@@ -55,7 +55,7 @@ impl Reconciler {
     fn drop_unlisted(&mut self, kind: Kind, now: Instant) {
         let mut gone: Vec<TargetKey> = Vec::new();
         for (key, target) in self.targets.iter() {
-            for held in target.observed.held().filter(|held| held.kind == kind && held.unlisted) {
+            for held in target.observed().objects().filter(|held| held.kind == kind && held.unlisted) {
                 if let Some(name) = held.name {
                     self.cluster.remove_slice(&key.namespace, name);
                 }
@@ -65,18 +65,18 @@ impl Reconciler {
             }
         }
         for key in gone {
-            self.observe(&key, now, |target| target.observed.list_ended(kind));
+            self.observe(&key, now, |target| target.observed_mut().list_ended(kind));
         }
     }
 
     /// A watch shows a Service with our mark.
     pub fn apply_service(&mut self, service: &Service, now: Instant) {
-        self.observe_service(service, Told::InAnyOrder, now);
+        self.observe_service(service, ReportOrder::Unordered, now);
     }
 
-    fn observe_service(&mut self, service: &Service, told: Told, now: Instant) {
+    fn observe_service(&mut self, service: &Service, told: ReportOrder, now: Instant) {
         let key = TargetKey::new(service.metadata.namespace.clone(), service.metadata.name.clone());
-        self.observe(&key, now, |target| target.observed.set_service(service, told));
+        self.observe(&key, now, |target| target.observed_mut().set_service(service, told));
     }
 
     /// A Service with our mark is gone, or has lost the mark.
@@ -86,12 +86,12 @@ impl Reconciler {
 
     /// A watch shows an Endpoints object with our mark.
     pub fn apply_endpoints(&mut self, endpoints: &Endpoints, now: Instant) {
-        self.observe_endpoints(endpoints, Told::InAnyOrder, now);
+        self.observe_endpoints(endpoints, ReportOrder::Unordered, now);
     }
 
-    fn observe_endpoints(&mut self, endpoints: &Endpoints, told: Told, now: Instant) {
+    fn observe_endpoints(&mut self, endpoints: &Endpoints, told: ReportOrder, now: Instant) {
         let key = TargetKey::new(endpoints.metadata.namespace.clone(), endpoints.metadata.name.clone());
-        self.observe(&key, now, |target| target.observed.set_endpoints(endpoints, told));
+        self.observe(&key, now, |target| target.observed_mut().set_endpoints(endpoints, told));
     }
 
     /// An Endpoints object with our mark is gone, or has lost the mark.
@@ -108,10 +108,10 @@ impl Reconciler {
     /// A watch shows a slice with our mark. A known slice stays with its target even if the label that names the
     /// target was edited: that label is what the next write repairs.
     pub fn apply_slice(&mut self, slice: &EndpointSlice, now: Instant) {
-        self.observe_slice(slice, Told::InAnyOrder, now);
+        self.observe_slice(slice, ReportOrder::Unordered, now);
     }
 
-    fn observe_slice(&mut self, slice: &EndpointSlice, told: Told, now: Instant) {
+    fn observe_slice(&mut self, slice: &EndpointSlice, told: ReportOrder, now: Instant) {
         let meta = &slice.metadata;
         let key = match self.cluster.target_of_slice(&meta.namespace, &meta.name) {
             Some(key) => key.clone(),
@@ -125,11 +125,11 @@ impl Reconciler {
             },
         };
         self.cluster.put_slice(&meta.namespace, &meta.name, &key);
-        self.observe(&key, now, |target| target.observed.set_slice(slice, told));
+        self.observe(&key, now, |target| target.observed_mut().set_slice(slice, told));
     }
 
     /// An answer to a write, or a watch, shows an object.
-    pub(super) fn observe_body(&mut self, body: &Body, told: Told, now: Instant) {
+    pub(super) fn observe_body(&mut self, body: &Body, told: ReportOrder, now: Instant) {
         match body {
             Body::Service(service) => self.observe_service(service, told, now),
             Body::Endpoints(endpoints) => self.observe_endpoints(endpoints, told, now),
@@ -162,8 +162,8 @@ impl Reconciler {
         }
         let mut left = true;
         self.observe(key, now, |target| {
-            let observed = &mut target.observed;
-            let held = observed.held().any(|h| h.kind == kind && h.name.is_none_or(|n| n == name));
+            let observed = target.observed_mut();
+            let held = observed.objects().any(|h| h.kind == kind && h.name.is_none_or(|n| n == name));
             left = if kind == Service::KIND {
                 observed.remove_service(uid, version)
             } else if kind == Endpoints::KIND {
@@ -217,7 +217,7 @@ impl Reconciler {
             self.drop_if_idle(key, now);
             return false;
         }
-        if target.observed.take_went_back() {
+        if target.observed_mut().take_went_back() {
             self.list_again();
         }
         if self.cluster.is_listed() {
@@ -226,8 +226,8 @@ impl Reconciler {
         let Some(target) = self.targets.get(key) else { return true };
         // While a target is being changed by us, its losses are counted when that is done. Before everything has been
         // listed, nothing is changed by us, whatever agents want already.
-        let wanted = !(target.claims.is_empty() && target.leaving.is_empty());
-        let ours = self.cluster.is_listed() && self.leadership.holds_lease() && !target.converged && wanted;
+        let wanted = !(target.claims().is_empty() && target.leaving().is_empty());
+        let ours = self.cluster.is_listed() && self.leadership.holds_lease() && !target.has_converged() && wanted;
         if !ours && !self.queue.is_in_flight(key) {
             self.recount(key, now);
         }

@@ -95,10 +95,10 @@ fn an_agent_that_offers_data_says_of_which_source() {
         held,
         agent_version: "test".into(),
     };
-    let generation = world.writer.backends()[&name].generation;
+    let generation = world.writer.backends()[&name].generation();
     let refused = world.writer.open(&name, &hello(Some(gimbal_session::Summary::default())), world.now).unwrap_err();
     assert_eq!(refused.reason, gimbal_session::GoodbyeReason::Incarnation);
     let backend = &world.writer.backends()[&name];
-    assert!(backend.connected && backend.generation == generation, "a refused stream fences nobody");
+    assert!(backend.is_connected() && backend.generation() == generation, "a refused stream fences no other");
     assert!(world.writer.open(&name, &hello(None), world.now).is_ok(), "heartbeats may come");
 }

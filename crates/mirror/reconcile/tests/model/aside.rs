@@ -21,7 +21,7 @@ fn pass(world: &mut World, time: Duration) {
 }
 
 fn stage(world: &World) -> Stage {
-    world.writer.backends()[&name(0)].loss.stage()
+    world.writer.backends()[&name(0)].loss().stage()
 }
 
 #[test]
@@ -36,12 +36,12 @@ fn who_cannot_write_for_long_has_no_streams_and_makes_nothing_of_it() {
 
     world.writer.stand_aside(true);
     world.collect();
-    assert!(!world.writer.is_leading() && !world.writer.backends()[&name(0)].connected);
+    assert!(!world.writer.is_leading() && !world.writer.backends()[&name(0)].is_connected());
     // An agent that dials it nevertheless is refused each time.
     for _ in 0..20 {
         world.connect(0);
         pass(&mut world, T1 / 4);
-        assert!(!world.writer.backends()[&name(0)].connected);
+        assert!(!world.writer.backends()[&name(0)].is_connected());
     }
     assert_eq!(stage(&world), Stage::Hold, "that its agents are away is its own doing");
 

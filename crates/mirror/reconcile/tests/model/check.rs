@@ -146,11 +146,11 @@ pub(super) fn check(world: &World) {
     for service in world.services().filter(|s| is_marked(&Body::Service((*s).clone())) && names_its_source(&s.metadata))
     {
         let target = (service.metadata.namespace.to_string(), service.metadata.name.to_string());
-        assert!(wanted.contains_key(&target), "{target:?} is left though nobody wants it");
+        assert!(wanted.contains_key(&target), "{target:?} is left though no source wants it");
     }
     for slice in world.slices().filter(|s| is_marked(&Body::Slice((*s).clone())) && names_its_source(&s.metadata)) {
         let name = slice.metadata.labels[keys::SERVICE_NAME].to_string();
         let target = (slice.metadata.namespace.to_string(), name);
-        assert!(wanted.contains_key(&target), "a slice of {target:?} is left though nobody wants it");
+        assert!(wanted.contains_key(&target), "a slice of {target:?} is left though no source wants it");
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gimbal_guard::{GuardConfig, HeldDrop};
 use gimbal_model::{BackendName, SourceKey};
-use gimbal_plan::{EndpointsApi, GuardConfig, HeldDrop};
+use gimbal_plan::EndpointsApi;
 
 use super::world::{BACKENDS, World, service};
 
@@ -20,7 +21,7 @@ fn hosts(count: u8) -> Vec<u8> {
 }
 
 fn held(world: &World) -> Option<HeldDrop> {
-    world.writer.backends()[&BackendName::parse(BACKENDS[0]).unwrap()].guards.removals().held()
+    world.writer.backends()[&BackendName::parse(BACKENDS[0]).unwrap()].guards().removals().held()
 }
 
 fn endpoints(world: &World) -> usize {

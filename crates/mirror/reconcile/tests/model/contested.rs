@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_guard::GuardConfig;
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{LossPolicy, Policy, Quota};
 use gimbal_session::RejectReason;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gimbal_guard::{GuardConfig, HeldDrop};
 use gimbal_model::{BackendName, EndpointPort, Header, PortSet, Protocol, Service, SourceKey};
-use gimbal_plan::{EndpointsApi, GuardConfig, HeldDrop};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::Policy;
 use gimbal_session::RejectReason;
 
@@ -21,7 +22,7 @@ fn one(n: usize) -> SourceKey {
 }
 
 fn held(world: &World, agent: usize) -> Option<HeldDrop> {
-    world.writer.backends()[&name(agent)].guards.removals().held()
+    world.writer.backends()[&name(agent)].guards().removals().held()
 }
 
 fn endpoints(world: &World) -> usize {
@@ -142,7 +143,7 @@ fn a_snapshot_releases_no_more_than_it_covers() {
     world.scope_unknown(0, Some("two"));
     // The guard asks for a snapshot each minute.
     (0..150).for_each(|_| world.settle_for(SECOND));
-    assert_eq!((endpoints(&world), held(&world, 0).is_some()), (60, true), "nobody can see namespace two");
+    assert_eq!((endpoints(&world), held(&world, 0).is_some()), (60, true), "namespace two is unknown");
     world.source_complete(0);
     world.settle_for(200 * SECOND);
     assert_eq!((endpoints(&world), held(&world, 0)), (20, None));

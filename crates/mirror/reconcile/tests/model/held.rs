@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use gimbal_guard::GuardConfig;
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{BackendName, SourceKey};
-use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{LossPolicy, Policy};
 use gimbal_session::RejectReason;
 
@@ -123,7 +124,7 @@ fn what_is_held_and_waited_for_is_told_as_held_though_its_backend_is_lost() {
     world.silent = Some(0);
     world.settle_for(2 * T1);
     assert_eq!(there(&world, "one"), (vec![BACKENDS[0].to_owned()], 0, 40));
-    let rejects = world.writer.backends()[&name(0)].end.rejects();
+    let rejects = world.writer.backends()[&name(0)].end().rejects();
     assert_eq!(rejects.values().map(|reject| reject.reason).collect::<Vec<_>>(), [RejectReason::Held]);
 }
 

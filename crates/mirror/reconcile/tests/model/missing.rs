@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gimbal_guard::GuardConfig;
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::Policy;
 use proptest::prelude::*;
 
@@ -52,7 +53,7 @@ fn wanted(world: &World, agent: usize) -> Counts {
 
 /// Counts the endpoints that the writer has received from the agent.
 fn heard(world: &World, agent: usize) -> Counts {
-    let end = &world.writer.backends()[&name(agent)].end;
+    let end = &world.writer.backends()[&name(agent)].end();
     let count = |n| Some((source(n), end.service(&source(n))?.endpoint_count() as u64));
     (0..SERVICES).filter_map(count).collect()
 }
@@ -194,7 +195,7 @@ fn filled() -> World {
 /// Returns the Services whose removals the guard holds.
 fn held_back(world: &World, agent: usize) -> BTreeSet<SourceKey> {
     let targets: BTreeSet<&TargetKey> =
-        world.writer.backends()[&name(agent)].guards.removals().held_targets().collect();
+        world.writer.backends()[&name(agent)].guards().removals().held_targets().collect();
     let slices = world.slices().filter(|slice| {
         let target =
             TargetKey::new(slice.metadata.namespace.clone(), slice.metadata.labels[keys::SERVICE_NAME].clone());
@@ -273,18 +274,6 @@ impl Watcher {
     }
 }
 
-/// Returns a configuration with as many cases as `GIMBAL_PROVE` says (`cargo xtask prove guard-writer`).
-fn config(usual: u32) -> ProptestConfig {
-    let wanted = std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig {
-        cases: wanted.unwrap_or(usual),
-        max_shrink_iters: 5_000,
-        max_local_rejects: u32::MAX,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
-}
-
 /// Executes a history, and checks the API server after each step.
 fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut world = filled();
@@ -312,7 +301,7 @@ fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
             }
             Op::Approve(agent) => {
                 let backend = name(agent);
-                let held = world.writer.backends()[&backend].guards.removals().held();
+                let held = world.writer.backends()[&backend].guards().removals().held();
                 if let Some(held) = held {
                     world.writer.approve(&backend, &held.id);
                     let (_, held_back, wanted) = &watcher.before[agent];
@@ -340,13 +329,9 @@ fn play(ops: Vec<Op>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(config(64))]
-
-    #[test]
-    fn no_more_than_the_share_is_missing(ops in proptest::collection::vec(op(), 0..80)) {
-        play(ops)?;
-    }
+#[test]
+fn no_more_than_the_share_is_missing() {
+    gimbal_property::check(32, &proptest::collection::vec(op(), 0..80), play);
 }
 
 /// Generates the steps of an everyday history, each with time for all of its effects.
@@ -382,7 +367,7 @@ fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
         }
         world.settle_for(SECOND);
         for agent in 0..2 {
-            prop_assert_eq!(world.writer.backends()[&name(agent)].guards.removals().held(), None, "after {:?}", op);
+            prop_assert_eq!(world.writer.backends()[&name(agent)].guards().removals().held(), None, "after {:?}", op);
             prop_assert_eq!(
                 held(&world, agent),
                 wanted(&world, agent).into_iter().filter(|(_, n)| *n > 0).collect::<Counts>()
@@ -393,15 +378,11 @@ fn play_everyday(restarts: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(config(16))]
-
-    /// Of the endpoints that existed within a window and a little longer, no more than half are missing at any
-    /// moment; a quarter over restarts, whatever a stored record still contains.
-    #[test]
-    fn an_everyday_history_is_never_held(restarts in any::<bool>(), ops in everyday()) {
-        play_everyday(restarts, ops)?;
-    }
+/// Of the endpoints that existed within a window and a little longer, no more than half are missing at any moment; a
+/// quarter over restarts, whatever a stored record still contains.
+#[test]
+fn an_everyday_history_is_never_held() {
+    gimbal_property::check(16, &(any::<bool>(), everyday()), |(restarts, ops)| play_everyday(restarts, ops));
 }
 
 /// Each of these histories removed too much, or held what is no loss, before the guard counted all places of a Service,

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use gimbal_guard::GuardConfig;
 use gimbal_kubernetes_objects::{Meta, keys};
 use gimbal_model::{BackendName, SourceKey, service_name};
-use gimbal_plan::{Body, EndpointsApi, GuardConfig};
+use gimbal_plan::{Body, EndpointsApi};
 use gimbal_reconcile::{Claim, Mode, NamespacePolicy, Policy, Quota, Tally};
 use gimbal_session::RejectReason;
 use proptest::prelude::*;
@@ -90,7 +91,7 @@ fn target_of(meta: &Meta) -> (String, String) {
 
 /// Counts the Services and endpoints that may belong to an agent's backend, because the writer knows their owner even
 /// if their labels were edited by hand. A slice whose Service was deleted by hand counts as a Service too.
-fn stands(world: &World, agent: usize) -> (u64, usize) {
+fn existing(world: &World, agent: usize) -> (u64, usize) {
     let may_be = |body: &&Body| {
         let source = SourceKey::from_annotation(&body.meta().annotations[keys::SOURCE]).unwrap();
         service_name(&name(agent), &source.name) == target_of(body.meta()).1
@@ -132,7 +133,7 @@ pub(super) fn check_policies(world: &World) {
                 }
                 Some(RejectReason::NameConflict) => assert_ne!(ours, Some((agent, key.clone())), "{key}"),
                 Some(RejectReason::Quota) => {
-                    let (services, held) = stands(world, agent);
+                    let (services, held) = existing(world, agent);
                     let more = u64::from(ours != Some((agent, key.clone())));
                     let over = policy.quota.services.is_some_and(|limit| services + more > limit)
                         || policy.quota.endpoints.is_some_and(|limit| (held + service.endpoint_count()) as u64 > limit);
@@ -164,7 +165,7 @@ pub(super) fn check_policies(world: &World) {
                 .filter(|body| is_marked(body))
                 .and_then(|body| claim(body.meta()));
             let rejected = world.rejects(agent).iter().any(|reject| reject.key.as_ref() == Some(&key));
-            assert!(rejected || arrived != Some((agent, key.clone())), "{key} stands in two places");
+            assert!(rejected || arrived != Some((agent, key.clone())), "{key} is in two places");
         }
     }
 }
@@ -237,13 +238,12 @@ pub(super) fn ends_as_its_policies_say(ops: Vec<PolicyOp>) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn ends_as_the_policies_say(ops in proptest::collection::vec(policy_op(), 0..120)) {
+#[test]
+fn ends_as_the_policies_say() {
+    gimbal_property::check(64, &proptest::collection::vec(policy_op(), 0..120), |ops| {
         ends_as_its_policies_say(ops);
-    }
+        Ok(())
+    });
 }
 
 /// Removing what a policy forbids needs neither an agent nor the writer's memory, and the guard counts all of it.
@@ -275,7 +275,7 @@ fn what_a_policy_forbids_is_removed_through_the_guard() {
         };
         alone(&mut world);
         assert_eq!(endpoints(&world), 121, "80 of 120 are held (restart: {restart})");
-        let held = world.writer.backends()[&name(0)].guards.removals().held().expect("held");
+        let held = world.writer.backends()[&name(0)].guards().removals().held().expect("held");
         assert_eq!((held.endpoints_removed, held.targets), (80, 2));
         assert!(world.writer.approve(&name(0), &held.id).is_some());
         alone(&mut world);
@@ -315,7 +315,7 @@ fn what_is_mapped_elsewhere_moves() {
     world.settle();
     assert!(object(&world, "one", "a-svc").is_none());
     assert_eq!((endpoints(&world), world.rejects(0).len()), (200, 0));
-    assert!(world.writer.backends()[&name(0)].guards.removals().held().is_none());
+    assert!(world.writer.backends()[&name(0)].guards().removals().held().is_none());
 
     // A restart while a Service should move and its agent is away does not remove it from its old place.
     world.cut(0);
@@ -325,7 +325,7 @@ fn what_is_mapped_elsewhere_moves() {
         while world.watch() | world.start_job() | world.finish_job(Luck::Good) {}
         world.pass(Duration::from_millis(500));
     }
-    assert!(object(&world, "three", "a-svc").is_some(), "nobody said what to put into the other place");
+    assert!(object(&world, "three", "a-svc").is_some(), "what belongs into the other place is unknown");
     world.settle();
     assert!(object(&world, "three", "a-svc").is_none() && object(&world, "one", "a-svc").is_some());
 
@@ -413,7 +413,7 @@ fn a_backend_that_leaves_the_configuration_keeps_its_objects() {
         }
         world.settle();
         let backend = &world.writer.backends()[&name(0)];
-        assert!(!backend.listed && !backend.connected && backend.endpoints == 2, "it is still shown");
+        assert!(!backend.is_listed() && !backend.is_connected() && backend.endpoints() == 2, "it is still shown");
         world.speak(0);
         assert_eq!(world.server.writes, writes);
         world.configure(0, Some(open()));

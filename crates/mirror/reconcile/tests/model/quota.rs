@@ -34,7 +34,7 @@ fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     assert_eq!(world.rejects(0).iter().map(|r| r.key.clone()).collect::<Vec<_>>(), [Some(key(0))]);
     world.set(0, &key(2), Some(service(0, 0, &[1, 2, 3, 4, 5])));
     world.settle();
-    assert_eq!((endpoints(&world), world.rejects(0).len()), (4, 2), "growth over the quota waits, what stands stays");
+    assert_eq!((endpoints(&world), world.rejects(0).len()), (4, 2), "growth over the quota waits, what exists stays");
     // With a lower quota nothing is removed, and a Service may shrink.
     world.configure(0, Some(quota(Some(1), Some(1), None)));
     world.settle();
@@ -46,7 +46,7 @@ fn a_quota_keeps_what_stands_and_lets_the_rest_wait() {
     world.set(0, &key(3), None);
     world.settle();
     assert_eq!((endpoints(&world), world.rejects(0).len()), (6, 0), "there is room for all that wait");
-    assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 6);
+    assert_eq!(world.writer.backends()[&name(0)].usage().total().endpoints, 6);
 }
 
 /// Deletions wait for their turn like changes, and none of them is lost. Another backend is not slowed.
@@ -170,7 +170,7 @@ fn growth_over_a_quota_takes_no_port_from_packed_addresses() {
     world.set(0, &key(0), Some(both(&[0, 2, 3, 4, 5])));
     world.settle();
     assert_eq!((there(&world), world.rejects(0).len()), (at(&[0, 2, 3, 4]), 1));
-    assert_eq!(world.writer.backends()[&name(0)].usage.total().endpoints, 4);
+    assert_eq!(world.writer.backends()[&name(0)].usage().total().endpoints, 4);
 }
 
 /// There is no room for the bytes of a larger header, so the header stays as it is; removed endpoints are removed.
@@ -180,7 +180,7 @@ fn a_header_that_has_no_room_keeps_no_dead_endpoints() {
     world.set(0, &key(0), Some(service(0, 0, &[1, 2, 3])));
     world.settle();
     let mut policy = open();
-    policy.quota.bytes = Some(world.writer.backends()[&name(0)].usage.total().bytes);
+    policy.quota.bytes = Some(world.writer.backends()[&name(0)].usage().total().bytes);
     world.configure(0, Some(policy));
     let mut large = (*service(0, 0, &[1, 2])).clone();
     let mut header = (*large.header).clone();

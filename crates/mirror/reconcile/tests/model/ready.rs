@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gimbal_guard::{GuardConfig, HeldDrop};
 use gimbal_model::{BackendName, Conditions, Endpoint, Service};
-use gimbal_plan::{EndpointsApi, GuardConfig, HeldDrop};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{LossPolicy, Policy};
 use gimbal_session::RejectReason;
 
@@ -17,7 +18,7 @@ fn name() -> BackendName {
 }
 
 fn held(world: &World) -> Option<HeldDrop> {
-    world.writer.backends()[&name()].guards.readiness().held()
+    world.writer.backends()[&name()].guards().readiness().held()
 }
 
 /// Returns the same Service with these hosts not ready.

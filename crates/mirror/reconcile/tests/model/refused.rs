@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use gimbal_guard::GuardConfig;
 use gimbal_kubernetes_objects::keys;
-use gimbal_plan::{Body, EndpointsApi, GuardConfig};
+use gimbal_plan::{Body, EndpointsApi};
 use gimbal_session::RejectReason;
 
 use super::OPEN;
@@ -143,7 +144,7 @@ fn the_guard_sees_what_goes_without_anything_in_its_place() {
     world.set(0, &key(0), Some(service(1, 0, &some(100))));
     world.settle_for(Duration::from_secs(30));
     assert_eq!(hosts(&world), some(0).into_iter().collect());
-    assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
+    assert!(world.writer.backends().values().any(|backend| backend.guards().removals().held().is_some()));
     again(&mut world);
 }
 
@@ -186,7 +187,7 @@ fn the_guard_sees_what_goes_of_a_service_that_cannot_be_written() {
     world.set(0, &key(0), Some(service(0, INVALID, &some(100))));
     world.settle_for(Duration::from_secs(30));
     assert_eq!(hosts(&world), some(0).into_iter().collect());
-    assert!(world.writer.backends().values().any(|backend| backend.guards.removals().held().is_some()));
+    assert!(world.writer.backends().values().any(|backend| backend.guards().removals().held().is_some()));
 }
 
 /// A refused write that is no longer wanted blocks nothing, even if the rest waits for room.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gimbal_guard::GuardConfig;
 use gimbal_model::SourceKey;
-use gimbal_plan::{EndpointsApi, GuardConfig};
+use gimbal_plan::EndpointsApi;
 use gimbal_session::{AgentMessage, Data, Frame, PieceChange, RejectReason, Unreadable};
 
 use super::world::{World, key, service};
@@ -76,7 +77,7 @@ fn what_is_back_and_cannot_be_read_keeps_its_object() {
     world.settle();
     world.set(0, &key(0), None);
     world.settle_for(Duration::from_secs(2));
-    let held = |world: &World| world.writer.backends().values().find_map(|backend| backend.guards.removals().held());
+    let held = |world: &World| world.writer.backends().values().find_map(|backend| backend.guards().removals().held());
     let before = world.server.objects.clone();
     let hold = held(&world).expect("held");
     world.unreadable = Some(key(0));

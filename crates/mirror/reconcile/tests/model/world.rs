@@ -5,16 +5,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use gimbal_guard::{GuardConfig, GuardEvent};
 use gimbal_kubernetes_objects::{EndpointSlice, Service as ServiceObject};
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
-use gimbal_plan::{Body, EndpointsApi, GuardConfig, GuardEvent};
+use gimbal_plan::{Body, EndpointsApi};
 use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched, Written};
 use gimbal_session::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Reject, Scope,
     WriterLimits, WriterMessage,
 };
 
-use super::server::{Backup, Event, Luck, Server};
+use super::server::{Backup, Luck, Server};
 
 pub const BACKENDS: [&str; 2] = ["a", "a-b"];
 
@@ -119,7 +120,7 @@ impl World {
             .map(|name| {
                 let name = BackendName::parse(name).unwrap();
                 let mut end = agent_end(&name, 0);
-                end.source_complete(now);
+                end.source_complete();
                 Agent { name, end, source: BTreeMap::new(), starts: 0, refused: None, stream: None }
             })
             .collect();
@@ -188,19 +189,7 @@ impl World {
         self.server.listed();
         for kind in Watched::ALL {
             self.writer.list_begin(kind);
-            if kind == Watched::Namespaces {
-                for name in &self.server.namespaces {
-                    self.writer.apply_namespace(&Server::namespace(name));
-                }
-            }
-            for body in self.server.objects.values().filter(|body| super::server::is_marked(body)) {
-                match (kind, body) {
-                    (Watched::Services, Body::Service(object)) => self.writer.apply_service(object, self.now),
-                    (Watched::Slices, Body::Slice(object)) => self.writer.apply_slice(object, self.now),
-                    (Watched::Endpoints, Body::Endpoints(object)) => self.writer.apply_endpoints(object, self.now),
-                    _ => {}
-                }
-            }
+            self.server.list(kind).into_iter().for_each(|event| event.deliver(&mut self.writer, self.now));
             self.writer.list_end(kind, self.now);
         }
     }
@@ -238,7 +227,7 @@ impl World {
         for (key, service) in &agent.source {
             agent.end.set(key.clone(), Some(service.clone()), self.now);
         }
-        agent.end.source_complete(self.now);
+        agent.end.source_complete();
     }
 
     /// Ends the writer's process and starts another one; everything in flight is lost.
@@ -301,7 +290,7 @@ impl World {
 
     /// All of an agent's source is known.
     pub fn source_complete(&mut self, agent: usize) {
-        self.agents[agent].end.source_complete(self.now);
+        self.agents[agent].end.source_complete();
     }
 
     /// The agent sends one message. Returns false if it has none, was refused, or sent only a heartbeat.
@@ -398,16 +387,7 @@ impl World {
     /// The writer receives one event of a watch.
     pub fn watch(&mut self) -> bool {
         let Some(event) = self.server.events.pop_front() else { return false };
-        match event {
-            Event::Is(Body::Service(object)) => self.writer.apply_service(&object, self.now),
-            Event::Is(Body::Slice(object)) => self.writer.apply_slice(&object, self.now),
-            Event::Is(Body::Endpoints(object)) => self.writer.apply_endpoints(&object, self.now),
-            Event::Gone(Body::Service(object)) => self.writer.delete_service(&object, self.now),
-            Event::Gone(Body::Slice(object)) => self.writer.delete_slice(&object, self.now),
-            Event::Gone(Body::Endpoints(object)) => self.writer.delete_endpoints(&object, self.now),
-            Event::Namespace(name, true) => self.writer.apply_namespace(&Server::namespace(&name)),
-            Event::Namespace(name, false) => self.writer.delete_namespace(&name),
-        }
+        event.deliver(&mut self.writer, self.now);
         true
     }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(from = "Option<Arc<str>>")]
 pub enum ProvisioningStatus {
-    /// The last change is complete. Also stands for a missing status (neutron-lbaas) or an unknown one.
+    /// The last change is complete. Also the value for a missing status (neutron-lbaas) or an unknown one.
     #[default]
     Active,
     /// The object is being created or changed.

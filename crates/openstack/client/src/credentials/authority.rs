@@ -8,23 +8,23 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::CredentialsError;
-use super::given::{Given, Key};
+use super::given::{CredentialsKey, Given};
 
 /// Reads the certificates from the configured data or file. Returns none if neither is configured.
 pub(super) fn read(given: &Given) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
-    if let Some(data) = given.text(Key::AuthorityData) {
+    if let Some(data) = given.text(CredentialsKey::AuthorityData) {
         let certificates = match data.contains("-----BEGIN") {
             true => pem(data.as_bytes()),
             false => decode(data).and_then(|pem_text| pem(&pem_text)),
         };
-        return certificates.map_err(|problem| given.wrong(Key::AuthorityData, &problem));
+        return certificates.map_err(|problem| given.wrong(CredentialsKey::AuthorityData, &problem));
     }
-    let Some(path) = given.text(Key::AuthorityFile) else { return Ok(Vec::new()) };
+    let Some(path) = given.text(CredentialsKey::AuthorityFile) else { return Ok(Vec::new()) };
     let certificates = match std::fs::read(path) {
         Ok(data) => pem(&data).map_err(|problem| format!("{path}: {problem}")),
         Err(error) => Err(format!("{path} cannot be read: {error}")),
     };
-    certificates.map_err(|problem| given.wrong(Key::AuthorityFile, &problem))
+    certificates.map_err(|problem| given.wrong(CredentialsKey::AuthorityFile, &problem))
 }
 
 /// Reads the certificates from a file.

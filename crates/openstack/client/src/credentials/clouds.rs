@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::CredentialsError;
-use super::given::{Given, SETTINGS, Source};
+use super::given::{CredentialsOrigin, Given, SETTINGS};
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -23,9 +23,9 @@ pub(super) fn read(name: &str, variable: Variable<'_>) -> Result<Given, Credenti
         Some(path) => entry(&path, name)?.map(|entry| (path, entry)),
         None => None,
     };
-    let mut given = Given::new(Source::Cloud { file: file.clone(), name: name.to_owned() });
+    let mut given = Given::new(CredentialsOrigin::Cloud { file: file.clone(), name: name.to_owned() });
     for (path, entry) in std::iter::once((file, cloud)).chain(secure) {
-        take(&mut given, &path, name, &entry)?;
+        read_settings(&mut given, &path, name, &entry)?;
     }
     Ok(given)
 }
@@ -64,7 +64,12 @@ fn entry(file: &Path, name: &str) -> Result<Option<Map<String, Value>>, Credenti
     }
 }
 
-fn take(given: &mut Given, file: &Path, name: &str, entry: &Map<String, Value>) -> Result<(), CredentialsError> {
+fn read_settings(
+    given: &mut Given,
+    file: &Path,
+    name: &str,
+    entry: &Map<String, Value>,
+) -> Result<(), CredentialsError> {
     for setting in SETTINGS {
         for path in setting.cloud {
             let Some(value) = look_up(entry, path) else { continue };

@@ -1,9 +1,9 @@
 //! The variables `OS_*`.
 
-use super::given::{Given, SETTINGS, Source};
+use super::given::{CredentialsOrigin, Given, SETTINGS};
 
 pub(super) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Given {
-    let mut given = Given::new(Source::Environment);
+    let mut given = Given::new(CredentialsOrigin::Environment);
     for setting in SETTINGS {
         let found = setting.variable.iter().find_map(|name| {
             let text = variable(name).filter(|text| !text.is_empty())?;

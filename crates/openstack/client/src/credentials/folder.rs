@@ -4,14 +4,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::CredentialsError;
-use super::given::{Given, SETTINGS, Source};
+use super::given::{CredentialsOrigin, Given, SETTINGS};
 
 pub(super) fn read(dir: &Path) -> Result<Given, CredentialsError> {
     if let Err(error) = std::fs::read_dir(dir) {
         let place = format!("credentials folder {}", dir.display());
         return Err(CredentialsError { place, problem: format!("cannot be read: {error}") });
     }
-    let mut given = Given::new(Source::Folder(dir.to_owned()));
+    let mut given = Given::new(CredentialsOrigin::Folder(dir.to_owned()));
     for setting in SETTINGS {
         for name in setting.folder {
             let file = dir.join(name);

@@ -10,7 +10,7 @@ use super::{CredentialsError, Domain};
 
 /// A setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum CredentialsKey {
     AuthType,
     AuthUrl,
     UserId,
@@ -41,14 +41,14 @@ pub(super) enum Key {
 /// The names of a setting in a folder, in `clouds.yaml` (those under `auth` are also accepted beside it) and in the
 /// environment. Errors suggest the first name.
 pub(super) struct Setting {
-    pub key: Key,
+    pub key: CredentialsKey,
     pub folder: &'static [&'static str],
     pub cloud: &'static [&'static str],
     pub variable: &'static [&'static str],
 }
 
 const fn setting(
-    key: Key,
+    key: CredentialsKey,
     folder: &'static [&'static str],
     cloud: &'static [&'static str],
     variable: &'static [&'static str],
@@ -58,35 +58,35 @@ const fn setting(
 
 #[rustfmt::skip]
 pub(super) static SETTINGS: &[Setting] = &[
-    setting(Key::AuthType, &[], &["auth_type"], &["OS_AUTH_TYPE"]),
-    setting(Key::AuthUrl, &["keystoneUrl"], &["auth.auth_url"], &["OS_AUTH_URL"]),
-    setting(Key::UserId, &["userId"], &["auth.user_id"], &["OS_USER_ID"]),
-    setting(Key::Username, &["username"], &["auth.username"], &["OS_USERNAME"]),
-    setting(Key::Password, &["password"], &["auth.password"], &["OS_PASSWORD"]),
-    setting(Key::UserDomainId, &["userDomainId"], &["auth.user_domain_id"], &["OS_USER_DOMAIN_ID"]),
-    setting(Key::UserDomainName, &["userDomain"], &["auth.user_domain_name"], &["OS_USER_DOMAIN_NAME"]),
-    setting(Key::CredentialId, &["applicationCredentialId"], &["auth.application_credential_id"], &["OS_APPLICATION_CREDENTIAL_ID"]),
-    setting(Key::CredentialName, &["applicationCredentialName"], &["auth.application_credential_name"], &["OS_APPLICATION_CREDENTIAL_NAME"]),
-    setting(Key::CredentialSecret, &["applicationCredentialSecret"], &["auth.application_credential_secret"], &["OS_APPLICATION_CREDENTIAL_SECRET"]),
-    setting(Key::ProjectId, &["projectId"], &["auth.project_id", "auth.tenant_id"], &["OS_PROJECT_ID", "OS_TENANT_ID"]),
-    setting(Key::ProjectName, &["projectName"], &["auth.project_name", "auth.tenant_name"], &["OS_PROJECT_NAME", "OS_TENANT_NAME"]),
-    setting(Key::ProjectDomainId, &["projectDomainId"], &["auth.project_domain_id"], &["OS_PROJECT_DOMAIN_ID"]),
-    setting(Key::ProjectDomainName, &["projectDomain"], &["auth.project_domain_name"], &["OS_PROJECT_DOMAIN_NAME"]),
-    setting(Key::DefaultDomainId, &[], &["auth.default_domain_id", "auth.default_domain"], &["OS_DEFAULT_DOMAIN_ID", "OS_DEFAULT_DOMAIN"]),
-    setting(Key::DefaultDomainName, &[], &["auth.default_domain_name"], &["OS_DEFAULT_DOMAIN_NAME"]),
-    setting(Key::SystemScope, &["systemScope"], &["auth.system_scope"], &["OS_SYSTEM_SCOPE"]),
-    setting(Key::Region, &["region"], &["region_name"], &["OS_REGION_NAME"]),
-    setting(Key::Interface, &["interface"], &["interface", "endpoint_type"], &["OS_INTERFACE", "OS_ENDPOINT_TYPE"]),
-    setting(Key::AuthorityFile, &[], &["cacert"], &["OS_CACERT"]),
-    setting(Key::AuthorityData, &["certificateAuthorityData"], &[], &[]),
-    setting(Key::LoadBalancerUrl, &["octaviaUrl"], &["load_balancer_endpoint_override"], &["OS_LOAD_BALANCER_ENDPOINT_OVERRIDE"]),
-    setting(Key::NetworkUrl, &["neutronUrl"], &["network_endpoint_override"], &["OS_NETWORK_ENDPOINT_OVERRIDE"]),
-    setting(Key::Verify, &[], &["verify"], &[]),
-    setting(Key::Insecure, &[], &["insecure"], &["OS_INSECURE"]),
+    setting(CredentialsKey::AuthType, &[], &["auth_type"], &["OS_AUTH_TYPE"]),
+    setting(CredentialsKey::AuthUrl, &["keystoneUrl"], &["auth.auth_url"], &["OS_AUTH_URL"]),
+    setting(CredentialsKey::UserId, &["userId"], &["auth.user_id"], &["OS_USER_ID"]),
+    setting(CredentialsKey::Username, &["username"], &["auth.username"], &["OS_USERNAME"]),
+    setting(CredentialsKey::Password, &["password"], &["auth.password"], &["OS_PASSWORD"]),
+    setting(CredentialsKey::UserDomainId, &["userDomainId"], &["auth.user_domain_id"], &["OS_USER_DOMAIN_ID"]),
+    setting(CredentialsKey::UserDomainName, &["userDomain"], &["auth.user_domain_name"], &["OS_USER_DOMAIN_NAME"]),
+    setting(CredentialsKey::CredentialId, &["applicationCredentialId"], &["auth.application_credential_id"], &["OS_APPLICATION_CREDENTIAL_ID"]),
+    setting(CredentialsKey::CredentialName, &["applicationCredentialName"], &["auth.application_credential_name"], &["OS_APPLICATION_CREDENTIAL_NAME"]),
+    setting(CredentialsKey::CredentialSecret, &["applicationCredentialSecret"], &["auth.application_credential_secret"], &["OS_APPLICATION_CREDENTIAL_SECRET"]),
+    setting(CredentialsKey::ProjectId, &["projectId"], &["auth.project_id", "auth.tenant_id"], &["OS_PROJECT_ID", "OS_TENANT_ID"]),
+    setting(CredentialsKey::ProjectName, &["projectName"], &["auth.project_name", "auth.tenant_name"], &["OS_PROJECT_NAME", "OS_TENANT_NAME"]),
+    setting(CredentialsKey::ProjectDomainId, &["projectDomainId"], &["auth.project_domain_id"], &["OS_PROJECT_DOMAIN_ID"]),
+    setting(CredentialsKey::ProjectDomainName, &["projectDomain"], &["auth.project_domain_name"], &["OS_PROJECT_DOMAIN_NAME"]),
+    setting(CredentialsKey::DefaultDomainId, &[], &["auth.default_domain_id", "auth.default_domain"], &["OS_DEFAULT_DOMAIN_ID", "OS_DEFAULT_DOMAIN"]),
+    setting(CredentialsKey::DefaultDomainName, &[], &["auth.default_domain_name"], &["OS_DEFAULT_DOMAIN_NAME"]),
+    setting(CredentialsKey::SystemScope, &["systemScope"], &["auth.system_scope"], &["OS_SYSTEM_SCOPE"]),
+    setting(CredentialsKey::Region, &["region"], &["region_name"], &["OS_REGION_NAME"]),
+    setting(CredentialsKey::Interface, &["interface"], &["interface", "endpoint_type"], &["OS_INTERFACE", "OS_ENDPOINT_TYPE"]),
+    setting(CredentialsKey::AuthorityFile, &[], &["cacert"], &["OS_CACERT"]),
+    setting(CredentialsKey::AuthorityData, &["certificateAuthorityData"], &[], &[]),
+    setting(CredentialsKey::LoadBalancerUrl, &["octaviaUrl"], &["load_balancer_endpoint_override"], &["OS_LOAD_BALANCER_ENDPOINT_OVERRIDE"]),
+    setting(CredentialsKey::NetworkUrl, &["neutronUrl"], &["network_endpoint_override"], &["OS_NETWORK_ENDPOINT_OVERRIDE"]),
+    setting(CredentialsKey::Verify, &[], &["verify"], &[]),
+    setting(CredentialsKey::Insecure, &[], &["insecure"], &["OS_INSECURE"]),
 ];
 
 /// The source of settings.
-pub(super) enum Source {
+pub(super) enum CredentialsOrigin {
     /// A folder with one file for each setting.
     Folder(PathBuf),
     /// An entry of `clouds.yaml`.
@@ -97,8 +97,8 @@ pub(super) enum Source {
 
 /// The settings of one source. It has no `Debug`, because it holds secrets while they are read.
 pub(super) struct Given {
-    source: Source,
-    values: BTreeMap<Key, Value>,
+    source: CredentialsOrigin,
+    values: BTreeMap<CredentialsKey, Value>,
 }
 
 struct Value {
@@ -108,40 +108,40 @@ struct Value {
 }
 
 impl Given {
-    pub(super) fn new(source: Source) -> Self {
+    pub(super) fn new(source: CredentialsOrigin) -> Self {
         Self { source, values: BTreeMap::new() }
     }
 
     /// Adds a value. An empty value counts as missing.
-    pub(super) fn put(&mut self, key: Key, text: String, place: String) {
+    pub(super) fn put(&mut self, key: CredentialsKey, text: String, place: String) {
         if !text.is_empty() {
             self.values.insert(key, Value { text: text.into(), place });
         }
     }
 
-    pub(super) fn has(&self, key: Key) -> bool {
+    pub(super) fn has(&self, key: CredentialsKey) -> bool {
         self.values.contains_key(&key)
     }
 
-    pub(super) fn text(&self, key: Key) -> Option<&str> {
+    pub(super) fn text(&self, key: CredentialsKey) -> Option<&str> {
         self.values.get(&key).map(|value| value.text.expose_secret())
     }
 
-    pub(super) fn required(&self, key: Key) -> Result<&str, CredentialsError> {
+    pub(super) fn required(&self, key: CredentialsKey) -> Result<&str, CredentialsError> {
         self.text(key).ok_or_else(|| self.missing(key))
     }
 
-    pub(super) fn secret(&self, key: Key) -> Result<SecretString, CredentialsError> {
+    pub(super) fn secret(&self, key: CredentialsKey) -> Result<SecretString, CredentialsError> {
         self.required(key).map(SecretString::from)
     }
 
-    pub(super) fn domain(&self, id: Key, name: Key) -> Option<Domain> {
+    pub(super) fn domain(&self, id: CredentialsKey, name: CredentialsKey) -> Option<Domain> {
         let by_name = || self.text(name).map(|name| Domain::Name(name.to_owned()));
         self.text(id).map(|id| Domain::Id(id.to_owned())).or_else(by_name)
     }
 
     /// Returns a service's URL. A URL with a password is refused, because errors would show it.
-    pub(super) fn url(&self, key: Key) -> Result<Option<Url>, CredentialsError> {
+    pub(super) fn url(&self, key: CredentialsKey) -> Result<Option<Url>, CredentialsError> {
         let Some(text) = self.text(key) else { return Ok(None) };
         // The error does not repeat the text, which may contain a password.
         let mut url = Url::parse(text).map_err(|error| self.wrong(key, &format!("is not a URL: {error}")))?;
@@ -161,12 +161,16 @@ impl Given {
 
     /// Returns Keystone's URL, including `/v3`.
     pub(super) fn keystone_url(&self) -> Result<Url, CredentialsError> {
-        let Some(mut url) = self.url(Key::AuthUrl)? else { return Err(self.missing(Key::AuthUrl)) };
+        let Some(mut url) = self.url(CredentialsKey::AuthUrl)? else {
+            return Err(self.missing(CredentialsKey::AuthUrl));
+        };
         let path = url.path().trim_end_matches('/').to_owned();
         match path.rsplit('/').next() {
             Some("v3") => url.set_path(&path),
             Some("v2.0") => {
-                return Err(self.wrong(Key::AuthUrl, "Keystone v2.0 is not supported; give its address with /v3"));
+                return Err(
+                    self.wrong(CredentialsKey::AuthUrl, "Keystone v2.0 is not supported; give its address with /v3")
+                );
             }
             _ => url.set_path(&format!("{path}/v3")),
         }
@@ -177,26 +181,26 @@ impl Given {
     /// answers.
     pub(super) fn refuse_no_verification(&self) -> Result<(), CredentialsError> {
         let yes = |text: &str| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
-        let off = match (self.text(Key::Verify), self.text(Key::Insecure)) {
-            (Some(verify), _) if !yes(verify) => Key::Verify,
-            (_, Some(insecure)) if yes(insecure) => Key::Insecure,
+        let off = match (self.text(CredentialsKey::Verify), self.text(CredentialsKey::Insecure)) {
+            (Some(verify), _) if !yes(verify) => CredentialsKey::Verify,
+            (_, Some(insecure)) if yes(insecure) => CredentialsKey::Insecure,
             _ => return Ok(()),
         };
         Err(self.wrong(off, "certificates are always verified; name the authority that signed the cloud's instead"))
     }
 
     /// Returns an error about a value that was given.
-    pub(super) fn wrong(&self, key: Key, problem: &str) -> CredentialsError {
+    pub(super) fn wrong(&self, key: CredentialsKey, problem: &str) -> CredentialsError {
         let place = self.values.get(&key).map_or_else(|| self.source.place(), |value| value.place.clone());
         CredentialsError { place, problem: problem.to_owned() }
     }
 
     /// Returns an error about a value that is missing or empty.
-    pub(super) fn missing(&self, key: Key) -> CredentialsError {
+    pub(super) fn missing(&self, key: CredentialsKey) -> CredentialsError {
         let names = |setting: &Setting| match self.source {
-            Source::Folder(_) => setting.folder,
-            Source::Cloud { .. } => setting.cloud,
-            Source::Environment => setting.variable,
+            CredentialsOrigin::Folder(_) => setting.folder,
+            CredentialsOrigin::Cloud { .. } => setting.cloud,
+            CredentialsOrigin::Environment => setting.variable,
         };
         let name = SETTINGS.iter().find(|setting| setting.key == key).and_then(|setting| names(setting).first());
         let name = name.copied().unwrap_or("a setting");
@@ -204,7 +208,7 @@ impl Given {
     }
 }
 
-impl Source {
+impl CredentialsOrigin {
     fn place(&self) -> String {
         match self {
             Self::Folder(dir) => format!("credentials folder {}", dir.display()),

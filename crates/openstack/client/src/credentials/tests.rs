@@ -20,7 +20,7 @@ fn lookup(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> + use<> {
 }
 
 /// Returns all fields of credentials with their secret, or the text of the error.
-fn shown(result: Result<Credentials, CredentialsError>) -> String {
+fn shown(result: Result<CloudCredentials, CredentialsError>) -> String {
     let credentials = match result {
         Ok(credentials) => credentials,
         Err(error) => return error.to_string(),
@@ -37,7 +37,7 @@ fn shown(result: Result<Credentials, CredentialsError>) -> String {
             (format!("credential {credential} of {}", name(user)), secret)
         }
     };
-    let Credentials { keystone, scope, region, interface, load_balancer, network, .. } = &credentials;
+    let CloudCredentials { keystone, scope, region, interface, load_balancer, network, .. } = &credentials;
     let mut text = format!("{keystone} {who}:{} {scope:?}", secret.expose_secret());
     for (what, value) in [
         ("region", region.clone()),
@@ -58,7 +58,7 @@ fn without_folder(dir: &TempDir, text: &str) -> String {
 
 fn from_dir(files: &[(&str, &str)]) -> String {
     let dir = folder(files);
-    without_folder(&dir, &shown(Credentials::from_dir(dir.path())))
+    without_folder(&dir, &shown(CloudCredentials::from_dir(dir.path())))
 }
 
 const URL: (&str, &str) = ("keystoneUrl", "http://k:5000/v3/");
@@ -153,13 +153,13 @@ fn a_folder_as_seed_000_has_it() {
 #[test]
 fn a_folder_that_is_not_there() {
     let dir = folder(&[]);
-    let error = Credentials::from_dir(&dir.path().join("x")).unwrap_err().to_string();
+    let error = CloudCredentials::from_dir(&dir.path().join("x")).unwrap_err().to_string();
     assert!(
         without_folder(&dir, &error).starts_with("credentials folder DIR/x: cannot be read: No such file"),
         "{error}"
     );
     std::fs::write(dir.path().join("keystoneUrl"), [0xff]).unwrap();
-    let error = Credentials::from_dir(dir.path()).unwrap_err().to_string();
+    let error = CloudCredentials::from_dir(dir.path()).unwrap_err().to_string();
     assert!(without_folder(&dir, &error).starts_with("DIR/keystoneUrl: cannot be read: "), "{error}");
 }
 
@@ -174,16 +174,16 @@ fn an_authority_as_pem_or_as_base64_of_it() {
     let two = format!("{pem}\n{pem}");
     for (data, count) in [(&pem, 1), (&base64, 1), (&wrapped, 1), (&two, 2)] {
         std::fs::write(dir.path().join("certificateAuthorityData"), data).unwrap();
-        assert_eq!(Credentials::from_dir(dir.path()).unwrap().authorities.len(), count);
+        assert_eq!(CloudCredentials::from_dir(dir.path()).unwrap().authorities.len(), count);
     }
     let bad = "-----BEGIN CERTIFICATE-----\naGVsbG8K\n-----END CERTIFICATE-----\n";
     std::fs::write(dir.path().join("certificateAuthorityData"), bad).unwrap();
-    let error = Credentials::from_dir(dir.path()).unwrap_err().to_string();
+    let error = CloudCredentials::from_dir(dir.path()).unwrap_err().to_string();
     assert!(error.contains("certificateAuthorityData: holds a certificate that cannot be used: "), "{error}");
 }
 
 fn from_env(pairs: &[(&str, &str)]) -> String {
-    shown(Credentials::from_env(lookup(pairs)))
+    shown(CloudCredentials::from_env(lookup(pairs)))
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn from_cloud(files: &[(&str, &str)]) -> String {
     for (name, _) in files {
         std::fs::rename(dir.path().join(name), config.join(name)).unwrap();
     }
-    without_folder(&dir, &shown(Credentials::from_cloud("lab", lookup(&[("XDG_CONFIG_HOME", &home)]))))
+    without_folder(&dir, &shown(CloudCredentials::from_cloud("lab", lookup(&[("XDG_CONFIG_HOME", &home)]))))
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn clouds_yaml() {
 }
 
 #[test]
-fn a_mistake_in_yaml_is_told_without_its_text() {
+fn a_mistake_in_yaml_is_reported_without_its_text() {
     let text = from_cloud(&[("clouds.yaml", "clouds:\n  lab:\n    auth:\n      password: [very-secret\n")]);
     assert!(text.starts_with("DIR/openstack/clouds.yaml: is not YAML that can be read, line "), "{text}");
     assert!(!text.contains("very-secret"), "{text}");
@@ -347,8 +347,8 @@ fn files_that_variables_name() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (a, b, none) = (path("a.yaml"), path("b.yaml"), path("none.yaml"));
     let named = [("OS_CLOUD", "lab"), ("OS_CLIENT_CONFIG_FILE", a.as_str()), ("OS_CLIENT_SECURE_FILE", b.as_str())];
-    assert_eq!(shown(Credentials::from_env(lookup(&named))), "http://k/v3 u@#default:p Unscoped");
-    let error = shown(Credentials::from_cloud("lab", lookup(&[("OS_CLIENT_CONFIG_FILE", none.as_str())])));
+    assert_eq!(shown(CloudCredentials::from_env(lookup(&named))), "http://k/v3 u@#default:p Unscoped");
+    let error = shown(CloudCredentials::from_cloud("lab", lookup(&[("OS_CLIENT_CONFIG_FILE", none.as_str())])));
     assert!(without_folder(&dir, &error).starts_with("DIR/none.yaml: cannot be read: "), "{error}");
 }
 
@@ -359,7 +359,7 @@ fn debug_shows_no_secret() {
         vec![("OS_APPLICATION_CREDENTIAL_ID", "c"), ("OS_APPLICATION_CREDENTIAL_SECRET", "very-secret")],
     ] {
         let pairs: Vec<_> = pairs.into_iter().chain([("OS_AUTH_URL", "http://k")]).collect();
-        let credentials = Credentials::from_env(lookup(&pairs)).unwrap();
+        let credentials = CloudCredentials::from_env(lookup(&pairs)).unwrap();
         assert!(!format!("{credentials:?}").contains("very-secret"));
         assert!(shown(Ok(credentials)).contains("very-secret"));
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::common::options;
 use gimbal_octavia_rows::{Address, LoadBalancer, Protocol, ProvisioningStatus};
-use gimbal_octavia_rows::{Id, List};
+use gimbal_octavia_rows::{CompleteList, Id};
 use gimbal_openstack_client::{
-    CallKind, CallOutcome, Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Scope,
+    CallKind, CallOutcome, ClientOptions, Cloud, CloudCredentials, Dialect, Error, LoadBalancing, Lookup, TokenScope,
 };
 use gimbal_testkit::openstack::{self, Api, OpenStack, Service, User};
 use serde_json::{Value, json};
@@ -89,8 +89,8 @@ async fn connect(cloud: &OpenStack) -> Cloud {
     cloud.credentials(User::Discoverer).write_secret(dir.path()).unwrap();
     std::fs::write(dir.path().join("region"), "RegionMitaka").unwrap();
     std::fs::write(dir.path().join("neutronUrl"), cloud.url(Service::NeutronLbaas)).unwrap();
-    let options = Options { list_timeout: Duration::from_secs(60), ..options() };
-    Cloud::connect(Credentials::from_dir(dir.path()).unwrap(), options).await.unwrap()
+    let options = ClientOptions { list_timeout: Duration::from_secs(60), ..options() };
+    Cloud::connect(CloudCredentials::from_dir(dir.path()).unwrap(), options).await.unwrap()
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_real_neutron_lbaas() {
         balancers.push(maker.balancer(name, &subnet).await);
     }
     let client = connect(&cloud).await;
-    let load_balancing = client.session(&Scope::Project(maker.project.clone())).load_balancing().await.unwrap();
+    let load_balancing = client.session(&TokenScope::Project(maker.project.clone())).load_balancing().await.unwrap();
     assert_eq!(load_balancing.dialect(), Dialect::NeutronLbaas);
     assert_eq!(load_balancing.version().await.unwrap(), None);
 
@@ -119,13 +119,13 @@ async fn a_real_neutron_lbaas() {
     what_is_deleted(&load_balancing, &maker, &balancers).await;
 
     let foreign = cloud.project("beta").await.unwrap();
-    let foreign = client.session(&Scope::Project(foreign)).load_balancing().await.unwrap();
+    let foreign = client.session(&TokenScope::Project(foreign)).load_balancing().await.unwrap();
     assert!(foreign.load_balancers(None).await.unwrap().rows.is_empty());
     // Neutron answers 404 both for other projects' objects and for missing ones.
     assert_eq!(foreign.load_balancer(&tree.balancer).await.unwrap(), Lookup::Gone);
 }
 
-fn the_load_balancers(list: &List<LoadBalancer>, created: &[String], project: &str) {
+fn the_load_balancers(list: &CompleteList<LoadBalancer>, created: &[String], project: &str) {
     assert_eq!(sorted(list.rows.iter().map(|row| &row.id)), in_order(created));
     assert_eq!(list.unreadable, []);
     assert!(list.server_time.is_some());

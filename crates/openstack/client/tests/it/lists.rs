@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
-use gimbal_openstack_client::{CallKind, CallOutcome, Cloud, Dialect, Error, Lookup, Options, Scope};
+use gimbal_openstack_client::{CallKind, CallOutcome, ClientOptions, Cloud, Dialect, Error, Lookup, TokenScope};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault, Paging};
 use serde_json::json;
 
@@ -39,7 +39,7 @@ async fn every_project_is_listed_though_keystone_cuts_in_silence() {
             cloud.projects_paged = paged;
             (0..projects).for_each(|n| cloud.project(&format!("x{n}"), &format!("name {n}")));
         });
-        let session = cloud.session(&Scope::Project("p1".into()));
+        let session = cloud.session(&TokenScope::Project("p1".into()));
         let found = session.all_projects().await.unwrap();
         assert_eq!((found.rows.len(), found.server_time.is_some()), (projects + 1, true), "{paged}");
     }
@@ -53,7 +53,7 @@ async fn a_project_that_goes_between_two_pages_begins_the_list_anew() {
         cloud.projects_max = 2;
         (0..3).for_each(|n| cloud.project(&format!("x{n}"), "x"));
     });
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     session.roles().await.unwrap();
     fake.fail(Fault::on("/v3/projects").with_marker().times(1).change(|cloud| {
         cloud.projects.retain(|project| project["id"] != "x0");
@@ -86,7 +86,7 @@ async fn a_server_that_is_away_for_a_moment_is_asked_once_more() {
 #[tokio::test]
 async fn of_many_calls_one_finds_out_whether_a_server_is_back() {
     let (fake, cloud) = cloud_with(1).await;
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     session.roles().await.unwrap();
     let nine = async || futures::future::join_all((0..9).map(|_| list(&cloud))).await;
     fake.fail(Fault::on("/loadbalancers").status(503));
@@ -226,7 +226,7 @@ async fn a_wait_that_is_too_long_or_unknown_is_an_error_at_once() {
 #[tokio::test]
 async fn waits_are_bounded_all_together() {
     let (fake, _) = cloud_with(1).await;
-    let options = Options { longest_wait: Duration::from_millis(1200), ..options() };
+    let options = ClientOptions { longest_wait: Duration::from_millis(1200), ..options() };
     let cloud = Cloud::connect(credentials(&fake.url(), &[]), options).await.unwrap();
     fake.fail(Fault::on("/loadbalancers").retry_after("0"));
     assert!(matches!(list(&cloud).await, Err(Error::RateLimited { .. })));
@@ -236,7 +236,7 @@ async fn waits_are_bounded_all_together() {
 #[tokio::test]
 async fn pages_that_are_too_slow_become_smaller_and_stay_so() {
     let (fake, _) = cloud_with(5).await;
-    let options = Options { page: 200, ..options() };
+    let options = ClientOptions { page: 200, ..options() };
     let cloud = Cloud::connect(credentials(&fake.url(), &[]), options).await.unwrap();
     fake.fail(Fault::on("/loadbalancers").larger_than(100).hang());
     assert_eq!(list(&cloud).await.unwrap(), "lb0 lb1 lb2 lb3 lb4");
@@ -252,7 +252,7 @@ async fn pages_that_are_too_slow_become_smaller_and_stay_so() {
 #[tokio::test]
 async fn a_server_that_hangs_is_left_after_three_tries() {
     let (fake, _) = cloud_with(5).await;
-    let options = Options { page: 1000, list_timeout: Duration::from_millis(200), ..options() };
+    let options = ClientOptions { page: 1000, list_timeout: Duration::from_millis(200), ..options() };
     let cloud = Cloud::connect(credentials(&fake.url(), &[]), options).await.unwrap();
     fake.fail(Fault::on("/loadbalancers").hang());
     let error = list(&cloud).await.unwrap_err();
@@ -354,7 +354,7 @@ async fn a_redirect_does_not_carry_the_token_away() {
 async fn what_went_over_the_wire_is_counted() {
     let (fake, cloud) = cloud_with(8).await;
     list(&cloud).await.unwrap();
-    let session = cloud.session(&Scope::Unscoped);
+    let session = cloud.session(&TokenScope::Unscoped);
     session.all_projects().await.unwrap_err();
     let calls = cloud.calls();
     assert_eq!(calls.total() as usize, fake.calls().len());

@@ -1,17 +1,20 @@
 //! A mutation is sent once, whatever happens to its answer.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gimbal_openstack_client::{
-    CallOutcome, Cloud, Complaint, Error, Mutation, MutationResult, Refusal, Scope, ServiceEndpoint, ServiceType,
-    Session, Verb,
+    CallKind, CallOutcome, Cloud, Complaint, Error, Mutation, MutationRefusal, MutationResult, NotSent,
+    ServiceEndpoint, ServiceType, Session, TokenScope,
 };
-use gimbal_testkit::fake_openstack::FakeOpenStack;
+use gimbal_testkit::eventually;
+use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::common::{credentials, options};
 
@@ -31,8 +34,7 @@ enum Reaction {
 const CREATED: Reaction = Reaction::Answer("201 Created", r#"{"pool":{"id":"1"}}"#);
 const IMMUTABLE: &str =
     r#"{"faultcode":"Client","faultstring":"Load Balancer 1 is immutable and cannot be updated.","debuginfo":null}"#;
-const BUSY: &str =
-    r#"{"faultcode":"Server","faultstring":"Project busy.  Unable to lock the project.  Please try again."}"#;
+const BUSY: &str = r#"{"faultcode":"Server","faultstring":"Project busy.  Unable to lock the project.  Please try again.","debuginfo":null}"#;
 const DENIED: &str = r#"{"error":{"code":401,"message":"The request you have made requires authentication."}}"#;
 
 /// A load balancing service with a scripted reaction to each request, which breaks every connection after the last one.
@@ -62,14 +64,14 @@ impl Service {
     }
 
     async fn session(&self) -> (Session, ServiceEndpoint) {
-        let session = self.cloud.session(&Scope::Project("p1".into()));
+        let session = self.cloud.session(&TokenScope::Project("p1".into()));
         let endpoint = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
         (session, endpoint)
     }
 
     async fn send(&self, mutation: &Mutation) -> MutationResult {
         let (session, endpoint) = self.session().await;
-        session.mutate(&endpoint, mutation).await
+        session.mutate(&endpoint, mutation, || true).await
     }
 
     fn requests(&self) -> Vec<String> {
@@ -100,12 +102,23 @@ async fn serve(mut connection: TcpStream, seen: Arc<Mutex<Vec<String>>>, reactio
     }
 }
 
+fn not_sent(result: &MutationResult) -> &NotSent {
+    match result {
+        MutationResult::NotSent(not_sent) => not_sent,
+        other => panic!("sent: {other:?}"),
+    }
+}
+
 /// Reads one complete request. Returns its first line and body.
 async fn read(connection: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
         let mut piece = [0; 4096];
-        let count = connection.read(&mut piece).await.ok().filter(|count| *count > 0)?;
+        let count = connection.read(&mut piece).await.unwrap_or_default();
+        if count == 0 {
+            // A request that was cut off counts, too.
+            return Some(String::from_utf8(bytes).unwrap()).filter(|cut| !cut.is_empty());
+        }
         bytes.extend_from_slice(&piece[..count]);
         let text = String::from_utf8(bytes.clone()).unwrap();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
@@ -120,7 +133,7 @@ fn create() -> Mutation {
     Mutation::create("pool", &["pools"], &json!({"pool": {"name": "web"}}))
 }
 
-fn refused(result: &MutationResult) -> &Refusal {
+fn refused(result: &MutationResult) -> &MutationRefusal {
     match result {
         MutationResult::Refused(refusal) => refusal,
         other => panic!("not refused: {other:?}"),
@@ -144,14 +157,21 @@ async fn a_change_that_is_accepted() {
             "DELETE /v2/lbaas/loadbalancers/1?cascade=true HTTP/1.1",
         ]
     );
-    let mutations = service.cloud.calls().mutations();
-    let sum = &mutations[&create().kind(ServiceType::LoadBalancer)];
-    assert_eq!((sum.outcomes[&CallOutcome::Ok], mutations.len()), (1, 3));
-    assert!(mutations.keys().any(|kind| (kind.verb, kind.resource) == (Verb::Delete, "load balancer")));
+    let calls = service.cloud.calls().by_labels();
+    let labels: Vec<_> = calls.keys().map(|key| (key.service.as_str(), key.verb.as_str(), key.resource)).collect();
+    let expected = [
+        ("identity", "create", "token"),
+        ("load-balancer", "create", "pool"),
+        ("load-balancer", "update", "members"),
+        ("load-balancer", "delete", "load balancer"),
+    ];
+    assert_eq!(labels, expected);
+    assert_eq!(calls[&CallKind::Token.labels()].outcomes, [(CallOutcome::Ok, 4)].into());
+    assert_eq!(calls[&create().labels(ServiceType::LoadBalancer)].outcomes, [(CallOutcome::Ok, 1)].into());
 }
 
 #[tokio::test]
-async fn without_the_services_own_answer_nobody_knows_and_nothing_is_repeated() {
+async fn without_the_services_own_answer_nothing_is_known_or_repeated() {
     let page = "<html>no healthy upstream</html>";
     for (reaction, expected) in [
         (Reaction::Break, "cannot reach the server"),
@@ -209,7 +229,7 @@ async fn a_token_that_is_refused_is_renewed_once() {
 
     let service = Service::start(&[denied, denied, CREATED]).await;
     let result = service.send(&create()).await;
-    assert_eq!(refused(&result).status, Some(401), "{result:?}");
+    assert_eq!(refused(&result).status, 401, "{result:?}");
     assert_eq!(service.requests().len(), 2);
 }
 
@@ -219,18 +239,88 @@ async fn without_a_token_or_another_endpoint_nothing_is_sent() {
     let (session, endpoint) = service.session().await;
     let other = Service::start(&[CREATED]).await;
     let (_, elsewhere) = other.session().await;
-    let result = session.mutate(&elsewhere, &create()).await;
-    assert!(matches!(refused(&result), Refusal { error: Error::Catalog { .. }, status: None, .. }), "{result:?}");
+    let result = session.mutate(&elsewhere, &create(), || true).await;
+    assert!(matches!(not_sent(&result), NotSent::Failed(Error::Catalog { .. })), "{result:?}");
     let network = session.endpoint(ServiceType::Network).await.unwrap();
     assert!(network.to_string().ends_with("/v2.0"), "{network}");
     assert!(matches!(session.endpoint(ServiceType::KeyManager).await, Err(Error::Catalog { .. })));
     let outside = Mutation::delete("pool", &["pools", ".."]);
-    assert_eq!(refused(&session.mutate(&endpoint, &outside).await).status, None);
+    not_sent(&session.mutate(&endpoint, &outside, || true).await);
 
     let keystone = service.keystone.url();
     drop(service.keystone);
     let cloud = Cloud::new(credentials(&keystone, &[]), options()).unwrap();
-    let result = cloud.session(&Scope::Project("p1".into())).mutate(&endpoint, &create()).await;
-    assert!(matches!(refused(&result), Refusal { error: Error::Unreachable { .. }, status: None, .. }), "{result:?}");
+    let result = cloud.session(&TokenScope::Project("p1".into())).mutate(&endpoint, &create(), || true).await;
+    assert!(matches!(not_sent(&result), NotSent::Failed(Error::Unreachable { .. })), "{result:?}");
     assert_eq!(service.requests.lock().unwrap().len(), 0);
+}
+
+/// The service is not there: other than a connection that breaks, this leaves no doubt.
+#[tokio::test]
+async fn without_a_connection_nothing_is_sent() {
+    let keystone = FakeOpenStack::start().await.unwrap();
+    keystone.set(|cloud| cloud.project("p1", "alpha"));
+    let url = format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap());
+    let more = [("OS_LOAD_BALANCER_ENDPOINT_OVERRIDE", &*url)];
+    let cloud = Cloud::connect(credentials(&keystone.url(), &more), options()).await.unwrap();
+    let session = cloud.session(&TokenScope::Project("p1".into()));
+    let endpoint = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
+    let result = session.mutate(&endpoint, &create(), || true).await;
+    assert!(matches!(not_sent(&result), NotSent::Failed(Error::Unreachable { .. })), "{result:?}");
+}
+
+/// The caller's reason to change something ends while Keystone is slow to issue a token.
+#[tokio::test]
+async fn a_permit_that_ends_while_a_token_is_awaited() {
+    for mutation in [create(), Mutation::delete("pool", &["pools", "1"])] {
+        let service = Service::start(&[CREATED]).await;
+        let (session, endpoint) = service.session().await;
+        service.keystone.set(|cloud| cloud.revoke_tokens());
+        let cloud = service.cloud.session(&TokenScope::Unscoped);
+        cloud.roles_now().await.unwrap();
+        let gate = Arc::new(Semaphore::new(0));
+        service.keystone.forget_calls();
+        service.keystone.fail(Fault::on("/auth/tokens").hold(&gate));
+        drop(session);
+        let session = service.cloud.session(&TokenScope::Project("p1".into()));
+        let may = Arc::new(AtomicBool::new(true));
+        let permit = may.clone();
+        let (result, ()) = tokio::join!(session.mutate(&endpoint, &mutation, move || permit.load(SeqCst)), async {
+            let asked = || match service.keystone.count("POST /v3/auth/tokens") {
+                0 => Err("no token is requested"),
+                _ => Ok(()),
+            };
+            eventually("a token is requested", Duration::from_secs(5), async || asked()).await.unwrap();
+            may.store(false, SeqCst);
+            gate.add_permits(100);
+        });
+        assert_eq!(not_sent(&result), &NotSent::NotPermitted);
+        assert_eq!(service.requests(), [""; 0]);
+        assert!(service.cloud.calls().by_labels().keys().all(|labels| labels.service == ServiceType::Identity));
+    }
+}
+
+/// The service refuses the token, and the permit ends before it could be sent with another one.
+#[tokio::test]
+async fn a_permit_is_asked_again_after_a_401() {
+    let service = Service::start(&[Reaction::Answer("401 Unauthorized", DENIED), CREATED]).await;
+    let (session, endpoint) = service.session().await;
+    let seen = service.requests.clone();
+    let result = session.mutate(&endpoint, &create(), move || seen.lock().unwrap().is_empty()).await;
+    assert_eq!(not_sent(&result), &NotSent::NotPermitted);
+    assert_eq!(service.requests().len(), 1);
+}
+
+/// Also over a connection that was used before, and the client goes on to work.
+#[tokio::test]
+async fn a_change_without_a_permit_leaves_nothing_behind() {
+    let service = Service::start(&[CREATED, CREATED, CREATED]).await;
+    let (session, endpoint) = service.session().await;
+    for mutation in [create(), Mutation::delete("pool", &["pools", "1"])] {
+        assert!(matches!(session.mutate(&endpoint, &create(), || true).await, MutationResult::Accepted(_)));
+        let result = session.mutate(&endpoint, &mutation, || false).await;
+        assert_eq!(not_sent(&result), &NotSent::NotPermitted);
+    }
+    assert!(matches!(session.mutate(&endpoint, &create(), || true).await, MutationResult::Accepted(_)));
+    assert_eq!(service.requests().len(), 3, "{:?}", service.requests());
 }

@@ -5,28 +5,30 @@
 use std::time::Duration;
 
 use crate::common::options;
-use gimbal_octavia_rows::List;
+use gimbal_octavia_rows::CompleteList;
 use gimbal_octavia_rows::LoadBalancer;
-use gimbal_openstack_client::{Cloud, Credentials, Dialect, Error, LoadBalancing, Lookup, Options, Scope};
+use gimbal_openstack_client::{
+    ClientOptions, Cloud, CloudCredentials, Dialect, Error, LoadBalancing, Lookup, TokenScope,
+};
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{self, OpenStack, Service, User};
 use serde_json::{Value, json};
 
-fn patient() -> Options {
-    Options { list_timeout: Duration::from_secs(60), ..options() }
+fn patient() -> ClientOptions {
+    ClientOptions { list_timeout: Duration::from_secs(60), ..options() }
 }
 
 async fn connect(cloud: &OpenStack, user: User) -> Cloud {
     let dir = tempfile::tempdir().unwrap();
     cloud.credentials(user).write_secret(dir.path()).unwrap();
-    Cloud::connect(Credentials::from_dir(dir.path()).unwrap(), patient()).await.unwrap()
+    Cloud::connect(CloudCredentials::from_dir(dir.path()).unwrap(), patient()).await.unwrap()
 }
 
 async fn of(cloud: &Cloud, project: &str) -> LoadBalancing {
-    cloud.session(&Scope::Project(project.to_owned())).load_balancing().await.unwrap()
+    cloud.session(&TokenScope::Project(project.to_owned())).load_balancing().await.unwrap()
 }
 
-fn ids(list: &List<LoadBalancer>) -> Vec<&str> {
+fn ids(list: &CompleteList<LoadBalancer>) -> Vec<&str> {
     list.rows.iter().map(|row| row.id.as_str()).collect()
 }
 
@@ -60,12 +62,12 @@ async fn projects_and_roles(cloud: &OpenStack, user: &Cloud, alpha: &str) {
     let mut names: Vec<_> = projects.rows.iter().map(|project| &*project.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["alpha", "beta", "gamma"]);
-    let session = user.session(&Scope::Project(alpha.to_owned()));
+    let session = user.session(&TokenScope::Project(alpha.to_owned()));
     assert!(session.roles_now().await.unwrap().contains("load-balancer_member"));
     assert!(matches!(session.all_projects().await, Err(Error::Forbidden { .. })));
     let foreign = cloud.project("admin").await;
     let foreign = foreign.unwrap_or_else(|_| "0123456789abcdef0123456789abcdef".to_owned());
-    assert!(matches!(user.session(&Scope::Project(foreign)).roles().await, Err(Error::Forbidden { .. })));
+    assert!(matches!(user.session(&TokenScope::Project(foreign)).roles().await, Err(Error::Forbidden { .. })));
 }
 
 /// The server's own maximum of two rows is below our limit of three.
@@ -124,7 +126,7 @@ async fn a_password_that_changes(cloud: &OpenStack, user: &Cloud, alpha: &str) -
     // Revocations have a resolution of a second: a token issued in the same second is refused, too.
     let (user, list) = eventually("a list", Duration::from_secs(30), async || {
         let user = connect(cloud, User::Discoverer).await;
-        let load_balancing = user.session(&Scope::Project(alpha.to_owned())).load_balancing().await?;
+        let load_balancing = user.session(&TokenScope::Project(alpha.to_owned())).load_balancing().await?;
         let list = load_balancing.load_balancers(None).await?;
         Ok::<_, Error>((user, list))
     })

@@ -8,8 +8,8 @@ use std::time::Instant;
 use crate::common::{credentials, options};
 use gimbal_octavia_rows::Id;
 use gimbal_octavia_rows::{self as rows, Address, OperatingStatus, Protocol, ProvisioningStatus};
-use gimbal_openstack_client::{Cloud, Dialect, Error, LoadBalancing, Lookup, Options, Scope};
-use gimbal_openstack_source::{CloudPoller as Poll, MembersError, Mode, Query, Reply};
+use gimbal_openstack_client::{ClientOptions, Cloud, Dialect, Error, LoadBalancing, Lookup, TokenScope};
+use gimbal_openstack_source::{CloudPoller as Poll, ListMode, MembersError, Query, Reply};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use serde_json::Value;
 
@@ -84,7 +84,7 @@ struct Replay {
 }
 
 impl Replay {
-    async fn start(options: Options) -> Self {
+    async fn start(options: ClientOptions) -> Self {
         let (keystone, neutron) = (FakeOpenStack::start().await.unwrap(), FakeOpenStack::start().await.unwrap());
         let project = find("loadbalancers", "name", "web", "tenant_id");
         keystone.set(|cloud| {
@@ -101,7 +101,7 @@ impl Replay {
     }
 
     async fn load_balancing(&self) -> LoadBalancing {
-        self.cloud.session(&Scope::Project(self.project.clone())).load_balancing().await.unwrap()
+        self.cloud.session(&TokenScope::Project(self.project.clone())).load_balancing().await.unwrap()
     }
 }
 
@@ -224,7 +224,7 @@ async fn a_token_that_is_refused_is_renewed_once() {
 /// An unknown marker is answered like the end of a list. Only a request for the row itself distinguishes the two.
 #[tokio::test]
 async fn an_empty_page_after_a_row_that_is_gone_is_not_the_end() {
-    let replay = Replay::start(Options { page: 1, ..options() }).await;
+    let replay = Replay::start(ClientOptions { page: 1, ..options() }).await;
     let load_balancing = replay.load_balancing().await;
     let (page, nothing) = (Recorded::read("loadbalancers-page"), Recorded::read("loadbalancers-unknown-marker"));
     // The row is requested without a limit.
@@ -264,8 +264,8 @@ async fn answer(replay: &Replay, ask: Query) -> Reply {
 #[tokio::test]
 async fn a_poll_makes_services_of_them() {
     let replay = Replay::start(options()).await;
-    let options = gimbal_openstack_source::Options { l7_pools: true, ..Default::default() };
-    let mut poll = Poll::new(Mode::PerProject, options);
+    let options = gimbal_openstack_source::PollOptions { l7_pools: true, ..Default::default() };
+    let mut poll = Poll::new(ListMode::PerProject, options);
     let now = Instant::now();
     poll.begin(now);
     while let Some(ask) = poll.next_query() {

@@ -1,45 +1,19 @@
 //! Secrets leave this crate only in requests.
-#![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
-
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 
 use crate::common::{cloud_with, connect, list};
-use gimbal_openstack_client::Scope;
+use gimbal_openstack_client::TokenScope;
+use gimbal_testkit::CapturedLog;
 use gimbal_testkit::fake_openstack::Fault;
-use tracing_subscriber::fmt::MakeWriter;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 /// Keystone's errors about a malformed body repeat the body, and so does this fake.
 #[tokio::test]
 async fn no_secret_in_errors_logs_or_debug() {
-    let log = Log::default();
+    let log = CapturedLog::default();
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
 
     let (fake, cloud) = cloud_with(1).await;
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     let load_balancing = session.load_balancing().await.unwrap();
     list(&cloud).await.unwrap();
     let mut seen = format!("{cloud:?} {session:?} {load_balancing:?} {:?}", cloud.calls());
@@ -53,7 +27,7 @@ async fn no_secret_in_errors_logs_or_debug() {
     fake.fail(Fault::on("/loadbalancers").times(1).retry_after("0"));
     seen.push_str(&format!("{:?}", load_balancing.load_balancers(None).await));
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("asked to wait"), "the log is not caught: {log}");
     for secret in ["fake-secret", "fake-token"] {
         assert!(!seen.contains(secret), "{seen}");

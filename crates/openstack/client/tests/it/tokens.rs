@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
 use futures::future::join_all;
-use gimbal_openstack_client::{CallKind, CallOutcome, Cloud, Error, Scope};
+use gimbal_openstack_client::{CallKind, CallOutcome, Cloud, Error, TokenScope};
 use gimbal_testkit::eventually;
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
 use tokio::sync::Semaphore;
@@ -14,7 +14,7 @@ const TOKENS: &str = "POST /v3/auth/tokens";
 const LISTS: &str = "GET /v2/lbaas/loadbalancers";
 
 #[tokio::test]
-async fn wrong_credentials_are_told_from_everything_else() {
+async fn wrong_credentials_differ_from_everything_else() {
     let fake = FakeOpenStack::start().await.unwrap();
     connect(&fake).await.unwrap();
     fake.set(|cloud| cloud.password = "other".into());
@@ -63,7 +63,7 @@ async fn a_hundred_callers_log_in_once() {
     let callers = (0..100).map(|_| list(&cloud));
     let (lists, asked) = tokio::join!(join_all(callers), async {
         let asked = eventually("somebody logs in", Duration::from_secs(5), async || match fake.count(TOKENS) {
-            0 => Err("nobody"),
+            0 => Err("no request yet"),
             count => Ok(count),
         });
         let asked = asked.await;
@@ -80,7 +80,7 @@ async fn a_hundred_callers_log_in_once() {
 async fn a_revoked_token_is_replaced_once_for_all() {
     let (fake, cloud) = cloud_with(1).await;
     list(&cloud).await.unwrap();
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     session.roles().await.unwrap();
     fake.set(|cloud| cloud.revoke_tokens());
     fake.forget_calls();
@@ -123,7 +123,7 @@ async fn credentials_that_turned_invalid_are_shown_once() {
 
 /// Like `list`, without a panic if the session gets no token.
 async fn list_now(cloud: &Cloud) -> Result<usize, Error> {
-    let load_balancing = cloud.session(&Scope::Project("p1".into())).load_balancing().await?;
+    let load_balancing = cloud.session(&TokenScope::Project("p1".into())).load_balancing().await?;
     Ok(load_balancing.load_balancers(None).await?.rows.len())
 }
 
@@ -133,7 +133,7 @@ async fn a_token_is_renewed_before_it_ends() {
     // The lifetime left after the renewal is due must be longer than a busy machine takes.
     fake.set(|cloud| cloud.token_life = Duration::from_secs(15));
     let cloud = connect(&fake).await.unwrap();
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     let load_balancing = session.load_balancing().await.unwrap();
     eventually("another token", Duration::from_secs(40), async || {
         load_balancing.load_balancers(None).await.map_err(|error| error.to_string())?;
@@ -161,9 +161,9 @@ async fn projects_and_those_without_a_role() {
         names.join(" ")
     };
     assert_eq!(names().await, "alpha");
-    let foreign = cloud.session(&Scope::Project("p2".into()));
+    let foreign = cloud.session(&TokenScope::Project("p2".into()));
     assert!(matches!(foreign.load_balancing().await, Err(Error::Forbidden { .. })));
-    let own = cloud.session(&Scope::Project("p1".into()));
+    let own = cloud.session(&TokenScope::Project("p1".into()));
     assert_eq!(own.roles().await.unwrap().into_iter().collect::<Vec<_>>(), ["member"]);
     assert_eq!(own.project().await.unwrap().unwrap().id.as_str(), "p1");
     assert!(matches!(own.all_projects().await, Err(Error::Forbidden { .. })));
@@ -179,7 +179,7 @@ async fn projects_and_those_without_a_role() {
 async fn a_token_that_lost_a_role_says_so_when_it_is_asked() {
     let (fake, cloud) = cloud_with(0).await;
     fake.set(|cloud| cloud.global = true);
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     let before = session.roles().await.unwrap();
     assert_eq!(session.roles_now().await.unwrap(), before);
     fake.set(|cloud| cloud.global = false);
@@ -197,7 +197,7 @@ async fn an_application_credential_has_no_token_of_another_scope() {
     let (fake, _) = cloud_with(1).await;
     let given = [("OS_APPLICATION_CREDENTIAL_ID", "fake"), ("OS_APPLICATION_CREDENTIAL_SECRET", "fake-secret")];
     let cloud = Cloud::connect(credentials(&fake.url(), &given), options()).await.unwrap();
-    let error = cloud.session(&Scope::Project("p1".into())).load_balancing().await.unwrap_err();
+    let error = cloud.session(&TokenScope::Project("p1".into())).load_balancing().await.unwrap_err();
     assert!(matches!(error, Error::Forbidden { .. }), "{error}");
 }
 
@@ -206,7 +206,7 @@ async fn an_application_credential_has_no_token_of_another_scope() {
 async fn load_balancing_stays_where_it_was() {
     let (fake, cloud) = cloud_with(1).await;
     let place = load_balancing(&cloud).await.place().clone();
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     session.load_balancing_at(&place).await.unwrap();
     for catalog in [vec!["network"], vec![]] {
         fake.set(|cloud| {
@@ -240,8 +240,8 @@ async fn an_application_credential_is_its_own_scope() {
     let (fake, _) = cloud_with(1).await;
     let given = [("OS_APPLICATION_CREDENTIAL_ID", "fake"), ("OS_APPLICATION_CREDENTIAL_SECRET", "fake-secret")];
     let cloud = Cloud::connect(credentials(&fake.url(), &given), options()).await.unwrap();
-    assert_eq!(cloud.scope(), Some(&Scope::Bound));
-    let session = cloud.session(&Scope::Bound);
+    assert_eq!(cloud.scope(), Some(&TokenScope::Bound));
+    let session = cloud.session(&TokenScope::Bound);
     let load_balancing = session.load_balancing().await.unwrap();
     assert_eq!(load_balancing.load_balancers(None).await.unwrap().rows.len(), 1);
     assert_eq!(cloud.projects().await.unwrap().rows.len(), 1);
@@ -257,7 +257,7 @@ async fn an_application_credential_is_its_own_scope() {
 #[tokio::test]
 async fn a_token_goes_with_its_last_session() {
     let (fake, cloud) = cloud_with(1).await;
-    let session = cloud.session(&Scope::Project("p1".into()));
+    let session = cloud.session(&TokenScope::Project("p1".into()));
     session.roles().await.unwrap();
     load_balancing(&cloud).await;
     assert_eq!(fake.set(|cloud| cloud.tokens.len()), 2, "one of each scope");

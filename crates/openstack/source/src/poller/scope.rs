@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{Service, SourceKey};
-use gimbal_octavia_rows::{Existence, Id, List, Listener, LoadBalancer, Member, Pool, Reading, Table};
+use gimbal_octavia_rows::{CompleteList, Existence, Id, Listener, LoadBalancer, Member, Pool, Reading, Table};
 
 use super::poll::{Poll, ProjectList};
 use super::sweep::SweepBudget;
 use crate::lists::{Lists, merge};
 use crate::members::PoolMembers;
-use crate::options::Options;
-use crate::outcome::Trouble;
+use crate::options::PollOptions;
+use crate::outcome::PollTrouble;
 use crate::projects::Projects;
 use crate::query::{ListScope, Query};
 use crate::skip::LeftOut;
@@ -27,7 +27,7 @@ use crate::translate::PortSets;
 /// What a scope needs from its poller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PollContext<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a PollOptions,
     pub(super) projects: &'a Projects,
     pub(super) now: Instant,
 }
@@ -48,19 +48,19 @@ type PoliciesOf = HashMap<Id, (Vec<Id>, Reading)>;
 
 /// The state of a scope. Between polls it holds what the last complete poll listed.
 #[derive(Debug)]
-pub(crate) struct Scope {
-    whose: ListScope,
+pub(crate) struct ScopePoller {
+    list_scope: ListScope,
     lists: Lists,
     members: HashMap<Id, PoolMembers>,
     standings: BTreeMap<Id, PublishedBalancer>,
-    /// Projects that vanished from the lists of all projects' objects, and since when; see [`Options::second_look`].
+    /// Projects that vanished from the lists of all projects' objects, and since when; see [`PollOptions::second_look`].
     vanished: BTreeMap<Id, Instant>,
     /// How often in a row the members of a pool could not be read, for pools with members that were never read.
     unread: HashMap<Id, u32>,
     /// By load balancer: the objects that one list named and another lacked in the poll before, if that was complete.
     open: BTreeMap<Id, BTreeSet<Id>>,
     /// Since when each load balancer and object in `open` is there without a failed poll in between; see
-    /// [`Options::second_look`].
+    /// [`PollOptions::second_look`].
     open_since: HashMap<Id, Instant>,
     /// Pools whose members were newer than the pool's row, in the poll before.
     newer: BTreeSet<Id>,
@@ -93,9 +93,9 @@ struct Run {
     stage: Stage,
     waiting: usize,
     failed: Option<String>,
-    load_balancers: Option<List<LoadBalancer>>,
-    listeners: Option<List<Listener>>,
-    pools: Option<List<Pool>>,
+    load_balancers: Option<CompleteList<LoadBalancer>>,
+    listeners: Option<CompleteList<Listener>>,
+    pools: Option<CompleteList<Pool>>,
     /// The new lists, after they are merged with those of the last poll.
     lists: Option<Lists>,
     policies_of: Option<PoliciesOf>,
@@ -123,10 +123,10 @@ impl Run {
     }
 }
 
-impl Scope {
-    pub(super) fn new(whose: ListScope) -> Self {
+impl ScopePoller {
+    pub(super) fn new(list_scope: ListScope) -> Self {
         Self {
-            whose,
+            list_scope,
             lists: Lists::default(),
             members: HashMap::new(),
             standings: BTreeMap::new(),
@@ -144,13 +144,17 @@ impl Scope {
 
     pub(super) fn begin(&mut self, poll: &mut Poll) {
         self.run = Run { waiting: 3, ..Run::default() };
-        let whose = || self.whose.clone();
-        poll.asks.extend([Query::LoadBalancers(whose()), Query::Listeners(whose()), Query::Pools(whose())]);
+        let list_scope = || self.list_scope.clone();
+        poll.asks.extend([
+            Query::LoadBalancers(list_scope()),
+            Query::Listeners(list_scope()),
+            Query::Pools(list_scope()),
+        ]);
     }
 
     /// Returns whether the scope lists all projects' objects or those of one project.
-    pub(super) fn whose(&self) -> &ListScope {
-        &self.whose
+    pub(super) fn list_scope(&self) -> &ListScope {
+        &self.list_scope
     }
 
     /// Returns what is published, by load balancer.
@@ -215,14 +219,14 @@ impl Scope {
         self.open.clear();
         self.open_since.clear();
         self.vanished.clear();
-        match &self.whose {
+        match &self.list_scope {
             ListScope::AllProjects => poll.outcome.unknown = Some(reason.to_owned()),
             ListScope::Project(id) => {
                 if let Ok(place) = context.projects.place(id) {
                     poll.unknown(&place.namespace, reason);
                 }
-                let told = self.standings.values().flat_map(|standing| &standing.services);
-                told.for_each(|(key, _)| poll.unknown(&key.namespace, reason));
+                let known = self.standings.values().flat_map(|standing| &standing.services);
+                known.for_each(|(key, _)| poll.unknown(&key.namespace, reason));
             }
         }
     }
@@ -248,7 +252,7 @@ impl Scope {
         }
         let strange = lists.load_balancers.iter().filter(|row| !context.projects.has_judged(&row.project));
         let strange: BTreeMap<&Id, &Id> = strange.map(|row| (&row.project, &row.id)).collect();
-        if self.whose != ListScope::AllProjects {
+        if self.list_scope != ListScope::AllProjects {
             return true;
         }
         if strange.is_empty() {
@@ -266,7 +270,7 @@ impl Scope {
             ProjectList::Failed => {
                 for (project, load_balancer) in &strange {
                     let (project, load_balancer) = ((*project).clone(), (*load_balancer).clone());
-                    let trouble = Trouble::ProjectUnknown { project, load_balancer };
+                    let trouble = PollTrouble::ProjectUnknown { project, load_balancer };
                     poll.outcome.unlisted.get_or_insert_with(|| trouble.to_string());
                     poll.outcome.troubles.push(trouble);
                 }

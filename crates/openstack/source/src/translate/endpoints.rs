@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use gimbal_model::{Conditions, Endpoint};
 use gimbal_octavia_rows::{Address, Member, ObjectKind, OperatingStatus, ProvisioningStatus};
 
-use crate::skip::{LeftOut, Skip};
+use crate::skip::{LeftOut, SkipReason};
 
 /// Returns the endpoints of a pool, each with the port that it listens on. Traffic goes to the members directly, so the
 /// load balancer's choice is repeated here: a member that fails its health check is not ready, unless all fail, and a
@@ -50,20 +50,20 @@ pub(super) fn endpoints<'m>(
         .collect()
 }
 
-fn place(member: &Member) -> Result<(IpAddr, u16), Skip> {
+fn place(member: &Member) -> Result<(IpAddr, u16), SkipReason> {
     if member.provisioning == ProvisioningStatus::Deleting {
-        return Err(Skip::Deleting);
+        return Err(SkipReason::Deleting);
     }
     if !member.admin_state_up {
-        return Err(Skip::Off);
+        return Err(SkipReason::Off);
     }
     if member.weight == 0 {
-        return Err(Skip::NoWeight);
+        return Err(SkipReason::NoWeight);
     }
     let address = match &member.address {
         Address::Ip(address) => *address,
-        Address::Unreadable(_) => return Err(Skip::BadAddress),
-        Address::Missing => return Err(Skip::NoAddress),
+        Address::Unreadable(_) => return Err(SkipReason::BadAddress),
+        Address::Missing => return Err(SkipReason::NoAddress),
     };
-    Ok((address, member.port.ok_or(Skip::NoPort)?))
+    Ok((address, member.port.ok_or(SkipReason::NoPort)?))
 }

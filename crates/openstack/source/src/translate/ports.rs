@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gimbal_model::{EndpointPort, PortSet, Protocol as Transport};
 use gimbal_octavia_rows::{Listener, Pool, Protocol};
 
-use crate::skip::Skip;
+use crate::skip::SkipReason;
 
 /// More port sets than one cloud has. A full cache is cleared, which needs no count of users.
 const MOST_PORT_SETS: usize = 4096;
@@ -28,22 +28,22 @@ impl Port {
 
 /// Returns a listener's port. Its name always contains the transport unless that is TCP, so that it does not change
 /// when a second listener is added.
-pub(super) fn port(listener: &Listener) -> Result<Port, Skip> {
+pub(super) fn port(listener: &Listener) -> Result<Port, SkipReason> {
     let (transport, suffix) = match &listener.protocol {
         Protocol::Http | Protocol::Https | Protocol::TerminatedHttps | Protocol::Tcp => (Transport::Tcp, ""),
         Protocol::Udp => (Transport::Udp, "-udp"),
         Protocol::Sctp => (Transport::Sctp, "-sctp"),
-        Protocol::Prometheus => return Err(Skip::Prometheus),
-        Protocol::Proxy | Protocol::ProxyV2 | Protocol::Other(_) => return Err(Skip::Unsupported),
+        Protocol::Prometheus => return Err(SkipReason::Prometheus),
+        Protocol::Proxy | Protocol::ProxyV2 | Protocol::Other(_) => return Err(SkipReason::Unsupported),
     };
-    let number = listener.port.ok_or(Skip::NoPort)?;
+    let number = listener.port.ok_or(SkipReason::NoPort)?;
     Ok(Port { number, transport, name: format!("port-{number}{suffix}").into(), app_protocol: None })
 }
 
 /// Returns the application protocol of a pool's members, which receive the traffic directly.
-pub(super) fn app_protocol(pool: &Pool) -> Result<Option<Arc<str>>, Skip> {
+pub(super) fn app_protocol(pool: &Pool) -> Result<Option<Arc<str>>, SkipReason> {
     match &pool.protocol {
-        Protocol::Proxy | Protocol::ProxyV2 | Protocol::Prometheus | Protocol::Other(_) => Err(Skip::Unsupported),
+        Protocol::Proxy | Protocol::ProxyV2 | Protocol::Prometheus | Protocol::Other(_) => Err(SkipReason::Unsupported),
         Protocol::Https | Protocol::TerminatedHttps => Ok(Some("https".into())),
         _ if pool.tls_enabled => Ok(Some("https".into())),
         Protocol::Http => Ok(Some("http".into())),

@@ -1,5 +1,5 @@
-//! A property test: the cloud changes between any two calls, lists fail or lag, and the caller restarts. Nothing that
-//! exists throughout is removed, and once the cloud rests, the published Services are those of the cloud.
+//! A property test: the cloud changes between any two calls, lists fail or lag, and the caller restarts. Nothing that exists
+//! throughout is removed, and once the cloud rests, the published Services are those of the cloud.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use crate::common::{Caller, World, failed, id};
 use gimbal_model::{Service, SourceKey};
-use gimbal_octavia_rows::{Existence, List, Unreadable};
-use gimbal_openstack_source::{ListScope, MembersError, Mode, Options, PollOutcome, Query, Reply};
+use gimbal_octavia_rows::{CompleteList, Existence, UnreadableRow};
+use gimbal_openstack_source::{ListMode, ListScope, MembersError, PollOptions, PollOutcome, Query, Reply};
 use proptest::prelude::*;
 
+type Listed<T> = Result<CompleteList<T>, String>;
 const BALANCERS: u8 = 4;
-
 /// A name that both projects may have.
 const SHARED: &str = "shared";
 
@@ -112,7 +112,7 @@ fn project_of(balancer: u8) -> &'static str {
 /// The cloud, and the addresses that have existed without interruption.
 struct Truth {
     caller: Caller,
-    mode: Mode,
+    mode: ListMode,
     role_lost: bool,
     lost_for_a_poll: bool,
     /// Endpoints that have existed without interruption since a complete poll saw them, by Service name and address.
@@ -123,8 +123,8 @@ struct Truth {
 }
 
 impl Truth {
-    fn options() -> Options {
-        Options { projects_for: std::time::Duration::from_secs(25), ..crate::common::quiet() }
+    fn options() -> PollOptions {
+        PollOptions { projects_for: std::time::Duration::from_secs(25), ..crate::common::quiet() }
     }
 
     fn change(&mut self, change: Change) {
@@ -227,15 +227,15 @@ impl Truth {
     /// Returns the Services that the last poll confirmed. Services kept because lists did not fit together may have
     /// deleted objects, and an address of theirs that exists again belongs to another object.
     fn seen(&self) -> BTreeMap<SourceKey, Arc<Service>> {
-        let stands = |key: &SourceKey| {
-            self.caller.cloud.explain(key).iter().any(|reason| reason.starts_with("what was last known of it stands"))
+        let is_kept = |key: &SourceKey| {
+            self.caller.cloud.explain(key).iter().any(|reason| reason.starts_with("what was last known of it stays"))
         };
-        let view = self.caller.view.iter().filter(|(key, _)| !stands(key));
+        let view = self.caller.view.iter().filter(|(key, _)| !is_kept(key));
         view.map(|(key, service)| (key.clone(), service.clone())).collect()
     }
 
     /// Returns the Services that a new caller publishes now, with a server without faults.
-    fn fresh(world: &World, mode: Mode) -> BTreeMap<SourceKey, Arc<Service>> {
+    fn fresh(world: &World, mode: ListMode) -> BTreeMap<SourceKey, Arc<Service>> {
         let mut caller = Caller::new(mode, Self::options(), world.clone());
         caller.poll();
         caller.poll();
@@ -307,29 +307,29 @@ impl Truth {
         self.role_lost &= !(back && self.lost_for_a_poll);
         self.lost_for_a_poll = self.role_lost;
         let outcome = self.caller.cloud.finish(self.caller.now);
-        self.caller.hear(&outcome.changes);
+        self.caller.apply(&outcome.changes);
         for (key, service) in outcome.changes.iter().cloned() {
             match service {
                 Some(service) => drop(self.heard.insert(key, service)),
-                None => assert!(self.heard.remove(&key).is_some(), "a removal of what was never told"),
+                None => assert!(self.heard.remove(&key).is_some(), "a removal of what was never published"),
             }
         }
         let held: BTreeMap<_, _> =
             self.caller.cloud.services().map(|(key, service)| (key.clone(), service.clone())).collect();
-        assert_eq!(self.heard, held, "what is held is what was told");
+        assert_eq!(self.heard, held, "what is held is what was published");
         if outcome.is_complete() {
             // A snapshot of a complete poll removes what it lacks. Until then what a restart left is kept.
-            let told = self.caller.cloud.services().map(|(key, service)| (key.clone(), service.clone()));
-            self.caller.view = told.collect();
+            let published = self.caller.cloud.services().map(|(key, service)| (key.clone(), service.clone()));
+            self.caller.view = published.collect();
         }
         outcome
     }
 
     /// Checks that no endpoint that has existed since a complete poll is missing from the published Services.
     fn check(&self) -> Result<(), TestCaseError> {
-        let told = endpoints(&self.caller.view);
+        let published = endpoints(&self.caller.view);
         for held in &self.steady {
-            prop_assert!(told.contains(held), "{held:?} was there all the time, and is not told: {told:?}");
+            prop_assert!(published.contains(held), "{held:?} is missing: {published:?}");
         }
         Ok(())
     }
@@ -363,18 +363,16 @@ fn in_place(world: &World, view: &BTreeMap<SourceKey, Arc<Service>>) -> Result<(
         let balancer = key.name.strip_prefix("web-").unwrap_or_default();
         let project = &world.projects[&world.load_balancers[&id(balancer)].project];
         let annotation = service.header.annotations.get(gimbal_kubernetes_objects::keys::PROJECT);
-        let told = (&*key.namespace, annotation.map(|id| &**id));
+        let found = (&*key.namespace, annotation.map(|id| &**id));
         let own = project.id.as_str();
         let both = world.projects.values().all(|row| *row.name == *SHARED) && world.projects.len() == 2;
         match &*project.name {
-            "日本" => prop_assert_eq!(told, (own, None)),
-            name if name == own => prop_assert_eq!(told, (own, None)),
-            name if world.projects.contains_key(&id(name)) => prop_assert_eq!(told, (own, Some(own))),
+            "日本" => prop_assert_eq!(found, (own, None)),
+            name if name == own => prop_assert_eq!(found, (own, None)),
+            name if world.projects.contains_key(&id(name)) => prop_assert_eq!(found, (own, Some(own))),
             name => {
-                prop_assert!(told == (name, Some(own)) || (both && told == (own, Some(own))), "{:?}", told);
-                if told.0 == SHARED {
-                    shared.insert(own);
-                }
+                prop_assert!(found == (name, Some(own)) || (both && found == (own, Some(own))), "{:?}", found);
+                shared.extend((found.0 == SHARED).then_some(own));
             }
         }
     }
@@ -383,13 +381,14 @@ fn in_place(world: &World, view: &BTreeMap<SourceKey, Arc<Service>>) -> Result<(
 }
 
 fn spoil(answer: Reply, fault: Fault) -> Reply {
-    fn list<T>(list: Result<List<T>, String>, fault: Fault, id: impl Fn(&T) -> String) -> Result<List<T>, String> {
+    fn list<T>(list: Listed<T>, fault: Fault, id: impl Fn(&T) -> String) -> Listed<T> {
         let mut list = list?;
         match fault {
             Fault::Reordered => list.rows.reverse(),
             Fault::Spoiled(which, named) if !list.rows.is_empty() => {
                 let row = list.rows.remove(usize::from(which) % list.rows.len());
-                list.unreadable.push(Unreadable { id: named.then(|| id(&row)), project: None, problem: "odd".into() });
+                let (id, problem) = (named.then(|| id(&row)), "odd".into());
+                list.unreadable.push(UnreadableRow { id, project: None, problem });
             }
             Fault::Spoiled(..) => {}
             _ => return Err(failed()),
@@ -410,7 +409,7 @@ fn spoil(answer: Reply, fault: Fault) -> Reply {
             };
             Reply::Members(whose, pool, rows)
         }
-        other if matches!(fault, Fault::Failed) => crate::common::faults::fail(&other.ask()),
+        other if matches!(fault, Fault::Failed) => crate::common::faults::fail(&other.query()),
         other => other,
     }
 }
@@ -420,7 +419,7 @@ proptest! {
 
     #[test]
     fn nothing_goes_unproven_and_rest_brings_the_truth(acts in proptest::collection::vec(act(), 0..40), per_project: bool) {
-        let mode = if per_project { Mode::PerProject } else { Mode::Bulk };
+        let mode = if per_project { ListMode::PerProject } else { ListMode::Bulk };
         let mut world = World::default();
         world.project("pa", "pa");
         world.project("pb", "pb");
@@ -439,8 +438,8 @@ proptest! {
                     let outcome = truth.poll(&steps);
                     truth.check()?;
                     if outcome.is_complete() {
-                        let told = endpoints(&truth.seen());
-                        truth.steady.extend(truth.there().intersection(&told).cloned());
+                        let published = endpoints(&truth.seen());
+                        truth.steady.extend(truth.there().intersection(&published).cloned());
                         truth.check()?;
                     }
                 }
@@ -458,16 +457,16 @@ proptest! {
             return Ok(()); // An empty list of projects is a lost role: everything is kept.
         }
         prop_assert!(last.is_complete(), "{:?}", last);
-        let told: BTreeMap<SourceKey, Arc<Service>> =
+        let published: BTreeMap<SourceKey, Arc<Service>> =
             truth.caller.cloud.services().map(|(key, service)| (key.clone(), service.clone())).collect();
-        prop_assert_eq!(&truth.caller.view, &told);
+        prop_assert_eq!(&truth.caller.view, &published);
         let fresh = Truth::fresh(&truth.caller.world, mode);
         if truth.caller.world.projects.values().filter(|row| *row.name == *SHARED).count() < 2 {
-            prop_assert_eq!(&told, &fresh);
+            prop_assert_eq!(&published, &fresh);
         }
         // Only the namespaces depend on which project had a name first.
-        prop_assert_eq!(wherever(&told), wherever(&fresh));
-        in_place(&truth.caller.world, &told)?;
+        prop_assert_eq!(wherever(&published), wherever(&fresh));
+        in_place(&truth.caller.world, &published)?;
     }
 }
 
@@ -478,13 +477,13 @@ fn the_property_sees_a_removal() {
     world.project("pa", "pa");
     world.tree(0, "pa", 2);
     world.seconds += 60;
-    let mut caller = Caller::new(Mode::Bulk, Truth::options(), world);
+    let mut caller = Caller::new(ListMode::Bulk, Truth::options(), world);
     caller.poll();
     let steady = endpoints(&caller.view);
     assert_eq!(steady.len(), 2);
     let mut truth = Truth {
         caller,
-        mode: Mode::Bulk,
+        mode: ListMode::Bulk,
         role_lost: false,
         lost_for_a_poll: false,
         steady,

@@ -4,13 +4,13 @@
 use crate::common::faults::{fail, spoil, spoiled, two_projects};
 use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::ProvisioningStatus;
-use gimbal_openstack_source::{MembersError, Query, Reply, Trouble};
+use gimbal_openstack_source::{MembersError, PollTrouble, Query, Reply};
 
 #[test]
 fn a_failed_list_is_unknown_and_not_empty() {
     for kind in 0..3 {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         let before = caller.view.clone();
         caller.world.delete_load_balancer("lb2");
         let outcome = caller.poll_with(|ask, _| {
@@ -33,7 +33,7 @@ fn a_failed_list_is_unknown_and_not_empty() {
 #[test]
 fn one_project_that_fails_is_unknown_by_itself() {
     let mut caller = Caller::per_project(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.tree(4, "pa", 1);
     caller.world.delete_load_balancer("lb3");
     let outcome = caller.poll_with(|ask, _| {
@@ -73,16 +73,16 @@ fn a_project_token_that_sees_everything_shows_its_project() {
         assert!(caller.poll_with(everything).is_complete());
         assert_eq!(caller.cloud.services().count(), 3);
     }
-    let mut told = caller.names();
-    told.sort();
-    assert_eq!(told, ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
+    let mut published = caller.names();
+    published.sort();
+    assert_eq!(published, ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
 }
 
 /// A list that does not arrive in time is not taken for empty.
 #[test]
 fn an_answer_that_never_comes_is_unknown() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.delete_load_balancer("lb3");
     caller.cloud.begin(caller.now);
     while let Some(ask) = caller.cloud.next_query() {
@@ -105,13 +105,13 @@ fn an_answer_that_never_comes_is_unknown() {
 fn an_open_reference_keeps_what_was_known_for_one_poll() {
     // The pool is missing from its list, and its listener's row is older.
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     caller.world.pools.remove(&id("p1"));
     let outcome = caller.poll();
     assert!(outcome.changes.is_empty());
-    assert!(outcome.is_complete(), "what was last known stands, and a snapshot may say so");
-    assert!(matches!(&outcome.troubles[..], [Trouble::OpenReference { .. }]), "{:?}", outcome.troubles);
+    assert!(outcome.is_complete(), "what was last known stays, and a snapshot may say so");
+    assert!(matches!(&outcome.troubles[..], [PollTrouble::OpenReference { .. }]), "{:?}", outcome.troubles);
     assert_eq!(caller.view, before);
     // The same in the next poll is accepted.
     caller.poll();
@@ -119,7 +119,7 @@ fn an_open_reference_keeps_what_was_known_for_one_poll() {
 
     // The load balancer is deleted, and its listener is still listed.
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.load_balancers.remove(&id("lb3"));
     assert!(caller.poll().changes.is_empty());
     caller.poll();
@@ -127,7 +127,7 @@ fn an_open_reference_keeps_what_was_known_for_one_poll() {
 
     // A reference that closes in between counts as new the next time.
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     let pool = caller.world.pools[&id("p1")].clone();
     for _ in 0..3 {
         caller.world.pools.remove(&id("p1"));
@@ -155,7 +155,7 @@ fn an_open_reference_at_the_start_is_unknown() {
 #[test]
 fn a_deletion_beside_others_needs_no_question() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.delete_load_balancer("lb2");
     assert!(caller.poll().is_complete());
     assert_eq!(caller.asked.len(), 3, "{:?}", caller.asked);
@@ -173,7 +173,7 @@ fn pending_delete_withdraws_and_other_statuses_do_not() {
     ] {
         for which in 0..3 {
             let mut caller = Caller::bulk(small());
-            caller.settle();
+            caller.poll_until_stable();
             let world = &mut caller.world;
             match which {
                 0 => world.load_balancers.get_mut(&id("lb1")).unwrap().provisioning = status,
@@ -191,7 +191,7 @@ fn pending_delete_withdraws_and_other_statuses_do_not() {
 fn a_project_that_is_gone_from_a_complete_list_is_removed() {
     for per_project in [false, true] {
         let mut caller = if per_project { Caller::per_project(two_projects()) } else { Caller::bulk(two_projects()) };
-        caller.settle();
+        caller.poll_until_stable();
         caller.world.projects.remove(&id("pb"));
         // A failed list shows nothing of projects.
         for _ in 0..40 {
@@ -208,7 +208,7 @@ fn a_project_that_is_gone_from_a_complete_list_is_removed() {
 fn an_empty_list_of_projects_is_a_lost_role() {
     for per_project in [false, true] {
         let mut caller = if per_project { Caller::per_project(two_projects()) } else { Caller::bulk(two_projects()) };
-        caller.settle();
+        caller.poll_until_stable();
         caller.world.projects.clear();
         for _ in 0..40 {
             caller.poll();
@@ -227,11 +227,11 @@ fn members_of_a_pool_that_is_gone_are_not_an_empty_list() {
         _ => None,
     };
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.member("p1", "m9", "10.0.0.9", 8080);
     caller.world.delete_member("p1", "m1-0");
     let before = caller.view.clone();
-    assert!(caller.poll_with(gone).changes.is_empty(), "once, what was known stands");
+    assert!(caller.poll_with(gone).changes.is_empty(), "once, what was known stays");
     assert_eq!(caller.view, before);
     // The pool stays listed: a 404 never means that there are no members, and new members are published before old ones
     // are removed.
@@ -268,7 +268,7 @@ fn nothing_is_sent_before_its_members_are_known() {
 #[test]
 fn an_unread_pool_keeps_what_was_known() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     caller.world.pool("p9", "lb1", "HTTP");
     caller.world.member("p9", "m9", "10.0.0.9", 80);
@@ -285,13 +285,16 @@ fn a_row_that_cannot_be_read_any_more_stays_as_it_was_and_stops_nothing_else() {
     for kind in 0..4 {
         for named in [true, false] {
             let mut caller = Caller::bulk(two_projects());
-            caller.settle();
+            caller.poll_until_stable();
             let before = caller.view.clone();
             for n in 10..14 {
                 caller.world.tree(n, "pa", 1);
                 caller.world.touch("p2");
                 let outcome = caller.poll_with(|ask, world| spoiled(ask, world, kind, named));
-                assert!(matches!(&outcome.troubles[..], [Trouble::Unreadable { .. }]), "{kind} {named} {outcome:?}");
+                assert!(
+                    matches!(&outcome.troubles[..], [PollTrouble::Unreadable { .. }]),
+                    "{kind} {named} {outcome:?}"
+                );
                 for (key, service) in &before {
                     assert_eq!(caller.view.get(key), Some(service), "{kind} {named}");
                 }
@@ -313,7 +316,7 @@ fn a_row_that_never_could_be_read_is_not_absent() {
                 assert!(outcome.unknown_namespaces.contains_key("beta"), "{kind} {named} {outcome:?}");
             }
             assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb3"], "{kind} {named}");
-            assert!(caller.settle().is_complete());
+            assert!(caller.poll_until_stable().is_complete());
             assert_eq!(caller.view.len(), 3);
         }
     }
@@ -321,9 +324,9 @@ fn a_row_that_never_could_be_read_is_not_absent() {
 
 /// The published Services never had the row, so leaving it out removes nothing, and the rest is updated.
 #[test]
-fn a_new_row_that_cannot_be_read_does_not_freeze_what_was_told() {
+fn a_new_row_that_cannot_be_read_does_not_freeze_what_was_published() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.listener("l9", "lb2", 81, "HTTP", "p2");
     caller.world.delete_member("p2", "m2-0");
     caller.world.member("p2", "m2-9", "10.0.2.9", 8080);
@@ -337,6 +340,6 @@ fn a_new_row_that_cannot_be_read_does_not_freeze_what_was_told() {
     assert!(caller.show().contains("beta/web-lb2\n  port-80 80/TCP http\n    rs- 10.0.2.9"), "{}", caller.show());
     assert_eq!(
         caller.cloud.skipped().into_iter().collect::<Vec<_>>(),
-        [(gimbal_openstack_source::Skip::Unreadable, 1)]
+        [(gimbal_openstack_source::SkipReason::Unreadable, 1)]
     );
 }

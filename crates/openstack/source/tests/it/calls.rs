@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::{Caller, INTERVAL, World, id, small};
-use gimbal_octavia_rows::Unreadable;
+use gimbal_octavia_rows::UnreadableRow;
 use gimbal_octavia_rows::{OperatingStatus, ProvisioningStatus};
-use gimbal_openstack_source::{MembersError, Mode, Options, Query, Reply};
+use gimbal_openstack_source::{ListMode, MembersError, PollOptions, Query, Reply};
 
 /// `projects` projects with ten load balancers each.
 fn large(projects: usize) -> World {
@@ -43,7 +43,7 @@ fn an_idle_poll_is_three_lists_and_no_members() {
 #[test]
 fn projects_are_listed_again_when_they_are_old_or_a_new_one_turns_up() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     let polls = 300 / INTERVAL.as_secs();
     let lists = (0..polls * 3).filter(|_| {
         caller.poll();
@@ -75,7 +75,7 @@ fn projects_are_listed_again_when_they_are_old_or_a_new_one_turns_up() {
 fn members_are_read_again_exactly_when_something_says_so() {
     let reads = |change: &mut dyn FnMut(&mut World)| {
         let mut caller = Caller::bulk(small());
-        caller.settle();
+        caller.poll_until_stable();
         assert!(caller.member_reads().is_empty());
         change(&mut caller.world);
         caller.poll();
@@ -105,7 +105,7 @@ fn members_are_read_again_exactly_when_something_says_so() {
 #[test]
 fn a_change_within_the_second_of_a_read_is_not_lost() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     caller.poll_with(|ask, world| {
         if matches!(ask, Query::Pools(_)) {
             world.change_member("p1", "m1-0").weight = 0;
@@ -125,14 +125,14 @@ fn a_change_within_the_second_of_a_read_is_not_lost() {
 #[test]
 fn a_change_between_list_and_read_is_read_again() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.touch("p1");
     caller.world.seconds += 30;
-    let mut told = false;
+    let mut has_changed = false;
     caller.poll_with(|ask, world| {
         let answer = world.answer(ask);
-        if matches!(ask, Query::Members(..)) && !told {
-            told = true;
+        if matches!(ask, Query::Members(..)) && !has_changed {
+            has_changed = true;
             world.change_member("p1", "m1-0").weight = 0;
             world.seconds += 30;
         }
@@ -167,8 +167,8 @@ fn only_pools_whose_members_are_offered_are_read() {
     world.listener("l9", "lb1", 9, "HTTP", "empty");
     world.tree(3, "pa", 1);
     world.load_balancers.get_mut(&id("lb3")).unwrap().admin_state_up = false;
-    let options = Options { projects: vec!["alpha".parse().unwrap()], sweep: None, ..Options::default() };
-    let mut caller = Caller::new(Mode::Bulk, options, world);
+    let options = PollOptions { projects: vec!["alpha".parse().unwrap()], sweep: None, ..PollOptions::default() };
+    let mut caller = Caller::new(ListMode::Bulk, options, world);
     caller.poll();
     assert_eq!(caller.member_reads(), ["p1"]);
     assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb3"]);
@@ -178,8 +178,8 @@ fn only_pools_whose_members_are_offered_are_read() {
 }
 
 fn sweeping(world: World, period: u64) -> Caller {
-    let options = Options { sweep: Some(Duration::from_secs(period)), ..Options::default() };
-    let mut caller = Caller::new(Mode::Bulk, options, world);
+    let options = PollOptions { sweep: Some(Duration::from_secs(period)), ..PollOptions::default() };
+    let mut caller = Caller::new(ListMode::Bulk, options, world);
     caller.poll();
     caller
 }
@@ -263,13 +263,13 @@ fn without_times_only_unseen_members_and_the_sweep_lead_to_a_read() {
 #[test]
 fn a_read_with_an_unreadable_row_is_needed_still() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.change_member("p1", "m1-0").weight = 0;
     caller.world.seconds += 30;
     caller.poll_with(|ask, world| match world.answer(ask) {
         Reply::Members(whose, pool, Ok(mut list)) => {
             list.rows.retain(|row| row.id != id("m1-0"));
-            list.unreadable.push(Unreadable { id: Some("m1-0".into()), project: None, problem: "odd".into() });
+            list.unreadable.push(UnreadableRow { id: Some("m1-0".into()), project: None, problem: "odd".into() });
             Some(Reply::Members(whose, pool, Ok(list)))
         }
         _ => None,
@@ -285,7 +285,7 @@ fn a_read_with_an_unreadable_row_is_needed_still() {
 #[test]
 fn a_failed_read_is_needed_still() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.change_member("p1", "m1-0").weight = 0;
     let outcome = caller.poll_with(|ask, _| match ask {
         Query::Members(whose, pool) => {

@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::common::faults::{spoil, two_projects};
 use crate::common::{Caller, World, id, quiet, row};
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{ListScope, Mode, Options, Query, Reply, Skip};
+use gimbal_openstack_source::{ListMode, ListScope, PollOptions, Query, Reply, SkipReason};
 use serde_json::json;
 
 const LOOK: Duration = Duration::from_secs(60);
 
-fn held() -> Options {
-    Options { project_hold: LOOK, ..quiet() }
+fn held() -> PollOptions {
+    PollOptions { project_hold: LOOK, ..quiet() }
 }
 
 /// Projects may have left the list while the process was down, so what the writer holds of them is kept as long as if
@@ -21,9 +21,9 @@ fn held() -> Options {
 #[test]
 fn after_a_start_a_list_by_role_is_not_all_that_there_was() {
     for (mode, by_role, doubted) in
-        [(Mode::PerProject, false, true), (Mode::Bulk, true, true), (Mode::Bulk, false, false)]
+        [(ListMode::PerProject, false, true), (ListMode::Bulk, true, true), (ListMode::Bulk, false, false)]
     {
-        let mut caller = Caller::new(mode, Options { by_role, ..held() }, two_projects());
+        let mut caller = Caller::new(mode, PollOptions { by_role, ..held() }, two_projects());
         for poll in 0..8 {
             let outcome = caller.poll();
             assert!(outcome.is_complete(), "{mode:?} {poll}: {outcome:?}");
@@ -43,8 +43,8 @@ fn what_is_no_owners_holds_up_no_other() {
         let outcome = caller.poll();
         assert!(outcome.is_complete() && outcome.troubles.is_empty(), "{outcome:?}");
         assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb2", "beta/web-lb3"]);
-        assert_eq!(caller.cloud.skipped()[&Skip::ProjectGone], 1);
-        caller.settle();
+        assert_eq!(caller.cloud.skipped()[&SkipReason::ProjectGone], 1);
+        caller.poll_until_stable();
         assert_eq!(caller.asked.len(), 3, "{:?}", caller.asked);
     }
 }
@@ -68,7 +68,7 @@ fn a_row_with_no_id_that_says_whose_it_is_leaves_the_others_known() {
 /// The first list after a start has a row with a name that is not text, or one that a proxy has damaged.
 #[test]
 fn a_project_whose_row_cannot_be_read_is_not_gone() {
-    for (mode, says) in [(Mode::Bulk, Some("pb")), (Mode::Bulk, None), (Mode::PerProject, Some("pb"))] {
+    for (mode, says) in [(ListMode::Bulk, Some("pb")), (ListMode::Bulk, None), (ListMode::PerProject, Some("pb"))] {
         let mut caller = Caller::new(mode, quiet(), two_projects());
         for poll in 0..3 {
             let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
@@ -78,8 +78,8 @@ fn a_project_whose_row_cannot_be_read_is_not_gone() {
             assert!(outcome.rest.is_some() && outcome.unlisted.is_some(), "{mode:?} {says:?}: {outcome:?}");
             assert_eq!(outcome.unknown, None);
             assert_eq!(caller.names(), ["alpha/web-lb1"]);
-            assert_eq!(caller.cloud.skipped().get(&Skip::ProjectGone), None, "{mode:?} {says:?}");
-            let again = poll > 0 && mode == Mode::Bulk && caller.asked.contains(&Query::Projects);
+            assert_eq!(caller.cloud.skipped().get(&SkipReason::ProjectGone), None, "{mode:?} {says:?}");
+            let again = poll > 0 && mode == ListMode::Bulk && caller.asked.contains(&Query::Projects);
             assert!(!again, "{says:?}: asked for in each poll");
         }
         caller.now += Duration::from_secs(600);
@@ -90,12 +90,12 @@ fn a_project_whose_row_cannot_be_read_is_not_gone() {
 }
 
 /// A world in which `pb` has lost its load balancers, while `pa` and another project still have theirs.
-fn emptied(options: Options) -> Caller {
+fn emptied(options: PollOptions) -> Caller {
     let mut world = two_projects();
     world.project("pc", "gamma");
     world.tree(4, "pc", 1);
-    let mut caller = Caller::new(Mode::Bulk, Options { own: Some(id("pa")), ..options }, world);
-    caller.settle();
+    let mut caller = Caller::new(ListMode::Bulk, PollOptions { own: Some(id("pa")), ..options }, world);
+    caller.poll_until_stable();
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
     caller
@@ -118,7 +118,7 @@ fn a_role_that_is_not_needed_is_not_missed() {
     assert_eq!(caller.names(), ["alpha/web-lb1", "gamma/web-lb4"]);
 
     // Where a 404 proves nothing, the project's Services are kept, and all others are updated.
-    let mut caller = emptied(Options { second_look: Some(Duration::ZERO), ..quiet() });
+    let mut caller = emptied(PollOptions { second_look: Some(Duration::ZERO), ..quiet() });
     caller.world.member("p4", "new", "10.0.0.9", 80);
     let outcome = caller.poll_with(roles_lost);
     assert_eq!(outcome.unknown, None);
@@ -153,8 +153,9 @@ fn a_role_that_is_not_needed_is_not_missed() {
 #[test]
 fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
     for gone in [false, true] {
-        let mut caller = Caller::new(Mode::Bulk, Options { second_look: Some(LOOK), ..quiet() }, two_projects());
-        caller.settle();
+        let mut caller =
+            Caller::new(ListMode::Bulk, PollOptions { second_look: Some(LOOK), ..quiet() }, two_projects());
+        caller.poll_until_stable();
         let before = caller.view.clone();
         let hidden = |ask: &Query, world: &mut World| match (ask, world.answer(ask)) {
             (_, Reply::Pools(whose, Ok(mut list))) => {
@@ -182,7 +183,7 @@ fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
             caller.poll_with(hidden);
             assert_eq!(caller.view, before);
         }
-        assert!(caller.settle().is_complete());
+        assert!(caller.poll_until_stable().is_complete());
         assert_eq!(caller.view, before);
     }
 }
@@ -192,7 +193,7 @@ fn where_404_proves_nothing_a_pool_is_gone_after_a_second_look() {
 fn members_that_are_replaced_between_two_lists_leave_no_gap() {
     for deleting in [false, true] {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         let before = caller.addresses();
         caller.world.touch("p1");
         caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
@@ -222,7 +223,7 @@ fn members_that_are_replaced_between_two_lists_leave_no_gap() {
 #[test]
 fn lists_of_members_that_never_agree_are_believed() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let odd = |ask: &Query, world: &mut World| match (ask, world.answer(ask)) {
         (Query::Members(..), Reply::Members(whose, pool, Ok(mut list))) if pool == id("p1") => {
             list.rows.retain(|row| row.id == id("m1-0"));

@@ -3,7 +3,7 @@
 
 use crate::common::{Caller, World, id, row, small};
 use gimbal_model::SourceKey;
-use gimbal_openstack_source::{Mode, Options, Query};
+use gimbal_openstack_source::{ListMode, PollOptions, Query};
 use serde_json::json;
 
 /// A map at the writer finds a project by its ID, whatever its name is.
@@ -12,10 +12,10 @@ fn every_service_names_its_project() {
     let mut world = small();
     with_policy(&mut world, 0);
     world.seconds += 60;
-    for mode in [Mode::Bulk, Mode::PerProject] {
-        let options = Options { l7_pools: true, ..Options::default() };
+    for mode in [ListMode::Bulk, ListMode::PerProject] {
+        let options = PollOptions { l7_pools: true, ..PollOptions::default() };
         let mut caller = Caller::new(mode, options, world.clone());
-        caller.settle();
+        caller.poll_until_stable();
         assert_eq!(caller.owners(), ["alpha/web-lb1 of pa", "alpha/web-lb1-px of pa"]);
     }
 }
@@ -40,14 +40,14 @@ fn redirect_pools_are_services_of_their_own_if_asked_for() {
     with_policy(&mut world, 0);
     world.seconds += 60;
     let mut caller = Caller::bulk(world.clone());
-    caller.settle();
+    caller.poll_until_stable();
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
     assert!(!caller.asked.iter().any(|ask| matches!(ask, Query::L7Policies(_))));
 
-    for mode in [Mode::Bulk, Mode::PerProject] {
-        let options = Options { l7_pools: true, sweep: None, ..Options::default() };
+    for mode in [ListMode::Bulk, ListMode::PerProject] {
+        let options = PollOptions { l7_pools: true, sweep: None, ..PollOptions::default() };
         let mut caller = Caller::new(mode, options, world.clone());
-        assert!(caller.settle().is_complete());
+        assert!(caller.poll_until_stable().is_complete());
         assert!(
             caller
                 .show()
@@ -84,8 +84,8 @@ fn redirect_pools_of_a_cloud_without_times() {
     with_policy(&mut world, 0);
     let listener = world.listeners.get_mut(&id("l1")).unwrap();
     (listener.l7_policies, listener.updated_at) = (None, None);
-    let mut caller = Caller::new(Mode::Bulk, Options { l7_pools: true, ..Options::default() }, world);
-    caller.settle();
+    let mut caller = Caller::new(ListMode::Bulk, PollOptions { l7_pools: true, ..PollOptions::default() }, world);
+    caller.poll_until_stable();
     assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb1-px"]);
     caller.world.policies.clear();
     caller.poll();
@@ -98,8 +98,8 @@ fn said(caller: &Caller, text: &str) -> String {
 
 #[test]
 fn everything_is_explained() {
-    let options = Options { projects_for: std::time::Duration::ZERO, ..crate::common::quiet() };
-    let mut caller = Caller::new(Mode::Bulk, options, small());
+    let options = PollOptions { projects_for: std::time::Duration::ZERO, ..crate::common::quiet() };
+    let mut caller = Caller::new(ListMode::Bulk, options, small());
     assert!(said(&caller, "alpha/web-lb1").contains("has not been read yet"));
     caller.poll();
     caller.world.project("pb", "ALPHA");
@@ -131,8 +131,8 @@ fn everything_is_explained() {
     assert!(!said(&caller, "alpha/web-lb1").contains("NameConflict"));
     let text = said(&caller, "nowhere/nothing");
     assert!(text.contains("no load balancer") && text.contains("no selected project has namespace nowhere"), "{text}");
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.pools.remove(&id("p3"));
     caller.poll();
-    assert!(said(&caller, "alpha/web-lb3").contains("what was last known of it stands"));
+    assert!(said(&caller, "alpha/web-lb3").contains("what was last known of it stays published"));
 }

@@ -4,7 +4,7 @@
 use crate::common::{Caller, World, failed, id, small};
 use gimbal_model::SourceKey;
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{ListScope, Mode, Options, Query, Reply, Skip, Trouble};
+use gimbal_openstack_source::{ListMode, ListScope, PollOptions, PollTrouble, Query, Reply, SkipReason};
 
 /// A world with project `pb`, named `Shop`. A project `shop` of another domain would yield the same namespace.
 fn twins() -> World {
@@ -16,13 +16,13 @@ fn twins() -> World {
 
 fn both(world: World) -> [Caller; 2] {
     [Caller::bulk(world.clone()), Caller::per_project(world)].map(|mut caller| {
-        caller.settle();
+        caller.poll_until_stable();
         caller
     })
 }
 
 /// Polls until the list of projects was certainly read again.
-fn later(caller: &mut Caller) -> Vec<Trouble> {
+fn later(caller: &mut Caller) -> Vec<PollTrouble> {
     let mut troubles = Vec::new();
     for _ in 0..31 {
         let outcome = caller.poll();
@@ -56,14 +56,17 @@ fn the_first_project_keeps_the_namespace() {
 }
 
 #[test]
-fn at_the_start_nobody_has_a_namespace_that_several_could() {
+fn at_the_start_no_project_has_a_namespace_that_several_could() {
     let mut world = twins();
     world.project("pa", "shop");
     world.tree(1, "pa", 1);
     for mut caller in both(world) {
         assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
         let said = caller.cloud.explain(&SourceKey::new("pa", "web-lb1")).join("\n");
-        assert!(said.contains("namespace shop, which project pb could have as well, so that nobody has it"), "{said}");
+        assert!(
+            said.contains("namespace shop, which project pb could have as well, so that no project has it"),
+            "{said}"
+        );
         // One project is deleted, so the other has no conflict.
         caller.world.projects.remove(&id("pa"));
         caller.world.delete_load_balancer("lb1");
@@ -74,13 +77,13 @@ fn at_the_start_nobody_has_a_namespace_that_several_could() {
 
 /// Services published before a restart in a namespace that no project holds now are not removed at once.
 #[test]
-fn a_namespace_that_nobody_holds_is_unknown_for_a_while() {
+fn a_namespace_that_no_project_holds_is_unknown_for_a_while() {
     let mut world = twins();
     world.project("pa", "shop");
-    let options = Options { project_hold: std::time::Duration::from_secs(30), ..crate::common::quiet() };
-    let mut caller = Caller::new(Mode::Bulk, options, world);
+    let options = PollOptions { project_hold: std::time::Duration::from_secs(30), ..crate::common::quiet() };
+    let mut caller = Caller::new(ListMode::Bulk, options, world);
     for _ in 0..3 {
-        assert!(caller.poll().unknown_namespaces["shop"].contains("nobody holds it"));
+        assert!(caller.poll().unknown_namespaces["shop"].contains("no project holds it"));
     }
     assert!(caller.poll().is_complete());
 }
@@ -144,12 +147,12 @@ fn between_id_and_name_a_project_moves_whole() {
         for (name, from, to) in [("Shop", "alpha", "pa"), ("alpha", "pa", "alpha")] {
             caller.world.project("pa", name);
             let changes = (0..31).map(|_| caller.poll().changes).find(|changes| !changes.is_empty()).unwrap();
-            let mut told: Vec<(bool, String)> =
+            let mut found: Vec<(bool, String)> =
                 changes.iter().map(|(key, service)| (service.is_some(), key.to_string())).collect();
-            told.sort();
-            assert_eq!(told, [(false, format!("{from}/web-lb1")), (true, format!("{to}/web-lb1"))]);
+            found.sort();
+            assert_eq!(found, [(false, format!("{from}/web-lb1")), (true, format!("{to}/web-lb1"))]);
             assert_eq!(caller.addresses(), ["10.0.1.1 rs-", "10.0.2.1 rs-"]);
-            assert_eq!(later(&mut caller).len(), usize::from(to == "pa"), "told while it lasts");
+            assert_eq!(later(&mut caller).len(), usize::from(to == "pa"), "reported while it lasts");
         }
     }
 }
@@ -189,9 +192,9 @@ fn projects_are_selected_by_name_id_and_pattern() {
         (&["alpha", "*Two"], &["alpha/web-lb1", "team-two/web-lb4"]),
         (&[], &["alpha/web-lb1", "beta/web-lb2", "team-one/web-lb3", "team-two/web-lb4"]),
     ] {
-        for mode in [Mode::Bulk, Mode::PerProject] {
+        for mode in [ListMode::Bulk, ListMode::PerProject] {
             let projects = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-            let mut caller = Caller::new(mode, Options { projects, ..Options::default() }, world.clone());
+            let mut caller = Caller::new(mode, PollOptions { projects, ..PollOptions::default() }, world.clone());
             assert!(caller.poll().is_complete());
             assert_eq!(caller.names(), expected, "{patterns:?} {mode:?}");
         }
@@ -200,15 +203,15 @@ fn projects_are_selected_by_name_id_and_pattern() {
 
 /// A project that is not selected holds no namespace.
 #[test]
-fn an_unselected_project_is_in_nobodys_way() {
+fn an_unselected_project_blocks_no_other() {
     let mut world = twins();
     world.project("pa", "shop");
     world.tree(1, "pa", 1);
-    let options = Options { projects: vec!["Shop".parse().unwrap()], ..Options::default() };
-    let mut caller = Caller::new(Mode::Bulk, options, world);
+    let options = PollOptions { projects: vec!["Shop".parse().unwrap()], ..PollOptions::default() };
+    let mut caller = Caller::new(ListMode::Bulk, options, world);
     assert!(caller.poll().troubles.is_empty());
     assert_eq!(caller.names(), ["shop/web-lb2"]);
-    assert_eq!(caller.cloud.skipped().into_iter().collect::<Vec<_>>(), [(Skip::ProjectNotSelected, 1)]);
+    assert_eq!(caller.cloud.skipped().into_iter().collect::<Vec<_>>(), [(SkipReason::ProjectNotSelected, 1)]);
 }
 
 /// A world in which project `pa` has one load balancer and `pb` has two.
@@ -230,7 +233,7 @@ fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
         (*ask == pools).then(answer)
     };
     let mut caller = Caller::per_project(three_trees());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.project("pb", "alpha");
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, _| fail(ask));
@@ -252,7 +255,7 @@ fn a_project_that_is_to_move_under_its_id_and_fails_stays() {
 #[test]
 fn a_project_under_its_id_that_vanishes_is_asked_for() {
     let mut caller = Caller::bulk(three_trees());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.project("pb", "alpha");
     later(&mut caller);
     caller.world.delete_load_balancer("lb2");

@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::common::faults::{fail, spoil, two_projects};
 use crate::common::{Caller, World, id, small};
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{MembersError, Mode, Options, Query, Reply};
+use gimbal_openstack_source::{ListMode, MembersError, PollOptions, Query, Reply};
 
 /// New endpoints are published before old ones are removed: with none left, Envoy would answer 503.
 #[test]
 fn members_that_were_all_replaced_stand_until_the_new_ones_are_read() {
     for gone in [false, true] {
         let mut caller = Caller::bulk(small());
-        caller.settle();
+        caller.poll_until_stable();
         caller.world.delete_member("p1", "m1-0");
         caller.world.delete_member("p1", "m1-1");
         caller.world.member("p1", "m9", "10.0.0.9", 8080);
@@ -36,9 +36,9 @@ fn members_that_were_all_replaced_stand_until_the_new_ones_are_read() {
 
 /// The list of projects fails after a project was created.
 #[test]
-fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
+fn a_load_balancer_of_an_unknown_project_holds_up_no_other() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.project("pn", "new");
     caller.world.tree(7, "pn", 1);
     caller.world.tree(8, "pa", 1);
@@ -46,8 +46,8 @@ fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, _| matches!(ask, Query::Projects).then(|| fail(ask)));
         assert_eq!(outcome.unknown, None);
-        let told: Vec<String> = outcome.troubles.iter().map(ToString::to_string).collect();
-        assert!(told.iter().any(|trouble| trouble.contains("project pn")), "{told:?}");
+        let troubles: Vec<String> = outcome.troubles.iter().map(ToString::to_string).collect();
+        assert!(troubles.iter().any(|trouble| trouble.contains("project pn")), "{troubles:?}");
         assert_eq!(caller.names(), ["alpha/web-lb1", "alpha/web-lb8", "beta/web-lb2"]);
     }
     caller.poll();
@@ -58,7 +58,7 @@ fn a_load_balancer_of_a_project_that_nobody_knows_holds_up_no_other() {
 #[test]
 fn one_that_is_gone_does_not_answer_for_its_project() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     let lost = |ask: &Query, world: &mut World| match ask {
         Query::LoadBalancer(whose, lb) if *lb == id("lb3") => {
@@ -85,7 +85,7 @@ fn a_poll_that_is_given_up_tells_what_it_has_read() {
     }
     assert!(!caller.cloud.is_done());
     let outcome = caller.cloud.finish(caller.now);
-    caller.hear(&outcome.changes);
+    caller.apply(&outcome.changes);
     assert_eq!(outcome.unknown, None);
     assert_eq!(outcome.unknown_namespaces.keys().map(|ns| &**ns).collect::<Vec<_>>(), ["beta"]);
     assert_eq!(caller.names(), ["alpha/web-lb1", "beta/web-lb3"]);
@@ -99,7 +99,7 @@ fn a_change_in_the_second_of_a_read_is_not_lost_where_answers_have_no_date() {
     let mut world = small();
     world.undated = true;
     let mut caller = Caller::bulk(world);
-    caller.settle();
+    caller.poll_until_stable();
     caller.poll_with(|ask, world| {
         if matches!(ask, Query::Pools(_)) {
             world.change_member("p1", "m1-0").weight = 0;
@@ -122,7 +122,7 @@ fn what_is_not_ready_does_not_serve() {
     world.health("p1", "m1-0").operating = gimbal_octavia_rows::OperatingStatus::Error;
     world.member("p1", "m9", "10.0.0.9", 8080).backup = true;
     let mut caller = Caller::bulk(world);
-    caller.settle();
+    caller.poll_until_stable();
     assert_eq!(caller.addresses(), ["10.0.0.9 ---", "10.0.1.1 ---", "10.0.1.2 rs-"]);
 }
 
@@ -133,13 +133,13 @@ fn a_restart_gives_a_namespace_to_no_namesake() {
     world.project("pb", "Shop");
     world.tree(2, "pb", 1);
     let mut caller = Caller::bulk(world);
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.project("pa", "shop");
     caller.world.tree(1, "pa", 1);
-    caller.settle();
+    caller.poll_until_stable();
     assert_eq!(caller.owners(), ["pa/web-lb1 of pa", "shop/web-lb2 of pb"]);
     let mut restarted = Caller::bulk(caller.world);
-    restarted.settle();
+    restarted.poll_until_stable();
     assert_eq!(restarted.owners(), ["pa/web-lb1 of pa", "pb/web-lb2 of pb"]);
 }
 
@@ -149,7 +149,7 @@ fn a_restart_gives_a_namespace_to_no_namesake() {
 fn what_a_list_lacks_for_ever_is_gone_only_when_it_is_shown_to_be() {
     for existence in [Ok(Existence::Found), Ok(Existence::Forbidden), Err("500".to_owned())] {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         let before = caller.view.clone();
         for poll in 0..4 {
             let outcome = caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
@@ -179,7 +179,7 @@ fn what_stays_open_keeps_nothing_else_from_being_asked_about() {
         world.tree(n, "pa", 1);
     }
     let mut caller = Caller::bulk(world);
-    caller.settle();
+    caller.poll_until_stable();
     let mut asked = BTreeSet::new();
     for _ in 0..4 {
         caller.poll_with(|ask, world| match (ask, world.answer(ask)) {
@@ -202,7 +202,7 @@ fn what_stays_open_keeps_nothing_else_from_being_asked_about() {
 #[test]
 fn a_load_balancer_that_is_named_and_not_listed_is_asked_for() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     for _ in 0..3 {
         caller.poll_with(|ask, world| match world.answer(ask) {
@@ -221,7 +221,7 @@ fn a_load_balancer_that_is_named_and_not_listed_is_asked_for() {
 fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
     for roles in [Ok(vec!["load-balancer_global_observer".to_owned()]), Err("500".to_owned())] {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         let before = caller.view.clone();
         let neutron = |ask: &Query, world: &mut World| match ask {
             // 404 for other projects' objects, as neutron-lbaas answers.
@@ -245,9 +245,9 @@ fn a_project_that_vanishes_is_believed_gone_only_with_the_roles_of_before() {
 /// OpenStack services cache for some minutes what a token may do, so lists stay short after a role is granted again.
 #[test]
 fn where_404_proves_nothing_a_second_look_must_confirm_it() {
-    let options = Options { second_look: Some(Duration::from_secs(300)), ..crate::common::quiet() };
-    let mut caller = Caller::new(Mode::Bulk, options, two_projects());
-    caller.settle();
+    let options = PollOptions { second_look: Some(Duration::from_secs(300)), ..crate::common::quiet() };
+    let mut caller = Caller::new(ListMode::Bulk, options, two_projects());
+    caller.poll_until_stable();
     let before = caller.view.clone();
     let short = |ask: &Query, world: &mut World| match ask {
         Query::LoadBalancer(whose, lb) => Some(Reply::LoadBalancer(whose.clone(), lb.clone(), Ok(Existence::Gone))),
@@ -273,9 +273,9 @@ fn where_404_proves_nothing_a_second_look_must_confirm_it() {
 /// In per-project mode a deleted project cannot be distinguished from a lost role.
 #[test]
 fn a_project_that_leaves_the_list_is_held_for_a_while() {
-    let options = Options { project_hold: Duration::from_secs(60), ..crate::common::quiet() };
-    let mut caller = Caller::new(Mode::PerProject, options, two_projects());
-    caller.settle();
+    let options = PollOptions { project_hold: Duration::from_secs(60), ..crate::common::quiet() };
+    let mut caller = Caller::new(ListMode::PerProject, options, two_projects());
+    caller.poll_until_stable();
     let before = caller.view.clone();
     for back in [true, false] {
         let beta = caller.world.projects.remove(&id("pb")).unwrap();
@@ -297,9 +297,9 @@ fn a_project_that_leaves_the_list_is_held_for_a_while() {
 /// A project whose role was lost leaves the list of projects, while its load balancers are still listed.
 #[test]
 fn in_everyones_list_a_project_keeps_its_name_while_it_is_listed() {
-    let options = Options { by_role: true, ..crate::common::quiet() };
-    let mut caller = Caller::new(Mode::Bulk, options, two_projects());
-    caller.settle();
+    let options = PollOptions { by_role: true, ..crate::common::quiet() };
+    let mut caller = Caller::new(ListMode::Bulk, options, two_projects());
+    caller.poll_until_stable();
     caller.world.projects.remove(&id("pb"));
     for _ in 0..31 {
         assert!(caller.poll().is_complete());
@@ -307,14 +307,14 @@ fn in_everyones_list_a_project_keeps_its_name_while_it_is_listed() {
     }
     caller.world.delete_load_balancer("lb2");
     caller.world.delete_load_balancer("lb3");
-    caller.settle();
+    caller.poll_until_stable();
     assert_eq!(caller.names(), ["alpha/web-lb1"]);
 }
 
 #[test]
 fn a_list_of_projects_that_fails_for_long_leaves_the_cloud_unseen() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let failed_since = |polls: usize, caller: &mut Caller| {
         let poll = |caller: &mut Caller| caller.poll_with(|ask, _| matches!(ask, Query::Projects).then(|| fail(ask)));
         (0..polls).map(|_| poll(caller)).last().unwrap()
@@ -350,8 +350,9 @@ fn excluded_projects_are_not_offered() {
         [(&[][..], &["beta"][..], 1), (&[], &["pa"], 2), (&["*"], &["*"], 0), (&["alpha"], &["beta"], 1)]
     {
         let patterns = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        let options = Options { projects: patterns(projects), exclude: patterns(exclude), ..crate::common::quiet() };
-        let mut caller = Caller::new(Mode::Bulk, options, two_projects());
+        let options =
+            PollOptions { projects: patterns(projects), exclude: patterns(exclude), ..crate::common::quiet() };
+        let mut caller = Caller::new(ListMode::Bulk, options, two_projects());
         assert!(caller.poll().is_complete());
         assert_eq!(caller.names().len(), expected, "{projects:?} {exclude:?}");
     }
@@ -359,18 +360,19 @@ fn excluded_projects_are_not_offered() {
 
 /// Features of a load balancer that a Service cannot have are reported.
 #[test]
-fn what_is_not_carried_is_told() {
+fn what_is_not_carried_is_explained() {
     let mut world = small();
     world.health("p1", "m1-0").weight = 5;
     world.listeners.get_mut(&id("l1")).unwrap().restricted = true;
     world.pools.get_mut(&id("p1")).unwrap().sticky = true;
     let mut caller = Caller::bulk(world);
-    caller.settle();
-    let told = |caller: &Caller| caller.cloud.explain(&gimbal_model::SourceKey::new("alpha", "web-lb1")).join("\n");
+    caller.poll_until_stable();
+    let explained =
+        |caller: &Caller| caller.cloud.explain(&gimbal_model::SourceKey::new("alpha", "web-lb1")).join("\n");
     for part in ["weights of the members of pool p1 (1, 5)", "listener l1", "allowed_cidrs", "session_persistence"] {
-        assert!(told(&caller).contains(part), "{part}: {}", told(&caller));
+        assert!(explained(&caller).contains(part), "{part}: {}", explained(&caller));
     }
     caller.world.change_member("p1", "m1-0").weight = 0;
     caller.poll();
-    assert!(!told(&caller).contains("weights"), "{}", told(&caller));
+    assert!(!explained(&caller).contains("weights"), "{}", explained(&caller));
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{Caller, World, id, row, small};
 use gimbal_octavia_rows::{Member, OperatingStatus, ProvisioningStatus};
-use gimbal_openstack_source::{Mode, Options, ServiceName, Skip};
+use gimbal_openstack_source::{ListMode, PollOptions, ServiceName, SkipReason};
 use serde_json::json;
 
 /// Load balancer `lb` of project `team` with listener `l` on TCP 80 and pool `p` without members.
@@ -22,7 +22,7 @@ fn shown(world: World) -> String {
     caller.show()
 }
 
-fn skipped(world: World) -> Vec<(Skip, u64)> {
+fn skipped(world: World) -> Vec<(SkipReason, u64)> {
     let mut caller = Caller::bulk(world);
     caller.poll();
     caller.cloud.skipped().into_iter().collect()
@@ -57,10 +57,10 @@ fn a_rich_cloud() {
         world.members.insert(pool.id.clone(), members.into_iter().map(|member| (member.id.clone(), member)).collect());
         world.pools.insert(pool.id.clone(), pool);
     }
-    let options = Options { l7_pools: true, projects_for: std::time::Duration::ZERO, ..Options::default() };
+    let options = PollOptions { l7_pools: true, projects_for: std::time::Duration::ZERO, ..PollOptions::default() };
     // With a namesake present from the start, no project would hold the namespace.
     let namesake = world.projects.remove(&id("5e000000000000000000000000000002")).unwrap();
-    let mut caller = Caller::new(Mode::Bulk, options, world);
+    let mut caller = Caller::new(ListMode::Bulk, options, world);
     caller.poll();
     caller.world.projects.insert(namesake.id.clone(), namesake);
     let outcome = caller.poll();
@@ -105,11 +105,11 @@ fn protocols() {
         let port = expected.map(|port| format!("  {port}\n")).unwrap_or_default();
         assert!(caller.show().starts_with(&format!("team/web-lb\n{port}")), "{listener} {pool}: {}", caller.show());
         assert_eq!(caller.addresses().len(), usize::from(represented), "{listener} {pool}");
-        let skips: Vec<Skip> = caller.cloud.skipped().into_keys().collect();
+        let skips: Vec<SkipReason> = caller.cloud.skipped().into_keys().collect();
         let expected = match (listener, represented) {
-            ("PROMETHEUS", _) => vec![Skip::Prometheus],
+            ("PROMETHEUS", _) => vec![SkipReason::Prometheus],
             (_, true) => vec![],
-            (_, false) => vec![Skip::Unsupported],
+            (_, false) => vec![SkipReason::Unsupported],
         };
         assert_eq!(skips, expected, "{listener} {pool}");
     }
@@ -161,10 +161,10 @@ fn members_are_grouped_by_their_port() {
 #[test]
 fn members_that_take_no_traffic() {
     type Change = fn(&mut Member);
-    let table: [(&str, Change, &[&str], &[Skip]); 12] = [
+    let table: [(&str, Change, &[&str], &[SkipReason]); 12] = [
         ("whole", |_| {}, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
-        ("off", |m| m.admin_state_up = false, &["10.0.0.2 rs-"], &[Skip::Off]),
-        ("weight 0", |m| m.weight = 0, &["10.0.0.2 rs-"], &[Skip::NoWeight]),
+        ("off", |m| m.admin_state_up = false, &["10.0.0.2 rs-"], &[SkipReason::Off]),
+        ("weight 0", |m| m.weight = 0, &["10.0.0.2 rs-"], &[SkipReason::NoWeight]),
         ("failing", |m| m.operating = OperatingStatus::Error, &["10.0.0.1 ---", "10.0.0.2 rs-"], &[]),
         ("backup", |m| m.backup = true, &["10.0.0.1 ---", "10.0.0.2 rs-"], &[]),
         (
@@ -173,17 +173,17 @@ fn members_that_take_no_traffic() {
             &["10.0.0.1 ---", "10.0.0.2 rs-"],
             &[],
         ),
-        ("deleting", |m| m.provisioning = ProvisioningStatus::Deleting, &["10.0.0.2 rs-"], &[Skip::Deleting]),
+        ("deleting", |m| m.provisioning = ProvisioningStatus::Deleting, &["10.0.0.2 rs-"], &[SkipReason::Deleting]),
         ("new", |m| m.provisioning = ProvisioningStatus::Pending, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
         ("broken", |m| m.provisioning = ProvisioningStatus::Error, &["10.0.0.1 rs-", "10.0.0.2 rs-"], &[]),
         (
             "a host name",
             |m| m.address = row::<Member>(json!({"id": "x", "address": "db"})).address,
             &["10.0.0.2 rs-"],
-            &[Skip::BadAddress],
+            &[SkipReason::BadAddress],
         ),
-        ("no address", |m| m.address = Default::default(), &["10.0.0.2 rs-"], &[Skip::NoAddress]),
-        ("no port", |m| m.port = None, &["10.0.0.2 rs-"], &[Skip::NoPort]),
+        ("no address", |m| m.address = Default::default(), &["10.0.0.2 rs-"], &[SkipReason::NoAddress]),
+        ("no port", |m| m.port = None, &["10.0.0.2 rs-"], &[SkipReason::NoPort]),
     ];
     for (name, change, addresses, skips) in table {
         let mut world = bare();
@@ -241,7 +241,7 @@ fn what_is_switched_off_has_no_endpoints_and_keeps_its_port() {
             _ => world.pools.get_mut(&id("p")).unwrap().admin_state_up = false,
         }
         assert_eq!(shown(world.clone()), "team/web-lb\n  port-80 80/TCP\n", "{kind}");
-        assert_eq!(skipped(world), [(Skip::Off, 1)], "{kind}");
+        assert_eq!(skipped(world), [(SkipReason::Off, 1)], "{kind}");
     }
 }
 
@@ -254,7 +254,7 @@ fn a_listener_without_a_pool_is_a_port_without_endpoints() {
         shown(world.clone()),
         "team/web-lb\n  port-80 80/TCP\n  port-81 81/TCP\n    rs- 10.0.0.1 port-80=80/TCP\n"
     );
-    assert_eq!(skipped(world), [(Skip::NoPool, 1)]);
+    assert_eq!(skipped(world), [(SkipReason::NoPool, 1)]);
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn duplicate_and_missing_ports_of_listeners() {
     world.listener("n", "lb", 80, "UDP", "p").port = None;
     world.member("p", "x", "10.0.0.1", 80);
     assert_eq!(shown(world.clone()), "team/web-lb\n  port-80 80/TCP\n    rs- 10.0.0.1 port-80=80/TCP\n");
-    assert_eq!(skipped(world), [(Skip::NoPort, 1), (Skip::DuplicatePort, 1)]);
+    assert_eq!(skipped(world), [(SkipReason::NoPort, 1), (SkipReason::DuplicatePort, 1)]);
 }
 
 /// The original compared subsets in map order, and never noticed changed labels.
@@ -308,7 +308,7 @@ fn only_what_differs_is_a_change() {
         world.tree(n, "pa", 5);
     }
     let mut caller = Caller::bulk(world);
-    caller.settle();
+    caller.poll_until_stable();
     for _ in 0..5 {
         assert!(caller.poll().changes.is_empty());
     }
@@ -327,7 +327,7 @@ fn only_what_differs_is_a_change() {
 #[test]
 fn a_renamed_load_balancer_moves() {
     let mut caller = Caller::bulk(small());
-    caller.settle();
+    caller.poll_until_stable();
     caller.world.load_balancers.get_mut(&id("lb1")).unwrap().name = "Shop".into();
     let changes = caller.poll().changes;
     assert_eq!(
@@ -346,8 +346,8 @@ fn names_by_id_and_without_a_name() {
     let mut caller = Caller::bulk(world.clone());
     caller.poll();
     assert_eq!(caller.names(), ["alpha/lb2", "alpha/lb3", "alpha/web-lb1"]);
-    let options = Options { service_name: ServiceName::Id, ..Options::default() };
-    let mut caller = Caller::new(Mode::Bulk, options, world);
+    let options = PollOptions { service_name: ServiceName::Id, ..PollOptions::default() };
+    let mut caller = Caller::new(ListMode::Bulk, options, world);
     caller.poll();
     assert_eq!(caller.names(), ["alpha/lb1", "alpha/lb2", "alpha/lb3"]);
 }

@@ -5,14 +5,14 @@
 use crate::common::faults::{fail, lost, spoil, spoiled, two_projects};
 use crate::common::{Caller, World, failed, id, row};
 use gimbal_octavia_rows::Existence;
-use gimbal_openstack_source::{Mode, Options, Query, Reply};
+use gimbal_openstack_source::{ListMode, PollOptions, Query, Reply};
 use serde_json::json;
 
 /// A lookup distinguishes a deletion (404) from a lost role (403).
 #[test]
 fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     for _ in 0..3 {
         let outcome = caller.poll_with(lost);
@@ -40,7 +40,7 @@ fn a_lost_role_is_a_failed_poll_and_a_deletion_is_none() {
 #[test]
 fn a_lost_role_shows_behind_a_row_without_an_id() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, world| match world.answer(ask) {
@@ -62,7 +62,7 @@ fn a_lost_role_shows_behind_a_row_without_an_id() {
 fn a_project_whose_emptiness_cannot_be_proven_stays() {
     for answer in [Ok(Existence::Found), Err(failed())] {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         caller.world.tree(5, "pa", 1);
         caller.world.delete_load_balancer("lb2");
         caller.world.delete_load_balancer("lb3");
@@ -80,7 +80,7 @@ fn a_project_whose_emptiness_cannot_be_proven_stays() {
 #[test]
 fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
     let mut caller = Caller::bulk(two_projects());
-    caller.settle();
+    caller.poll_until_stable();
     let before = caller.view.clone();
     for _ in 0..3 {
         let outcome = caller.poll_with(|ask, world| match lost(ask, world) {
@@ -101,7 +101,7 @@ fn a_lost_role_behind_a_row_without_an_id_stands_while_nothing_proves_it() {
 fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
     for forbidden in [true, false] {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         let before = caller.view.clone();
         for _ in 0..3 {
             let midway = |ask: &Query, world: &mut World| match ask {
@@ -127,7 +127,7 @@ fn an_open_reference_is_not_the_same_one_after_a_poll_that_failed() {
 fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
     for (kind, named, midway) in (0..16).map(|n| (n % 4, n & 4 == 0, n & 8 != 0)) {
         let mut caller = Caller::bulk(two_projects());
-        caller.settle();
+        caller.poll_until_stable();
         let before = caller.view.clone();
         // The role is lost before the first list, which nothing proves, or after it, so that the lists do not fit
         // together.
@@ -146,7 +146,7 @@ fn what_stood_unseen_loses_nothing_to_a_row_that_cannot_be_read() {
             caller.poll_with(|ask, world| spoiled(ask, world, kind, named));
             assert_eq!(caller.view, before, "{kind} {named} {midway}");
         }
-        assert!(caller.settle().is_complete());
+        assert!(caller.poll_until_stable().is_complete());
         assert_eq!(caller.view, before);
     }
 }
@@ -166,8 +166,9 @@ fn what_stood_unseen_loses_no_policy_that_cannot_be_read() {
             world.policies.insert(id(&policy), row(new));
         }
         world.seconds += 60;
-        let mut caller = Caller::new(Mode::Bulk, Options { sweep: None, l7_pools: true, ..Options::default() }, world);
-        caller.settle();
+        let mut caller =
+            Caller::new(ListMode::Bulk, PollOptions { sweep: None, l7_pools: true, ..PollOptions::default() }, world);
+        caller.poll_until_stable();
         let before = caller.view.clone();
         assert_eq!(before.len(), 5, "{}", caller.show());
         caller.world.listeners.get_mut(&id("l1")).unwrap().updated_at = caller.world.time();

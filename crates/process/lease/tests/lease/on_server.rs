@@ -90,7 +90,9 @@ async fn a_lease_changes_hands() {
     assert_eq!(two.calls("renew", "ok"), 0);
 
     // A clean stop hands over at once.
+    let calls = one.calls.clone();
     one.stop().await;
+    assert_eq!(calls.lock().unwrap().get(&("release", "ok")), Some(&1), "{calls:?}");
     let (took, epoch) = two.leads().await;
     assert!(took < Duration::from_millis(1500), "{took:?}");
     assert_eq!(epoch, 2);

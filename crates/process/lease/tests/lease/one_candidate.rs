@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gimbal_kubernetes_objects::{Lease, LeaseSpec, Meta};
 
-use gimbal_lease::{Call, Election, Failure, Leadership, Moment, Times, identity};
+use gimbal_lease::{Election, Leadership, LeaseCall, LeaseFailure, Moment, Times, identity};
 
 const NAME: &str = "lease";
 
@@ -35,8 +35,8 @@ fn lease(holder: &str, version: &str, transitions: i32) -> Lease {
 
 /// Returns the answer of the server to the write that the candidate wants to send.
 fn write(machine: &Election, now: Moment) -> Lease {
-    match machine.step(now, "wall", true) {
-        Call::Create(lease) | Call::Replace(lease) => {
+    match machine.next_call(now, "wall", true) {
+        LeaseCall::Create(lease) | LeaseCall::Replace(lease) => {
             let metadata = Meta { resource_version: "9".into(), ..lease.metadata };
             Lease { metadata, ..lease }
         }
@@ -48,11 +48,11 @@ fn write(machine: &Election, now: Moment) -> Lease {
 fn the_first_one_creates_the_lease_and_renews_it() {
     let now = Moment::now();
     let mut me = machine(now);
-    assert_eq!(me.step(now, "", true), Call::Read);
+    assert_eq!(me.next_call(now, "", true), LeaseCall::Read);
     me.read(None, now);
     // The leader may not know yet that the Lease was deleted.
-    assert_eq!(me.step(now, "", true), Call::Wait(now + seconds(0.5)));
-    assert_eq!(me.step(now + seconds(2.9), "", true), Call::Read, "another may create it");
+    assert_eq!(me.next_call(now, "", true), LeaseCall::Wait(now + seconds(0.5)));
+    assert_eq!(me.next_call(now + seconds(2.9), "", true), LeaseCall::Read, "another may create it");
     let now = now + DURATION;
     let created = write(&me, now);
     assert_eq!(created.spec.holder_identity.as_deref(), Some("me"));
@@ -60,7 +60,7 @@ fn the_first_one_creates_the_lease_and_renews_it() {
     me.written(created, now, now + seconds(0.5));
     let lead = me.lead(now + seconds(0.5)).unwrap();
     assert_eq!((lead.epoch, lead.until), (1, now + DEADLINE), "counted from before the call");
-    assert_eq!(me.step(now + seconds(0.9), "", true), Call::Wait(now + seconds(1.0)));
+    assert_eq!(me.next_call(now + seconds(0.9), "", true), LeaseCall::Wait(now + seconds(1.0)));
     let renewed = write(&me, now + seconds(1.0));
     assert_eq!(renewed.spec.lease_transitions, Some(1), "the holder is the same");
     assert_eq!(renewed.spec.acquire_time.as_deref(), Some("wall"));
@@ -76,14 +76,14 @@ fn a_foreign_lease_is_taken_when_it_did_not_change_for_its_duration() {
     let mut at = now;
     for _ in 0..5 {
         at = at + seconds(0.5);
-        assert_eq!(me.step(at, "", true), Call::Read);
+        assert_eq!(me.next_call(at, "", true), LeaseCall::Read);
         me.read(Some(lease("other", "1", 4)), at);
     }
     // It changes at the last moment: the wait begins again, whatever time the lease names.
     me.read(Some(lease("other", "2", 4)), at);
-    assert!(matches!(me.step(at + seconds(2.9), "", true), Call::Read));
+    assert!(matches!(me.next_call(at + seconds(2.9), "", true), LeaseCall::Read));
     me.read(Some(lease("other", "2", 4)), at + seconds(2.9));
-    assert_eq!(me.step(at + seconds(2.9), "", true), Call::Wait(at + DURATION));
+    assert_eq!(me.next_call(at + seconds(2.9), "", true), LeaseCall::Wait(at + DURATION));
     let taken = write(&me, at + DURATION);
     assert_eq!(taken.spec.holder_identity.as_deref(), Some("me"));
     assert_eq!((taken.spec.lease_transitions, taken.spec.acquire_time.as_deref()), (Some(5), Some("wall")));
@@ -99,15 +99,15 @@ fn a_longer_lease_is_respected_and_a_shorter_one_not_believed() {
         me.read(Some(foreign), now);
         let expiry = now + Duration::from_secs(expected);
         assert!(
-            !matches!(me.step(now + Duration::from_millis(expected * 1000 - 1), "", true), Call::Replace(_)),
+            !matches!(me.next_call(now + Duration::from_millis(expected * 1000 - 1), "", true), LeaseCall::Replace(_)),
             "{seconds:?}"
         );
-        assert!(matches!(me.step(expiry, "", true), Call::Replace(_)), "{seconds:?}");
+        assert!(matches!(me.next_call(expiry, "", true), LeaseCall::Replace(_)), "{seconds:?}");
     }
 }
 
 #[test]
-fn a_lease_of_its_own_or_of_nobody_is_taken_at_once() {
+fn a_lease_of_its_own_or_without_a_holder_is_taken_at_once() {
     let now = Moment::now();
     for (holder, transitions) in [("me", 4), ("", 5)] {
         let mut me = machine(now);
@@ -123,12 +123,12 @@ fn after_a_failure_it_reads_before_it_writes() {
     let mut me = machine(now);
     me.read(Some(lease("", "1", 4)), now);
     me.written(write(&me, now), now, now);
-    me.failed(Failure::Unknown, now + seconds(1.1));
-    assert_eq!(me.step(now + seconds(1.1), "", true), Call::Wait(now + seconds(1.1) + seconds(0.2)));
-    assert_eq!(me.step(now + seconds(1.3), "", true), Call::Read);
+    me.failed(LeaseFailure::Unknown, now + seconds(1.1));
+    assert_eq!(me.next_call(now + seconds(1.1), "", true), LeaseCall::Wait(now + seconds(1.1) + seconds(0.2)));
+    assert_eq!(me.next_call(now + seconds(1.3), "", true), LeaseCall::Read);
     assert!(me.lead(now + seconds(1.3)).is_some(), "it still leads until its deadline");
-    me.failed(Failure::Outrun, now + seconds(1.3));
-    assert_eq!(me.step(now + seconds(1.3), "", true), Call::Read, "at once");
+    me.failed(LeaseFailure::Outrun, now + seconds(1.3));
+    assert_eq!(me.next_call(now + seconds(1.3), "", true), LeaseCall::Read, "at once");
     me.read(Some(lease("other", "7", 2)), now + seconds(1.4));
     assert!(me.lead(now + seconds(1.4)).is_none(), "what it read ends its lead before the deadline");
 }
@@ -141,8 +141,28 @@ fn a_deleted_lease_may_still_have_a_leader() {
     let later = now + seconds(0.5);
     me.read(None, later);
     // The holder may have renewed it since.
-    assert_eq!(me.step(later + seconds(2.9), "", true), Call::Read);
-    assert!(matches!(me.step(later + DURATION, "", true), Call::Create(_)));
+    assert_eq!(me.next_call(later + seconds(2.9), "", true), LeaseCall::Read);
+    assert!(matches!(me.next_call(later + DURATION, "", true), LeaseCall::Create(_)));
+}
+
+#[test]
+fn an_epoch_never_falls_while_the_process_lives() {
+    let now = Moment::now();
+    let mut me = machine(now);
+    me.read(Some(lease("other", "1", 7)), now);
+    // Created again by a client that never saw the first one, and free now.
+    me.read(Some(lease("", "2", 1)), now);
+    assert_eq!(write(&me, now).spec.lease_transitions, Some(8));
+    // Deleted, and created again by this process.
+    me.written(write(&me, now), now, now);
+    me.read(None, now);
+    assert_eq!(write(&me, now).spec.lease_transitions, Some(9));
+    // Created again by an earlier process of the same identity.
+    me.read(Some(lease("me", "3", 1)), now);
+    let taken = write(&me, now);
+    assert_eq!(taken.spec.lease_transitions, Some(9));
+    me.written(taken, now, now);
+    assert_eq!(write(&me, now + seconds(1.0)).spec.lease_transitions, Some(9), "a renewal changes no epoch");
 }
 
 #[test]
@@ -180,11 +200,11 @@ fn one_that_is_late_still_leads_until_another_is_seen() {
     let led = || {
         let mut me = machine(now);
         me.written(mine("2"), now, now);
-        me.failed(Failure::Unknown, now + seconds(2.0));
+        me.failed(LeaseFailure::Unknown, now + seconds(2.0));
         me
     };
     let mut me = led();
-    assert!(me.lead(late).is_none() && me.held().is_some(), "it writes nothing, and nobody else is known to lead");
+    assert!(me.lead(late).is_none() && me.held().is_some(), "it writes nothing, and no other process is known to lead");
     me.read(Some(mine("3")), late);
     assert_eq!(me.held().unwrap().epoch, 5, "its own write arrived after all");
     me.written(mine("4"), late, late);
@@ -194,7 +214,7 @@ fn one_that_is_late_still_leads_until_another_is_seen() {
     anew.metadata.uid = "second".into();
     for (what, seen) in [
         ("another", Some(lease("other", "9", 6))),
-        ("nobody", Some(lease("", "9", 5))),
+        ("no holder", Some(lease("", "9", 5))),
         ("itself, after another", Some(again)),
         ("itself, of another Lease", Some(anew)),
         ("no Lease", None),
@@ -210,17 +230,17 @@ fn answers_that_take_longer_than_a_renewal_are_waited_for() {
     let now = Moment::now();
     let mut me = machine(now);
     me.written(lease("me", "1", 1), now, now);
-    assert_eq!(me.patience(), seconds(1.0), "time for another call before the lease runs out");
-    me.took(seconds(1.2));
-    assert_eq!(me.patience(), DEADLINE);
+    assert_eq!(me.call_timeout(), seconds(1.0), "time for another call before the lease runs out");
+    me.observe_latency(seconds(1.2));
+    assert_eq!(me.call_timeout(), DEADLINE);
     // Each renewal takes 1.2 s: it leads for two thirds of the time.
     me.written(lease("me", "2", 1), now + seconds(1.0), now + seconds(2.2));
     assert!(me.lead(now + seconds(2.2)).is_some());
-    assert!(matches!(me.step(now + seconds(2.2), "", true), Call::Replace(_)));
+    assert!(matches!(me.next_call(now + seconds(2.2), "", true), LeaseCall::Replace(_)));
     for _ in 0..3 {
-        me.took(seconds(0.01));
+        me.observe_latency(seconds(0.01));
     }
-    assert_eq!(me.patience(), seconds(1.0), "and not for ever");
+    assert_eq!(me.call_timeout(), seconds(1.0), "and not for ever");
 }
 
 #[test]
@@ -229,16 +249,20 @@ fn who_does_not_work_neither_takes_nor_renews() {
     let mut me = machine(now);
     me.written(lease("me", "1", 1), now, now);
     let later = now + seconds(5.0);
-    assert_eq!(me.step(later, "", false), Call::Read);
+    assert_eq!(me.next_call(later, "", false), LeaseCall::Read);
     me.read(Some(lease("me", "1", 1)), later);
-    assert_eq!(me.step(later, "", false), Call::Wait(later + seconds(0.5)));
-    assert!(me.held().is_some(), "nobody else led meanwhile");
-    assert!(matches!(me.step(later, "", true), Call::Replace(_)));
+    assert_eq!(me.next_call(later, "", false), LeaseCall::Wait(later + seconds(0.5)));
+    assert!(me.held().is_some(), "no other process led meanwhile");
+    assert!(matches!(me.next_call(later, "", true), LeaseCall::Replace(_)));
     me.read(Some(lease("", "2", 2)), later);
-    assert_eq!(me.step(later + seconds(9.0), "", false), Call::Read);
+    assert_eq!(me.next_call(later + seconds(9.0), "", false), LeaseCall::Read);
     me.stand_back(later + seconds(10.0));
-    assert_eq!(me.step(later + seconds(9.0), "", true), Call::Read, "it leaves the lease to others for a while");
-    assert!(matches!(me.step(later + seconds(10.0), "", true), Call::Replace(_)));
+    assert_eq!(
+        me.next_call(later + seconds(9.0), "", true),
+        LeaseCall::Read,
+        "it leaves the lease to others for a while"
+    );
+    assert!(matches!(me.next_call(later + seconds(10.0), "", true), LeaseCall::Replace(_)));
 }
 
 #[test]
@@ -248,8 +272,8 @@ fn its_own_lease_that_vanished_is_created_at_once_only_while_it_leads() {
         let mut me = machine(now);
         me.written(lease("me", "1", 1), now, now);
         me.read(None, now + at);
-        assert_eq!(matches!(me.step(now + at, "", true), Call::Create(_)), !waits, "{at:?}");
-        assert!(matches!(me.step(now + at + DURATION, "", true), Call::Create(_)), "{at:?}");
+        assert_eq!(matches!(me.next_call(now + at, "", true), LeaseCall::Create(_)), !waits, "{at:?}");
+        assert!(matches!(me.next_call(now + at + DURATION, "", true), LeaseCall::Create(_)), "{at:?}");
     }
 }
 

@@ -6,19 +6,19 @@ use crate::split::LARGEST_PART;
 use crate::{AgentMessage, Content as _, Payload};
 
 #[derive(Debug, Clone)]
-pub(super) struct Contents<P: Payload> {
+pub(super) struct ContentAnswers<P: Payload> {
     requested: BTreeSet<P::Hash>,
     /// Answers that were not sent yet.
     answers: VecDeque<(P::Hash, Option<P::Content>)>,
 }
 
-impl<P: Payload> Default for Contents<P> {
+impl<P: Payload> Default for ContentAnswers<P> {
     fn default() -> Self {
         Self { requested: BTreeSet::new(), answers: VecDeque::new() }
     }
 }
 
-impl<P: Payload> Contents<P> {
+impl<P: Payload> ContentAnswers<P> {
     pub(super) fn request(&mut self, hash: P::Hash) {
         self.requested.insert(hash);
     }

@@ -1,9 +1,13 @@
 //! Reports of the writer that the agent has not dealt with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ledger::Ledger;
+use crate::waiting::Waiting;
 use crate::{AgentMessage, Credit, Payload};
+
+/// Largest number of reports that one message says to be done.
+const DONE: usize = 1000;
 
 /// A report on its way through the agent: see [`AgentEnd::take_report`](crate::AgentEnd::take_report).
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +16,8 @@ pub struct ReceivedReport<P: Payload> {
     pub key: P::Key,
     /// The latest report of it.
     pub report: P::Report,
-    pub(super) ticket: u64,
+    /// The stream and the number on it.
+    pub(super) number: (u64, u64),
 }
 
 /// A report that was lost on the way.
@@ -26,64 +31,115 @@ pub(super) struct Gap {
 /// The reports of one stream. The writer sends all of them again on the next one.
 #[derive(Debug, Clone)]
 pub(super) struct Inbox<P: Payload> {
-    /// The latest report of each key, unless it was taken, in the order of the keys.
-    waiting: BTreeMap<P::Key, P::Report>,
-    /// The number of the latest report of each key, unless it was dealt with; unique over all streams of this agent's
-    /// end.
-    tickets: BTreeMap<P::Key, u64>,
-    last_ticket: u64,
-    ledger: Ledger<P::Key>,
+    /// Tells reports of this stream from those that were taken on an older one.
+    stream: u64,
+    /// The latest report of each key that waits to be taken.
+    reports: BTreeMap<P::Key, P::Report>,
+    waiting: Waiting<P::Key>,
+    /// The number of the latest report of each key, unless it was dealt with.
+    latest: BTreeMap<P::Key, u64>,
+    /// Which reports were taken, so that their credit is free.
+    taken: Ledger<P::Key>,
+    /// Reports that were dealt with, to be sent to the writer.
+    done: BTreeSet<u64>,
+    /// Reports that could not be parsed, to be sent to the writer. The credit bounds their number.
+    unreadable: VecDeque<(u64, String)>,
     /// The credit that was sent to the writer last.
     granted: Option<Credit>,
 }
 
 impl<P: Payload> Inbox<P> {
-    /// Creates the inbox of a new stream. Its numbers follow `last_ticket`, so that a report that was taken on an older
-    /// stream is not mistaken for one of this.
-    pub(super) fn new(last_ticket: u64) -> Self {
-        let (waiting, tickets) = (BTreeMap::new(), BTreeMap::new());
-        Self { waiting, tickets, last_ticket, ledger: Ledger::default(), granted: None }
-    }
-
-    pub(super) fn last_ticket(&self) -> u64 {
-        self.last_ticket
+    pub(super) fn new(stream: u64) -> Self {
+        Self {
+            stream,
+            reports: BTreeMap::new(),
+            waiting: Waiting::default(),
+            latest: BTreeMap::new(),
+            taken: Ledger::default(),
+            done: BTreeSet::new(),
+            unreadable: VecDeque::new(),
+            granted: None,
+        }
     }
 
     /// Takes in a report. It replaces the one of its key that waits.
     pub(super) fn receive(&mut self, seq: u64, key: P::Key, report: P::Report) -> Result<(), Gap> {
-        let expected = self.ledger.received().saturating_add(1);
-        if seq != expected {
-            return Err(Gap { expected, came: seq });
-        }
-        self.ledger.receive(seq);
-        self.ledger.wait(&key, seq);
-        self.last_ticket += 1;
-        self.tickets.insert(key.clone(), self.last_ticket);
-        self.waiting.insert(key, report);
+        self.count(seq)?;
+        self.taken.wait(&key, seq);
+        self.latest.insert(key.clone(), seq);
+        self.waiting.push(key.clone());
+        self.reports.insert(key, report);
         Ok(())
     }
 
+    /// Skips a report that could not be parsed. Older ones of its key, which is not known, are dealt with as ever.
+    pub(super) fn skip(&mut self, seq: u64, reason: String) -> Result<(), Gap> {
+        self.count(seq)?;
+        self.unreadable.push_back((seq, reason));
+        Ok(())
+    }
+
+    fn count(&mut self, seq: u64) -> Result<(), Gap> {
+        let expected = self.taken.received().saturating_add(1);
+        if seq != expected {
+            return Err(Gap { expected, came: seq });
+        }
+        self.taken.receive(seq);
+        Ok(())
+    }
+
+    /// Drops the reports of keys that are not to be kept. The writer does not wait for their acknowledgement: it learns
+    /// that the entries are gone.
+    pub(super) fn retain(&mut self, keep: impl Fn(&P::Key) -> bool) {
+        let gone: Vec<P::Key> = self.latest.keys().filter(|key| !keep(key)).cloned().collect();
+        gone.iter().for_each(|key| self.forget(key));
+    }
+
+    /// Drops the report of an entry that is gone, as [`Self::retain`] does.
+    pub(super) fn forget(&mut self, key: &P::Key) {
+        self.latest.remove(key);
+        self.reports.remove(key);
+        self.waiting.remove(key);
+        self.taken.settle(key);
+    }
+
+    /// Counts a report of an entry that is gone.
+    pub(super) fn drop_unneeded(&mut self, seq: u64) -> Result<(), Gap> {
+        self.count(seq)
+    }
+
+    /// Takes the report that has waited longest.
     pub(super) fn take(&mut self) -> Option<ReceivedReport<P>> {
-        let (key, report) = self.waiting.pop_first()?;
-        let ticket = self.tickets.get(&key).copied()?;
-        Some(ReceivedReport { key, report, ticket })
+        let key = self.waiting.pop()?;
+        let report = self.reports.remove(&key)?;
+        let seq = self.latest.get(&key).copied()?;
+        self.taken.settle(&key);
+        Some(ReceivedReport { key, report, number: (self.stream, seq) })
     }
 
     /// Marks a report as dealt with. Only the latest of a key counts: where a newer one came meanwhile, that one is
     /// still to be dealt with.
     pub(super) fn done(&mut self, received: &ReceivedReport<P>) {
-        if self.tickets.get(&received.key) == Some(&received.ticket) {
-            self.tickets.remove(&received.key);
-            self.ledger.settle(&received.key);
+        let (stream, seq) = received.number;
+        if stream == self.stream && self.latest.get(&received.key) == Some(&seq) {
+            self.latest.remove(&received.key);
+            self.done.insert(seq);
         }
     }
 
-    /// Returns the next message to the writer: a new window first, then an acknowledgement.
+    /// Returns the next message to the writer: a new window first, then what became of reports.
     pub(super) fn next(&mut self, credit: Option<Credit>) -> Option<AgentMessage<P>> {
         if let Some(credit) = credit.filter(|credit| self.granted != Some(*credit)) {
             self.granted = Some(credit);
             return Some(AgentMessage::ReportCredit(credit));
         }
-        self.ledger.acknowledge().map(AgentMessage::ReportAck)
+        if let Some((seq, reason)) = self.unreadable.pop_front() {
+            return Some(AgentMessage::ReportUnreadable { seq, reason });
+        }
+        if !self.done.is_empty() {
+            let done = std::iter::from_fn(|| self.done.pop_first()).take(DONE).collect();
+            return Some(AgentMessage::ReportsDone(done));
+        }
+        self.taken.acknowledge().map(AgentMessage::ReportAck)
     }
 }

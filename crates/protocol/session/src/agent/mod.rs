@@ -19,7 +19,7 @@ use crate::namespaces::NamespaceSet;
 use crate::size::largest_part;
 use crate::split::LARGEST_PART;
 use crate::{
-    Change, Credit, Entry, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services,
+    Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services,
     UnknownScopes, key,
 };
 use stream::Stream;
@@ -81,8 +81,10 @@ pub struct AgentEnd<P: Payload = Services> {
     stream: Option<Stream<P>>,
     /// The window for reports on each stream; `None` allows none.
     report_credit: Option<Credit>,
-    /// Number of reports that came on all earlier streams.
-    report_tickets: u64,
+    /// Number of streams that were opened.
+    streams: u64,
+    /// Number of messages that could not be parsed and were skipped.
+    skipped: u64,
     facts: Option<P::Facts>,
 }
 
@@ -105,7 +107,8 @@ impl<P: Payload> AgentEnd<P> {
             supersessions: receive::Supersessions::default(),
             stream: None,
             report_credit: None,
-            report_tickets: 0,
+            streams: 0,
+            skipped: 0,
             facts: None,
         }
     }
@@ -117,24 +120,28 @@ impl<P: Payload> AgentEnd<P> {
     }
 
     /// Sets the newest state of a key in the source; `None` if it is gone. An entry that fits in no frame counts as
-    /// gone and is listed in [`Self::rejects`].
+    /// gone, or stays as it was ([`Payload::KEEPS_TOO_LARGE`]), and is listed in [`Self::rejects`].
     pub fn set(&mut self, key: P::Key, entry: Option<Arc<P::Entry>>, now: Instant) {
         if self.too_large.remove(&key).is_some() {
             self.rejects.remove(&key);
         }
+        let offered = entry.is_some();
         let entry = entry.filter(|entry| self.fits(&key, entry));
+        if P::KEEPS_TOO_LARGE && offered && entry.is_none() {
+            return;
+        }
         let old = self.entries.get(&key);
         if old.map(|held| &held.entry) == entry.as_ref() {
             return;
         }
-        let told = old.map(|held| held.entry.clone());
+        let last_sent = old.map(|held| held.entry.clone());
         let digest = entry.as_ref().map(|entry| digest_after(&key, old, entry));
         if let Some(old) = old {
             self.tree.subtract(key.namespace(), old.digest);
         }
         if let Some(stream) = &mut self.stream {
             let refused = self.rejects.get(&key).is_some_and(|reject| reject.reason == P::Reason::INVALID);
-            stream.changed(&key, told, refused, now);
+            stream.changed(&key, last_sent, refused, now);
         }
         match (entry, digest) {
             (Some(entry), Some(digest)) => {
@@ -149,6 +156,11 @@ impl<P: Payload> AgentEnd<P> {
                 }
             }
         }
+    }
+
+    /// Returns the rejects of entries whose newest state fits in no frame, and whether an older one is offered instead.
+    pub fn too_large(&self) -> impl Iterator<Item = (&P::Key, &Reject<P>, bool)> {
+        self.too_large.iter().map(|(key, reject)| (key, reject, self.entries.contains_key(key)))
     }
 
     fn fits(&mut self, key: &P::Key, entry: &P::Entry) -> bool {
@@ -168,7 +180,7 @@ impl<P: Payload> AgentEnd<P> {
 
     /// Called when the whole source was read, for the first time or after a part of it was unknown. Nothing is unknown
     /// any more, and the parts that were are sent to the writer in a snapshot.
-    pub fn source_complete(&mut self, _now: Instant) {
+    pub fn source_complete(&mut self) {
         self.complete = true;
         let unknown = std::mem::take(&mut self.unknown);
         if let Some(stream) = &mut self.stream {
@@ -207,14 +219,13 @@ impl<P: Payload> AgentEnd<P> {
     /// Called when a stream is open. [`Self::next`] then returns Hello.
     pub fn connected(&mut self, now: Instant) {
         self.disconnected();
-        self.stream = Some(Stream::new(now, self.report_tickets));
+        self.streams += 1;
+        self.stream = Some(Stream::new(now, self.streams));
     }
 
     /// Called when the stream is gone.
     pub fn disconnected(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            self.report_tickets = stream.inbox.last_ticket();
-        }
+        self.stream = None;
     }
 
     /// Ends the stream: [`Self::next`] returns Goodbye and then nothing.
@@ -335,7 +346,7 @@ impl<P: Payload> AgentEnd<P> {
 /// Returns the digest of `new`. Where few parts of a large entry changed, which is the usual case, it costs only those.
 fn digest_after<P: Payload>(key: &P::Key, old: Option<&Held<P>>, new: &Arc<P::Entry>) -> Digest {
     match old.map(|old| (old, P::Entry::between(Some(&old.entry), Some(new)))) {
-        Some((old, Some(Change::Update { header, parts }))) if parts.len() * 4 < new.part_count() => {
+        Some((old, Some(EntryChange::Update { header, parts }))) if parts.len() * 4 < new.part_count() => {
             let (mut entry, mut digest) = ((*old.entry).clone(), old.digest);
             entry.update(key, &mut digest, header, parts);
             digest

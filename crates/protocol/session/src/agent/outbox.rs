@@ -44,6 +44,14 @@ impl<P: Payload> Outbox<P> {
         }
     }
 
+    /// Queues a key that is sent whole, although the writer may hold the same.
+    pub(super) fn mark_whole(&mut self, key: &P::Key, now: Instant) {
+        self.mark(key, || LastSent::Whole, now);
+        if let Some(waiting) = self.waiting.get_mut(key) {
+            waiting.last_sent = LastSent::Whole;
+        }
+    }
+
     /// Returns the key that has waited longest.
     pub(super) fn oldest(&self) -> Option<(&P::Key, &LastSent<P>, Instant)> {
         let key = self.order.first_key_value()?.1;

@@ -67,7 +67,18 @@ impl<P: Payload> AgentEnd<P> {
                 owe(stream, need, &self.tree);
             }
             WriterMessage::Report { seq, key, report } => {
-                if let Err(gap) = stream.inbox.receive(seq, key, report) {
+                // Crossed the removal of its entry. While that waits to be sent, the entry may still come back unchanged.
+                let gone = !self.entries.contains_key(&key) && !stream.outbox.contains(&key);
+                let taken = if gone { stream.inbox.drop_unneeded(seq) } else { stream.inbox.receive(seq, key, report) };
+                if let Err(gap) = taken {
+                    return broken(&gap.to_string());
+                }
+            }
+            WriterMessage::Unreadable { report, reason } => {
+                self.skipped += 1;
+                if let Some(seq) = report
+                    && let Err(gap) = stream.inbox.skip(seq, reason)
+                {
                     return broken(&gap.to_string());
                 }
             }

@@ -11,8 +11,8 @@ use super::snapshot::{LastSent, Snapshot, Start};
 use super::stream::{Begun, Offer, Stream};
 use crate::size::{FRAME, change_len, piece_len, scope_len};
 use crate::split::parts;
-use crate::window::{Room, Share};
-use crate::{AgentMessage, Change, Data, Entry, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary};
+use crate::window::{FrameRoom, WindowShare};
+use crate::{AgentMessage, Data, Entry, EntryChange, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary};
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
 const NAMESPACES: usize = 1000;
@@ -69,11 +69,12 @@ impl<P: Payload> AgentEnd<P> {
             Some(reason) if stream.announced.all() != Some(reason) => (Scope::All, reason.to_owned()),
             _ => {
                 let announced = &stream.announced;
-                let told = |namespace: &str, reason: &str| announced.reason(namespace) == Some(reason);
-                let untold = self.unknown.namespaces().filter(|(namespace, reason)| !told(namespace, reason));
-                let mut untold = untold.peekable();
-                let reason = untold.peek()?.1.to_owned();
-                let alike = untold.filter(|(_, other)| *other == reason).map(|(namespace, _)| namespace.clone());
+                let is_announced = |namespace: &str, reason: &str| announced.reason(namespace) == Some(reason);
+                let unannounced =
+                    self.unknown.namespaces().filter(|(namespace, reason)| !is_announced(namespace, reason));
+                let mut unannounced = unannounced.peekable();
+                let reason = unannounced.peek()?.1.to_owned();
+                let alike = unannounced.filter(|(_, other)| *other == reason).map(|(namespace, _)| namespace.clone());
                 (Scope::Namespaces(alike.take(NAMESPACES).collect()), reason)
             }
         };
@@ -93,13 +94,14 @@ impl<P: Payload> AgentEnd<P> {
     fn begin(&mut self) -> Option<AgentMessage<P>> {
         let scope = self.startable()?;
         let stream = self.stream.as_mut()?;
-        let mut room = stream.window.room(Share::Bulk, 0);
+        let mut room = stream.window.room(WindowShare::Bulk, 0);
         // The frames that fill the window may be lost, and the writer only notices by a later frame. So a Begin that it
         // asked for ignores the window.
         if !std::mem::take(&mut stream.asked) && !room.take_frame(FRAME + scope_len(&scope)) {
             return None;
         }
         stream.owed.remove(&scope);
+        stream.inbox.retain(|key| !scope.contains(key.namespace()) || self.entries.contains_key(key));
         let waited = stream.outbox.take(|key| scope.contains(key.namespace()) && self.entries.contains_key(key));
         let gone = stream.outbox.keys().filter(|key| scope.contains(key.namespace())).cloned().collect();
         let (summary, view): (_, Vec<_>) = match &scope {
@@ -158,7 +160,7 @@ impl<P: Payload> AgentEnd<P> {
 
     fn delta(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
-        let mut room = stream.window.room(Share::Whole, FRAME);
+        let mut room = stream.window.room(WindowShare::Whole, FRAME);
         let mut changes = Vec::new();
         let mut oldest: Option<Instant> = None;
         loop {
@@ -175,6 +177,9 @@ impl<P: Payload> AgentEnd<P> {
             let Some((key, base, since)) = stream.outbox.oldest() else { break };
             let key = key.clone();
             let current = self.entries.get(&key).map(|held| &held.entry);
+            if current.is_none() {
+                stream.inbox.forget(&key);
+            }
             let Some(change) = change_from(&key, base, current, stream.snapshot.as_ref()) else {
                 stream.outbox.pop();
                 continue;
@@ -196,7 +201,7 @@ impl<P: Payload> AgentEnd<P> {
     /// Returns the next pieces of a running snapshot, or its end.
     fn bulk(&mut self) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
-        let mut room = stream.window.room(Share::Bulk, FRAME);
+        let mut room = stream.window.room(WindowShare::Bulk, FRAME);
         let target = stream.window.target();
         let snapshot = stream.snapshot.as_mut()?;
         let (mut pieces, mut digest) = (Vec::new(), Digest::default());
@@ -227,7 +232,7 @@ fn change_from<P: Payload>(
     base: &LastSent<P>,
     current: Option<&Arc<P::Entry>>,
     snapshot: Option<&Snapshot<P>>,
-) -> Option<Change<P>> {
+) -> Option<EntryChange<P>> {
     let start = match (base, snapshot) {
         (LastSent::Unknown, Some(snapshot)) if snapshot.covers(key.namespace()) => snapshot.start(key, current),
         _ => Start::From(base.clone()),
@@ -235,14 +240,14 @@ fn change_from<P: Payload>(
     match start {
         Start::Carried => None,
         Start::From(LastSent::Sent(old)) => P::Entry::between(old.as_deref(), current.map(Arc::as_ref)),
-        Start::From(LastSent::Unknown) => {
-            Some(current.map_or(Change::Remove, |entry| Change::Replace((**entry).clone())))
+        Start::From(LastSent::Unknown | LastSent::Whole) => {
+            Some(current.map_or(EntryChange::Remove, |entry| EntryChange::Replace((**entry).clone())))
         }
     }
 }
 
 /// Numbers a frame and charges it to the window.
-fn frame<P: Payload>(stream: &mut Stream<P>, room: Room<P::Key>, frame: Frame<P>) -> AgentMessage<P> {
+fn frame<P: Payload>(stream: &mut Stream<P>, room: FrameRoom<P::Key>, frame: Frame<P>) -> AgentMessage<P> {
     stream.seq += 1;
     stream.window.sent(stream.seq, room);
     AgentMessage::Data(Data { seq: stream.seq, frame })

@@ -16,6 +16,8 @@ pub(super) enum LastSent<P: Payload> {
     Sent(Option<Arc<P::Entry>>),
     /// Not known, so only the whole entry can be sent.
     Unknown,
+    /// Of no account: the whole entry is sent, even if it is the same.
+    Whole,
 }
 
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::DigestTree;
 
-use super::contents::Contents;
+use super::contents::ContentAnswers;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::snapshot::{LastSent, Snapshot};
@@ -14,7 +14,7 @@ use crate::namespaces::NamespaceSet;
 use crate::window::Window;
 use crate::{Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
 
-/// Interval of heartbeats.
+/// Interval of heartbeats, unless the payload has [another one](Payload::HEARTBEAT).
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// What the stream's Hello said.
@@ -59,11 +59,11 @@ pub(super) struct Stream<P: Payload> {
     /// Whether the writer asked for a snapshot that has not begun.
     pub(super) asked: bool,
     pub(super) inbox: Inbox<P>,
-    pub(super) contents: Contents<P>,
+    pub(super) contents: ContentAnswers<P>,
 }
 
 impl<P: Payload> Stream<P> {
-    pub(super) fn new(now: Instant, last_ticket: u64) -> Self {
+    pub(super) fn new(now: Instant, number: u64) -> Self {
         Self {
             opened: now,
             offer: None,
@@ -80,8 +80,8 @@ impl<P: Payload> Stream<P> {
             named: BTreeSet::new(),
             snapshot: None,
             asked: false,
-            inbox: Inbox::new(last_ticket),
-            contents: Contents::default(),
+            inbox: Inbox::new(number),
+            contents: ContentAnswers::default(),
         }
     }
 
@@ -108,6 +108,13 @@ impl<P: Payload> Stream<P> {
                 || self.owed.contains(key.namespace())
                 || self.snapshot.as_ref().is_some_and(|s| s.covers(key.namespace()) && !s.is_mentioned(key));
             self.outbox.mark(key, || if unsure { LastSent::Unknown } else { LastSent::Sent(sent) }, now);
+        }
+    }
+
+    /// Called when a key has to be sent whole, whatever was sent of it.
+    pub(super) fn send_whole(&mut self, key: &P::Key, now: Instant) {
+        if self.offer.as_ref().is_some_and(|offer| offer.data) {
+            self.outbox.mark_whole(key, now);
         }
     }
 
@@ -145,7 +152,7 @@ impl<P: Payload> Stream<P> {
     /// Returns when the next heartbeat is due. The first is due at once after Hello.
     pub(super) fn heartbeat_due(&self, now: Instant) -> Option<Instant> {
         let running = self.offer.is_some() && !self.ended;
-        running.then(|| self.last_heartbeat.map_or(now, |last| last + HEARTBEAT))
+        running.then(|| self.last_heartbeat.map_or(now, |last| last + P::HEARTBEAT))
     }
 
     pub(super) fn owes(&self, key: &P::Key) -> bool {

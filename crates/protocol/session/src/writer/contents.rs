@@ -1,18 +1,24 @@
 //! Contents that the writer lacks, by hash.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use crate::waiting::Waiting;
 use crate::{Content as _, Payload, WriterMessage};
 
 /// Most contents that are asked for at a time, so that their answers do not keep data waiting.
 const MOST: usize = 4;
+/// A request that was not answered for this long lets others go first, and is repeated after them.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The contents that the writer lacks. Outlives streams: what was not answered is asked for again on the next one.
 #[derive(Debug, Clone)]
-pub(super) struct Contents<P: Payload> {
-    waiting: BTreeSet<P::Hash>,
-    /// Asked for on this stream and not answered.
-    requested: BTreeSet<P::Hash>,
+pub(super) struct RequestedContents<P: Payload> {
+    waiting: Waiting<P::Hash>,
+    /// Asked for on this stream and not answered: since when.
+    requested: BTreeMap<P::Hash, Instant>,
+    /// The latest time that is known.
+    clock: Option<Instant>,
 }
 
 /// Why a content was not taken.
@@ -24,16 +30,16 @@ pub(super) enum Refused {
     OtherHash,
 }
 
-impl<P: Payload> Default for Contents<P> {
+impl<P: Payload> Default for RequestedContents<P> {
     fn default() -> Self {
-        Self { waiting: BTreeSet::new(), requested: BTreeSet::new() }
+        Self { waiting: Waiting::default(), requested: BTreeMap::new(), clock: None }
     }
 }
 
-impl<P: Payload> Contents<P> {
+impl<P: Payload> RequestedContents<P> {
     pub(super) fn want(&mut self, hash: P::Hash) {
-        if !self.requested.contains(&hash) {
-            self.waiting.insert(hash);
+        if !self.requested.contains_key(&hash) {
+            self.waiting.push(hash);
         }
     }
 
@@ -43,28 +49,42 @@ impl<P: Payload> Contents<P> {
     }
 
     pub(super) fn opened(&mut self) {
-        self.waiting.append(&mut self.requested);
+        for hash in std::mem::take(&mut self.requested).into_keys() {
+            self.waiting.push(hash);
+        }
     }
 
-    pub(super) fn next(&mut self) -> Option<WriterMessage<P>> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<WriterMessage<P>> {
         if self.requested.len() >= MOST {
             return None;
         }
-        let hash = self.waiting.pop_first()?;
-        self.requested.insert(hash.clone());
+        let hash = self.waiting.pop()?;
+        self.requested.insert(hash.clone(), self.clock.map_or(now, |clock| clock.max(now)));
         Some(WriterMessage::ContentRequest(hash))
     }
 
-    /// Checks an answer. After one with another hash the content is asked for again on the next stream only: the same
-    /// agent would say the same.
+    /// Returns when [`Self::expire`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.requested.values().min().map(|since| *since + ANSWERED_WITHIN)
+    }
+
+    /// Gives the places of requests that were not answered to others.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.clock = Some(now);
+        let late = |_: &P::Hash, since: &mut Instant| now.saturating_duration_since(*since) >= ANSWERED_WITHIN;
+        let expired: Vec<_> = self.requested.extract_if(.., late).map(|(hash, _)| hash).collect();
+        expired.into_iter().for_each(|hash| self.waiting.push(hash));
+    }
+
+    /// Takes an answer, late ones too. One with another hash ends the request as well: the same agent would say the
+    /// same.
     pub(super) fn receive(&mut self, hash: &P::Hash, content: Option<&P::Content>) -> Result<(), Refused> {
-        if !self.requested.contains(hash) {
+        if self.requested.remove(hash).is_none() && !self.waiting.remove(hash) {
             return Err(Refused::NotRequested);
         }
         if content.is_some_and(|content| content.hash() != *hash) {
             return Err(Refused::OtherHash);
         }
-        self.requested.remove(hash);
         Ok(())
     }
 }

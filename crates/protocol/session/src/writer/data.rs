@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use gimbal_model::Digest;
 
-use super::snapshot::{Snapshot, Taken};
-use super::staging::{Misplaced, Parts, Pieces, Staged, Unfinished};
+use super::snapshot::{PieceOutcome, Snapshot};
+use super::staging::{Misplaced, PartialEntry, PartialUpdate, Staged, Unfinished};
 use super::{Stream, WriterEnd, WriterOutput};
 use crate::{Entry, Key, Payload, Piece, PieceChange, Scope, Summary, Unreadable};
 
@@ -41,8 +41,8 @@ impl<P: Payload> WriterEnd<P> {
         };
         let key = piece.key.clone();
         match snapshot.take(piece) {
-            Ok(Taken::Nothing) => {}
-            Ok(Taken::Whole(entry, digest)) => self.hold(key, entry, digest, seq, out),
+            Ok(PieceOutcome::Nothing) => {}
+            Ok(PieceOutcome::Whole(entry, digest)) => self.hold(key, entry, digest, seq, out),
             Err(misplaced) => self.spoiled(Some(key), misplaced.to_string(), out),
         }
     }
@@ -72,6 +72,7 @@ impl<P: Payload> WriterEnd<P> {
         for key in gone {
             self.holdings.take(&key);
             self.rejects.readable(&key);
+            self.reports.forget(&key);
             stream.ledger.wait(&key, seq);
             out.push(WriterOutput::Removed(key));
         }
@@ -105,6 +106,7 @@ impl<P: Payload> WriterEnd<P> {
                 stream.ledger.wait(&key, seq);
                 self.rejects.readable(&key);
                 self.holdings.remove(&key);
+                self.reports.forget(&key);
                 out.push(WriterOutput::Removed(key));
             }
             Ok(PieceChange::Replace(piece)) => self.replace(piece, seq, out),
@@ -118,9 +120,9 @@ impl<P: Payload> WriterEnd<P> {
                     Unfinished::Update(_, parts) => Some(parts),
                     Unfinished::Replace(..) => None,
                 });
-                match Parts::add(staged, header, parts, more) {
+                match PartialUpdate::add(staged, header, parts, more) {
                     Ok(Staged::Partial(parts)) => stream.unfinished = Some(Unfinished::Update(key, parts)),
-                    Ok(Staged::Whole(Parts { header, parts })) => {
+                    Ok(Staged::Whole(PartialUpdate { header, parts })) => {
                         self.update(key, header, parts, seq, now, out);
                     }
                     Err(misplaced) => self.unreadable(Some(key), misplaced.to_string(), out),
@@ -136,7 +138,7 @@ impl<P: Payload> WriterEnd<P> {
             Unfinished::Replace(before, pieces) if before == key => Some(pieces),
             _ => None,
         });
-        match Pieces::add(staged, piece) {
+        match PartialEntry::add(staged, piece) {
             Ok(Staged::Partial(pieces)) => {
                 stream.mention(&key);
                 stream.unfinished = Some(Unfinished::Replace(key, pieces));
@@ -147,7 +149,7 @@ impl<P: Payload> WriterEnd<P> {
                 self.hold(key, entry, digest, seq, out);
             }
             // The first piece was in a lost frame.
-            Err(Misplaced::NoFirst) if !stream.trusted.contains(key.namespace()) => {}
+            Err(Misplaced::NoFirst(_)) if !stream.trusted.contains(key.namespace()) => {}
             Err(misplaced) => {
                 stream.mention(&key);
                 self.unreadable(Some(key), misplaced.to_string(), out);
@@ -172,6 +174,7 @@ impl<P: Payload> WriterEnd<P> {
         stream.mention(&key);
         stream.ledger.wait(&key, seq);
         self.rejects.readable(&key);
+        self.reports.entry_came(&key);
         out.push(WriterOutput::Changed(key));
     }
 
@@ -180,6 +183,7 @@ impl<P: Payload> WriterEnd<P> {
         stream.broken.remove(&key);
         stream.ledger.wait(&key, seq);
         self.rejects.readable(&key);
+        self.reports.entry_came(&key);
         self.holdings.replace(key.clone(), Arc::new(entry), digest);
         out.push(WriterOutput::Changed(key));
     }

@@ -9,8 +9,8 @@ use crate::namespaces::NamespaceSet;
 use crate::{Entry, Key, Payload, Scope, UnknownScopes, key};
 
 #[derive(Debug, Clone)]
-pub(super) struct Held<P: Payload> {
-    pub(super) entry: Arc<P::Entry>,
+struct Held<P: Payload> {
+    entry: Arc<P::Entry>,
     digest: Digest,
 }
 

@@ -2,6 +2,7 @@
 
 mod contents;
 mod data;
+mod deadlines;
 mod holdings;
 mod receive;
 mod rejects;
@@ -9,6 +10,7 @@ mod reports;
 mod resync;
 mod snapshot;
 mod staging;
+mod unacknowledged;
 mod way_back;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +25,15 @@ use crate::{
     Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
     UnknownScopes, Welcome, WriterMessage,
 };
-use contents::Contents;
+use contents::RequestedContents;
 use holdings::{Holdings, Knowledge};
 use rejects::Rejects;
 use reports::Reports;
+pub use reports::{ReportError, TooLarge};
 use resync::Resync;
 use snapshot::Snapshot;
 use staging::Unfinished;
+use unacknowledged::Unacknowledged;
 
 /// Largest number of namespaces, and of bytes of their names, that a Need lists. Beyond these it asks for everything.
 const LISTED: (usize, usize) = (8000, 600 << 10);
@@ -78,11 +82,20 @@ pub enum WriterOutput<P: Payload = Services> {
         /// The report.
         report: P::Report,
     },
+    /// The agent could not parse the latest report of an entry. It is sent again on the next stream.
+    ReportUnreadable {
+        /// The entry.
+        key: P::Key,
+        /// The report.
+        report: P::Report,
+        /// The agent's parse error, for logs.
+        reason: String,
+    },
     /// The agent has answered [`WriterEnd::want_content`].
     Content {
         /// As it was asked for; the content has this hash.
         hash: P::Hash,
-        /// `None`: the agent has no such content.
+        /// `None`: the agent has no such content, or sent another one.
         content: Option<P::Content>,
     },
     /// Send what [`WriterEnd::take_messages`] returns, and close the stream.
@@ -102,6 +115,7 @@ struct Stream<P: Payload> {
     /// Whether Hello offered data.
     data: bool,
     ledger: Ledger<P::Key>,
+    unacknowledged: Unacknowledged,
     snapshot: Option<Snapshot<P>>,
     unfinished: Option<Unfinished<P>>,
     /// Namespaces where an update can be applied, because no frame was lost since both ends held the same.
@@ -122,6 +136,7 @@ pub struct WriterEnd<P: Payload = Services> {
     rejects: Rejects<P>,
     stream: Option<Stream<P>>,
     outbox: Vec<WriterMessage<P>>,
+    has_more: bool,
     hello: Option<Hello>,
     generation: u64,
     freshness: Vec<Freshness>,
@@ -129,9 +144,11 @@ pub struct WriterEnd<P: Payload = Services> {
     heartbeat: Option<Instant>,
     backlog: u64,
     last_heard: Option<Instant>,
+    /// The agent's silence counts from here at the earliest.
+    excused: Option<Instant>,
     last_complete: Option<(Instant, Scope)>,
     reports: Reports<P>,
-    contents: Contents<P>,
+    contents: RequestedContents<P>,
     facts: Option<P::Facts>,
     /// Whether the facts were not sent on this stream yet.
     facts_changed: bool,
@@ -148,15 +165,17 @@ impl<P: Payload> WriterEnd<P> {
             rejects: Rejects::default(),
             stream: None,
             outbox: Vec::new(),
+            has_more: false,
             hello: None,
             generation: 0,
             freshness: Vec::new(),
             heartbeat: None,
             backlog: 0,
             last_heard: None,
+            excused: None,
             last_complete: None,
             reports: Reports::default(),
-            contents: Contents::default(),
+            contents: RequestedContents::default(),
             facts: None,
             facts_changed: false,
         }
@@ -187,8 +206,8 @@ impl<P: Payload> WriterEnd<P> {
             backend: backend.into(),
             heartbeat_timeout: self.limits.heartbeat_timeout,
         }));
-        self.rejects.tell_again();
-        self.tell_all_again();
+        self.rejects.opened();
+        self.way_back_opened();
         outputs
     }
 
@@ -225,26 +244,7 @@ impl<P: Payload> WriterEnd<P> {
     pub fn closed(&mut self) {
         self.stream = None;
         self.outbox.clear();
-    }
-
-    /// Ends a silent stream, and requests a snapshot that is due.
-    pub fn tick(&mut self, now: Instant) -> Vec<WriterOutput<P>> {
-        let timeout = self.limits.heartbeat_timeout;
-        let heard = self.last_heard.is_some_and(|last| now.saturating_duration_since(last) < timeout);
-        if self.stream.is_some() && !heard {
-            let message = format!("nothing was heard for {} s", timeout.as_secs_f32());
-            return vec![self.dismiss(GoodbyeReason::Timeout, message)];
-        }
-        self.ask(now);
-        Vec::new()
-    }
-
-    /// Returns when [`Self::tick`] has something to do.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let stream = self.stream.as_ref()?;
-        let silence = self.last_heard.map(|last| last + self.limits.heartbeat_timeout);
-        silence.into_iter().chain(stream.resync.due()).min()
+        self.has_more = false;
     }
 
     /// Sets the result of reconciling a key. The agent receives only changes of it.
@@ -256,6 +256,7 @@ impl<P: Payload> WriterEnd<P> {
         if let Some(stream) = &mut self.stream {
             stream.ledger.settle(key);
         }
+        self.reports.settled(key);
     }
 
     /// Adds a key that has to be settled before a frame is acknowledged.
@@ -283,16 +284,38 @@ impl<P: Payload> WriterEnd<P> {
         self.outbox.push(WriterMessage::Resync { need: Need::All, reason: reason.into() });
     }
 
-    /// Returns the messages to send now: control messages, at most one cumulative Ack, and then facts, requests and as
-    /// many reports as the agent's window allows.
+    /// Returns all messages to send now: see [`Self::take_messages_within`].
     pub fn take_messages(&mut self) -> Vec<WriterMessage<P>> {
-        let mut messages = std::mem::take(&mut self.outbox);
+        self.take_messages_within(usize::MAX)
+    }
+
+    /// Returns at most `room` of the messages to send now, so that what an agent does not read is not kept as messages:
+    /// control messages and new rejects, at most one cumulative Ack, then facts, the rejects that are older than the
+    /// stream, requests, and as many reports as the agent's window allows. So an agent that receives a report of an entry
+    /// has received its reject, if it has one. [`Self::has_more`] says whether to call again when there is room.
+    pub fn take_messages_within(&mut self, room: usize) -> Vec<WriterMessage<P>> {
+        let mut messages: Vec<_> = self.outbox.drain(..room.min(self.outbox.len())).collect();
         if let Some(stream) = &mut self.stream {
-            self.rejects.take_messages(&mut messages);
-            messages.extend(stream.ledger.acknowledge().map(WriterMessage::Ack));
-            self.take_way_back(&mut messages);
+            // An Ack says that what is rejected was rejected before.
+            if self.rejects.take_changed(room, &mut messages)
+                && messages.len() < room
+                && let Some(seq) = stream.ledger.acknowledge()
+            {
+                stream.unacknowledged.acknowledged(seq);
+                messages.push(WriterMessage::Ack(seq));
+            }
+            self.take_facts(room, &mut messages);
+            self.rejects.take_earlier(room, &mut messages);
+            self.take_way_back(room, &mut messages);
         }
+        self.has_more = messages.len() == room;
         messages
+    }
+
+    /// Returns whether the last [`Self::take_messages_within`] may have left messages for which there was no room.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.has_more
     }
 
     /// Returns the entry of a key.
@@ -429,16 +452,6 @@ impl<P: Payload> WriterEnd<P> {
         self.outbox.push(WriterMessage::Goodbye(Goodbye { reason, message, retry_after: None }));
         WriterOutput::Close
     }
-
-    /// Requests a snapshot, if one is due.
-    fn ask(&mut self, now: Instant) {
-        if let Some(stream) = &mut self.stream
-            && let Some(reason) = stream.resync.take_due(now)
-        {
-            stream.awaiting = true;
-            self.outbox.push(WriterMessage::Resync { need: Need::All, reason });
-        }
-    }
 }
 
 impl<P: Payload> Stream<P> {
@@ -446,6 +459,7 @@ impl<P: Payload> Stream<P> {
         Self {
             data,
             ledger: Ledger::default(),
+            unacknowledged: Unacknowledged::default(),
             snapshot: None,
             unfinished: None,
             trusted: NamespaceSet::of(&Scope::All),

@@ -28,6 +28,8 @@ impl<P: Payload> WriterEnd<P> {
             }
             AgentMessage::ReportCredit(credit) => self.reports.set_credit(credit),
             AgentMessage::ReportAck(seq) => self.reports_acknowledged(seq, &mut out),
+            AgentMessage::ReportsDone(numbers) => self.reports_done(numbers, &mut out),
+            AgentMessage::ReportUnreadable { seq, reason } => self.report_unreadable(seq, reason, &mut out),
             AgentMessage::Content { hash, content } => self.content(hash, content, &mut out),
             AgentMessage::Goodbye(_) => {
                 self.closed();
@@ -54,8 +56,8 @@ impl<P: Payload> WriterEnd<P> {
     /// The lost message may have been a data frame. The next frame would show the gap, but may never come, so a
     /// snapshot is requested now.
     fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput<P>>) {
-        let told = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
-        if !told {
+        let rejected = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
+        if !rejected {
             let message = format!("a message could not be read: {reason}");
             self.outbox.push(WriterMessage::Reject(invalid(None, message)));
         }
@@ -77,6 +79,9 @@ impl<P: Payload> WriterEnd<P> {
         if data.seq < expected {
             // A duplicate.
             return;
+        }
+        if let Err(excess) = stream.unacknowledged.count(&data, self.limits.credit) {
+            return out.push(self.broke_a_rule(&format!("more came than the credit allows: {excess}")));
         }
         stream.ledger.receive(data.seq);
         if data.seq > expected {

@@ -11,8 +11,11 @@ pub(super) struct Rejects<P: Payload> {
     standing: BTreeMap<P::Key, Reject<P>>,
     /// Number of rejects by reason.
     counts: BTreeMap<P::Reason, usize>,
-    told: BTreeMap<P::Key, Reject<P>>,
+    /// What was sent on this stream.
+    sent: BTreeMap<P::Key, Reject<P>>,
     changed: BTreeSet<P::Key>,
+    /// Keys that are rejected since before the stream opened. They are sent after everything that is new.
+    earlier: BTreeSet<P::Key>,
     /// Keys whose newest state could not be parsed. They stay rejected, whatever happens to their older state.
     unreadable: BTreeSet<P::Key>,
 }
@@ -22,8 +25,9 @@ impl<P: Payload> Default for Rejects<P> {
         Self {
             standing: BTreeMap::new(),
             counts: BTreeMap::new(),
-            told: BTreeMap::new(),
+            sent: BTreeMap::new(),
             changed: BTreeSet::new(),
+            earlier: BTreeSet::new(),
             unreadable: BTreeSet::new(),
         }
     }
@@ -38,10 +42,11 @@ impl<P: Payload> Rejects<P> {
         &self.counts
     }
 
-    /// Called on a new stream, whose agent knows nothing.
-    pub(super) fn tell_again(&mut self) {
-        self.told.clear();
-        self.changed = self.standing.keys().cloned().collect();
+    /// Called on a new stream, whose agent has received no reject.
+    pub(super) fn opened(&mut self) {
+        self.sent.clear();
+        self.changed.clear();
+        self.earlier = self.standing.keys().cloned().collect();
     }
 
     pub(super) fn reject(&mut self, key: &P::Key, reject: Reject<P>) {
@@ -86,6 +91,10 @@ impl<P: Payload> Rejects<P> {
 
     fn put(&mut self, key: &P::Key, reject: Option<Reject<P>>) {
         if self.standing.get(key) == reject.as_ref() {
+            // Said of the newest state, so it is sent before that state is acknowledged.
+            if self.earlier.remove(key) {
+                self.changed.insert(key.clone());
+            }
             return;
         }
         if let Some(reject) = &reject {
@@ -105,19 +114,36 @@ impl<P: Payload> Rejects<P> {
         self.changed.insert(key.clone());
     }
 
-    /// Adds the rejects and resolutions that the agent does not know.
-    pub(super) fn take_messages(&mut self, out: &mut Vec<WriterMessage<P>>) {
-        for key in std::mem::take(&mut self.changed) {
-            match (self.standing.get(&key), self.told.get(&key)) {
-                (standing, told) if standing == told => {}
-                (Some(reject), _) => {
-                    self.told.insert(key, reject.clone());
-                    out.push(WriterMessage::Reject(reject.clone()));
-                }
-                (None, _) => {
-                    self.told.remove(&key);
-                    out.push(WriterMessage::Resolved(key));
-                }
+    /// Adds the rejects and resolutions of this stream that the agent has not received, until there are `room`
+    /// messages. Returns whether all of them had room.
+    pub(super) fn take_changed(&mut self, room: usize, out: &mut Vec<WriterMessage<P>>) -> bool {
+        while out.len() < room {
+            let Some(key) = self.changed.pop_first() else { return true };
+            out.extend(self.message(key));
+        }
+        self.changed.is_empty()
+    }
+
+    /// Adds the rejects that are in force since before the stream opened, as [`Self::take_changed`] does.
+    pub(super) fn take_earlier(&mut self, room: usize, out: &mut Vec<WriterMessage<P>>) {
+        while out.len() < room
+            && let Some(key) = self.earlier.pop_first()
+        {
+            out.extend(self.message(key));
+        }
+    }
+
+    /// Returns what the agent has to receive about a key, if it has not.
+    fn message(&mut self, key: P::Key) -> Option<WriterMessage<P>> {
+        match (self.standing.get(&key), self.sent.get(&key)) {
+            (standing, sent) if standing == sent => None,
+            (Some(reject), _) => {
+                self.sent.insert(key, reject.clone());
+                Some(WriterMessage::Reject(reject.clone()))
+            }
+            (None, _) => {
+                self.sent.remove(&key);
+                Some(WriterMessage::Resolved(key))
             }
         }
     }

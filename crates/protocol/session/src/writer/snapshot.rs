@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gimbal_model::Digest;
 
-use super::staging::{Misplaced, Pieces, Staged};
+use super::staging::{Misplaced, PartialEntry, Staged};
 use crate::namespaces::NamespaceSet;
 use crate::{Entry, Key, Payload, Piece, Scope, Summary};
 
@@ -24,7 +24,7 @@ pub(super) struct Snapshot<P: Payload> {
     /// Keys that a delta changed since Begin. The delta outranks the chunk.
     mentioned: BTreeSet<P::Key>,
     /// The entry whose next piece has to come; `None` in the second place if one of its pieces could not be parsed.
-    staged: Option<(P::Key, Option<Pieces<P>>)>,
+    staged: Option<(P::Key, Option<PartialEntry<P>>)>,
 }
 
 /// What a chunk has brought so far.
@@ -38,7 +38,7 @@ struct Chunk {
 
 /// The result of a piece.
 #[derive(Debug, Clone)]
-pub(super) enum Taken<P: Payload> {
+pub(super) enum PieceOutcome<P: Payload> {
     /// Nothing to do: more pieces have to come, or a delta brought a newer state.
     Nothing,
     /// The entry is complete and is the newest state.
@@ -108,13 +108,13 @@ impl<P: Payload> Snapshot<P> {
 
     /// Called after the last piece of a chunk. If it completed an entry that could not be parsed, the sender's digest
     /// of the chunk is used instead of our own.
-    pub(super) fn chunk_ends(&mut self, told: Option<Digest>) {
+    pub(super) fn chunk_ends(&mut self, sent: Option<Digest>) {
         let Chunk { digest, unreadable } = std::mem::take(&mut self.chunk);
-        self.spoiled |= unreadable && told.is_none();
-        self.summary.digest = self.summary.digest + told.filter(|_| unreadable).unwrap_or(digest);
+        self.spoiled |= unreadable && sent.is_none();
+        self.summary.digest = self.summary.digest + sent.filter(|_| unreadable).unwrap_or(digest);
     }
 
-    pub(super) fn take(&mut self, piece: Piece<P>) -> Result<Taken<P>, Misplaced> {
+    pub(super) fn take(&mut self, piece: Piece<P>) -> Result<PieceOutcome<P>, Misplaced> {
         let (key, more) = (piece.key.clone(), piece.more);
         let staged = self.staged.take();
         if !self.covers(key.namespace()) {
@@ -125,7 +125,7 @@ impl<P: Payload> Snapshot<P> {
         let staged = match staged {
             Some((before, None)) if before == key && piece.header.is_none() => {
                 self.unreadable_entry(key, more);
-                return Ok(Taken::Nothing);
+                return Ok(PieceOutcome::Nothing);
             }
             Some((before, pieces)) if before == key => pieces,
             Some(_) => {
@@ -134,10 +134,10 @@ impl<P: Payload> Snapshot<P> {
             }
             None => None,
         };
-        match Pieces::add(staged, piece) {
+        match PartialEntry::add(staged, piece) {
             Ok(Staged::Partial(pieces)) => {
                 self.staged = Some((key, Some(pieces)));
-                Ok(Taken::Nothing)
+                Ok(PieceOutcome::Nothing)
             }
             Ok(Staged::Whole(entry)) => {
                 let digest = entry.digest(&key);
@@ -145,11 +145,11 @@ impl<P: Payload> Snapshot<P> {
                 self.chunk.digest = self.chunk.digest + digest;
                 let outranked = self.mentioned.contains(&key);
                 self.seen.insert(key);
-                Ok(if outranked { Taken::Nothing } else { Taken::Whole(entry, digest) })
+                Ok(if outranked { PieceOutcome::Nothing } else { PieceOutcome::Whole(entry, digest) })
             }
             Err(misplaced) => {
                 // Without its first piece, its share of the digest is unknown.
-                self.spoiled |= misplaced == Misplaced::NoFirst;
+                self.spoiled |= matches!(misplaced, Misplaced::NoFirst(_));
                 self.unreadable_entry(key, more);
                 Err(misplaced)
             }

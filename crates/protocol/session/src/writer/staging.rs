@@ -10,14 +10,14 @@ pub(super) const MOST: usize = 1 << 20;
 
 /// An entry whose last piece has not come.
 #[derive(Debug, Clone)]
-pub(super) struct Pieces<P: Payload> {
+pub(super) struct PartialEntry<P: Payload> {
     header: Arc<P::Header>,
     parts: Vec<P::Part>,
 }
 
 /// An update whose last piece has not come.
 #[derive(Debug, Clone)]
-pub(super) struct Parts<P: Payload> {
+pub(super) struct PartialUpdate<P: Payload> {
     pub(super) header: Option<Arc<P::Header>>,
     pub(super) parts: Vec<P::PartChange>,
 }
@@ -25,15 +25,15 @@ pub(super) struct Parts<P: Payload> {
 /// Why a piece could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misplaced {
-    #[error("a piece goes on with a Service whose first piece, the one with the header, did not come")]
-    NoFirst,
+    #[error("a piece goes on with {0} whose first piece, the one with the header, did not come")]
+    NoFirst(&'static str),
     #[error("it has more than {MOST} {0}")]
     TooMany(&'static str),
     #[error("it lies outside of the snapshot's scope")]
     OutOfScope,
 }
 
-impl<P: Payload> Pieces<P> {
+impl<P: Payload> PartialEntry<P> {
     /// Adds a piece to those that came before.
     pub(super) fn add(staged: Option<Self>, piece: Piece<P>) -> Result<Staged<Self, P::Entry>, Misplaced> {
         let mut pieces = match (piece.header, staged) {
@@ -43,7 +43,7 @@ impl<P: Payload> Pieces<P> {
                 staged.parts.extend(piece.parts);
                 staged
             }
-            (None, None) => return Err(Misplaced::NoFirst),
+            (None, None) => return Err(Misplaced::NoFirst(P::AN_ENTRY)),
         };
         match (pieces.parts.len() > MOST, piece.more) {
             (true, _) => Err(Misplaced::TooMany(P::PARTS)),
@@ -65,8 +65,8 @@ pub(super) enum Staged<P, W> {
     Whole(W),
 }
 
-impl<P: Payload> Parts<P> {
-    /// Adds a piece to those that came before, as [`Pieces::add`] does. Without any before, it is the first one.
+impl<P: Payload> PartialUpdate<P> {
+    /// Adds a piece to those that came before, as [`PartialEntry::add`] does. Without any before, it is the first one.
     pub(super) fn add(
         staged: Option<Self>,
         header: Option<Arc<P::Header>>,
@@ -88,8 +88,8 @@ impl<P: Payload> Parts<P> {
 /// next.
 #[derive(Debug, Clone)]
 pub(super) enum Unfinished<P: Payload> {
-    Replace(P::Key, Pieces<P>),
-    Update(P::Key, Parts<P>),
+    Replace(P::Key, PartialEntry<P>),
+    Update(P::Key, PartialUpdate<P>),
 }
 
 impl<P: Payload> Unfinished<P> {

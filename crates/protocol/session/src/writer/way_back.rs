@@ -1,13 +1,24 @@
 //! What goes back to the agent: reports, facts, and requests for contents.
 
+use super::contents::Refused;
+use super::reports::{NeverSent, ReportError, TooLarge};
 use super::{WriterEnd, WriterOutput};
 use crate::{Payload, WriterMessage};
 
 impl<P: Payload> WriterEnd<P> {
-    /// Sets the report of an entry. It replaces the one before, is sent again on each new stream, and is kept until
-    /// [`Self::forget_report`]. [`WriterOutput::ReportDone`] comes when the agent has dealt with it.
-    pub fn report(&mut self, key: P::Key, report: P::Report) {
-        self.reports.put(key, report);
+    /// Sets the report of an entry. It replaces the one before, is sent again on each new stream, and is kept until the
+    /// entry is removed or [`Self::forget_report`]. [`WriterOutput::ReportDone`] comes when the agent has dealt with it.
+    ///
+    /// A report equal to the one before is sent only if the agent sent the entry since: it may have lost what was
+    /// reported. Where [`Self::settle`] comes without another report, the latest one is sent again.
+    ///
+    /// # Errors
+    /// Returns an error if no entry is held under the key, or if the report fits in no message.
+    pub fn report(&mut self, key: P::Key, report: P::Report) -> Result<(), ReportError> {
+        if self.holdings.get(&key).is_none() {
+            return Err(ReportError::NoEntry);
+        }
+        Ok(self.reports.put(key, report)?)
     }
 
     /// Drops the report of an entry. One that was sent already may still arrive.
@@ -29,15 +40,20 @@ impl<P: Payload> WriterEnd<P> {
 
     /// Sets what the writer says about itself, which is sent now and on each new stream. It replaces what was said
     /// before.
-    pub fn set_facts(&mut self, facts: P::Facts) {
+    ///
+    /// # Errors
+    /// Returns an error if the facts fit in no message. Those before stay.
+    pub fn set_facts(&mut self, facts: P::Facts) -> Result<(), TooLarge> {
+        TooLarge::check(P::facts_len(&facts))?;
         if self.facts.as_ref() != Some(&facts) {
             self.facts = Some(facts);
             self.facts_changed = true;
         }
+        Ok(())
     }
 
-    /// Asks the agent for a content; [`WriterOutput::Content`] is the answer. Asked again on each new stream until
-    /// then.
+    /// Asks the agent for a content; [`WriterOutput::Content`] is the answer. Until then it is asked for again, on this
+    /// stream after a while and on each new one.
     pub fn want_content(&mut self, hash: P::Hash) {
         self.contents.want(hash);
     }
@@ -48,32 +64,75 @@ impl<P: Payload> WriterEnd<P> {
     }
 
     /// Called when a new stream opened: sends everything again, because its agent has received nothing.
-    pub(super) fn tell_all_again(&mut self) {
+    pub(super) fn way_back_opened(&mut self) {
         self.facts_changed = self.facts.is_some();
         self.reports.opened();
         self.contents.opened();
     }
 
-    /// Adds the messages to send: facts, then requests, then as many reports as the agent's window takes.
-    pub(super) fn take_way_back(&mut self, messages: &mut Vec<WriterMessage<P>>) {
-        if let Some(facts) = self.facts.as_ref().filter(|_| std::mem::take(&mut self.facts_changed)) {
+    /// Adds the facts, if they are to be sent and there is room.
+    pub(super) fn take_facts(&mut self, room: usize, messages: &mut Vec<WriterMessage<P>>) {
+        if messages.len() < room
+            && std::mem::take(&mut self.facts_changed)
+            && let Some(facts) = &self.facts
+        {
             messages.push(WriterMessage::Facts(facts.clone()));
         }
-        messages.extend(std::iter::from_fn(|| self.contents.next()));
-        messages.extend(std::iter::from_fn(|| self.reports.next()));
+    }
+
+    /// Adds messages until there are `room`: requests, then as many reports as the agent's window takes.
+    pub(super) fn take_way_back(&mut self, room: usize, messages: &mut Vec<WriterMessage<P>>) {
+        while messages.len() < room
+            && let Some(message) = self.next_way_back()
+        {
+            messages.push(message);
+        }
+    }
+
+    fn next_way_back(&mut self) -> Option<WriterMessage<P>> {
+        // An agent that has not read its source would take every report as one of something that is gone, and would
+        // have no content.
+        let now = self.last_heard.filter(|_| self.stream.as_ref().is_some_and(|stream| stream.data))?;
+        self.contents.next(now).or_else(|| self.reports.next())
     }
 
     pub(super) fn reports_acknowledged(&mut self, seq: u64, out: &mut Vec<WriterOutput<P>>) {
-        match self.reports.acknowledged(seq) {
-            Some(done) => out.extend(done.into_iter().map(|(key, report)| WriterOutput::ReportDone { key, report })),
-            None => out.push(self.broke_a_rule("a report was acknowledged that was never sent")),
+        if let Err(NeverSent) = self.reports.acknowledged(seq) {
+            out.push(self.acknowledged_nothing());
         }
     }
 
+    pub(super) fn reports_done(&mut self, numbers: Vec<u64>, out: &mut Vec<WriterOutput<P>>) {
+        for seq in numbers {
+            match self.reports.ended(seq) {
+                Ok(Some((key, report))) => out.push(WriterOutput::ReportDone { key, report }),
+                Ok(None) => {}
+                Err(NeverSent) => return out.push(self.acknowledged_nothing()),
+            }
+        }
+    }
+
+    /// Called when the agent could not parse a report. It is sent again on the next stream only.
+    pub(super) fn report_unreadable(&mut self, seq: u64, reason: String, out: &mut Vec<WriterOutput<P>>) {
+        match self.reports.ended(seq) {
+            Ok(Some((key, report))) => out.push(WriterOutput::ReportUnreadable { key, report, reason }),
+            Ok(None) => {}
+            Err(NeverSent) => out.push(self.acknowledged_nothing()),
+        }
+    }
+
+    fn acknowledged_nothing(&mut self) -> WriterOutput<P> {
+        self.broke_a_rule("a report was acknowledged that was never sent")
+    }
+
     pub(super) fn content(&mut self, hash: P::Hash, content: Option<P::Content>, out: &mut Vec<WriterOutput<P>>) {
-        match self.contents.receive(&hash, content.as_ref()) {
-            Ok(()) => out.push(WriterOutput::Content { hash, content }),
-            Err(refused) => out.push(WriterOutput::Unreadable { key: None, reason: refused.to_string() }),
+        let refused = match self.contents.receive(&hash, content.as_ref()) {
+            Ok(()) => return out.push(WriterOutput::Content { hash, content }),
+            Err(refused) => refused,
+        };
+        out.push(WriterOutput::Unreadable { key: None, reason: refused.to_string() });
+        if refused == Refused::OtherHash {
+            out.push(WriterOutput::Content { hash, content: None });
         }
     }
 }

@@ -3,6 +3,7 @@
 //! the end.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
+mod contents;
 mod model;
 mod payload;
 mod rules;

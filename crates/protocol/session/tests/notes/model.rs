@@ -15,6 +15,7 @@ enum Op {
     Seal(NoteKey, u64, usize),
     Delete(NoteKey),
     Vanish(NoteKey),
+    WipeStatus(NoteKey),
     Facts(u64),
     AgentSends(u8),
     WriterReceives(u8),
@@ -28,6 +29,7 @@ enum Op {
     Cut,
     Connect,
     RestartAgent,
+    Read,
     RestartWriter,
     Advance(u64),
     Pump,
@@ -44,6 +46,7 @@ fn ops() -> impl Strategy<Value = Op> {
         10 => (keys(), 1u64..4, 0usize..3).prop_map(|(key, uid, secret)| Op::Seal(key, uid, secret)),
         6 => keys().prop_map(Op::Delete),
         1 => keys().prop_map(Op::Vanish),
+        3 => keys().prop_map(Op::WipeStatus),
         2 => (0u64..5).prop_map(Op::Facts),
         12 => (1u8..6).prop_map(Op::AgentSends),
         12 => (1u8..6).prop_map(Op::WriterReceives),
@@ -56,7 +59,8 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => any::<bool>().prop_map(Op::Lose),
         3 => Just(Op::Cut),
         4 => Just(Op::Connect),
-        1 => Just(Op::RestartAgent),
+        2 => Just(Op::RestartAgent),
+        3 => Just(Op::Read),
         1 => Just(Op::RestartWriter),
         2 => (1u64..20).prop_map(Op::Advance),
         2 => Just(Op::Pump),
@@ -80,6 +84,7 @@ fn run(world: &mut World, op: Op) {
         }
         Op::Delete(key) => world.delete(&key),
         Op::Vanish(key) => world.set(key, None),
+        Op::WipeStatus(key) => world.wipe_status(&key),
         Op::Facts(facts) => world.set_facts(facts),
         Op::AgentSends(times) => repeat(times, || world.agent_sends()),
         Op::WriterReceives(times) => repeat(times, || world.writer_receives()),
@@ -94,6 +99,7 @@ fn run(world: &mut World, op: Op) {
         Op::Connect if world.is_connected() => {}
         Op::Connect => world.connect(),
         Op::RestartAgent => world.restart_agent(),
+        Op::Read => world.read(),
         Op::RestartWriter => world.restart_writer(),
         Op::Advance(seconds) => world.advance(Duration::from_secs(seconds)),
         Op::Pump => world.pump(),
@@ -104,7 +110,7 @@ fn run(world: &mut World, op: Op) {
 fn quiesce(world: &mut World) {
     while world.end_status(0) {}
     world.read();
-    if !world.is_connected() || world.lossy {
+    if !world.is_connected() || world.lossy || world.agent.wants_redial() {
         world.connect();
     }
     for _ in 0..12 {

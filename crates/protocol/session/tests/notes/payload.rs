@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gimbal_model::Digest;
 use gimbal_session::{
-    AgentConfig, AgentEnd, Change, Content, Credit, Entry, Key, Payload, Reason, WriterEnd, WriterLimits,
+    AgentConfig, AgentEnd, Content, Credit, Entry, EntryChange, Key, Payload, Reason, WriterEnd, WriterLimits,
 };
 
 /// The key of a note. The kind is the last field, because keys are ordered by namespace.
@@ -94,8 +94,8 @@ impl Entry<Notes> for Note {
         Self { header, lines: parts.into_iter().collect() }
     }
 
-    fn header(&self) -> &Arc<Header> {
-        &self.header
+    fn header(&self) -> Arc<Header> {
+        self.header.clone()
     }
 
     fn parts(&self) -> impl Iterator<Item = (u32, u32)> {
@@ -110,20 +110,20 @@ impl Entry<Notes> for Note {
         self.parts().fold(hashed(&("header", key, &self.header)), |sum, line| sum + line_digest(key, line))
     }
 
-    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<Change<Notes>> {
+    fn between(old: Option<&Self>, new: Option<&Self>) -> Option<EntryChange<Notes>> {
         match (old, new) {
             (None, None) => None,
-            (Some(_), None) => Some(Change::Remove),
+            (Some(_), None) => Some(EntryChange::Remove),
             (old, Some(new)) if old == Some(new) => None,
             (Some(old), Some(new)) if !new.is_deleting() => {
                 let header = (old.header != new.header).then(|| new.header.clone());
                 let set = new.parts().filter(|(number, text)| old.lines.get(number) != Some(text));
                 let gone = old.lines.keys().filter(|number| !new.lines.contains_key(number));
                 let set = set.map(|(number, text)| (number, Some(text)));
-                Some(Change::Update { header, parts: set.chain(gone.map(|number| (*number, None))).collect() })
+                Some(EntryChange::Update { header, parts: set.chain(gone.map(|number| (*number, None))).collect() })
             }
             // The lines of a note that is being deleted do not matter.
-            (_, Some(new)) => Some(Change::Replace(new.clone())),
+            (_, Some(new)) => Some(EntryChange::Replace(new.clone())),
         }
     }
 
@@ -220,12 +220,18 @@ impl Payload for Notes {
     type Hash = u64;
     type Content = Secret;
 
+    const AN_ENTRY: &'static str = "a note";
     const ENTRIES: &'static str = "notes";
     const PARTS: &'static str = "lines";
     const INDIVISIBLE: &'static str = "a title";
+    const KEEPS_TOO_LARGE: bool = true;
 
-    fn report_len(_: &Report) -> usize {
-        32
+    fn report_len(report: &Report) -> usize {
+        32 + report.lines
+    }
+
+    fn facts_len(facts: &u64) -> usize {
+        usize::try_from(*facts).unwrap_or(usize::MAX)
     }
 }
 

@@ -18,6 +18,8 @@ pub fn start() -> Instant {
     Instant::now()
 }
 
+const CREDIT: Credit = Credit { changes: 2, bytes: 500 };
+
 pub struct World {
     pub now: Instant,
     /// The content of the source. It outlives the agent, and so do its statuses and secrets.
@@ -70,10 +72,15 @@ impl World {
             Some(note) => self.source.insert(key.clone(), note.clone()),
             None => self.source.remove(&key),
         };
+        let is_back = note.is_some() && !self.statuses.contains_key(&key);
         if note.is_none() {
             self.statuses.remove(&key);
         }
-        self.agent.set(key, note, self.now);
+        self.agent.set(key.clone(), note, self.now);
+        // One that comes back unchanged before its removal was sent has lost its status, and the writer has seen nothing.
+        if is_back {
+            self.agent.send_again(&key, self.now);
+        }
     }
 
     /// Deletes a note in the source. It stays, marked as deleting, until the writer reports that nothing of it is left.
@@ -88,8 +95,8 @@ impl World {
             self.agent.set(key, Some(note), self.now);
         }
         self.agent.set_incarnation("uid".into());
-        self.agent.grant_reports(Credit { changes: 2, bytes: 500 });
-        self.agent.source_complete(self.now);
+        self.agent.grant_reports(CREDIT);
+        self.agent.source_complete();
     }
 
     pub fn cut(&mut self) {
@@ -109,24 +116,32 @@ impl World {
         self.agent.stream_state() != StreamState::Closed
     }
 
+    /// Restarts the agent. It knows nothing of its source until `read`.
     pub fn restart_agent(&mut self) {
         self.cut();
         self.writing.clear();
         self.agent = new_agent();
-        self.read();
+        self.agent.grant_reports(CREDIT);
+    }
+
+    /// Loses a status. Its note is sent again, so that it is reported of again.
+    pub fn wipe_status(&mut self, key: &NoteKey) {
+        if self.statuses.remove(key).is_some() {
+            self.agent.send_again(key, self.now);
+        }
     }
 
     pub fn restart_writer(&mut self) {
         self.cut();
         self.writer = new_writer();
-        self.writer.set_facts(self.facts);
+        self.writer.set_facts(self.facts).expect("they are small");
         self.unsealed.clear();
         self.unsettled.clear();
     }
 
     pub fn set_facts(&mut self, facts: u64) {
         self.facts = facts;
-        self.writer.set_facts(facts);
+        self.writer.set_facts(facts).expect("they are small");
     }
 
     pub fn agent_sends(&mut self) -> bool {
@@ -212,9 +227,7 @@ impl World {
             {
                 self.writer.want_content(*hash);
             }
-            self.writer.report(key.clone(), report);
-        } else {
-            self.writer.forget_report(&key);
+            self.writer.report(key.clone(), report).expect("the note is held");
         }
         self.writer.settle(&key, Outcome::Applied);
         true
@@ -233,7 +246,8 @@ impl World {
             return false;
         }
         let received = self.writing.remove(at % self.writing.len());
-        let same = self.source.get(&received.key).is_some_and(|note| note.uid() == received.report.uid);
+        // The agent looks only at what it has read.
+        let same = self.agent.entry(&received.key).is_some_and(|note| note.uid() == received.report.uid);
         if same && received.report.phase == Phase::Gone {
             self.set(received.key.clone(), None);
         } else if same {

@@ -30,7 +30,7 @@ fn hello_offers_only_what_is_complete_and_identified() {
     });
     agent.set(key("a"), Some(service("1", [1])), now);
     assert_eq!(connect(&mut agent, now).held, None, "not read");
-    agent.source_complete(now);
+    agent.source_complete();
     assert_eq!(connect(&mut agent, now).held, None, "no incarnation");
     agent.set_incarnation("uid".into());
     let hello = connect(&mut agent, now);
@@ -56,7 +56,7 @@ fn a_dataless_stream_carries_only_signs_of_life() {
     ));
     assert_eq!(agent.stream_state(), StreamState::Dataless);
     assert!(!agent.wants_redial());
-    agent.source_complete(now);
+    agent.source_complete();
     assert!(agent.wants_redial(), "a new stream could carry data");
     assert!(messages(&mut agent, now).is_empty());
     assert!(connect(&mut agent, now).held.is_some());
@@ -104,7 +104,7 @@ fn an_unknown_scope_is_told_once_on_each_stream_and_again_for_another_reason() {
     assert!(messages(&mut agent, now).is_empty());
     connect(&mut agent, now);
     assert_eq!(scopes(messages(&mut agent, now)), expected);
-    agent.source_complete(now);
+    agent.source_complete();
     agent.scope_unknown(some(&["x"]), "again".into());
     assert_eq!(scopes(messages(&mut agent, now)), [(some(&["x"]), "again".into())]);
     agent.scope_unknown(some(&["x"]), "for another reason".into());

@@ -248,7 +248,7 @@ fn what_is_unknown_is_not_snapshotted() {
     agent.set(key("x/a"), Some(service("2", [1])), now);
     agent.set(key("y/b"), Some(service("2", [1])), now);
     assert_eq!(said(&mut agent, now), ["delta =a ~b"], "what the writer holds of x is not known");
-    agent.source_complete(now);
+    agent.source_complete();
     assert_eq!(said(&mut agent, now), ["begin *", "chunk a b", "end 2"], "all of it was asked for");
 }
 
@@ -275,7 +275,7 @@ fn a_namespace_that_is_asked_for_by_name_is_told_to_be_empty_if_that_is_known() 
     // An unlisted part may be in a namespace that was never read.
     agent.set_rest_unknown(true);
     assert_eq!(ask(&mut agent), ["begin x y", "chunk a", "end 1"]);
-    agent.source_complete(now);
+    agent.source_complete();
     assert_eq!(said(&mut agent, now), ["begin lost", "end 0"], "it was read before, and again");
     agent.scope_unknown(Scope::All, "away".into());
     assert!(ask(&mut agent).is_empty());
@@ -293,7 +293,7 @@ fn a_running_snapshot_of_what_becomes_unknown_is_abandoned() {
     agent.set(key("a"), Some(service("2", [1])), now);
     agent.set(key("b"), None, now);
     assert_eq!(next(&mut agent, now), "delta =a -b", "changes still go");
-    agent.source_complete(now);
+    agent.source_complete();
     assert_eq!(said(&mut agent, now), ["begin *", "chunk a c", "end 2"]);
 }
 
@@ -304,9 +304,9 @@ fn a_scope_that_is_known_again_is_snapshotted_unasked() {
     agent.scope_unknown(some(&["x"]), "lost".into());
     assert!(said(&mut agent, now).is_empty());
     agent.set(key("x/a"), None, now);
-    agent.source_complete(now);
-    assert_eq!(said(&mut agent, now), ["begin x", "delta -a", "end 0"], "what is gone is told by name");
-    agent.source_complete(now);
+    agent.source_complete();
+    assert_eq!(said(&mut agent, now), ["begin x", "delta -a", "end 0"], "what is gone is named");
+    agent.source_complete();
     assert!(said(&mut agent, now).is_empty());
 }
 
@@ -330,7 +330,7 @@ fn a_begin_that_was_asked_for_does_not_wait_for_frames_that_may_be_lost() {
     tell(&mut agent, resync(Need::All), now);
     assert_eq!(said(&mut agent, now), ["begin *"]);
     agent.scope_unknown(some(&["ns"]), "lost".into());
-    agent.source_complete(now);
+    agent.source_complete();
     assert!(said(&mut agent, now).is_empty(), "one that it did not ask for waits");
 }
 

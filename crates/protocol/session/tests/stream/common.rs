@@ -56,7 +56,7 @@ pub fn agent(services: &[(&str, Arc<Service>)]) -> AgentEnd {
         agent.set(key(name), Some(service.clone()), now);
     }
     agent.set_incarnation("uid".into());
-    agent.source_complete(now);
+    agent.source_complete();
     agent
 }
 

@@ -3,8 +3,10 @@
 mod agent;
 mod agent_snapshot;
 mod common;
+mod credit;
 mod flow;
 mod model;
+mod room;
 mod world;
 mod writer;
 mod writer_trouble;

@@ -124,7 +124,7 @@ impl World {
             self.agent.set(key.clone(), Some(service.clone()), self.now);
         }
         self.agent.set_incarnation("uid".into());
-        self.agent.source_complete(self.now);
+        self.agent.source_complete();
     }
 
     pub fn restart_agent(&mut self) {

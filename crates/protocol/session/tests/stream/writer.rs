@@ -175,7 +175,7 @@ fn acks_wait_for_the_reconciler() {
 }
 
 #[test]
-fn rejects_are_told_when_they_change_and_again_to_a_new_stream() {
+fn rejects_are_sent_when_they_change_and_again_to_a_new_stream() {
     let now = start();
     let one = [("a", service("1", []))];
     let mut writer = holding(&one, now);
@@ -185,16 +185,16 @@ fn rejects_are_told_when_they_change_and_again_to_a_new_stream() {
     };
     let conflict = || Outcome::Rejected(reject(RejectReason::NameConflict));
     assert_eq!(settle(&mut writer, Outcome::Applied), []);
-    let told = settle(&mut writer, conflict());
-    assert!(matches!(&told[..], [WriterMessage::Reject(r)] if r.key == Some(key("a"))), "{told:?}");
+    let messages = settle(&mut writer, conflict());
+    assert!(matches!(&messages[..], [WriterMessage::Reject(r)] if r.key == Some(key("a"))), "{messages:?}");
     assert_eq!(settle(&mut writer, conflict()), [], "the same");
     assert_eq!(settle(&mut writer, Outcome::Rejected(reject(RejectReason::Quota))).len(), 1, "another");
     writer.settle(&key("a"), Outcome::Applied);
-    assert_eq!(settle(&mut writer, Outcome::Rejected(reject(RejectReason::Quota))), [], "resolved and back, untold");
+    assert_eq!(settle(&mut writer, Outcome::Rejected(reject(RejectReason::Quota))), [], "resolved and back, unsent");
     writer.closed();
     writer.open(&hello(&one), "b", 2, now);
-    let told = writer.take_messages();
-    assert!(matches!(&told[..], [WriterMessage::Welcome(_), WriterMessage::Reject(_)]), "{told:?}");
+    let messages = writer.take_messages();
+    assert!(matches!(&messages[..], [WriterMessage::Welcome(_), WriterMessage::Reject(_)]), "{messages:?}");
     assert_eq!(settle(&mut writer, Outcome::Applied), [WriterMessage::Resolved(key("a"))]);
     assert!(writer.rejects().is_empty());
 }
@@ -214,6 +214,21 @@ fn silence_ends_the_stream() {
     assert!(matches!(&messages[..], [WriterMessage::Goodbye(bye)] if bye.reason == GoodbyeReason::Timeout));
     assert!(writer.service(&key("a")).is_some() && writer.knows("ns"), "hold");
     assert!(writer.tick(now + Duration::from_secs(99)).is_empty());
+}
+
+/// A writer that was stopped itself does not say that the agent was silent.
+#[test]
+fn silence_that_is_excused_counts_anew() {
+    let now = start();
+    let mut writer = writer();
+    writer.open(&hello(&[]), "b", 1, now);
+    let timeout = Duration::from_secs(15);
+    let stopped = now + 10 * timeout;
+    writer.excuse_silence(stopped);
+    assert!(writer.tick(stopped).is_empty());
+    assert_eq!(writer.next_deadline(), Some(stopped + timeout));
+    assert!(writer.tick(stopped + timeout - Duration::from_millis(1)).is_empty());
+    assert_eq!(writer.tick(stopped + timeout), [WriterOutput::Close]);
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn a_cut_or_a_new_begin_drops_the_old_snapshot() {
 fn a_difference_to_nothing_asks_for_everything() {
     let now = start();
     let mut writer = holding(&[("a", service("1", []))], now);
-    assert!(writer.receive(delta(4, [update("b", "2"), update("a", "2")]), now).len() == 1, "a stands");
+    assert!(writer.receive(delta(4, [update("b", "2"), update("a", "2")]), now).len() == 1, "a stays");
     assert_eq!(resyncs(&mut writer), 1);
     assert!(!writer.knows("ns") && writer.knows("x"));
     writer.receive(delta(5, [update("b", "2")]), now);
@@ -201,11 +201,11 @@ fn one_unreadable_change_stops_nothing_else() {
     let bad = WriterOutput::Unreadable { key: Some(key("a")), reason: "bad address".into() };
     assert_eq!(out, [bad, WriterOutput::Changed(key("other"))]);
     writer.settle(&key("other"), Outcome::Applied);
-    let told = writer.take_messages();
-    assert!(matches!(&told[..], [WriterMessage::Reject(_), WriterMessage::Ack(4)]), "{told:?}");
+    let messages = writer.take_messages();
+    assert!(matches!(&messages[..], [WriterMessage::Reject(_), WriterMessage::Ack(4)]), "{messages:?}");
     writer.receive(bad_delta(5, Some("a")), now);
     writer.settle(&key("a"), Outcome::Applied);
-    assert_eq!(writer.take_messages(), [], "told once; the older state being applied does not resolve it");
+    assert_eq!(writer.take_messages(), [], "sent once; the older state being applied does not resolve it");
     writer.receive(delta(6, [update("a", "3")]), now);
     assert_eq!(tag(&writer, "a"), "1", "a difference to what could not be read");
     assert_eq!(resyncs(&mut writer), 1);
@@ -231,10 +231,10 @@ fn an_unreadable_message_is_answered_and_may_have_been_a_frame() {
         let out = writer.receive(AgentMessage::Unreadable { reason: "eof".into() }, now);
         assert!(matches!(&out[..], [WriterOutput::Unreadable { key: None, .. }]));
     }
-    let told = writer.take_messages();
+    let messages = writer.take_messages();
     assert!(
-        matches!(&told[..], [WriterMessage::Reject(r), WriterMessage::Resync { .. }] if r.key.is_none()),
-        "{told:?}"
+        matches!(&messages[..], [WriterMessage::Reject(r), WriterMessage::Resync { .. }] if r.key.is_none()),
+        "{messages:?}"
     );
 }
 

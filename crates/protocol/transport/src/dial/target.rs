@@ -26,12 +26,12 @@ const SHORT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mill
 
 /// A server, named by its URL.
 #[derive(Debug, Clone)]
-pub struct Target(Arc<Url>);
+pub struct DialTarget(Arc<Url>);
 
 /// One resolved address of a server.
 #[derive(Debug, Clone)]
 pub struct Way {
-    pub(super) target: Target,
+    pub(super) target: DialTarget,
     address: SocketAddr,
 }
 
@@ -51,7 +51,7 @@ impl PartialEq for Way {
     }
 }
 
-impl Target {
+impl DialTarget {
     /// Parses `http://host:port` or `https://host:port`. `with_tls` says whether certificates are configured, which
     /// https requires and http refuses.
     ///

@@ -6,9 +6,12 @@ use gimbal_session::{AgentMessage, Data, Frame};
 
 use super::encode;
 use super::entry;
-use crate::control::{encode_goodbye, encode_hello, parse_goodbye, parse_hello, parse_sources};
+use crate::control::{
+    encode_goodbye, encode_heartbeat, encode_hello, encode_scope_unknown, encode_snapshot_begin, encode_snapshot_end,
+    parse_goodbye, parse_heartbeat, parse_hello, parse_scope_unknown, parse_snapshot_begin, parse_snapshot_end,
+};
 use crate::intern::Interner;
-use crate::parse::{self, Parsed, WireError, millis, prose};
+use crate::parse::{self, Parsed, WireError, millis};
 use crate::pb;
 use crate::pb::data::Frame as PbFrame;
 use crate::pb::sync_request::Message;
@@ -21,14 +24,18 @@ impl From<AgentMessage> for pb::SyncRequest {
             AgentMessage::Hello(hello) => Some(Message::Hello(encode_hello(hello))),
             AgentMessage::Data(data) => Some(Message::Data(encode_data(data))),
             AgentMessage::Heartbeat { sources, backlog } => {
-                Some(Message::Heartbeat(pb::Heartbeat { sources: sources.iter().map(Into::into).collect(), backlog }))
+                Some(Message::Heartbeat(encode_heartbeat(&sources, backlog)))
             }
             AgentMessage::ScopeUnknown { scope, reason } => {
-                Some(Message::ScopeUnknown(pb::ScopeUnknown { scope: Some((&scope).into()), reason }))
+                Some(Message::ScopeUnknown(encode_scope_unknown(&scope, reason)))
             }
             AgentMessage::Goodbye(goodbye) => Some(Message::Goodbye(encode_goodbye(goodbye))),
             // The writer reports nothing about Services, so an agent never grants or acknowledges reports.
-            AgentMessage::ReportCredit(_) | AgentMessage::ReportAck(_) | AgentMessage::Unreadable { .. } => None,
+            AgentMessage::ReportCredit(_)
+            | AgentMessage::ReportAck(_)
+            | AgentMessage::ReportsDone(_)
+            | AgentMessage::ReportUnreadable { .. }
+            | AgentMessage::Unreadable { .. } => None,
         };
         Self { message }
     }
@@ -42,51 +49,53 @@ pub fn agent_message(request: pb::SyncRequest) -> AgentMessage {
 }
 
 fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage> {
-    Ok(match request.message.ok_or(WireError::Empty)? {
+    let pb::SyncRequest { message } = request;
+    Ok(match message.ok_or(WireError::Empty)? {
         Message::Hello(hello) => AgentMessage::Hello(parse_hello(hello)?),
         Message::Data(data) => AgentMessage::Data(parse_data(data)?),
         Message::Heartbeat(heartbeat) => {
-            AgentMessage::Heartbeat { sources: parse_sources(heartbeat.sources)?, backlog: heartbeat.backlog }
+            let (sources, backlog) = parse_heartbeat(heartbeat)?;
+            AgentMessage::Heartbeat { sources, backlog }
         }
         Message::ScopeUnknown(unknown) => {
-            AgentMessage::ScopeUnknown { scope: parse::scope(unknown.scope)?, reason: prose(unknown.reason) }
+            let (scope, reason) = parse_scope_unknown(unknown)?;
+            AgentMessage::ScopeUnknown { scope, reason }
         }
         Message::Goodbye(goodbye) => AgentMessage::Goodbye(parse_goodbye(goodbye)?),
     })
 }
 
 fn encode_data(data: Data) -> pb::Data {
-    let frame = match data.frame {
-        Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(pb::SnapshotBegin { scope: Some((&scope).into()) }),
+    let Data { seq, frame } = data;
+    let frame = match frame {
+        Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(encode_snapshot_begin(&scope)),
         Frame::SnapshotChunk { pieces, digest } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
             services: pieces.into_iter().flatten().map(encode::piece).collect(),
             digest: digest.map(|digest| digest.to_bytes().to_vec()),
         }),
-        Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(pb::SnapshotEnd { summary: Some(summary.into()) }),
+        Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(encode_snapshot_end(summary)),
         Frame::Delta { changes, oldest_age } => PbFrame::Delta(pb::Delta {
             changes: changes.into_iter().flatten().map(encode::change).collect(),
             oldest_age_ms: millis(oldest_age, u32::MAX),
         }),
     };
-    pb::Data { seq: data.seq, frame: Some(frame) }
+    pb::Data { seq, frame: Some(frame) }
 }
 
 fn parse_data(data: pb::Data) -> Parsed<Data> {
     let mut intern = Interner::default();
-    let frame = match data.frame.ok_or(WireError::Missing("content of a data frame"))? {
-        PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse::scope(begin.scope)? },
-        PbFrame::SnapshotChunk(chunk) => Frame::SnapshotChunk {
-            pieces: chunk.services.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
-            digest: chunk.digest.map(|digest| parse::digest(&digest)).transpose()?,
+    let pb::Data { seq, frame } = data;
+    let frame = match frame.ok_or(WireError::Missing("content of a data frame"))? {
+        PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse_snapshot_begin(begin)? },
+        PbFrame::SnapshotChunk(pb::SnapshotChunk { services, digest }) => Frame::SnapshotChunk {
+            pieces: services.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
+            digest: digest.map(|digest| parse::digest(&digest)).transpose()?,
         },
-        PbFrame::SnapshotEnd(end) => {
-            let summary = end.summary.ok_or(WireError::Missing("summary"))?;
-            Frame::SnapshotEnd { summary: parse::summary(&summary)? }
-        }
-        PbFrame::Delta(delta) => Frame::Delta {
-            changes: delta.changes.into_iter().map(|change| entry::change(change, &mut intern)).collect(),
-            oldest_age: Duration::from_millis(delta.oldest_age_ms.into()),
+        PbFrame::SnapshotEnd(end) => Frame::SnapshotEnd { summary: parse_snapshot_end(end)? },
+        PbFrame::Delta(pb::Delta { changes, oldest_age_ms }) => Frame::Delta {
+            changes: changes.into_iter().map(|change| entry::change(change, &mut intern)).collect(),
+            oldest_age: Duration::from_millis(oldest_age_ms.into()),
         },
     };
-    Ok(Data { seq: data.seq, frame })
+    Ok(Data { seq, frame })
 }

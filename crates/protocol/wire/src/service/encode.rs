@@ -12,25 +12,29 @@ use crate::pb;
 use crate::pb::service_change::Change;
 
 pub(crate) fn piece(piece: Piece) -> pb::ServicePiece {
-    pb::ServicePiece { key: Some((&piece.key).into()), ..piece_content(piece) }
+    let (key, content) = piece_content(piece);
+    pb::ServicePiece { key: Some(key), ..content }
 }
 
-fn piece_content(piece: Piece) -> pb::ServicePiece {
-    pb::ServicePiece {
+/// Returns the key of a piece, and the piece without it.
+fn piece_content(piece: Piece) -> (pb::ServiceKey, pb::ServicePiece) {
+    let Piece { key, header, parts, more } = piece;
+    let content = pb::ServicePiece {
         key: None,
-        header: piece.header.map(|header| encode_header(&header)),
-        groups: encode_groups(piece.parts.iter().map(|(ports, endpoint)| (ports, endpoint))),
-        more: piece.more,
-    }
+        header: header.map(|header| encode_header(&header)),
+        groups: encode_groups(parts.iter().map(|(ports, endpoint)| (ports, endpoint))),
+        more,
+    };
+    ((&key).into(), content)
 }
 
 pub(crate) fn change(change: PieceChange) -> pb::ServiceChange {
     match change {
-        PieceChange::Replace(piece) => pb::ServiceChange {
-            key: Some((&piece.key).into()),
+        PieceChange::Replace(piece) => {
             // The change has the key, so the piece has none.
-            change: Some(Change::Replace(piece_content(piece))),
-        },
+            let (key, content) = piece_content(piece);
+            pb::ServiceChange { key: Some(key), change: Some(Change::Replace(content)) }
+        }
         PieceChange::Update { key, header, parts: endpoints, more } => {
             let set = endpoints.iter().filter_map(|change| match change {
                 EndpointChange::Set(ports, endpoint) => Some((ports, endpoint)),

@@ -23,8 +23,9 @@ pub(crate) fn piece(piece: pb::ServicePiece, intern: &mut Interner) -> Result<Pi
 }
 
 pub(crate) fn change(change: pb::ServiceChange, intern: &mut Interner) -> Result<PieceChange, Unreadable> {
-    let key = entry_key(change.key, intern)?;
-    match parse_change(&key, change.change, intern) {
+    let pb::ServiceChange { key, change } = change;
+    let key = entry_key(key, intern)?;
+    match parse_change(&key, change, intern) {
         Ok(change) => Ok(change),
         Err(error) => Err(unreadable(Some(key), &error)),
     }
@@ -32,26 +33,26 @@ pub(crate) fn change(change: pb::ServiceChange, intern: &mut Interner) -> Result
 
 fn parse_change(key: &SourceKey, change: Option<Change>, intern: &mut Interner) -> Parsed<PieceChange> {
     match change.ok_or(WireError::Missing("change"))? {
-        Change::Replace(piece) => {
-            if piece.key.is_some_and(|inner| inner.namespace != *key.namespace || inner.name != *key.name) {
+        Change::Replace(pb::ServicePiece { key: inner, header, groups, more }) => {
+            if inner.is_some_and(|inner| inner.namespace != *key.namespace || inner.name != *key.name) {
                 return invalid("key", "of the replacement is not the key of the change");
             }
-            let (header, endpoints) = piece_parts(piece.header, piece.groups, intern)?;
-            Ok(PieceChange::Replace(Piece { key: key.clone(), header, parts: endpoints, more: piece.more }))
+            let (header, parts) = piece_parts(header, groups, intern)?;
+            Ok(PieceChange::Replace(Piece { key: key.clone(), header, parts, more }))
         }
-        Change::Update(update) => {
-            let header = update.header.map(|header| parse_header(header, intern)).transpose()?;
-            let set = parse_groups(update.set, intern)?;
-            let mut endpoints: Vec<_> = set.into_iter().map(|(p, endpoint)| EndpointChange::Set(p, endpoint)).collect();
-            for group in update.gone {
-                let ports = parse_ports(group.ports, intern)?;
-                for address in &group.addresses {
-                    endpoints.push(EndpointChange::Gone(ports.clone(), parse::address(address)?));
+        Change::Update(pb::ServiceUpdate { header, set, gone, more }) => {
+            let header = header.map(|header| parse_header(header, intern)).transpose()?;
+            let set = parse_groups(set, intern)?;
+            let mut parts: Vec<_> = set.into_iter().map(|(p, endpoint)| EndpointChange::Set(p, endpoint)).collect();
+            for pb::GoneGroup { ports, addresses } in gone {
+                let ports = parse_ports(ports, intern)?;
+                for address in &addresses {
+                    parts.push(EndpointChange::Gone(ports.clone(), parse::address(address)?));
                 }
             }
-            Ok(PieceChange::Update { key: key.clone(), header, parts: endpoints, more: update.more })
+            Ok(PieceChange::Update { key: key.clone(), header, parts, more })
         }
-        Change::Removed(_) => Ok(PieceChange::Remove(key.clone())),
+        Change::Removed(pb::service_change::Removed {}) => Ok(PieceChange::Remove(key.clone())),
     }
 }
 
@@ -100,27 +101,28 @@ fn optional(f: &'static str, value: Option<String>, limit: usize, intern: &mut I
 
 fn parse_service_port(port: pb::ServicePort, intern: &mut Interner) -> Parsed<ServicePort> {
     use pb::service_port::TargetPort::{TargetName, TargetNumber};
-    let target_port = match port.target_port {
+    let pb::ServicePort { name, port, protocol, app_protocol, target_port } = port;
+    let target_port = match target_port {
         None => None,
         Some(TargetNumber(number)) => Some(TargetPort::Number(parse::port("target port", number)?)),
         Some(TargetName(name)) => Some(TargetPort::Name(text("name of a target port", name, LABEL, intern)?)),
     };
     Ok(ServicePort {
-        name: text("name of a port", port.name, LABEL, intern)?,
-        port: parse::port("port", port.port)?,
-        protocol: parse::protocol(port.protocol)?,
-        app_protocol: optional("appProtocol", port.app_protocol, QUALIFIED, intern)?,
+        name: text("name of a port", name, LABEL, intern)?,
+        port: parse::port("port", port)?,
+        protocol: parse::protocol(protocol)?,
+        app_protocol: optional("appProtocol", app_protocol, QUALIFIED, intern)?,
         target_port,
     })
 }
 
 fn parse_ports(ports: Vec<pb::EndpointPort>, intern: &mut Interner) -> Parsed<PortSet> {
-    let ports = ports.into_iter().map(|port| {
+    let ports = ports.into_iter().map(|pb::EndpointPort { name, port, protocol, app_protocol }| {
         Ok(EndpointPort {
-            name: text("name of an endpoint port", port.name, LABEL, intern)?,
-            port: port.port.map(|number| parse::port_or_zero("endpoint port", number)).transpose()?,
-            protocol: parse::protocol(port.protocol)?,
-            app_protocol: optional("appProtocol", port.app_protocol, QUALIFIED, intern)?,
+            name: text("name of an endpoint port", name, LABEL, intern)?,
+            port: port.map(|number| parse::port_or_zero("endpoint port", number)).transpose()?,
+            protocol: parse::protocol(protocol)?,
+            app_protocol: optional("appProtocol", app_protocol, QUALIFIED, intern)?,
         })
     });
     let ports = PortSet::new(ports.collect::<Parsed<_>>()?);
@@ -129,9 +131,9 @@ fn parse_ports(ports: Vec<pb::EndpointPort>, intern: &mut Interner) -> Parsed<Po
 
 fn parse_groups(groups: Vec<pb::PortGroup>, intern: &mut Interner) -> Parsed<Vec<(PortSet, Endpoint)>> {
     let mut all = Vec::with_capacity(groups.iter().map(|group| group.endpoints.len()).sum());
-    for group in groups {
-        let ports = parse_ports(group.ports, intern)?;
-        for endpoint in group.endpoints {
+    for pb::PortGroup { ports, endpoints } in groups {
+        let ports = parse_ports(ports, intern)?;
+        for endpoint in endpoints {
             all.push((ports.clone(), parse_endpoint(endpoint, intern)?));
         }
     }
@@ -139,17 +141,17 @@ fn parse_groups(groups: Vec<pb::PortGroup>, intern: &mut Interner) -> Parsed<Vec
 }
 
 fn parse_endpoint(endpoint: pb::Endpoint, intern: &mut Interner) -> Parsed<Endpoint> {
-    let address = parse::address(&endpoint.address)?;
-    let conditions =
-        Conditions { ready: !endpoint.not_ready, serving: !endpoint.not_serving, terminating: endpoint.terminating };
-    let mut for_zones = Vec::with_capacity(endpoint.for_zones.len());
-    for zone in endpoint.for_zones {
+    let pb::Endpoint { address, not_ready, not_serving, terminating, hostname, zone, for_zones: zones } = endpoint;
+    let address = parse::address(&address)?;
+    let conditions = Conditions { ready: !not_ready, serving: !not_serving, terminating };
+    let mut for_zones = Vec::with_capacity(zones.len());
+    for zone in zones {
         for_zones.push(text("zone of a hint", zone, SUBDOMAIN, intern)?);
     }
     for_zones.sort();
     let detail = Detail {
-        hostname: optional("hostname", endpoint.hostname, LABEL, intern)?,
-        zone: optional("zone", endpoint.zone, SUBDOMAIN, intern)?,
+        hostname: optional("hostname", hostname, LABEL, intern)?,
+        zone: optional("zone", zone, SUBDOMAIN, intern)?,
         for_zones,
     };
     let detail = (detail != Detail::default()).then(|| intern.detail(detail));

@@ -3,32 +3,33 @@
 use gimbal_session::{Reject, RejectReason, WriterMessage};
 
 use crate::control::{
-    encode_credit, encode_goodbye, encode_need, encode_welcome, parse_credit, parse_goodbye, parse_need, parse_welcome,
+    encode_credit, encode_goodbye, encode_resync, encode_welcome, parse_credit, parse_goodbye, parse_resync,
+    parse_welcome,
 };
 use crate::parse::{Parsed, WireError, invalid, prose, source_key};
 use crate::pb;
 use crate::pb::sync_response::Message;
 
 impl From<WriterMessage> for pb::SyncResponse {
+    /// Converts a message to its wire form. `WriterMessage::Unreadable` is never sent, so it is omitted.
     fn from(message: WriterMessage) -> Self {
         let message = match message {
-            WriterMessage::Welcome(welcome) => Message::Welcome(encode_welcome(welcome)),
-            WriterMessage::Ack(seq) => Message::Ack(pb::Ack { seq }),
-            WriterMessage::Reject(reject) => Message::Reject(pb::Reject {
-                key: reject.key.as_ref().map(Into::into),
-                reason: pb::RejectReason::from(reject.reason).into(),
-                retryable: reject.retryable,
-                message: reject.message,
-            }),
-            WriterMessage::Resolved(key) => Message::Resolved(pb::Resolved { key: Some((&key).into()) }),
-            WriterMessage::Credit(credit) => Message::Credit(encode_credit(credit)),
-            WriterMessage::Resync { need, reason } => {
-                Message::Resync(pb::Resync { need: Some(encode_need(need)), reason })
-            }
-            WriterMessage::Goodbye(goodbye) => Message::Goodbye(encode_goodbye(goodbye)),
+            WriterMessage::Welcome(welcome) => Some(Message::Welcome(encode_welcome(welcome))),
+            WriterMessage::Ack(seq) => Some(Message::Ack(pb::Ack { seq })),
+            WriterMessage::Reject(reject) => Some(Message::Reject(encode_reject(reject))),
+            WriterMessage::Resolved(key) => Some(Message::Resolved(pb::Resolved { key: Some((&key).into()) })),
+            WriterMessage::Credit(credit) => Some(Message::Credit(encode_credit(credit))),
+            WriterMessage::Resync { need, reason } => Some(Message::Resync(encode_resync(need, reason))),
+            WriterMessage::Goodbye(goodbye) => Some(Message::Goodbye(encode_goodbye(goodbye))),
+            WriterMessage::Unreadable { .. } => None,
         };
-        Self { message: Some(message) }
+        Self { message }
     }
+}
+
+fn encode_reject(reject: Reject) -> pb::Reject {
+    let Reject { key, reason, retryable, message } = reject;
+    pb::Reject { key: key.as_ref().map(Into::into), reason: pb::RejectReason::from(reason).into(), retryable, message }
 }
 
 /// Parses a writer's message.
@@ -36,21 +37,23 @@ impl From<WriterMessage> for pb::SyncResponse {
 /// # Errors
 /// Returns an error when the message violates a rule of the protocol, or its kind is not known in this version.
 pub fn writer_message(response: pb::SyncResponse) -> Result<WriterMessage, WireError> {
-    Ok(match response.message.ok_or(WireError::Empty)? {
+    let pb::SyncResponse { message } = response;
+    Ok(match message.ok_or(WireError::Empty)? {
         Message::Welcome(welcome) => WriterMessage::Welcome(parse_welcome(welcome)?),
-        Message::Ack(ack) => WriterMessage::Ack(ack.seq),
-        Message::Reject(reject) => WriterMessage::Reject(Reject {
-            key: reject.key.map(source_key).transpose()?,
-            reason: reject_reason(reject.reason)?,
-            retryable: reject.retryable,
-            message: prose(reject.message),
+        Message::Ack(pb::Ack { seq }) => WriterMessage::Ack(seq),
+        Message::Reject(pb::Reject { key, reason, retryable, message }) => WriterMessage::Reject(Reject {
+            key: key.map(source_key).transpose()?,
+            reason: reject_reason(reason)?,
+            retryable,
+            message: prose(message),
         }),
-        Message::Resolved(resolved) => {
-            WriterMessage::Resolved(source_key(resolved.key.ok_or(WireError::Missing("key"))?)?)
+        Message::Resolved(pb::Resolved { key }) => {
+            WriterMessage::Resolved(source_key(key.ok_or(WireError::Missing("key"))?)?)
         }
         Message::Credit(credit) => WriterMessage::Credit(parse_credit(credit)),
         Message::Resync(resync) => {
-            WriterMessage::Resync { need: parse_need(resync.need)?, reason: prose(resync.reason) }
+            let (need, reason) = parse_resync(resync)?;
+            WriterMessage::Resync { need, reason }
         }
         Message::Goodbye(goodbye) => WriterMessage::Goodbye(parse_goodbye(goodbye)?),
     })
@@ -70,6 +73,9 @@ fn reject_reason(value: i32) -> Parsed<RejectReason> {
         Ok(Pb::ApiError) => Ok(RejectReason::ApiError),
         Ok(Pb::Held) => Ok(RejectReason::Held),
         Ok(Pb::Quarantined) => Ok(RejectReason::Quarantined),
-        Ok(Pb::Unspecified) | Err(_) => invalid("reason", format!("is {value}, which this version does not know")),
+        // A Service is rejected for a reason that says what is not allowed.
+        Ok(Pb::Unspecified | Pb::NotAllowed) | Err(_) => {
+            invalid("reason", format!("is {value}, which this version does not know"))
+        }
     }
 }

@@ -170,7 +170,7 @@ async fn however_much_it_says_it_has_its_quota_and_others_their_turn() {
     siege.eventually("20 Services stand", async || siege.attackers().await.len() == 20).await;
     siege.expect_metric("backend_rejected", "Quota", 10.0).await;
     agent.delta(services.iter().skip(1).map(|key| PieceChange::Remove(key.clone())).collect()).await;
-    siege.eventually("one Service stands", async || siege.attackers().await.len() == 1).await;
+    siege.eventually("one Service is published", async || siege.attackers().await.len() == 1).await;
     // The writer must have observed the other removals: until then they count.
     siege.expect_metric("backend_quota_used", "backend=\"hostile\",measure=\"endpoints\"", 1.0).await;
     let addresses: Vec<String> = (0..100).map(|n| format!("10.2.0.{n}")).collect();
@@ -193,7 +193,7 @@ async fn however_much_it_says_it_has_its_quota_and_others_their_turn() {
 
     // A flood of changes that never ends: each change of the honest backend arrives in the midst of it.
     let rounds = Arc::new(AtomicU64::new(0));
-    let (sender, told, mut seq) = (agent.sender.clone(), rounds.clone(), agent.seq);
+    let (sender, sent, mut seq) = (agent.sender.clone(), rounds.clone(), agent.seq);
     let flood = tokio::spawn(async move {
         let mut agent = Agent { sender, answers: agent.answers, seq: 0 };
         loop {
@@ -201,7 +201,7 @@ async fn however_much_it_says_it_has_its_quota_and_others_their_turn() {
             agent.seq = seq - 1;
             let address = format!("10.3.{}.{}", seq >> 8 & 255, seq & 255);
             agent.delta((0..15).map(|n| replace(&key("team1", &format!("flood{n}")), &[&address])).collect()).await;
-            told.store(seq, Ordering::Relaxed);
+            sent.store(seq, Ordering::Relaxed);
         }
     });
     let mut last = rounds.load(Ordering::Relaxed);

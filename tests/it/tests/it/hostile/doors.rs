@@ -67,9 +67,10 @@ async fn however_many_doors_it_holds_others_come_in() {
 
     // An agent that never reads: the answers that wait for it are limited in number and time.
     let deaf = Agent::welcomed(&siege.scene, &siege.writer).await;
-    let (long, closed) = ("x".repeat(200), "the agent does not read");
+    let (long, closed) = ("x".repeat(240), "the agent does not read");
     let chatter = tokio::spawn(async move {
-        for round in 1..u64::MAX {
+        // Less than ends the stream for what it says, and enough for more answers than the connection holds.
+        for round in 1..=7 {
             let change = |n| Ok(replace(&key("kube-system", &format!("{long}{round}-{n}")), &[]));
             let frame = Frame::Delta { changes: (0..1000).map(change).collect(), oldest_age: Duration::ZERO };
             let data = AgentMessage::Data(Data { seq: round, frame });
@@ -77,9 +78,12 @@ async fn however_many_doors_it_holds_others_come_in() {
                 break;
             }
         }
+        // Its heartbeats continue.
+        std::future::pending::<()>().await;
+        drop(deaf);
     });
     // The writer ends the stream of an agent that does not read.
-    expect_log(&siege.writer.process, &["gimbal_writer::discovery", closed, "hostile"]).await.unwrap();
+    expect_log(&siege.writer.process, &["gimbal_writer::agent_streams", closed, "hostile"]).await.unwrap();
     siege.unharmed().await;
     chatter.abort();
     assert!(siege.attackers().await.is_empty());

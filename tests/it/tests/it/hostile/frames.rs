@@ -123,12 +123,12 @@ async fn no_frame_costs_more_than_its_own_stream() {
                 shown(&siege, "other").await
             })
             .await;
-        assert!(!shown(&siege, &format!("r{round}k59")).await, "a kind that nobody knows makes no series of its own");
+        assert!(!shown(&siege, &format!("r{round}k59")).await, "an unknown kind makes no series of its own");
     }
     agent.delta(vec![PieceChange::Remove(key("team1", "absent"))]).await;
     acknowledged(&mut agent).await;
-    let told = siege.scene.ask(&siege.writer).unwrap().backend("hostile").unwrap();
-    assert!(told.to_string().len() < 100_000, "{told}");
+    let shown = siege.scene.ask(&siege.writer).unwrap().backend("hostile").unwrap();
+    assert!(shown.to_string().len() < 100_000, "{shown}");
     siege.unharmed().await;
 
     // Only its own Services are removed by a snapshot that matches its summary.
@@ -138,6 +138,23 @@ async fn no_frame_costs_more_than_its_own_stream() {
     Mirror::expect_gone(&siege.scene.gimbal, "team1", "hostile-kept").await.unwrap();
     siege.unharmed().await;
     assert_eq!(siege.writer.process.exited().unwrap(), None);
+}
+
+/// While the API server is away nothing is acknowledged, and the agent goes on all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_beyond_the_credit_ends_its_stream_and_no_other() {
+    let mut siege = Siege::begin().await;
+    let mut agent = Agent::welcomed(&siege.scene, &siege.writer).await;
+    siege.scene.gimbal.pause().unwrap();
+    agent.delta(vec![replace(&key("team1", "kept"), &["10.1.0.1"])]).await;
+    for frame in 0..9 {
+        let removals = (0..1000).map(|n| PieceChange::Remove(key("team1", &format!("absent-{frame}-{n}"))));
+        agent.delta(removals.collect()).await;
+    }
+    agent.dismissed(GoodbyeReason::ProtocolError).await;
+    siege.scene.gimbal.resume().unwrap();
+    siege.expect_metric("goodbyes_total", "ProtocolError", 1.0).await;
+    siege.unharmed().await;
 }
 
 /// Returns the peak memory of a process, in KiB.

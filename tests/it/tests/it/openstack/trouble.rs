@@ -31,8 +31,9 @@ async fn down_for_a_while(stage: &Stage, service: Service, name: &str) {
         assert!(stale.unwrap() >= A_WHILE.as_secs_f64());
         let own = discoverer.ask().backend(backend).unwrap();
         assert!(own["trouble"].as_str().unwrap().starts_with("source: "), "{own}");
-        let told = stage.scene.ask(&stage.writer).unwrap();
-        told.expect_backend(backend, "is told to be unknown", |backend| backend["unknown"][0]["reason"].is_string())
+        let asked = stage.scene.ask(&stage.writer).unwrap();
+        asked
+            .expect_backend(backend, "is reported as unknown", |backend| backend["unknown"][0]["reason"].is_string())
             .await
             .unwrap();
     }

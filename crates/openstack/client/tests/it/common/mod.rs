@@ -5,19 +5,19 @@
 
 use std::time::Duration;
 
-use gimbal_openstack_client::{Cloud, Credentials, Error, LoadBalancing, Options, Scope};
+use gimbal_openstack_client::{ClientOptions, Cloud, CloudCredentials, Error, LoadBalancing, TokenScope};
 use gimbal_testkit::fake_openstack::FakeOpenStack;
 
 /// Returns credentials for Keystone at `url`, read from variables.
-pub fn credentials(url: &str, more: &[(&str, &str)]) -> Credentials {
+pub fn credentials(url: &str, more: &[(&str, &str)]) -> CloudCredentials {
     let all = [("OS_AUTH_URL", url), ("OS_USERNAME", "fake"), ("OS_PASSWORD", "fake-secret")];
     let find = |name: &str| more.iter().chain(&all).find(|(key, _)| *key == name).map(|pair| pair.1.to_owned());
-    Credentials::from_env(find).unwrap()
+    CloudCredentials::from_env(find).unwrap()
 }
 
 /// Returns options with small pages, and time-outs that a test can wait for.
-pub fn options() -> Options {
-    Options { page: 3, list_timeout: Duration::from_millis(700), ..Options::default() }
+pub fn options() -> ClientOptions {
+    ClientOptions { page: 3, list_timeout: Duration::from_millis(700), ..ClientOptions::default() }
 }
 
 pub async fn connect(fake: &FakeOpenStack) -> Result<Cloud, Error> {
@@ -38,7 +38,7 @@ pub async fn cloud_with(count: usize) -> (FakeOpenStack, Cloud) {
 }
 
 pub async fn load_balancing(cloud: &Cloud) -> LoadBalancing {
-    cloud.session(&Scope::Project("p1".into())).load_balancing().await.unwrap()
+    cloud.session(&TokenScope::Project("p1".into())).load_balancing().await.unwrap()
 }
 
 /// Returns the IDs of all load balancers that project p1's token sees, in one line.

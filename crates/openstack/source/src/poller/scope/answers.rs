@@ -4,19 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_octavia_rows::{Existence, Id, L7Policy, List, Listener, LoadBalancer, Member, ObjectKind, Pool, Reading};
+use gimbal_octavia_rows::{
+    CompleteList, Existence, Id, L7Policy, Listener, LoadBalancer, Member, ObjectKind, Pool, Reading,
+};
 
-use super::{Scope, Stage};
+use super::{ScopePoller, Stage};
 use crate::lists::merge;
 use crate::members::PoolMembers;
-use crate::options::Options;
-use crate::outcome::Trouble;
+use crate::options::PollOptions;
+use crate::outcome::PollTrouble;
 use crate::poller::poll::Poll;
 use crate::query::{ListScope, MembersError, Query};
 
-impl Scope {
+impl ScopePoller {
     fn project(&self) -> Option<&Id> {
-        match &self.whose {
+        match &self.list_scope {
             ListScope::AllProjects => None,
             ListScope::Project(id) => Some(id),
         }
@@ -25,31 +27,31 @@ impl Scope {
     /// Called when a list failed: this poll shows nothing of the scope.
     pub(in crate::poller) fn list_failed(&mut self, kind: ObjectKind, reason: String, poll: &mut Poll) {
         self.run.waiting -= 1;
-        let trouble = Trouble::List { kind, project: self.project().cloned(), reason };
+        let trouble = PollTrouble::List { kind, project: self.project().cloned(), reason };
         self.run.failed.get_or_insert_with(|| trouble.to_string());
         poll.outcome.troubles.push(trouble);
     }
 
-    pub(in crate::poller) fn load_balancers(&mut self, mut list: List<LoadBalancer>) {
+    pub(in crate::poller) fn load_balancers(&mut self, mut list: CompleteList<LoadBalancer>) {
         self.run.waiting -= 1;
-        if let ListScope::Project(id) = &self.whose {
+        if let ListScope::Project(id) = &self.list_scope {
             // The list is not filtered by project, and the token may see other projects.
             list.rows.retain(|row| row.project == *id);
         }
         self.run.load_balancers = Some(list);
     }
 
-    pub(in crate::poller) fn listeners(&mut self, list: List<Listener>) {
+    pub(in crate::poller) fn listeners(&mut self, list: CompleteList<Listener>) {
         self.run.waiting -= 1;
         self.run.listeners = Some(list);
     }
 
-    pub(in crate::poller) fn pools(&mut self, list: List<Pool>) {
+    pub(in crate::poller) fn pools(&mut self, list: CompleteList<Pool>) {
         self.run.waiting -= 1;
         self.run.pools = Some(list);
     }
 
-    pub(in crate::poller) fn policies(&mut self, list: List<L7Policy>, poll: &mut Poll) {
+    pub(in crate::poller) fn policies(&mut self, list: CompleteList<L7Policy>, poll: &mut Poll) {
         self.run.waiting -= 1;
         let Some(lists) = &mut self.run.lists else { return };
         let (at, whole) = (list.server_time, list.unreadable.is_empty());
@@ -77,7 +79,7 @@ impl Scope {
             Ok(Existence::Forbidden) => "is forbidden: a role was lost".to_owned(),
             Err(reason) => format!("could not be asked for: {reason}"),
         };
-        let trouble = Trouble::ProjectUnseen { project: project.clone(), load_balancer: id.clone(), why };
+        let trouble = PollTrouble::ProjectUnseen { project: project.clone(), load_balancer: id.clone(), why };
         if forbidden {
             // The lost role makes the other lists incomplete, too.
             self.run.failed.get_or_insert_with(|| trouble.to_string());
@@ -93,16 +95,16 @@ impl Scope {
     pub(in crate::poller) fn roles(
         &mut self,
         missing: Result<Vec<String>, String>,
-        options: &Options,
+        options: &PollOptions,
         poll: &mut Poll,
     ) {
         self.run.waiting -= 1;
         let trouble = match missing {
             Ok(roles) if roles.is_empty() => return,
-            Ok(roles) => Trouble::RoleLost { roles },
-            Err(reason) => Trouble::RolesUnknown { reason },
+            Ok(roles) => PollTrouble::RoleLost { roles },
+            Err(reason) => PollTrouble::RolesUnknown { reason },
         };
-        let lost = matches!(trouble, Trouble::RoleLost { .. });
+        let lost = matches!(trouble, PollTrouble::RoleLost { .. });
         let sees_others = options.own.as_ref().is_some_and(|own| self.sees_others(own));
         if lost && !sees_others {
             self.run.failed.get_or_insert_with(|| trouble.to_string());
@@ -137,7 +139,7 @@ impl Scope {
     pub(in crate::poller) fn members(
         &mut self,
         pool: Id,
-        members: Result<List<Member>, MembersError>,
+        members: Result<CompleteList<Member>, MembersError>,
         now: Instant,
         poll: &mut Poll,
     ) {
@@ -157,6 +159,6 @@ impl Scope {
             Err(MembersError::Failed(reason)) => reason,
         };
         self.run.unread.insert(pool.clone());
-        poll.outcome.troubles.push(Trouble::Members { pool, reason });
+        poll.outcome.troubles.push(PollTrouble::Members { pool, reason });
     }
 }

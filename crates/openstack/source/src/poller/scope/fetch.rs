@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gimbal_octavia_rows::{Id, Pool};
 
-use super::{PollContext, Scope};
+use super::{PollContext, ScopePoller};
 use crate::lists::Lists;
 use crate::poller::poll::Poll;
 use crate::query::{ListScope, Query};
@@ -15,13 +15,13 @@ use crate::translate::Translator;
 /// How many load balancers of a vanished project are looked up.
 const WITNESSES: usize = 3;
 
-impl Scope {
+impl ScopePoller {
     /// Looks up load balancers of projects that have none left in the list of all projects' load balancers: the project
     /// was emptied, or a lost role hides it. Also queries the L7 policies, if they may have changed.
     pub(super) fn check(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
         let before = poll.asks.len();
-        if self.whose == ListScope::AllProjects {
+        if self.list_scope == ListScope::AllProjects {
             let listed: BTreeSet<&Id> = lists.load_balancers.listed().map(|row| &row.project).collect();
             let mut vanished: BTreeMap<&Id, Vec<&Id>> = BTreeMap::new();
             for (id, standing) in self.standings.iter().filter(|(_, standing)| !standing.services.is_empty()) {
@@ -31,15 +31,15 @@ impl Scope {
             }
             // Several are looked up, because one of them may really be deleted in the minute in which the role is lost.
             let asked = vanished.values().flat_map(|balancers| balancers.iter().take(WITNESSES));
-            poll.asks.extend(asked.map(|id| Query::LoadBalancer(self.whose.clone(), (*id).clone())));
+            poll.asks.extend(asked.map(|id| Query::LoadBalancer(self.list_scope.clone(), (*id).clone())));
             if !vanished.is_empty() {
-                poll.asks.push_back(Query::Roles(self.whose.clone()));
+                poll.asks.push_back(Query::Roles(self.list_scope.clone()));
             }
             self.run.vanished = vanished.into_keys().cloned().collect();
         }
         if context.options.l7_pools {
             if self.policies_are_stale(lists) {
-                poll.asks.push_back(Query::L7Policies(self.whose.clone()));
+                poll.asks.push_back(Query::L7Policies(self.list_scope.clone()));
             } else if let Some(lists) = &mut self.run.lists {
                 lists.policies = self.lists.policies.clone();
             }
@@ -80,7 +80,7 @@ impl Scope {
         poll.outcome.members_needed += needed.len();
         poll.outcome.members_swept += swept;
         let pools = needed.into_iter().chain(rest.into_iter().take(swept).map(|(_, pool)| pool));
-        let asks: Vec<Query> = pools.map(|pool| Query::Members(self.whose.clone(), pool.id.clone())).collect();
+        let asks: Vec<Query> = pools.map(|pool| Query::Members(self.list_scope.clone(), pool.id.clone())).collect();
         self.run.waiting = asks.len();
         poll.asks.extend(asks);
     }

@@ -8,8 +8,8 @@ use std::time::Instant;
 use gimbal_octavia_rows::{Id, ObjectKind};
 
 use super::view::{PollView, named_without_row};
-use super::{PollContext, Run, Scope};
-use crate::outcome::Trouble;
+use super::{PollContext, Run, ScopePoller};
+use crate::outcome::PollTrouble;
 use crate::poller::poll::Poll;
 use crate::query::{ListScope, Query};
 use crate::translate::{PortSets, Translator};
@@ -18,7 +18,7 @@ use crate::translate::{PortSets, Translator};
 /// published until a later poll.
 const PROOFS: usize = 16;
 
-impl Scope {
+impl ScopePoller {
     /// Looks up the objects that were also named and missing in the poll before.
     pub(super) fn prove(&mut self, context: PollContext<'_>, poll: &mut Poll) {
         let Some(lists) = &self.run.lists else { return };
@@ -37,10 +37,11 @@ impl Scope {
                 }
             }
         }
-        let whose = &self.whose;
+        let list_scope = &self.list_scope;
         // neutron-lbaas answers 404 for hidden objects, too, so the roles are checked. In per-project mode there are no
         // recorded roles to compare with.
-        let doubtful = context.options.second_look.is_some() && *whose == ListScope::AllProjects && !asks.is_empty();
+        let doubtful =
+            context.options.second_look.is_some() && *list_scope == ListScope::AllProjects && !asks.is_empty();
         // Continue after the last object that was looked up, so that objects that stay open do not starve the others.
         let (mut next, mut before) = (asks, BTreeMap::new());
         if let Some(last) = &self.proved {
@@ -53,14 +54,14 @@ impl Scope {
         let mut asks: Vec<Query> = asks
             .into_iter()
             .map(|(id, kind)| match kind {
-                ObjectKind::Listener => Query::Listener(whose.clone(), id),
-                ObjectKind::LoadBalancer => Query::LoadBalancer(whose.clone(), id),
-                _ => Query::Pool(whose.clone(), id),
+                ObjectKind::Listener => Query::Listener(list_scope.clone(), id),
+                ObjectKind::LoadBalancer => Query::LoadBalancer(list_scope.clone(), id),
+                _ => Query::Pool(list_scope.clone(), id),
             })
             .collect();
         drop(belongings);
         if doubtful && self.run.vanished.is_empty() {
-            asks.push(Query::Roles(whose.clone()));
+            asks.push(Query::Roles(list_scope.clone()));
         }
         self.run.waiting = asks.len();
         poll.asks.extend(asks);
@@ -74,7 +75,7 @@ impl Scope {
         port_sets: &mut PortSets,
         poll: &mut Poll,
     ) {
-        poll.outcome.troubles.push(Trouble::Unanswered { pools: pools.len() });
+        poll.outcome.troubles.push(PollTrouble::Unanswered { pools: pools.len() });
         self.run.unread.extend(pools);
         self.publish(context, port_sets, poll);
     }
@@ -98,7 +99,7 @@ impl Scope {
     }
 
     /// Delays the removal of vanished projects, and of other objects reported as gone, until a second look confirms it;
-    /// see [`Options::second_look`](crate::Options::second_look).
+    /// see [`PollOptions::second_look`](crate::PollOptions::second_look).
     pub(super) fn look_twice(&mut self, context: PollContext<'_>, now: Instant) {
         let vanished = &self.run.vanished;
         self.vanished.retain(|project, _| vanished.contains(project));

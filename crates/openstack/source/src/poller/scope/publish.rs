@@ -6,14 +6,14 @@ use std::sync::Arc;
 use gimbal_octavia_rows::{Id, LoadBalancer, ObjectKind, Pool};
 
 use super::view::{PollView, named_without_row};
-use super::{PollContext, PublishedBalancer, Run, Scope};
-use crate::outcome::Trouble;
+use super::{PollContext, PublishedBalancer, Run, ScopePoller};
+use crate::outcome::PollTrouble;
 use crate::poller::poll::Poll;
-use crate::projects::Place;
-use crate::skip::{LeftOut, Skip};
+use crate::projects::ProjectNamespace;
+use crate::skip::{LeftOut, SkipReason};
 use crate::translate::{PortSets, Translator};
 
-impl Scope {
+impl ScopePoller {
     /// Publishes what this poll's lists show, and remembers them for the next poll.
     pub(super) fn publish(&mut self, context: PollContext<'_>, port_sets: &mut PortSets, poll: &mut Poll) {
         self.keep_unread();
@@ -109,10 +109,10 @@ impl<'a> Publisher<'_, 'a, '_> {
     fn listed(&mut self, balancer: &'a LoadBalancer, before: Option<PublishedBalancer>) -> PublishedBalancer {
         let published = before.map(|before| before.services).unwrap_or_default();
         let project = balancer.project.clone();
-        let place: &Place = match self.context.projects.place(&project) {
+        let place: &ProjectNamespace = match self.context.projects.place(&project) {
             Ok(place) => place,
             Err(skip) => {
-                if skip == Skip::ProjectGone {
+                if skip == SkipReason::ProjectGone {
                     self.poll.gone.insert(project.clone());
                 }
                 self.poll.publish(published, Vec::new());
@@ -157,7 +157,12 @@ impl<'a> Publisher<'_, 'a, '_> {
     }
 
     /// Returns why the rows of a load balancer cannot be translated in this poll, if so.
-    fn reason_to_hold(&mut self, balancer: &'a LoadBalancer, place: &Place, is_published: bool) -> Option<String> {
+    fn reason_to_hold(
+        &mut self,
+        balancer: &'a LoadBalancer,
+        place: &ProjectNamespace,
+        is_published: bool,
+    ) -> Option<String> {
         let view = self.view;
         let references: BTreeSet<Id> = view.open_references(balancer).into_keys().collect();
         if !references.is_empty()
@@ -197,20 +202,20 @@ impl<'a> Publisher<'_, 'a, '_> {
                 || !view.is_gone(missing.unwrap_or(id))
                 || (!view.run.gone.contains(*id) && hidden(id))
         })?;
-        let trouble = Trouble::OpenReference { load_balancer: id.clone(), missing: missing.clone() };
+        let trouble = PollTrouble::OpenReference { load_balancer: id.clone(), missing: missing.clone() };
         let reason = trouble.to_string();
         self.poll.outcome.troubles.push(trouble);
         Some(reason)
     }
 
     /// Reports the namespaces that may have a load balancer whose row cannot be read.
-    fn report_unread_balancers(&mut self, scope: &Scope) {
+    fn report_unread_balancers(&mut self, scope: &ScopePoller) {
         let (balancers, projects) = (&self.view.lists.load_balancers, self.context.projects);
         if !balancers.has_unread() {
             return;
         }
         let reason = "a load balancer's row cannot be read";
-        match (projects.namespace_of(&scope.whose), balancers.unread_owners()) {
+        match (projects.namespace_of(&scope.list_scope), balancers.unread_owners()) {
             (Some(namespace), _) => self.poll.unknown(namespace, reason),
             (None, Some(owners)) => {
                 let places = owners.filter_map(|project| projects.place(project).ok());
@@ -222,7 +227,7 @@ impl<'a> Publisher<'_, 'a, '_> {
     }
 
     /// Reports the namespaces with pools whose members could not be read in two polls in a row.
-    fn report_unread_members(&mut self, scope: &Scope) {
+    fn report_unread_members(&mut self, scope: &ScopePoller) {
         let lists = self.view.lists;
         for (id, _) in scope.unread.iter().filter(|(_, times)| **times > 1) {
             let owners = lists.pools.get(id).into_iter().flat_map(|pool| &pool.load_balancers);

@@ -8,7 +8,7 @@ use gimbal_octavia_rows::{Existence, Id, LoadBalancer, ObjectKind, Pool, Row, Ta
 use super::Run;
 use crate::lists::{Belongings, Lists};
 use crate::members::PoolMembers;
-use crate::skip::{LeftOut, Skip};
+use crate::skip::{LeftOut, SkipReason};
 use crate::translate::Translator;
 
 /// The merged lists of one poll, and the results of its lookups.
@@ -71,7 +71,7 @@ impl<'a> PollView<'a> {
 
     /// Returns the objects of a load balancer that exist and of which no list had a readable row yet.
     pub(super) fn unread(&self, balancer: &'a LoadBalancer) -> Vec<LeftOut> {
-        let left_out = |kind, id: &Id| LeftOut { kind, id: id.clone(), skip: Skip::Unreadable };
+        let left_out = |kind, id: &Id| LeftOut { kind, id: id.clone(), skip: SkipReason::Unreadable };
         let lists = self.lists;
         let mut found: Vec<_> = balancer
             .listeners

@@ -1,6 +1,6 @@
 //! Answers of failing servers.
 
-use gimbal_octavia_rows::{Existence, List, Unreadable};
+use gimbal_octavia_rows::{CompleteList, Existence, UnreadableRow};
 use gimbal_openstack_source::{MembersError, Query, Reply};
 
 use super::{World, failed, id, small};
@@ -50,9 +50,9 @@ pub fn lost(ask: &Query, world: &mut World) -> Option<Reply> {
 }
 
 /// Makes one row of a list unreadable, with or without its ID.
-pub fn spoil<T>(mut list: List<T>, which: impl Fn(&T) -> bool, says: Option<&str>) -> List<T> {
+pub fn spoil<T>(mut list: CompleteList<T>, which: impl Fn(&T) -> bool, says: Option<&str>) -> CompleteList<T> {
     list.rows.retain(|row| !which(row));
-    list.unreadable.push(Unreadable { id: says.map(Into::into), project: None, problem: "invalid type".into() });
+    list.unreadable.push(UnreadableRow { id: says.map(Into::into), project: None, problem: "invalid type".into() });
     list
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_model::{Service, SourceKey};
-use gimbal_octavia_rows::{Existence, Id, List};
+use gimbal_octavia_rows::{CompleteList, Existence, Id};
 use gimbal_octavia_rows::{L7Policy, Listener, LoadBalancer, Member, Pool, Project};
-use gimbal_openstack_source::{CloudPoller, ListScope, MembersError, Mode, Options, PollOutcome, Query, Reply};
+use gimbal_openstack_source::{CloudPoller, ListMode, ListScope, MembersError, PollOptions, PollOutcome, Query, Reply};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -125,8 +125,8 @@ impl World {
         }
     }
 
-    fn list<T>(&self, rows: Vec<T>) -> List<T> {
-        List { rows, unreadable: Vec::new(), server_time: self.time().filter(|_| !self.undated) }
+    fn list<T>(&self, rows: Vec<T>) -> CompleteList<T> {
+        CompleteList { rows, unreadable: Vec::new(), server_time: self.time().filter(|_| !self.undated) }
     }
 
     /// Returns the answer of a server without faults.
@@ -140,7 +140,7 @@ impl World {
                 .first()
                 .and_then(|id| self.load_balancers.get(id))
                 .map(|row| row.project.clone())
-                .unwrap_or_else(|| id("nobody"))
+                .unwrap_or_else(|| id("no-owner"))
         };
         match ask.clone() {
             Query::Projects => Reply::Projects(Ok(self.list(self.projects.values().cloned().collect()))),
@@ -201,18 +201,18 @@ pub struct Caller {
 }
 
 impl Caller {
-    pub fn new(mode: Mode, options: Options, world: World) -> Self {
+    pub fn new(mode: ListMode, options: PollOptions, world: World) -> Self {
         let now = Instant::now();
         Self { cloud: CloudPoller::new(mode, options), world, now, view: BTreeMap::new(), asked: Vec::new() }
     }
 
     /// Bulk mode without a sweep.
     pub fn bulk(world: World) -> Self {
-        Self::new(Mode::Bulk, quiet(), world)
+        Self::new(ListMode::Bulk, quiet(), world)
     }
 
     pub fn per_project(world: World) -> Self {
-        Self::new(Mode::PerProject, quiet(), world)
+        Self::new(ListMode::PerProject, quiet(), world)
     }
 
     /// Polls a server without faults once.
@@ -233,11 +233,11 @@ impl Caller {
         }
         assert!(self.cloud.is_done());
         let outcome = self.cloud.finish(self.now);
-        self.hear(&outcome.changes);
+        self.apply(&outcome.changes);
         outcome
     }
 
-    pub fn hear(&mut self, changes: &[(SourceKey, Option<Arc<Service>>)]) {
+    pub fn apply(&mut self, changes: &[(SourceKey, Option<Arc<Service>>)]) {
         for (key, service) in changes.iter().cloned() {
             match service {
                 Some(service) => drop(self.view.insert(key, service)),
@@ -247,7 +247,7 @@ impl Caller {
     }
 
     /// Polls until nothing changes. Recent changes are read twice, because their second may not be over.
-    pub fn settle(&mut self) -> PollOutcome {
+    pub fn poll_until_stable(&mut self) -> PollOutcome {
         self.poll();
         self.poll();
         self.poll()
@@ -334,8 +334,8 @@ pub fn cases() -> u32 {
 }
 
 /// Options without a sweep and without a hold for projects.
-pub fn quiet() -> Options {
-    Options { sweep: None, project_hold: Duration::ZERO, ..Options::default() }
+pub fn quiet() -> PollOptions {
+    PollOptions { sweep: None, project_hold: Duration::ZERO, ..PollOptions::default() }
 }
 
 /// A world with project `alpha` and one load balancer with two members.

@@ -1,0 +1,93 @@
+//! `InspectionService`. Calls are sent to the owner's mailbox, because only the owner reads its state.
+
+use std::sync::{Arc, Weak};
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use gimbal_model::BackendName;
+use gimbal_transport::{Inspection, Part, Peer, Place, Status, Viewer, pb};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::own_names::OwnNames;
+use crate::watchers::Batch;
+
+/// A call, with the channel for its answer.
+#[derive(Debug)]
+pub(crate) enum InspectionCall {
+    Backend(oneshot::Sender<pb::Backend>),
+    Services(pb::ListServicesRequest, Option<Place>, oneshot::Sender<Part>),
+    Explain(pb::ExplainRequest, oneshot::Sender<pb::ExplainResponse>),
+    Follow(pb::WatchRequest, Weak<()>, oneshot::Sender<u64>),
+    Next(u64, oneshot::Sender<Batch>),
+}
+
+/// The server's side of the owner's mailbox.
+pub(crate) struct Inspector {
+    pub(crate) backend: BackendName,
+    pub(crate) own_names: OwnNames,
+    pub(crate) owner: mpsc::Sender<InspectionCall>,
+}
+
+impl Inspector {
+    async fn ask<T>(&self, call: impl FnOnce(oneshot::Sender<T>) -> InspectionCall) -> Result<T, Status> {
+        ask(&self.owner, call).await
+    }
+}
+
+async fn ask<T>(
+    owner: &mpsc::Sender<InspectionCall>,
+    call: impl FnOnce(oneshot::Sender<T>) -> InspectionCall,
+) -> Result<T, Status> {
+    let ends = || Status::unavailable("the process is ending");
+    let (reply, answer) = oneshot::channel();
+    owner.send(call(reply)).await.map_err(|_| ends())?;
+    answer.await.map_err(|_| ends())
+}
+
+#[tonic::async_trait]
+impl Inspection for Inspector {
+    fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
+        self.own_names.admit(peer)?;
+        Ok(match peer {
+            Peer::Loopback => Viewer::All,
+            Peer::Certificate(_) => Viewer::Backend(self.backend.clone()),
+        })
+    }
+
+    async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
+        Ok(vec![self.ask(InspectionCall::Backend).await?])
+    }
+
+    async fn list_services(
+        &self,
+        _: &Viewer,
+        request: &pb::ListServicesRequest,
+        after: Option<&Place>,
+    ) -> Result<Part, Status> {
+        self.ask(|reply| InspectionCall::Services(request.clone(), after.cloned(), reply)).await
+    }
+
+    async fn watch(
+        &self,
+        _: &Viewer,
+        request: pb::WatchRequest,
+    ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
+        // The owner drops the call when this is dropped.
+        let alive = Arc::new(());
+        let weak = Arc::downgrade(&alive);
+        let id = self.ask(|reply| InspectionCall::Follow(request, weak, reply)).await?;
+        let follower = (self.owner.clone(), alive);
+        let batches = stream::unfold(Some(follower), move |follower| async move {
+            let follower = follower?;
+            match ask(&follower.0, |reply| InspectionCall::Next(id, reply)).await {
+                Ok(batch) => Some((stream::iter(batch.into_iter().map(Ok).collect::<Vec<_>>()), Some(follower))),
+                Err(status) => Some((stream::iter(vec![Err(status)]), None)),
+            }
+        });
+        Ok(batches.flatten().boxed())
+    }
+
+    async fn explain(&self, _: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        self.ask(|reply| InspectionCall::Explain(request, reply)).await
+    }
+}

@@ -1,0 +1,328 @@
+//! The controller: what comes in, and what goes out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_kuryr_model::{
+    CloudFacts, DesiredEntry, DesiredKey, DesiredKind, FreeQuota, LoadBalancerReport, MemberMode,
+};
+use gimbal_kuryr_model::{Phase, Text};
+use gimbal_kuryr_translate::{Nodes, ServiceIndex};
+use gimbal_model::SourceKey;
+use gimbal_schedule::{Queue, Urgency};
+use jiff::Timestamp;
+
+use crate::item::BalancerItem;
+use crate::pauses::ObjectPauses;
+use crate::reading::KindReading;
+use crate::sharing::share_in_report;
+use crate::timing::ReadyTimes;
+use crate::{
+    ClusterKnowledge, ClusterObject, ClusterWrite, KuryrCounts, KuryrKind, KuryrSettings, ServiceNotice, Sighting,
+};
+use crate::{WatchedObject, WriteOutcome};
+
+/// The state of the controller. `T` is what identifies a report towards the session that brought it.
+#[derive(Debug)]
+pub struct KuryrController<T> {
+    pub(crate) settings: KuryrSettings,
+    pub(crate) index: ServiceIndex,
+    pub(crate) nodes: Nodes,
+    pub(crate) listed_nodes: BTreeSet<Text>,
+    pub(crate) items: BTreeMap<SourceKey, BalancerItem<T>>,
+    /// How much has been read of each kind.
+    pub(crate) readings: [KindReading; 4],
+    /// Without what changes all the time and no spec is made from.
+    pub(crate) facts: Option<Arc<CloudFacts>>,
+    pub(crate) leads: bool,
+    /// What has to be decided again.
+    pub(crate) dirty: BTreeSet<SourceKey>,
+    /// Services that the watch has shown to change since the lists were complete.
+    pub(crate) fresh: BTreeSet<SourceKey>,
+    /// Entries that may differ from what was drained last.
+    pub(crate) undrained: BTreeSet<SourceKey>,
+    /// Keys with an owner that lives and has its finalizer, and of which nothing is offered.
+    pub(crate) withheld: BTreeSet<SourceKey>,
+    /// Keys whose owner may be that of another key, which has to be asked for first.
+    pub(crate) shared_owner: BTreeSet<SourceKey>,
+    /// Objects that may need a write. The tenant is the namespace.
+    pub(crate) queue: Queue<Text, ClusterObject>,
+    pub(crate) handled: Vec<T>,
+    pub(crate) notices: Vec<ServiceNotice>,
+    pub(crate) measured: ReadyTimes,
+}
+
+impl<T> KuryrController<T> {
+    /// Returns a controller that has seen nothing and does not lead.
+    #[must_use]
+    pub fn new(settings: KuryrSettings) -> Self {
+        Self {
+            settings,
+            index: ServiceIndex::default(),
+            nodes: Nodes::default(),
+            listed_nodes: BTreeSet::new(),
+            items: BTreeMap::new(),
+            readings: Default::default(),
+            facts: None,
+            leads: false,
+            dirty: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            undrained: BTreeSet::new(),
+            withheld: BTreeSet::new(),
+            shared_owner: BTreeSet::new(),
+            queue: Queue::new(),
+            handled: Vec::new(),
+            notices: Vec::new(),
+            measured: ReadyTimes::default(),
+        }
+    }
+
+    /// Takes in an event of a watch, whether this process leads or not.
+    pub fn saw<O: WatchedObject>(&mut self, sighting: Sighting<O>) {
+        self.take_sighting(sighting);
+    }
+
+    /// Whether nodes have to be watched: the writer has said that members are nodes. It may change with the facts. While nodes
+    /// are needed and not listed, no spec is written.
+    #[must_use]
+    pub fn needs_nodes(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.members == MemberMode::Node)
+    }
+
+    /// Takes in what the writer says about the cloud. What it said last counts until the process ends.
+    pub fn set_facts(&mut self, facts: &CloudFacts) {
+        let facts = CloudFacts { quota: FreeQuota::default(), ..facts.clone() };
+        if self.facts.as_deref() != Some(&facts) {
+            self.facts = Some(Arc::new(facts));
+            if !self.needs_nodes() {
+                // Their watch ends. If they are needed again, what was known of them is out of date.
+                self.forget_nodes();
+            }
+            self.mark_all();
+        }
+    }
+
+    /// Takes in a report. `token` comes back from [`drain_handled`](Self::drain_handled) when the statuses that follow from it
+    /// have been accepted by the API server, or are there already; not at all where a later report takes its place.
+    pub fn reported(&mut self, key: &DesiredKey, report: &LoadBalancerReport, token: T, now: Instant) {
+        let key = SourceKey { namespace: key.namespace.clone(), name: key.name.clone() };
+        // What counts is what the writer has been sent. One about what was sent before may still be on its way.
+        let is_gone = report.phase == Phase::Gone;
+        let is_about = |entry: &Arc<DesiredEntry>| *entry.owner() == report.owner && (entry.is_deleting() || !is_gone);
+        let drained = self.items.get(&key).and_then(|item| item.drained.as_ref());
+        if !self.leads || !drained.is_some_and(is_about) {
+            self.handled.push(token);
+            return;
+        }
+        self.measure(&key, report, now);
+        let Some(item) = self.items.get_mut(&key) else { return };
+        if is_gone {
+            item.gone = Some(report.owner.clone());
+        }
+        item.reject.take_if(|reject| reject.is_stale);
+        item.accepted = false;
+        let mut report = report.clone();
+        let shown = item.held.as_ref().and_then(|held| held.object.status.as_ref());
+        share_in_report(&mut report, item.drained.as_deref(), shown);
+        item.report = Some(Arc::new(report));
+        item.token = Some(token);
+        (item.status_done, item.service_done) = (false, false);
+        self.dirty.insert(key);
+    }
+
+    /// Begins to lead, or ceases to. Without leadership nothing is written or offered, and reports are not kept. Reports that
+    /// came before leadership ended are void, and so is what was offered: the caller starts its stream over.
+    pub fn set_leading(&mut self, leading: bool) {
+        if std::mem::replace(&mut self.leads, leading) == leading {
+            return;
+        }
+        if leading {
+            self.mark_all();
+            return;
+        }
+        for item in self.items.values_mut() {
+            item.forget_report();
+            (item.offered, item.drained, item.gone, item.proof, item.hold) = (None, None, None, None, None);
+            (item.needs_proof, item.not_offered, item.reject, item.changing_since) = (false, None, None, None);
+            item.asked = None;
+            item.pauses.iter_mut().for_each(ObjectPauses::nothing_to_write);
+        }
+        // Of some nothing is left to keep.
+        self.dirty.extend(self.items.keys().cloned());
+        self.undrained.clear();
+        self.withheld.clear();
+        self.shared_owner.clear();
+        self.handled.clear();
+        self.notices.clear();
+    }
+
+    /// Returns the next write, if there is one now. `now` is for pauses, `wall` for the times in conditions.
+    pub fn next_write(&mut self, now: Instant, wall: Timestamp) -> Option<ClusterWrite> {
+        self.settle();
+        if !self.may_act() {
+            return None;
+        }
+        while let Some(object) = self.queue.pop(now) {
+            if let Some(write) = self.plan(&object, now, wall) {
+                self.queue.start(object);
+                return Some(write);
+            }
+        }
+        None
+    }
+
+    /// Takes in how a write ended.
+    pub fn wrote(&mut self, object: &ClusterObject, outcome: WriteOutcome, now: Instant) {
+        self.take_outcome(object, outcome, now);
+        self.queue.done(object);
+        self.dirty.insert(object.key());
+    }
+
+    /// Returns the entries that changed since the last call; `None` for one that is not offered any more. Returns nothing
+    /// while [`knowledge`](Self::knowledge) is [`Waiting`](ClusterKnowledge::Waiting).
+    pub fn drain(&mut self, now: Instant) -> Vec<(DesiredKey, Option<Arc<DesiredEntry>>)> {
+        self.settle();
+        if self.waits_for().is_some() {
+            return Vec::new();
+        }
+        let mut drained = Vec::new();
+        for key in std::mem::take(&mut self.undrained) {
+            let Some(item) = self.items.get_mut(&key) else { continue };
+            if item.drained == item.offered {
+                continue;
+            }
+            let is_deleting =
+                |entry: &Option<Arc<DesiredEntry>>| entry.as_ref().is_some_and(|entry| entry.is_deleting());
+            // What was reported of it is out of date now, and its generation does not tell.
+            let is_other = is_other_of_one_generation(item.drained.as_deref(), item.offered.as_deref());
+            if is_other || is_deleting(&item.offered) != is_deleting(&item.drained) {
+                self.handled.extend(item.forget_report());
+                item.gone = None;
+            }
+            item.drained = item.offered.clone();
+            item.note_drained(now);
+            if item.drained.is_none() {
+                item.accepted = false;
+                item.reject.take_if(|reject| reject.is_stale);
+            }
+            let desired = DesiredKey::new(DesiredKind::LoadBalancer, key.namespace.clone(), key.name.clone());
+            drained.push((desired, item.drained.clone()));
+            self.forget_idle(&key);
+        }
+        drained
+    }
+
+    /// Returns the tokens of the reports that have been dealt with since the last call.
+    pub fn drain_handled(&mut self) -> Vec<T> {
+        self.settle();
+        std::mem::take(&mut self.handled)
+    }
+
+    /// Returns what is to be reported by Events since the last call.
+    pub fn drain_notices(&mut self) -> Vec<ServiceNotice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Returns how much is known.
+    #[must_use]
+    pub fn knowledge(&self) -> ClusterKnowledge {
+        if let Some(reason) = self.waits_for() {
+            return ClusterKnowledge::Waiting(reason);
+        }
+        // What is offered are KuryrLoadBalancers, and they go with their Services. Nothing else counts.
+        let unreadable =
+            [KuryrKind::Service, KuryrKind::LoadBalancer].into_iter().find_map(|kind| self.unreadable(kind));
+        if let Some(reason) = unreadable {
+            return ClusterKnowledge::Unreadable(reason);
+        }
+        let mut namespaces: Vec<Text> = self.withheld.iter().map(|key| key.namespace.clone()).collect();
+        namespaces.dedup();
+        if namespaces.is_empty() { ClusterKnowledge::Complete } else { ClusterKnowledge::Partial(namespaces) }
+    }
+
+    /// Returns when [`next_write`](Self::next_write) may have something although nothing happened. A write that could go now
+    /// has no deadline: it has been asked for already.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.may_act() { self.queue.next_deadline() } else { None }
+    }
+
+    /// Returns how the controller was started.
+    #[must_use]
+    pub fn settings(&self) -> &KuryrSettings {
+        &self.settings
+    }
+
+    /// Returns what there is, for metrics.
+    #[must_use]
+    pub fn counts(&self) -> KuryrCounts {
+        let mut counts = KuryrCounts {
+            services: self.index.services().count(),
+            queued: self.queue.len(),
+            in_flight: self.queue.in_flight(),
+            ..KuryrCounts::default()
+        };
+        for item in self.items.values() {
+            counts.load_balancers += usize::from(item.held.is_some());
+            let offered = item.offered.as_ref();
+            counts.deleting += usize::from(offered.is_some_and(|entry| entry.is_deleting()));
+            counts.offered += usize::from(offered.is_some_and(|entry| !entry.is_deleting()));
+            counts.ready += usize::from(item.report.as_ref().is_some_and(|report| report.phase == Phase::Ready));
+            counts.failing += item.pauses.iter().filter(|pauses| pauses.is_failing()).count();
+            counts.not_offered += usize::from(item.not_offered.is_some());
+            counts.rejected += usize::from(item.reject.is_some() && item.drained.is_some());
+        }
+        if self.facts.is_none() {
+            counts.waiting_for_writer = counts.load_balancers;
+        }
+        counts
+    }
+
+    pub(crate) fn mark_all(&mut self) {
+        self.dirty.extend(self.items.keys().cloned());
+        self.dirty.extend(self.index.services().cloned());
+    }
+
+    /// Whether this process leads and knows what exists.
+    pub(crate) fn may_act(&self) -> bool {
+        self.leads && self.unread().is_none()
+    }
+
+    /// Why nothing can be offered.
+    fn waits_for(&self) -> Option<String> {
+        if !self.leads {
+            return Some("another process leads".to_owned());
+        }
+        let no_facts =
+            || self.facts.is_none().then(|| "the writer has not said anything about the cloud yet".to_owned());
+        self.unread().or_else(no_facts)
+    }
+
+    /// Enqueues both objects of a key.
+    pub(crate) fn enqueue(&mut self, key: &SourceKey) {
+        for is_load_balancer in [false, true] {
+            let object = ClusterObject::new(key, is_load_balancer);
+            self.queue.push(&object, &key.namespace, Urgency::Fresh);
+        }
+    }
+
+    pub(crate) fn forget_idle(&mut self, key: &SourceKey) {
+        let Some(item) = self.items.get_mut(key) else { return };
+        if item.held.is_none() && self.index.service(key).is_none() {
+            item.pauses.iter_mut().for_each(ObjectPauses::object_gone);
+        }
+        if item.is_idle() {
+            self.items.remove(key);
+        }
+    }
+}
+
+/// Whether two states of a load balancer say something else and have one generation: the cloud has changed, or the object was made
+/// again. Whether its status names what exists is not said to the cloud.
+fn is_other_of_one_generation(one: Option<&DesiredEntry>, other: Option<&DesiredEntry>) -> bool {
+    let (Some(DesiredEntry::LoadBalancer(one)), Some(DesiredEntry::LoadBalancer(other))) = (one, other) else {
+        return false;
+    };
+    one.generation == other.generation && !one.wants_the_same(other)
+}

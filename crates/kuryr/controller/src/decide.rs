@@ -1,0 +1,307 @@
+//! Decides what is offered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kuryr_crd::names::reasons;
+use gimbal_kuryr_model::{DesiredEntry, Text};
+use gimbal_kuryr_translate::{Finding, Input, NotBalanced, NotStreamed, desired, translate};
+use gimbal_model::SourceKey;
+
+use crate::item::{ServiceProof, has_finalizer};
+use crate::notice::Told;
+use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
+use crate::{ClusterObject, KuryrController, KuryrKind, ServiceNotice};
+
+impl<T> KuryrController<T> {
+    /// Decides everything that changed.
+    pub(crate) fn settle(&mut self) {
+        if !self.leads {
+            return self.stand_by();
+        }
+        if !self.may_act() {
+            return;
+        }
+        self.dirty.extend(self.index.drain().into_iter().map(|(key, _)| key));
+        while let Some(key) = self.dirty.pop_first() {
+            let situation = self.situation(&key);
+            let is_fresh = self.fresh.remove(&key);
+            if !self.items.contains_key(&key) && !needs_item(&situation) && !is_fresh {
+                self.withheld.remove(&key);
+                continue;
+            }
+            self.items.entry(key.clone()).or_default().needs_proof = false;
+            self.translate(&key, &situation);
+            self.offer(&key, &situation);
+            self.withhold(&key, &situation);
+            self.tell_skipped(&key, &situation, is_fresh);
+            self.enqueue(&key);
+            self.forget_idle(&key);
+        }
+        self.fresh = BTreeSet::new();
+    }
+
+    /// Keeps nothing of what is gone. When leadership begins, everything is decided anew.
+    fn stand_by(&mut self) {
+        let changed: BTreeSet<_> = self.index.drain().into_iter().map(|(key, _)| key).collect();
+        for key in std::mem::take(&mut self.dirty).into_iter().chain(changed) {
+            if self.index.service(&key).is_none()
+                && let Some(item) = self.items.get_mut(&key)
+            {
+                (item.skip_told, item.wanted_spec) = (None, None);
+            }
+            self.forget_idle(&key);
+        }
+        self.fresh.clear();
+    }
+
+    /// Returns whether specs can be made: everything that they are made from has been read.
+    pub(crate) fn can_translate(&self) -> bool {
+        let current = |kind| self.is_current(kind);
+        current(KuryrKind::Service) && current(KuryrKind::Slice) && (!self.needs_nodes() || current(KuryrKind::Node))
+    }
+
+    /// Makes the spec that the Service wants.
+    fn translate(&mut self, key: &SourceKey, situation: &Situation) {
+        if situation.need != ServiceNeed::Wanted {
+            if let Some(item) = self.items.get_mut(key) {
+                (item.wanted_spec, item.findings, item.hostname) = (None, Vec::new(), None);
+            }
+            return;
+        }
+        if let (Some(item), Some(service)) = (self.items.get_mut(key), &situation.service) {
+            item.asked = Some((service.metadata.meta.uid.clone(), asked_by(service)));
+        }
+        if !self.can_translate() {
+            return;
+        }
+        let Some(joined) = self.index.get(key) else { return };
+        let (facts, settings) = (self.facts.as_deref(), &self.settings.services);
+        let input = Input { joined: &joined, nodes: &self.nodes, facts, settings, exists: true };
+        // Why it has none was asked already.
+        let Ok(mut translated) = translate(&input) else { return };
+        if !self.settings.namespaces.contains(&key.namespace) {
+            translated.findings.push(Finding::Kept(NotBalanced::Namespace));
+        }
+        if let Some(item) = self.items.get_mut(key) {
+            (item.findings, item.hostname) = (translated.findings, translated.hostname);
+            let spec = translated.spec;
+            if situation.balancer.as_ref().is_none_or(|balancer| balancer.spec != spec) {
+                item.wanted_spec = Some(Box::new(spec));
+                return;
+            }
+            item.wanted_spec = None;
+            // Its texts are those of the slices, which are kept anyway.
+            if let Some(held) = item.held.as_mut().filter(|held| !held.is_shared) {
+                Arc::make_mut(&mut held.object).spec = spec;
+                held.is_shared = true;
+            }
+        }
+    }
+
+    /// Decides what is offered under a key. Each owner whose load balancer may exist is offered until it is gone, one after the
+    /// other.
+    fn offer(&mut self, key: &SourceKey, situation: &Situation) {
+        let Some(item) = self.items.get(key) else { return };
+        let Some(entry) = item.offered.clone() else { return self.offer_first(key, situation) };
+        let owner = entry.owner();
+        let is_gone = entry.is_deleting() && item.gone.as_ref() == Some(owner);
+        match self.fate(key, situation, owner) {
+            OwnerFate::Stays => {
+                if let Some(entry) = self.present(key, situation, owner) {
+                    self.set_offered(key, Some(entry));
+                } else if let Some(item) = self.items.get_mut(key)
+                    && entry.is_deleting()
+                    && item.drained.as_ref() != Some(&entry)
+                {
+                    // It was to go for a moment, and the writer has not heard of it.
+                    item.offered = item.drained.clone().filter(|drained| drained.owner() == owner);
+                }
+            }
+            _ if is_gone && !is_protecting(situation, owner) => {
+                self.set_offered(key, None);
+                self.offer_first(key, situation);
+            }
+            OwnerFate::Goes => self.set_offered(key, Some(DesiredEntry::Deleting { owner: owner.clone() })),
+            OwnerFate::Doubtful => self.doubt(key),
+            OwnerFate::Elsewhere | OwnerFate::Lost => {
+                self.set_offered(key, None);
+                self.offer_first(key, situation);
+            }
+        }
+    }
+
+    /// Notes whether something may exist for an owner of which nothing is offered: its absence means nothing then.
+    fn withhold(&mut self, key: &SourceKey, situation: &Situation) {
+        let of_balancer = situation.owner_uid().cloned().filter(|owner| {
+            !matches!(situation.owner, BalancerOwner::Former(_))
+                || !matches!(self.fate(key, situation, owner), OwnerFate::Elsewhere | OwnerFate::Lost)
+        });
+        let has_own = situation.balancer.as_ref().is_some_and(|balancer| has_finalizer(balancer));
+        let Some(item) = self.items.get_mut(key) else { return };
+        let owners = [
+            (situation.service_uid().cloned(), situation.service_is_protected()),
+            (of_balancer, has_own || (situation.owner == BalancerOwner::Service && situation.service_is_protected())),
+        ];
+        let mut is_withheld = false;
+        for (at, (owner, is_protected)) in owners.into_iter().enumerate() {
+            let is_offered = owner.is_some() && item.offered_owner() == owner.as_ref();
+            if is_offered {
+                item.unmade
+                    .iter_mut()
+                    .for_each(|unmade| drop(unmade.take_if(|unmade| Some(&*unmade) == owner.as_ref())));
+            } else if owner.is_some() && !is_protected {
+                item.unmade[at] = owner;
+            } else {
+                is_withheld |= owner.is_some() && !item.unmade.contains(&owner);
+            }
+        }
+        if is_withheld {
+            self.withheld.insert(key.clone());
+        } else {
+            self.withheld.remove(key);
+        }
+    }
+
+    /// Decides what is offered where nothing is.
+    fn offer_first(&mut self, key: &SourceKey, situation: &Situation) {
+        if let (Some(balancer), Some(owner)) = (&situation.balancer, situation.owner_uid()) {
+            match self.fate(key, situation, owner) {
+                OwnerFate::Stays => {
+                    if let Some(entry) = self.present(key, situation, owner) {
+                        self.set_offered(key, Some(entry));
+                    }
+                    return;
+                }
+                OwnerFate::Goes if has_finalizer(balancer) => {
+                    self.set_offered(key, Some(DesiredEntry::Deleting { owner: owner.clone() }));
+                    return;
+                }
+                OwnerFate::Goes | OwnerFate::Elsewhere | OwnerFate::Lost => {}
+                OwnerFate::Doubtful => return self.doubt(key),
+            }
+        }
+        // A Service with our finalizer and without a KuryrLoadBalancer: somebody has removed that by force.
+        if let Some(uid) = situation.service_uid()
+            && situation.service_is_protected()
+        {
+            match self.fate(key, situation, uid) {
+                OwnerFate::Stays | OwnerFate::Elsewhere | OwnerFate::Lost => {}
+                OwnerFate::Goes => self.set_offered(key, Some(DesiredEntry::Deleting { owner: uid.clone() })),
+                OwnerFate::Doubtful => self.doubt(key),
+            }
+        }
+    }
+
+    fn doubt(&mut self, key: &SourceKey) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.needs_proof = item.proof != Some(ServiceProof::Absent);
+            if !item.needs_proof {
+                self.shared_owner.insert(key.clone());
+            }
+        }
+    }
+
+    /// Returns what is offered of a KuryrLoadBalancer for its owner: nothing new before the watch has shown it, with its
+    /// finalizer and that of its Service.
+    fn present(&mut self, key: &SourceKey, situation: &Situation, owner: &Text) -> Option<DesiredEntry> {
+        let balancer = situation.balancer.as_ref().filter(|_| situation.owner_uid() == Some(owner))?;
+        let facts = self.facts.clone()?;
+        let item = self.items.get_mut(key)?;
+        let of_service = situation.owner == BalancerOwner::Service;
+        let names_owner = if of_service {
+            balancer.spec.service_uid.as_ref() == Some(owner)
+        } else {
+            balancer.spec.service_uid.is_none()
+        };
+        let is_shown = item.held.as_ref().is_some_and(|held| !held.ahead) && !(of_service && item.service_ahead);
+        let is_protected = has_finalizer(balancer) && (!of_service || situation.service_is_protected());
+        if !is_shown || !is_protected || !names_owner || balancer.metadata.is_being_deleted() {
+            return None;
+        }
+        match desired(balancer, &facts) {
+            Ok(streamed) => {
+                (item.not_offered, item.offer_findings) = (None, streamed.findings);
+                Some(DesiredEntry::LoadBalancer(streamed.wanted))
+            }
+            Err(error) => {
+                item.not_offered = Some(error);
+                None
+            }
+        }
+    }
+
+    fn set_offered(&mut self, key: &SourceKey, mut entry: Option<DesiredEntry>) {
+        let Some(item) = self.items.get_mut(key) else { return };
+        if item.offered.as_deref() == entry.as_ref() {
+            return;
+        }
+        if let (Some(DesiredEntry::LoadBalancer(wanted)), Some(DesiredEntry::LoadBalancer(before))) =
+            (&mut entry, item.offered.as_deref())
+        {
+            // Reports and statuses share the names.
+            wanted.members.share(&before.members);
+        }
+        let same_owner = item.offered_owner() == entry.as_ref().map(DesiredEntry::owner);
+        let is_deleting = entry.as_ref().is_some_and(DesiredEntry::is_deleting);
+        if !same_owner {
+            item.gone = None;
+            self.handled.extend(item.forget_report());
+            let own = item.held.as_ref().map(|held| &held.object.metadata.meta.uid);
+            item.offers_itself = entry.as_ref().is_some_and(|entry| own == Some(entry.owner()));
+        }
+        if is_deleting {
+            item.not_offered = None;
+        }
+        item.offered = entry.map(Arc::new);
+        self.undrained.insert(key.clone());
+    }
+
+    /// Tells why a Service that asks for a load balancer has none, when that changes while it is watched.
+    fn tell_skipped(&mut self, key: &SourceKey, situation: &Situation, is_fresh: bool) {
+        let told = match situation.need {
+            ServiceNeed::Unwanted(reason @ (NotBalanced::OldAnnotation | NotBalanced::NoEndpoints)) => {
+                Some(Told::normal(reasons::SERVICE_SKIPPED, reason.to_string()))
+            }
+            ServiceNeed::NameTaken => {
+                let message = "a KuryrLoadBalancer of this name was made without a Service, and is served for itself";
+                Some(Told::warning(reasons::ENSURE_LB_ERROR, message))
+            }
+            _ => None,
+        };
+        let Some(item) = self.items.get_mut(key) else { return };
+        let before = std::mem::replace(&mut item.skip_told, told.clone());
+        if let (Some(told), Some(service)) = (told, &situation.service)
+            && before.as_ref() != Some(&told)
+            && is_fresh
+        {
+            let object = ClusterObject::new(key, false);
+            self.notices.push(ServiceNotice::new(object, service.metadata.meta.uid.clone(), told));
+        }
+    }
+
+    /// Why a KuryrLoadBalancer is not offered, if that has a reason which its status shows.
+    pub(crate) fn not_offered(&self, key: &SourceKey, balancer: &KuryrLoadBalancer) -> Option<NotStreamed> {
+        if self.facts.is_none() {
+            // It was made with facts: what they said still holds, and will be heard again.
+            let waits = !has_finalizer(balancer) && balancer.spec.project_id.is_none();
+            return waits.then_some(NotStreamed::WaitingForWriter);
+        }
+        self.items.get(key).and_then(|item| item.not_offered.clone())
+    }
+}
+
+/// Whether anything under a key has to be looked after.
+fn needs_item(situation: &Situation) -> bool {
+    situation.balancer.is_some()
+        || matches!(situation.need, ServiceNeed::Wanted | ServiceNeed::NameTaken)
+        || situation.service_is_protected()
+}
+
+/// Whether a finalizer still stands for an owner.
+fn is_protecting(situation: &Situation, owner: &Text) -> bool {
+    let balancer = situation.balancer.as_ref().filter(|_| situation.owner_uid() == Some(owner));
+    let by_service = situation.service_uid() == Some(owner) && situation.service_is_protected();
+    balancer.is_some_and(|balancer| has_finalizer(balancer)) || by_service
+}

@@ -1,0 +1,240 @@
+//! What is kept of one namespace and name: of the KuryrLoadBalancer, what is offered of it, and what the writer said.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_kubernetes_objects::{BalancedService, Meta};
+use gimbal_kuryr_crd::names::{conditions, finalizers};
+use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Text};
+use gimbal_kuryr_translate::{Finding, NotStreamed, status_knowledge};
+
+use crate::notice::Told;
+use crate::pauses::ObjectPauses;
+use crate::sharing::share_in_status;
+
+/// One namespace and name.
+#[derive(Debug)]
+pub(crate) struct BalancerItem<T> {
+    /// The KuryrLoadBalancer.
+    pub(crate) held: Option<HeldBalancer>,
+    /// Whether the Service is known from an answer that the watch has not shown yet.
+    pub(crate) service_ahead: bool,
+    /// What is offered, or will be with the next drain.
+    pub(crate) offered: Option<Arc<DesiredEntry>>,
+    /// What the last drain offered.
+    pub(crate) drained: Option<Arc<DesiredEntry>>,
+    /// Whether its owner is the KuryrLoadBalancer, and not a Service.
+    pub(crate) offers_itself: bool,
+    /// The owner of which the writer has said, while it was offered as being deleted, that nothing is left.
+    pub(crate) gone: Option<Text>,
+    /// UID of the Service that the watch has shown to be deleted last. UIDs do not come back.
+    pub(crate) dead: Option<Text>,
+    /// The list of Services that was the latest then.
+    pub(crate) dead_in: u32,
+    /// The same of the KuryrLoadBalancer.
+    pub(crate) dead_balancer: Option<Text>,
+    /// The owner that is absent since the cluster's store went back: it was not deleted.
+    pub(crate) lost: Option<Text>,
+    /// What the API server answered when it was asked for the Service.
+    pub(crate) proof: Option<ServiceProof>,
+    /// What the Service of this UID asked for when it was wanted last: a fingerprint.
+    pub(crate) asked: Option<(Text, u64)>,
+    /// Whether it is to be asked.
+    pub(crate) needs_proof: bool,
+    /// The latest report of the owner that is offered.
+    pub(crate) report: Option<Arc<LoadBalancerReport>>,
+    /// The report that has not been dealt with.
+    pub(crate) token: Option<T>,
+    /// Whether the status of the KuryrLoadBalancer shows it.
+    pub(crate) status_done: bool,
+    /// Whether the status of the Service shows it.
+    pub(crate) service_done: bool,
+    /// The spec that is wanted, while it differs from the one that is held.
+    pub(crate) wanted_spec: Option<Box<KuryrLoadBalancerSpec>>,
+    /// What was left out of the spec.
+    pub(crate) findings: Vec<Finding>,
+    /// What was left out of what is offered.
+    pub(crate) offer_findings: Vec<Finding>,
+    /// The name that the status of the Service shows.
+    pub(crate) hostname: Option<Text>,
+    /// Why it is not offered.
+    pub(crate) not_offered: Option<NotStreamed>,
+    /// Why the writer does not try it.
+    pub(crate) reject: Option<Box<EntryReject>>,
+    /// Whether the writer has taken back what it refused, and has not reported since.
+    pub(crate) accepted: bool,
+    /// Since when something is offered that is not there yet.
+    pub(crate) changing_since: Option<Instant>,
+    /// When a status that says that something is being done is written. Most is done before.
+    pub(crate) hold: Option<Instant>,
+    /// Why the Service has no load balancer, as the last notice said.
+    pub(crate) skip_told: Option<Told>,
+    /// UIDs of Service and KuryrLoadBalancer that were seen without a finalizer while nothing was offered of them: nothing was
+    /// made for them.
+    pub(crate) unmade: [Option<Text>; 2],
+    /// Pauses after failures, of the Service and of the KuryrLoadBalancer.
+    pub(crate) pauses: [ObjectPauses; 2],
+}
+
+impl<T> Default for BalancerItem<T> {
+    fn default() -> Self {
+        Self {
+            held: None,
+            service_ahead: false,
+            offered: None,
+            drained: None,
+            offers_itself: false,
+            gone: None,
+            dead: None,
+            dead_in: 0,
+            dead_balancer: None,
+            lost: None,
+            proof: None,
+            asked: None,
+            needs_proof: false,
+            report: None,
+            token: None,
+            status_done: false,
+            service_done: false,
+            wanted_spec: None,
+            findings: Vec::new(),
+            offer_findings: Vec::new(),
+            hostname: None,
+            not_offered: None,
+            reject: None,
+            accepted: false,
+            changing_since: None,
+            hold: None,
+            skip_told: None,
+            unmade: [None, None],
+            pauses: Default::default(),
+        }
+    }
+}
+
+/// What the writer says of an entry that it does not try.
+#[derive(Debug)]
+pub(crate) struct EntryReject {
+    /// The reason, as the condition and the Event have it.
+    pub(crate) words: NotStreamed,
+    /// Whether it was said on a former stream. It is said again on this one before a report of the entry, if it still holds.
+    pub(crate) is_stale: bool,
+}
+
+/// What the API server answered when it was asked for a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ServiceProof {
+    /// There is none.
+    Absent,
+    /// It has this version.
+    Version(Text),
+}
+
+/// A KuryrLoadBalancer.
+#[derive(Debug)]
+pub(crate) struct HeldBalancer {
+    pub(crate) object: Arc<KuryrLoadBalancer>,
+    /// Whether it is known from an answer that the watch has not shown yet.
+    pub(crate) ahead: bool,
+    /// The list that contained it last.
+    pub(crate) listed: u32,
+    /// Whether its status names what exists.
+    pub(crate) known: bool,
+    /// Whether its spec shares its texts with the slices.
+    pub(crate) is_shared: bool,
+}
+
+impl HeldBalancer {
+    pub(crate) fn new(
+        mut object: KuryrLoadBalancer,
+        ahead: bool,
+        listed: u32,
+        (entry, report): (Option<&DesiredEntry>, Option<&LoadBalancerReport>),
+    ) -> Self {
+        let known = !status_knowledge(&object).needs_discovery();
+        if let Some(status) = &mut object.status {
+            share_in_status(status, entry, report);
+        }
+        Self { object: Arc::new(object), ahead, listed, known, is_shared: false }
+    }
+}
+
+impl<T> BalancerItem<T> {
+    /// Whether there is nothing to keep.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.is_none()
+            && self.offered.is_none()
+            && self.drained.is_none()
+            && self.token.is_none()
+            && self.skip_told.is_none()
+            && self.wanted_spec.is_none()
+            && self.reject.is_none()
+            && !self.needs_proof
+            && !self.service_ahead
+            && self.pauses.iter().all(ObjectPauses::is_idle)
+    }
+
+    /// What was offered last, and what the writer said of it.
+    pub(crate) fn said(&self) -> (Option<&DesiredEntry>, Option<&LoadBalancerReport>) {
+        (self.drained.as_deref(), self.report.as_deref())
+    }
+
+    /// The owner of what is offered.
+    pub(crate) fn offered_owner(&self) -> Option<&Text> {
+        self.offered.as_ref().map(|entry| entry.owner())
+    }
+
+    pub(crate) fn balancer(&self) -> Option<&Arc<KuryrLoadBalancer>> {
+        self.held.as_ref().map(|held| &held.object)
+    }
+
+    /// The report, if it is about this owner.
+    pub(crate) fn report_of(&self, owner: &Text) -> Option<&Arc<LoadBalancerReport>> {
+        self.report.as_ref().filter(|report| report.owner == *owner)
+    }
+
+    /// Drops the report, and returns its token.
+    pub(crate) fn forget_report(&mut self) -> Option<T> {
+        (self.report, self.accepted) = (None, false);
+        self.token.take()
+    }
+
+    /// Called when the KuryrLoadBalancer is gone. One that takes its place has no status, so the writer hears that nothing is known
+    /// any more and reports anew: what it said of the one before may be about another spec of the same generation. Returns the
+    /// token.
+    pub(crate) fn forget_shown_report(&mut self) -> Option<T> {
+        let is_news = matches!(self.drained.as_deref(), Some(DesiredEntry::LoadBalancer(told)) if told.header.known);
+        if is_news { self.forget_report() } else { None }
+    }
+}
+
+/// Whether the first version is newer. One that is no number counts as newer: what comes later counts.
+pub(crate) fn is_newer(one: &Meta, other: &Meta) -> bool {
+    match (one.resource_version.parse::<u64>(), other.resource_version.parse::<u64>()) {
+        (Ok(one), Ok(other)) => one > other,
+        _ => true,
+    }
+}
+
+pub(crate) fn service_has_finalizer(service: &BalancedService) -> bool {
+    service.metadata.has_finalizer(finalizers::SERVICE)
+}
+
+pub(crate) fn has_finalizer(balancer: &KuryrLoadBalancer) -> bool {
+    balancer.metadata.has_finalizer(finalizers::LOAD_BALANCER)
+}
+
+/// The UIDs of Services that a KuryrLoadBalancer names as its owner: by reference, and in its spec.
+pub(crate) fn named_owners(balancer: &KuryrLoadBalancer) -> [Option<&Text>; 2] {
+    let references = balancer.metadata.owner_references.iter();
+    let reference = references.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1");
+    let spec = balancer.spec.service_uid.as_ref().filter(|uid| !uid.is_empty());
+    [reference.map(|owner| &owner.uid).next(), spec]
+}
+
+/// Whether we have written its status: Kuryr wrote no conditions.
+pub(crate) fn was_served(balancer: &KuryrLoadBalancer) -> bool {
+    let status = balancer.status.as_ref();
+    status.is_some_and(|status| status.conditions.iter().any(|one| &*one.type_ == conditions::READY))
+}

@@ -1,0 +1,150 @@
+//! Takes in how writes ended.
+
+use std::time::Instant;
+
+use gimbal_kuryr_crd::names::reasons;
+use gimbal_model::SourceKey;
+
+use crate::item::{ServiceProof, named_owners};
+use crate::notice::Told;
+use crate::patch::fingerprint;
+use crate::pauses::{InFlightWrite, Purpose};
+use crate::{ClusterObject, KuryrController, KuryrKind, ServiceNotice, WriteOutcome, WrittenObject};
+
+impl<T> KuryrController<T> {
+    pub(crate) fn take_outcome(&mut self, object: &ClusterObject, outcome: WriteOutcome, now: Instant) {
+        let key = object.key();
+        let which = usize::from(object.is_load_balancer);
+        let Some(item) = self.items.get_mut(&key) else { return };
+        let pauses = &mut item.pauses[which];
+        let Some(write) = pauses.in_flight.take() else { return };
+        let write_reads = write.purpose == Purpose::Read;
+        let outcome = if write.is_void { WriteOutcome::NotSent } else { outcome };
+        match outcome {
+            WriteOutcome::Done(answer) => {
+                pauses.done(write.purpose, now);
+                self.carried_out(&key, object, write, answer);
+            }
+            WriteOutcome::NotFound => {
+                // What was shown by an answer alone was deleted before the watch could show it.
+                if object.is_load_balancer {
+                    pauses.conflicted(now);
+                    item.held.take_if(|held| held.ahead);
+                } else {
+                    // Where it is known, its watch shows whether it was deleted, or the store went back to before it.
+                    let is_known = self.index.service(&key).is_some();
+                    if write.purpose == Purpose::Read && !is_known {
+                        pauses.done(write.purpose, now);
+                    } else {
+                        pauses.conflicted(now);
+                    }
+                    if !is_known && write.version.is_none() {
+                        let named =
+                            item.held.as_ref().and_then(|held| named_owners(&held.object).into_iter().flatten().next());
+                        if let Some(uid) = named {
+                            let lists = self.readings[KuryrKind::Service as usize].lists();
+                            (item.dead, item.dead_in) = (Some(uid.clone()), lists);
+                        }
+                        item.proof = Some(ServiceProof::Absent);
+                        item.service_ahead = false;
+                    }
+                }
+            }
+            WriteOutcome::Conflict => pauses.conflicted(now),
+            WriteOutcome::Throttled(after) => pauses.throttled(after, now),
+            WriteOutcome::Unknown(_) | WriteOutcome::NotSent => pauses.unanswered(now),
+            WriteOutcome::Refused(reason) => {
+                let is_first = pauses.refuse(write.purpose, reason.clone(), now);
+                if is_first && let Some(kind) = refusal(write.purpose, object.is_load_balancer) {
+                    let message = format!("the API server refuses to {}: {reason}", write.purpose.as_str());
+                    self.tell(&key, vec![Told::warning(kind, message)]);
+                }
+            }
+        }
+        if write_reads {
+            self.dirty.append(&mut self.shared_owner);
+        }
+        self.forget_idle(&key);
+    }
+
+    fn carried_out(&mut self, key: &SourceKey, object: &ClusterObject, write: InFlightWrite, answer: WrittenObject) {
+        let InFlightWrite { purpose, wanted, notices, .. } = write;
+        let which = usize::from(object.is_load_balancer);
+        let mut notices = notices;
+        match answer {
+            WrittenObject::Service(service) => {
+                if let Some(item) = self.items.get_mut(key) {
+                    // The answer to a write is as good as that to a question.
+                    item.proof = Some(ServiceProof::Version(service.metadata.meta.resource_version.clone()));
+                }
+                if purpose == Purpose::Status {
+                    let stored = fingerprint(&service.status.load_balancer);
+                    self.note_accepted(key, which, purpose, wanted, stored);
+                }
+                self.service_answered(*service);
+            }
+            WrittenObject::LoadBalancer(balancer) => {
+                match purpose {
+                    Purpose::Conform | Purpose::Create if wanted != 0 => {
+                        let before = self.items.get(key).and_then(|item| item.balancer());
+                        notices.extend(before.and_then(|before| new_provider(&before.spec, &balancer.spec)));
+                        self.note_accepted(key, which, Purpose::Conform, wanted, fingerprint(&balancer.spec));
+                    }
+                    Purpose::Status => {
+                        let stored = balancer.status.clone().unwrap_or_default();
+                        let stored_now = fingerprint(&balancer.status);
+                        if fingerprint(&crate::balancer_writes::without_times(&stored)) == wanted {
+                            self.note_accepted(key, which, purpose, 0, 0);
+                        } else {
+                            self.note_accepted(key, which, purpose, wanted, stored_now);
+                        }
+                    }
+                    _ => {}
+                }
+                self.balancer_answered(*balancer);
+            }
+            WrittenObject::Deleted => {
+                notices.push(Told::normal(reasons::RELEASE_LB, "the load balancer is being removed"))
+            }
+        }
+        self.tell(key, notices);
+    }
+
+    fn note_accepted(&mut self, key: &SourceKey, which: usize, purpose: Purpose, wanted: u64, stored: u64) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.pauses[which].accepted(purpose, wanted, stored);
+        }
+    }
+
+    /// Tells it on the Service; on the KuryrLoadBalancer where there is none.
+    fn tell(&mut self, key: &SourceKey, notices: Vec<Told>) {
+        let service = self.index.service(key).map(|service| service.metadata.meta.uid.clone());
+        let balancer = self.items.get(key).and_then(|item| item.balancer()).map(|it| it.metadata.meta.uid.clone());
+        let is_load_balancer = service.is_none();
+        let Some(uid) = service.or(balancer) else { return };
+        for told in notices {
+            let object = ClusterObject::new(key, is_load_balancer);
+            self.notices.push(ServiceNotice::new(object, uid.clone(), told));
+        }
+    }
+}
+
+fn refusal(purpose: Purpose, is_load_balancer: bool) -> Option<&'static str> {
+    match purpose {
+        Purpose::Read => None,
+        Purpose::Protect => Some(reasons::ADD_SERVICE_FINALIZER_ERROR),
+        Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
+        Purpose::Delete => Some(reasons::RELEASE_LB_ERROR),
+        Purpose::Release => is_load_balancer.then_some(reasons::RELEASE_LB_ERROR),
+    }
+}
+
+/// A load balancer does not change its provider: it is replaced.
+fn new_provider(
+    before: &gimbal_kuryr_crd::KuryrLoadBalancerSpec,
+    after: &gimbal_kuryr_crd::KuryrLoadBalancerSpec,
+) -> Option<Told> {
+    let (before, after) = (before.provider.as_deref()?, after.provider.as_deref()?);
+    let message = || format!("the load balancer is replaced: its provider was {before} and is to be {after}");
+    (before != after).then(|| Told::normal(reasons::UPDATE_PROVIDER, message()))
+}

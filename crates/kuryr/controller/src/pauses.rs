@@ -1,0 +1,193 @@
+//! Pauses after writes that failed.
+
+use std::time::{Duration, Instant};
+
+use gimbal_kuryr_model::Text;
+use gimbal_schedule::Backoff;
+
+use crate::notice::Told;
+
+/// After a conflict the watch shows the new version soon, which ends the pause.
+const CONFLICT: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
+/// After no answer.
+const UNKNOWN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
+/// After a refusal, which lasts until somebody changes something.
+const REFUSED: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+/// After a deletion, until the watch shows it.
+const DELETED: Duration = Duration::from_secs(5);
+
+/// What a write is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Asks whether a Service is there.
+    Read,
+    /// Sets a finalizer.
+    Protect,
+    /// Makes a KuryrLoadBalancer.
+    Create,
+    /// Sets spec, finalizer and owner of a KuryrLoadBalancer.
+    Conform,
+    /// Sets a status.
+    Status,
+    /// Deletes a KuryrLoadBalancer.
+    Delete,
+    /// Removes a finalizer.
+    Release,
+}
+
+impl Purpose {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read it",
+            Self::Protect => "set the finalizer",
+            Self::Create => "create it",
+            Self::Conform => "set the spec",
+            Self::Status => "set the status",
+            Self::Delete => "delete it",
+            Self::Release => "remove the finalizer",
+        }
+    }
+}
+
+/// A write in flight.
+#[derive(Debug)]
+pub(crate) struct InFlightWrite {
+    pub(crate) purpose: Purpose,
+    /// Fingerprint of what the object is to be like afterwards.
+    pub(crate) wanted: u64,
+    /// Version of the object when it was sent; `None` if there was none.
+    pub(crate) version: Option<Text>,
+    /// Whether the cluster's store went back meanwhile: its answer says nothing.
+    pub(crate) is_void: bool,
+    /// What is reported when it is done.
+    pub(crate) notices: Vec<Told>,
+}
+
+impl InFlightWrite {
+    pub(crate) fn new(purpose: Purpose) -> Self {
+        Self { purpose, wanted: 0, version: None, is_void: false, notices: Vec::new() }
+    }
+}
+
+/// A write that was refused.
+#[derive(Debug)]
+struct Refused {
+    purpose: Purpose,
+    /// How often in a row.
+    times: u32,
+    /// Until when it is not tried again.
+    until: Instant,
+    reason: String,
+}
+
+/// What is remembered of the writes to one object.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectPauses {
+    pub(crate) in_flight: Option<InFlightWrite>,
+    /// Failures in a row.
+    failures: u32,
+    /// Until when nothing is written, and whether the next sight of the object ends that.
+    pause: Option<(Instant, bool)>,
+    /// Writes that were refused, one of each purpose.
+    refused: Vec<Refused>,
+    /// What the API server made of what was written last, where it is not the same: fingerprints of both. It is not fought
+    /// over.
+    accepted: Vec<(Purpose, u64, u64)>,
+}
+
+impl ObjectPauses {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_none() && self.failures == 0 && self.refused.is_empty() && self.accepted.is_empty()
+    }
+
+    /// Whether the last write failed.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failures > 0 || !self.refused.is_empty()
+    }
+
+    /// Which writes were refused, and why.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.refused.iter().map(|refused| (refused.purpose.as_str(), &*refused.reason))
+    }
+
+    /// The object is gone: one of the same name has nothing to do with what was refused. What is in flight still ends.
+    pub(crate) fn object_gone(&mut self) {
+        *self = Self { in_flight: self.in_flight.take(), ..Self::default() };
+    }
+
+    /// Nothing is to be written: what was tried is done, or not wanted any more.
+    pub(crate) fn nothing_to_write(&mut self) {
+        (self.failures, self.pause) = (0, None);
+        self.refused.clear();
+    }
+
+    /// Until when something has to wait.
+    pub(crate) fn longest(&self, now: Instant) -> Option<Instant> {
+        let refused = self.refused.iter().map(|refused| refused.until).max();
+        self.pause.map(|(until, _)| until).max(refused).filter(|until| now < *until)
+    }
+
+    /// Until when a write has to wait.
+    pub(crate) fn until(&self, purpose: Purpose, now: Instant) -> Option<Instant> {
+        let pause = self.pause.map(|(until, _)| until);
+        let refused = self.refused.iter().find(|refused| refused.purpose == purpose).map(|refused| refused.until);
+        pause.max(refused).filter(|until| now < *until)
+    }
+
+    /// The watch has shown the object.
+    pub(crate) fn seen(&mut self) {
+        if self.pause.is_some_and(|(_, until_seen)| until_seen) {
+            self.pause = None;
+        }
+    }
+
+    pub(crate) fn done(&mut self, purpose: Purpose, now: Instant) {
+        self.failures = 0;
+        self.pause = (purpose == Purpose::Delete).then(|| (now + DELETED, true));
+        self.refused.retain(|refused| refused.purpose != purpose);
+    }
+
+    pub(crate) fn conflicted(&mut self, now: Instant) {
+        self.failed(CONFLICT, true, now);
+    }
+
+    pub(crate) fn unanswered(&mut self, now: Instant) {
+        self.failed(UNKNOWN, false, now);
+    }
+
+    pub(crate) fn throttled(&mut self, after: Option<Duration>, now: Instant) {
+        self.failed(UNKNOWN, false, now);
+        if let Some(after) = after {
+            self.pause = self.pause.max(Some((now + after, false)));
+        }
+    }
+
+    fn failed(&mut self, backoff: Backoff, until_seen: bool, now: Instant) {
+        self.pause = Some((now + backoff.delay(self.failures), until_seen));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Returns whether it is the first refusal of its kind.
+    pub(crate) fn refuse(&mut self, purpose: Purpose, reason: String, now: Instant) -> bool {
+        let of = |refused: &Refused| refused.purpose == purpose;
+        let before = self.refused.iter().find(|refused| of(refused)).map_or(0, |refused| refused.times);
+        self.refused.retain(|refused| !of(refused));
+        let until = now + REFUSED.delay(before);
+        self.refused.push(Refused { purpose, times: before.saturating_add(1), until, reason });
+        before == 0
+    }
+
+    /// Notes what became of what was written.
+    pub(crate) fn accepted(&mut self, purpose: Purpose, wanted: u64, stored: u64) {
+        self.accepted.retain(|(of, ..)| *of != purpose);
+        if wanted != stored {
+            self.accepted.push((purpose, wanted, stored));
+        }
+    }
+
+    /// Whether the API server has made `stored` of `wanted` before.
+    pub(crate) fn is_accepted(&self, purpose: Purpose, wanted: u64, stored: impl FnOnce() -> u64) -> bool {
+        let known = self.accepted.iter().find(|(of, asked, _)| *of == purpose && *asked == wanted);
+        known.is_some_and(|(.., accepted)| *accepted == stored())
+    }
+}

@@ -1,0 +1,160 @@
+//! The next write to a Service.
+
+use std::time::Instant;
+
+use gimbal_kubernetes_objects::{BalancedService, BalancedServiceStatus, ServiceCondition};
+use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
+use gimbal_kuryr_crd::names::finalizers;
+use gimbal_kuryr_crd::names::service_conditions::{PORTS_ERROR, REFUSED};
+use gimbal_kuryr_translate::{NotStreamed, ServiceOutcome, service_status};
+use gimbal_model::SourceKey;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::balancer_writes::{PlannedWrite, release, target};
+use crate::item::{has_finalizer, service_has_finalizer};
+use crate::patch::{difference, fingerprint};
+use crate::pauses::{InFlightWrite, Purpose};
+use crate::situation::{OwnerFate, ServiceNeed, Situation};
+use crate::{KuryrController, KuryrKind, WriteBody};
+
+/// The longest message of a condition.
+const LONGEST: usize = 4_096;
+
+impl<T> KuryrController<T> {
+    pub(crate) fn plan_service(
+        &mut self,
+        key: &SourceKey,
+        situation: &Situation,
+        now: Instant,
+        wall: Timestamp,
+    ) -> Option<PlannedWrite> {
+        let needs_proof = self.items.get(key).is_some_and(|item| item.needs_proof);
+        if needs_proof {
+            let in_flight = InFlightWrite::new(Purpose::Read);
+            return self.may_go(key, false, Purpose::Read, now).then_some((WriteBody::Read, in_flight));
+        }
+        let Some(service) = &situation.service else {
+            self.service_shown(key);
+            return None;
+        };
+        if !service_has_finalizer(service) {
+            // Nothing of it is ours before.
+            self.service_shown(key);
+            let wanted = situation.need == ServiceNeed::Wanted && self.facts.is_some();
+            if !wanted || !self.is_current(KuryrKind::LoadBalancer) {
+                return None;
+            }
+            return self.may_go(key, false, Purpose::Protect, now).then(|| protect(service));
+        }
+        let uid = &service.metadata.meta.uid;
+        let goes = match (situation.need, self.fate(key, situation, uid)) {
+            (_, OwnerFate::Doubtful) => return None,
+            (_, fate) => fate == OwnerFate::Goes,
+        };
+        let of_service = situation.owner_uid() == Some(uid);
+        let is_gone = self.items.get(key).is_some_and(|item| item.gone.as_ref() == Some(uid));
+        let balancer = situation.balancer.as_ref().filter(|_| of_service);
+        let may_release = goes && is_gone && balancer.is_none_or(|balancer| !has_finalizer(balancer));
+        // A Service that is being deleted shows nothing to anybody any more.
+        if may_release && service.metadata.is_being_deleted() {
+            return self
+                .may_go(key, false, Purpose::Release, now)
+                .then(|| release(&service.metadata, finalizers::SERVICE));
+        }
+        if let Some(write) = self.service_status(key, situation, service, goes, wall)
+            && self.may_go(key, false, Purpose::Status, now)
+        {
+            return Some(write);
+        }
+        (may_release && self.may_go(key, false, Purpose::Release, now))
+            .then(|| release(&service.metadata, finalizers::SERVICE))
+    }
+
+    /// The Service has nothing to show.
+    fn service_shown(&mut self, key: &SourceKey) {
+        if let Some(item) = self.items.get_mut(key) {
+            item.service_done = true;
+        }
+        self.end_report(key);
+    }
+
+    fn service_status(
+        &mut self,
+        key: &SourceKey,
+        situation: &Situation,
+        service: &BalancedService,
+        goes: bool,
+        wall: Timestamp,
+    ) -> Option<PlannedWrite> {
+        let balancer = situation.balancer.as_ref().filter(|_| !goes);
+        let refused = balancer.and_then(|balancer| self.refused(key, balancer));
+        let refused = refused.filter(|refused| *refused != NotStreamed::WaitingForWriter);
+        let item = self.items.get_mut(key)?;
+        let uid = &service.metadata.meta.uid;
+        let report = item.report_of(uid);
+        let none = KuryrLoadBalancerSpec::default();
+        let spec = situation.balancer.as_ref().map_or(&none, |balancer| &balancer.spec);
+        let findings: Vec<_> = item.findings.iter().chain(&item.offer_findings).cloned().collect();
+        let outcome = if goes {
+            ServiceOutcome { load_balancer: Default::default(), ports_error: None }
+        } else {
+            service_status(service, spec, item.hostname.as_ref(), report.map(|report| &**report), &findings)
+        };
+        let mut new = service.status.clone();
+        // Without a report nothing is known of addresses and ports.
+        if goes || report.is_some() {
+            let ServiceOutcome { load_balancer, ports_error } = outcome;
+            new.load_balancer = load_balancer;
+            set_condition(&mut new, PORTS_ERROR, ports_error.map(|message| ("PortsNotServed", message)), wall);
+        }
+        if goes || refused.is_some() || !item.heard_nothing(uid) {
+            let refused = refused.map(|refused| (refused.reason(), refused.to_string()));
+            set_condition(&mut new, REFUSED, refused, wall);
+        }
+        let wanted = fingerprint(&new.load_balancer);
+        let accepted = || {
+            new.conditions == service.status.conditions
+                && item.pauses[0].is_accepted(Purpose::Status, wanted, || fingerprint(&service.status.load_balancer))
+        };
+        if new == service.status || accepted() {
+            self.service_shown(key);
+            return None;
+        }
+        let status = difference(&service.status, &new)?;
+        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Status) };
+        Some((WriteBody::PatchStatus { meta: target(&service.metadata), status }, in_flight))
+    }
+}
+
+fn protect(service: &BalancedService) -> PlannedWrite {
+    let others = service.metadata.finalizers.iter().map(|name| &**name);
+    let all: Vec<&str> = others.chain([finalizers::SERVICE]).collect();
+    let change = json!({"metadata": {"finalizers": all}});
+    let in_flight = InFlightWrite::new(Purpose::Protect);
+    (WriteBody::Patch { meta: target(&service.metadata), change }, in_flight)
+}
+
+/// Sets a condition, with its reason and message, or takes it away. The conditions of others stay, and so do their places.
+fn set_condition(status: &mut BalancedServiceStatus, kind: &str, now: Option<(&str, String)>, wall: Timestamp) {
+    let at = status.conditions.iter().position(|one| &*one.type_ == kind);
+    let Some((reason, mut message)) = now else {
+        status.conditions.retain(|one| &*one.type_ != kind);
+        return;
+    };
+    message.truncate(message.floor_char_boundary(LONGEST));
+    let before = at.map(|at| &status.conditions[at]).filter(|before| &*before.status == "True");
+    let since = before.map_or_else(|| format!("{wall:.0}").into(), |before| before.last_transition_time.clone());
+    let condition = ServiceCondition {
+        type_: kind.into(),
+        status: "True".into(),
+        observed_generation: None,
+        last_transition_time: since,
+        reason: reason.into(),
+        message: message.into(),
+    };
+    match at {
+        Some(at) => status.conditions[at] = condition,
+        None => status.conditions.push(condition),
+    }
+}

@@ -1,0 +1,80 @@
+//! What is known when the cluster's store was restored to an older state (docs/way-back.md#rule-5).
+//!
+//! What was made since has vanished, and was not deleted: that is absence, and no wish. Its entries leave the stream, so that
+//! openstack-writer finds what exists for them as it finds every orphan, after its grace and through its guard. Versions and
+//! UIDs of before may come again, so nothing is concluded from them.
+//!
+//! A restored store may keep its version numbers growing (etcd with `--bump-revision`), and then no version tells. What tells is
+//! an object that had our finalizer, was not being deleted, and is not in a list: it cannot have gone without us. If somebody has
+//! removed the finalizer by force where no watch saw it, it is left to the search for orphans as well.
+
+use std::collections::BTreeSet;
+
+use gimbal_kubernetes_objects::BalancedService;
+use gimbal_kuryr_model::Text;
+use gimbal_model::SourceKey;
+
+use crate::item::{BalancerItem, named_owners, service_has_finalizer};
+use crate::{KuryrController, KuryrKind};
+
+impl<T> KuryrController<T> {
+    pub(crate) fn store_went_back(&mut self) {
+        for kind in KuryrKind::ALL {
+            self.reading_mut(kind).must_be_read_anew();
+        }
+        for item in self.items.values_mut() {
+            (item.service_ahead, item.dead, item.dead_balancer, item.proof) = (false, None, None, None);
+            if let Some(held) = &mut item.held {
+                held.ahead = false;
+            }
+            for write in item.pauses.iter_mut().filter_map(|pauses| pauses.in_flight.as_mut()) {
+                write.is_void = true;
+            }
+        }
+    }
+
+    /// Services that cannot go without us.
+    pub(crate) fn protected_services(&self) -> Vec<(SourceKey, Text)> {
+        // What an answer has shown may be newer than the list.
+        let is_ahead = |key: &SourceKey| self.items.get(key).is_some_and(|item| item.service_ahead);
+        let uid = |key: &SourceKey| {
+            Some((
+                key.clone(),
+                self.index.service(key).filter(|service| is_protected(service))?.metadata.meta.uid.clone(),
+            ))
+        };
+        self.index.services().filter(|key| !is_ahead(key)).filter_map(uid).collect()
+    }
+
+    /// Called when Services were listed. Owners that are not in that list are lost if the store went back, and those of
+    /// `vanished` are lost in any case.
+    pub(crate) fn note_lost_services(&mut self, went_back: bool, vanished: &BTreeSet<Text>) {
+        if !went_back && vanished.is_empty() {
+            return;
+        }
+        for (key, item) in &mut self.items {
+            let service = self.index.service(key).map(|service| &service.metadata.meta.uid);
+            let is_deleting = item.offered.as_ref().is_some_and(|entry| entry.is_deleting());
+            let named = item.held.as_ref().filter(|_| !is_deleting);
+            let named = named.and_then(|held| named_owners(&held.object).into_iter().flatten().next());
+            let owner = item.wanted_owner().filter(|_| !item.offers_itself).or(named);
+            let is_lost = |owner: &&Text| Some(*owner) != service && (went_back || vanished.contains(*owner));
+            if let Some(owner) = owner.filter(is_lost).cloned() {
+                item.lost = Some(owner);
+                self.dirty.insert(key.clone());
+            }
+        }
+    }
+}
+
+impl<T> BalancerItem<T> {
+    /// The owner of what is offered and wanted.
+    pub(crate) fn wanted_owner(&self) -> Option<&Text> {
+        self.offered.as_ref().filter(|entry| !entry.is_deleting()).map(|entry| entry.owner())
+    }
+}
+
+/// Whether a Service goes only after we have let it go.
+pub(crate) fn is_protected(service: &BalancedService) -> bool {
+    service_has_finalizer(service) && !service.metadata.is_being_deleted()
+}

@@ -1,0 +1,100 @@
+//! Writes to the API server, as values, and how they end.
+
+use std::time::Duration;
+
+use gimbal_kubernetes_objects::{BalancedService, Meta};
+use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kuryr_model::Text;
+use gimbal_model::SourceKey;
+use serde_json::Value;
+
+/// An object that is written to: a Service, or a KuryrLoadBalancer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterObject {
+    /// Its namespace.
+    pub namespace: Text,
+    /// Its name.
+    pub name: Text,
+    /// Whether it is the KuryrLoadBalancer of this name, and not the Service.
+    pub is_load_balancer: bool,
+}
+
+impl ClusterObject {
+    pub(crate) fn new(key: &SourceKey, is_load_balancer: bool) -> Self {
+        Self { namespace: key.namespace.clone(), name: key.name.clone(), is_load_balancer }
+    }
+
+    pub(crate) fn key(&self) -> SourceKey {
+        SourceKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+/// A call to the API server. Until it has [ended](crate::KuryrController::wrote) there is no other one for its object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterWrite {
+    /// The object.
+    pub object: ClusterObject,
+    /// What to do.
+    pub body: WriteBody,
+    /// What it is for, for the log: "set the finalizer".
+    pub purpose: &'static str,
+}
+
+/// What to do with an object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WriteBody {
+    /// Create this KuryrLoadBalancer.
+    Create(Box<KuryrLoadBalancer>),
+    /// Merge this into the object. The version and the UID in `meta` have to be those of the object.
+    Patch {
+        /// Name, namespace, UID and version.
+        meta: Meta,
+        /// An RFC 7386 merge patch, without UID and version.
+        change: Value,
+    },
+    /// Merge this into the status, through the subresource.
+    PatchStatus {
+        /// Name, namespace, UID and version.
+        meta: Meta,
+        /// An RFC 7386 merge patch of the status alone.
+        status: Value,
+    },
+    /// Delete the object, if it has this UID and this version.
+    Delete {
+        /// Name, namespace, UID and version.
+        meta: Meta,
+    },
+    /// Read the object, before its absence, or what it says, counts as the end of a load balancer: the watch may be behind.
+    Read,
+}
+
+/// How a write ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WriteOutcome {
+    /// It was carried out. This is the answer.
+    Done(WrittenObject),
+    /// 409: the object has another version or another UID, or a create found the name taken.
+    Conflict,
+    /// 404, and the answer names the object: it does not exist. Any other 404 is [`Refused`](Self::Refused).
+    NotFound,
+    /// The API server does not take it, for instance for want of a right, by an admission rule, or because the kind is not
+    /// served.
+    Refused(String),
+    /// The API server asks to wait, possibly for a given time.
+    Throttled(Option<Duration>),
+    /// There was no answer, or none that can be read: it may have been carried out or not.
+    Unknown(String),
+    /// It was not sent: this process does not lead, or is about to end.
+    NotSent,
+}
+
+/// What the API server answered with.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WrittenObject {
+    /// The Service as it is now.
+    Service(Box<BalancedService>),
+    /// The KuryrLoadBalancer as it is now.
+    LoadBalancer(Box<KuryrLoadBalancer>),
+    /// The answer to a [`Delete`](WriteBody::Delete).
+    Deleted,
+}

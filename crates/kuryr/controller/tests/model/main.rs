@@ -1,0 +1,19 @@
+//! The controller against a small API server and a model of the writer.
+
+#![allow(clippy::panic, clippy::unwrap_used)] // A panic is the report.
+
+mod any_life;
+mod api;
+mod behind;
+mod checks;
+mod common;
+mod doubt;
+mod heap;
+mod kept;
+mod life;
+mod memory;
+mod rejects;
+mod restored;
+mod went_back;
+mod world;
+mod writer;

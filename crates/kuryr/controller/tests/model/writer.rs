@@ -1,0 +1,181 @@
+//! A model of openstack-writer and of the session with it: what it holds, what it has made, what it reports.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use gimbal_kuryr_model::{
+    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedLoadBalancer, ReportedMember,
+    ReportedObjects,
+};
+
+type Entry = Option<Arc<DesiredEntry>>;
+
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// What is on its way to it.
+    pub to: VecDeque<(DesiredKey, Entry)>,
+    pub holds: BTreeMap<DesiredKey, Arc<DesiredEntry>>,
+    /// Entries that it has not worked on yet.
+    work: VecDeque<DesiredKey>,
+    /// Owners of which something exists in OpenStack.
+    pub made: BTreeSet<String>,
+    latest: BTreeMap<DesiredKey, LoadBalancerReport>,
+    /// What is on its way back, with its number.
+    pub back: VecDeque<(DesiredKey, LoadBalancerReport, u64)>,
+    /// Names that it does not try, with the words that it says about them.
+    pub refuses: BTreeMap<String, String>,
+    /// What holds of that.
+    rejects: BTreeMap<DesiredKey, String>,
+    /// What it said about them, in order; `None` where it took something back. It comes before reports.
+    pub said: VecDeque<(DesiredKey, Option<String>)>,
+    numbers: u64,
+    /// Numbers that were handed out and not handled.
+    pub unhandled: BTreeMap<u64, DesiredKey>,
+}
+
+impl Writer {
+    /// A new stream: everything on its way is lost, the whole of what is offered comes, and each latest report is sent again
+    /// once its entry was heard of.
+    pub fn reconnect(&mut self, offered: &BTreeMap<DesiredKey, Arc<DesiredEntry>>) {
+        self.to.clear();
+        self.back.clear();
+        self.unhandled.clear();
+        self.rejects.retain(|key, _| offered.contains_key(key));
+        self.said = self.rejects.iter().map(|(key, words)| (key.clone(), Some(words.clone()))).collect();
+        self.holds = offered.clone();
+        self.latest.retain(|key, _| offered.contains_key(key));
+        self.work = offered.keys().cloned().collect();
+    }
+
+    /// Tries or does not try the entries of this name from now on.
+    pub fn refuse(&mut self, name: &str, words: Option<&str>) {
+        match words {
+            Some(words) => drop(self.refuses.insert(name.to_owned(), words.to_owned())),
+            None => drop(self.refuses.remove(name)),
+        }
+        self.work.extend(self.holds.keys().filter(|key| &*key.name == name).cloned());
+    }
+
+    /// Says what has changed of what it does not try.
+    fn say(&mut self, key: &DesiredKey, words: Option<String>) {
+        if self.rejects.get(key) == words.as_ref() {
+            return;
+        }
+        match &words {
+            Some(words) => drop(self.rejects.insert(key.clone(), words.clone())),
+            None => drop(self.rejects.remove(key)),
+        }
+        self.said.push_back((key.clone(), words));
+    }
+
+    /// The load balancer of the last report.
+    pub fn latest_balancer(&self, key: &DesiredKey) -> Option<ReportedLoadBalancer> {
+        self.latest.get(key)?.objects.load_balancer.clone()
+    }
+
+    /// Receives the next change.
+    pub fn receive(&mut self) -> bool {
+        let Some((key, entry)) = self.to.pop_front() else { return false };
+        match entry {
+            Some(entry) => {
+                self.holds.insert(key.clone(), entry);
+                self.work.push_back(key);
+            }
+            None => {
+                self.holds.remove(&key);
+                self.latest.remove(&key);
+                self.say(&key, None);
+            }
+        }
+        true
+    }
+
+    /// Works on an entry: the first time it says that it is at it, the second time it is done.
+    pub fn work(&mut self) -> bool {
+        let Some(key) = self.work.pop_front() else { return false };
+        let Some(entry) = self.holds.get(&key).cloned() else { return true };
+        let refusal = self.refuses.get(&*key.name).filter(|_| !entry.is_deleting()).cloned();
+        self.say(&key, refusal.clone());
+        if refusal.is_some() {
+            // What was made stays, and was reported before.
+            if let Some(said) = self.latest.get(&key).cloned() {
+                self.report(&key, said);
+            }
+            return true;
+        }
+        match &*entry {
+            DesiredEntry::Deleting { owner } => {
+                let said = self.latest.get(&key);
+                if said.is_some_and(|said| said.owner == *owner && said.phase == Phase::Removing) {
+                    self.made.remove(&**owner);
+                    self.report(&key, report(owner, 0, Phase::Gone, ReportedObjects::default()));
+                } else if said.is_none_or(|said| said.owner != *owner || said.phase != Phase::Gone) {
+                    self.report(&key, report(owner, 0, Phase::Removing, ReportedObjects::default()));
+                    self.work.push_back(key);
+                } else {
+                    let said = said.cloned().unwrap();
+                    self.report(&key, said);
+                }
+            }
+            DesiredEntry::LoadBalancer(wanted) => {
+                let owner = &wanted.header.owner;
+                let is_new = self.made.insert(owner.to_string());
+                if is_new {
+                    self.report(&key, report(owner, wanted.generation, Phase::Making, ReportedObjects::default()));
+                    self.work.push_back(key);
+                } else {
+                    let ready = report(owner, wanted.generation, Phase::Ready, objects(wanted));
+                    self.report(&key, ready);
+                }
+            }
+        }
+        true
+    }
+
+    fn report(&mut self, key: &DesiredKey, report: LoadBalancerReport) {
+        self.back.retain(|(of, ..)| of != key);
+        self.latest.insert(key.clone(), report.clone());
+        self.numbers += 1;
+        self.back.push_back((key.clone(), report, self.numbers));
+    }
+}
+
+pub fn report(owner: &Arc<str>, generation: i64, phase: Phase, objects: ReportedObjects) -> LoadBalancerReport {
+    LoadBalancerReport {
+        owner: owner.clone(),
+        generation,
+        phase,
+        conditions: Vec::new(),
+        refused_ports: Vec::new(),
+        objects,
+        last_error: None,
+    }
+}
+
+fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
+    let id: Arc<str> = format!("lb-{}", wanted.header.owner).into();
+    let member = |member: &gimbal_kuryr_model::DesiredMember| ReportedMember {
+        id: format!("member-{}", member.id.address).into(),
+        pool: "pool".into(),
+        name: member.name.as_deref().unwrap_or("member").into(),
+        address: member.id.address,
+        port: member.id.port,
+        subnet: "pods".into(),
+    };
+    let members: Vec<_> = wanted.members.as_slice().iter().map(member).collect();
+    ReportedObjects {
+        load_balancer: Some(ReportedLoadBalancer {
+            id,
+            name: "lb".into(),
+            address: wanted.header.vip.address.unwrap_or_else(|| "10.96.0.99".parse().unwrap()),
+            port: "port".into(),
+            subnet: "services".into(),
+            project: "project".into(),
+            provider: "amphora".into(),
+            security_groups: Vec::new(),
+        }),
+        member_count: u32::try_from(members.len()).unwrap(),
+        members,
+        ..ReportedObjects::default()
+    }
+}

@@ -1,0 +1,107 @@
+//! The definition against the checked-in file and against Kuryr's own.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+const GOLDEN: &str = "../../../deploy/crds/kuryrloadbalancer.yaml";
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Compares, or writes when `GIMBAL_WRITE_DOCS` is set.
+fn same_as_file(path: &str, text: &str) {
+    let path = here(path);
+    if std::env::var_os("GIMBAL_WRITE_DOCS").is_some() {
+        return std::fs::write(&path, text).unwrap();
+    }
+    let file = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(file == text, "{} differs from what the types say; run `cargo xtask crds`", path.display());
+}
+
+fn read(path: &str) -> Value {
+    serde_saphyr::from_str(&std::fs::read_to_string(here(path)).unwrap()).unwrap()
+}
+
+fn ours() -> Value {
+    serde_saphyr::from_str(&gimbal_kuryr_crd::yaml().unwrap()).unwrap()
+}
+
+fn schema(definition: &Value) -> &Value {
+    &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+}
+
+#[test]
+fn the_file_is_generated() {
+    same_as_file(GOLDEN, &gimbal_kuryr_crd::yaml().unwrap());
+}
+
+#[test]
+fn names_and_columns_are_those_of_kuryr() {
+    let (ours, theirs) = (ours(), read("tests/kuryr/kuryrloadbalancer.yaml"));
+    assert_eq!(ours["metadata"]["name"], theirs["metadata"]["name"]);
+    for field in ["group", "scope", "names"] {
+        assert_eq!(ours["spec"][field], theirs["spec"][field], "{field}");
+    }
+    let columns = |definition: &Value| definition["spec"]["versions"][0]["additionalPrinterColumns"].clone();
+    for column in columns(&theirs).as_array().unwrap() {
+        assert!(columns(&ours).as_array().unwrap().contains(column), "{column}");
+    }
+    assert_eq!(ours["spec"]["versions"][0]["subresources"], serde_json::json!({"status": {}}));
+    assert_eq!(ours["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    let conditions = &schema(&ours)["properties"]["status"]["properties"]["conditions"];
+    assert_eq!(conditions["x-kubernetes-list-type"], "map");
+    assert_eq!(conditions["x-kubernetes-list-map-keys"], serde_json::json!(["type"]));
+}
+
+#[test]
+fn every_field_of_kuryr_keeps_name_and_type_and_is_not_required_more_often() {
+    let (ours, theirs) = (ours(), read("tests/kuryr/kuryrloadbalancer.yaml"));
+    let mut loosened = String::from("# Fields that Kuryr requires and Gimbal does not.\n");
+    compare(schema(&theirs), schema(&ours), "", &mut loosened);
+    same_as_file("tests/kuryr/loosened.txt", &loosened);
+}
+
+fn names(value: &Value) -> BTreeSet<&str> {
+    value.as_array().into_iter().flatten().map(|name| name.as_str().unwrap()).collect()
+}
+
+fn compare(theirs: &Value, ours: &Value, path: &str, loosened: &mut String) {
+    assert_eq!(theirs["type"], ours["type"], "{path}");
+    for bound in ["enum", "minimum", "maximum", "format"] {
+        assert_eq!(theirs[bound], ours[bound], "{bound} of {path}");
+    }
+    let (before, now) = (names(&theirs["required"]), names(&ours["required"]));
+    assert!(now.is_subset(&before), "{path} requires {:?} now", now.difference(&before).collect::<Vec<_>>());
+    for name in before.difference(&now) {
+        writeln!(loosened, "{path}.{name}").unwrap();
+    }
+    for (name, field) in theirs["properties"].as_object().into_iter().flatten() {
+        let ours = &ours["properties"][name];
+        assert!(!ours.is_null(), "{path}.{name} is missing");
+        compare(field, ours, &format!("{path}.{name}"), loosened);
+    }
+    if !theirs["items"].is_null() {
+        compare(&theirs["items"], &ours["items"], &format!("{path}[]"), loosened);
+    }
+}
+
+#[test]
+fn every_field_is_described_and_every_schema_is_structural() {
+    fn check(schema: &Value, path: &str) {
+        assert!(schema["type"].is_string(), "{path} has no type: {schema}");
+        assert!(schema["description"].is_string() || path.ends_with("[]") || path.is_empty(), "{path} has no words");
+        let properties = schema["properties"].as_object();
+        if schema["type"] == "object" {
+            assert!(properties.is_some() || schema["x-kubernetes-preserve-unknown-fields"] == true, "{path} is pruned");
+        }
+        properties.into_iter().flatten().for_each(|(name, field)| check(field, &format!("{path}.{name}")));
+        if schema["type"] == "array" {
+            check(&schema["items"], &format!("{path}[]"));
+        }
+    }
+    check(schema(&ours()), "");
+}

@@ -1,0 +1,114 @@
+//! Objects as Kuryr wrote them.
+
+use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus};
+use serde_json::{Value, json};
+
+const OBJECTS: [(&str, &str); 3] = [
+    ("created", include_str!("../kuryr/objects/created.json")),
+    // From Kuryr's own tests of its handler.
+    ("unit-test", include_str!("../kuryr/objects/unit-test.json")),
+    ("unknown-fields", include_str!("../kuryr/objects/unknown-fields.json")),
+];
+
+/// Whether `value` passes a structural schema, as the API server would check it.
+fn check(schema: &Value, value: &Value, path: &str) {
+    let right = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64(),
+        Some("boolean") => value.is_boolean(),
+        other => panic!("{path}: {other:?}"),
+    };
+    assert!(right, "{path}: {value} is no {}", schema["type"]);
+    if let Some(allowed) = schema["enum"].as_array() {
+        assert!(allowed.contains(value), "{path}: {value}");
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(!value[name.as_str().unwrap()].is_null(), "{path} lacks {name}");
+    }
+    for (name, field) in value.as_object().into_iter().flatten() {
+        let known = &schema["properties"][name];
+        if known.is_null() {
+            assert_eq!(schema["x-kubernetes-preserve-unknown-fields"], true, "{path}.{name} would be pruned");
+        } else {
+            check(known, field, &format!("{path}.{name}"));
+        }
+    }
+    for item in value.as_array().into_iter().flatten() {
+        check(&schema["items"], item, &format!("{path}[]"));
+    }
+}
+
+fn schema() -> Value {
+    let definition: Value = serde_saphyr::from_str(&gimbal_kuryr_crd::yaml().unwrap()).unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+/// An empty list is as good as none, and is not written.
+fn without_empty(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.values_mut().for_each(without_empty);
+        map.retain(|name, value| value != &json!([]) || name == "security_groups");
+    } else if let Value::Array(list) = value {
+        list.iter_mut().for_each(without_empty);
+    }
+}
+
+#[test]
+fn objects_of_kuryr_are_valid_and_keep_every_field() {
+    let schema = schema();
+    for (name, text) in OBJECTS {
+        let mut value: Value = serde_json::from_str(text).unwrap();
+        for part in ["spec", "status"] {
+            check(&schema["properties"][part], &value[part], &format!("{name}: {part}"));
+        }
+        let object: KuryrLoadBalancer = serde_json::from_str(text).unwrap();
+        let mut written = serde_json::to_value(&object).unwrap();
+        without_empty(&mut value);
+        without_empty(&mut written);
+        for part in ["spec", "status"] {
+            assert_eq!(written[part], value[part], "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_object_without_anything_is_read() {
+    let object: KuryrLoadBalancer = serde_json::from_str("{}").unwrap();
+    assert_eq!((object.spec, object.status), (KuryrLoadBalancerSpec::default(), None));
+    let object: KuryrLoadBalancer = serde_json::from_str(r#"{"status":{}}"#).unwrap();
+    assert_eq!(object.status, Some(KuryrLoadBalancerStatus::default()));
+}
+
+#[test]
+fn numbers_beyond_any_port_are_read() {
+    let object = |number: &str| {
+        let text = format!(r#"{{"spec":{{"ports":[{{"port":{number},"protocol":"TCP","targetPort":"1"}}]}}}}"#);
+        serde_json::from_str::<KuryrLoadBalancer>(&text).map(|object| object.spec.ports[0].port)
+    };
+    for (number, read) in [("-1", -1), ("70000", 70_000), ("18446744073709551615", i64::MAX), ("1e30", i64::MAX)] {
+        assert_eq!(object(number).unwrap(), read, "{number}");
+    }
+    assert!(object("1.5").is_err());
+}
+
+/// What our types can write, the API server takes and does not prune.
+#[test]
+fn an_object_with_every_field_is_valid() {
+    let text = include_str!("../kuryr/objects/every-field.json");
+    let object: KuryrLoadBalancer = serde_json::from_str(text).unwrap();
+    let mut status = object.status.clone().unwrap();
+    assert!(status.others.is_empty(), "{:?}", status.others);
+    let written = serde_json::to_value(&object).unwrap();
+    assert_eq!(written, serde_json::from_str::<Value>(text).unwrap());
+    let schema = schema();
+    for part in ["spec", "status"] {
+        check(&schema["properties"][part], &written[part], part);
+        let fields = schema["properties"][part]["properties"].as_object().unwrap();
+        let unset: Vec<_> = fields.keys().filter(|name| written[part][name.as_str()].is_null()).collect();
+        assert!(unset.is_empty(), "every-field.json lacks {unset:?} of {part}");
+    }
+    status.others.insert("more".into(), json!(1));
+    assert_eq!(serde_json::to_value(&status).unwrap()["more"], 1);
+}

@@ -1,0 +1,81 @@
+//! How large an object may become. The API server refuses a request above 3 MB and etcd one above 1.5 MB.
+
+use std::io;
+use std::sync::Arc;
+
+use gimbal_kuryr_crd::{KlbSlice, KuryrLoadBalancerSpec};
+use serde::Serialize;
+
+use crate::Finding;
+
+/// Above this, what endpoints are and where they run is left out of the spec.
+pub const LEAN_ABOVE: usize = 500_000;
+/// No spec is larger than this.
+pub const MOST_BYTES: usize = 1_000_000;
+/// With its status, no object is larger than this.
+pub const MOST_WITH_STATUS: usize = 1_200_000;
+/// No status lists more members than this.
+pub const MOST_MEMBERS: usize = 2_000;
+
+/// Everything but spec and status: names, finalizers, the owner, and what the server adds.
+const METADATA: usize = 4_000;
+
+/// Returns the bytes of a value as JSON.
+#[must_use]
+pub fn encoded_len(value: &impl Serialize) -> usize {
+    let mut count = Count(0);
+    // Counting cannot fail, and neither can the types of this crate: their keys are texts.
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => usize::MAX,
+    }
+}
+
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes a spec small enough. What is left of equal specs is equal: details go first, from every endpoint, then whole
+/// endpoints from the end.
+pub(crate) fn bound(spec: &mut KuryrLoadBalancerSpec) -> Option<Finding> {
+    if METADATA + encoded_len(spec) <= LEAN_ABOVE {
+        return None;
+    }
+    for endpoint in spec.endpoint_slices.iter_mut().flat_map(|slice| &mut Arc::make_mut(slice).endpoints) {
+        endpoint.target_ref = None;
+        endpoint.node_name = None;
+    }
+    let mut size = METADATA + encoded_len(spec);
+    if size <= MOST_BYTES {
+        return None;
+    }
+    let total = count(&spec.endpoint_slices);
+    while size > MOST_BYTES {
+        let Some(slice) = spec.endpoint_slices.last_mut() else { break };
+        match Arc::make_mut(slice).endpoints.pop() {
+            // With the comma before it.
+            Some(endpoint) => size -= encoded_len(&endpoint) + 1,
+            None => {
+                size -= encoded_len(&**slice) + 1;
+                spec.endpoint_slices.pop();
+            }
+        }
+    }
+    while spec.endpoint_slices.last().is_some_and(|slice| slice.endpoints.is_empty()) {
+        spec.endpoint_slices.pop();
+    }
+    Some(Finding::TooLarge { kept: count(&spec.endpoint_slices), total })
+}
+
+fn count(slices: &[Arc<KlbSlice>]) -> usize {
+    slices.iter().map(|slice| slice.endpoints.len()).sum()
+}

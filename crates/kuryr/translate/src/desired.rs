@@ -1,0 +1,349 @@
+//! The spec of a KuryrLoadBalancer, as the API server accepted it, as what is streamed.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_kuryr_crd::names::conditions;
+use gimbal_kuryr_crd::{
+    KlbAlgorithm, KlbHealthMonitor, KlbMemberMode, KlbPort, KlbProxyProtocol, KuryrLoadBalancer, KuryrLoadBalancerSpec,
+};
+use gimbal_kuryr_model::{
+    Algorithm, ApiVersion, Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, FloatingWish, HealthMonitor,
+    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberMode, MonitorKind,
+    ProxyVersion, SharedGroup, Text, Timeouts, VipWish,
+};
+use gimbal_model::{Family, Protocol};
+use ipnet::IpNet;
+
+use crate::address::address;
+use crate::finding::shown;
+use crate::members::members;
+use crate::spec::primary_family;
+use crate::{Finding, PortProblem, RangeProblem, status_knowledge};
+
+/// What is streamed of an object, and what was left out of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Streamed {
+    /// What is streamed.
+    pub wanted: DesiredLoadBalancer,
+    /// What was left out.
+    pub findings: Vec<Finding>,
+}
+
+/// Why an object is not streamed, or not tried. What was streamed of it before stays as it is: taking it out of the stream would be a wish
+/// to remove it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStreamed {
+    /// The writer has not said yet where load balancers are made.
+    #[error("it has no project or no subnet yet")]
+    WaitingForWriter,
+    /// Neutron could only refuse it.
+    #[error("its address {address} is not in subnet {subnet} ({cidr})")]
+    VipOutsideSubnet {
+        /// The address.
+        address: Text,
+        /// The subnet.
+        subnet: Text,
+        /// The addresses of the subnet.
+        cidr: IpNet,
+    },
+    /// It is no address.
+    #[error("its address {0:?} cannot be read")]
+    VipUnreadable(Text),
+    /// It is streamed, and the writer does not try to make it.
+    #[error("{message}")]
+    Rejected {
+        /// Why, in `CamelCase`.
+        reason: &'static str,
+        /// Why, in words.
+        message: Text,
+    },
+}
+
+impl NotStreamed {
+    /// Returns the reason of the condition `Ready`, which is false.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::WaitingForWriter => "WaitingForWriter",
+            Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
+            Self::VipUnreadable(_) => "InvalidAddress",
+            Self::Rejected { reason, .. } => reason,
+        }
+    }
+
+    /// Returns the type of the condition that says why, beside `Ready`.
+    #[must_use]
+    pub fn condition(&self) -> Option<&'static str> {
+        match self {
+            Self::WaitingForWriter => None,
+            Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) => Some(conditions::CONFLICT),
+            Self::Rejected { reason, .. } => match *reason {
+                "OwnerConflict" => Some(conditions::CONFLICT),
+                "Unsupported" => Some(conditions::UNSUPPORTED),
+                "Quota" => Some(conditions::QUOTA_EXCEEDED),
+                "TooLarge" => Some(conditions::TOO_LARGE),
+                // The policy of the writer forbids it: no condition has a name for that.
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Returns what is streamed of an object.
+///
+/// # Errors
+/// Why it is not streamed.
+pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streamed, NotStreamed> {
+    let (spec, meta) = (&object.spec, &object.metadata);
+    let project = spec.project_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
+    let mut findings = Vec::new();
+    let vip = vip(spec, facts, &mut findings)?;
+    let family = primary_family(spec);
+    let ports = ports(spec, facts, &mut findings);
+    let listeners = ports.iter().map(|(id, port)| listener(*id, port, spec)).collect();
+    let mut header = LoadBalancerHeader {
+        owner: spec.service_uid.clone().unwrap_or_else(|| meta.meta.uid.clone()),
+        known: !status_knowledge(object).needs_discovery(),
+        placement: LoadBalancerPlacement {
+            project,
+            provider: spec.provider.clone(),
+            flavor: spec.flavor_id.clone(),
+            availability_zone: spec.availability_zone.clone(),
+        },
+        vip,
+        floating: floating(spec, facts, &mut findings),
+        listeners,
+        clients: clients(spec, family, &mut findings),
+        balancing: balancing(spec, family),
+        timeouts: timeouts(spec),
+        monitor: spec.health_monitor.as_ref().map(|monitor| Box::new(health_monitor(monitor, spec))),
+        tls_containers: spec.tls_container_refs.iter().cloned().collect(),
+        shared_group: shared_group(object),
+        adopt: spec.load_balancer_id.clone(),
+    };
+    header.sort();
+    let members = members(spec, &ports, family, facts);
+    let wanted = DesiredLoadBalancer { generation: meta.generation, header: Arc::new(header), members };
+    Ok(Streamed { wanted, findings })
+}
+
+fn vip(spec: &KuryrLoadBalancerSpec, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Result<VipWish, NotStreamed> {
+    if spec.subnet_id.is_none() && spec.vip_network_id.is_none() && spec.vip_port_id.is_none() {
+        return Err(NotStreamed::WaitingForWriter);
+    }
+    let text = spec.ip.as_ref().filter(|text| !text.is_empty());
+    let ip = text.map(|text| address(text).ok_or_else(|| NotStreamed::VipUnreadable(shown(text)))).transpose()?;
+    let subnet = spec.subnet_id.as_ref().and_then(|id| Some((id, facts.subnets.get(id)?)));
+    if let (Some(ip), Some((id, subnet))) = (ip, subnet)
+        && !subnet.cidr.contains(&ip)
+    {
+        let (address, subnet, cidr) = (ip.to_string().into(), id.clone(), subnet.cidr);
+        return Err(NotStreamed::VipOutsideSubnet { address, subnet, cidr });
+    }
+    Ok(VipWish {
+        subnet: spec.subnet_id.clone(),
+        network: spec.vip_network_id.clone(),
+        port: spec.vip_port_id.clone(),
+        address: ip,
+        additional_subnets: spec.additional_vip_subnet_ids.iter().cloned().collect(),
+        additional_addresses: additional_addresses(spec, findings),
+        security_groups: spec.security_groups_ids.iter().cloned().collect(),
+        from_outside: spec.type_.as_deref() == Some("LoadBalancer"),
+    })
+}
+
+fn additional_addresses(spec: &KuryrLoadBalancerSpec, findings: &mut Vec<Finding>) -> Box<[IpAddr]> {
+    let mut addresses = Vec::new();
+    for text in &spec.additional_ips {
+        match address(text) {
+            Some(address) => addresses.push(address),
+            None => findings.push(Finding::Address { field: "additional_ips", value: shown(text) }),
+        }
+    }
+    addresses.into()
+}
+
+/// Each number and protocol once: the first port by name has it.
+fn ports<'a>(
+    spec: &'a KuryrLoadBalancerSpec,
+    facts: &CloudFacts,
+    findings: &mut Vec<Finding>,
+) -> Vec<(ListenerId, &'a KlbPort)> {
+    let mut by_name: Vec<&KlbPort> = spec.ports.iter().collect();
+    by_name.sort_by(|a, b| a.name.cmp(&b.name));
+    let (mut taken, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+    let mut ports = Vec::new();
+    for port in by_name {
+        let problem = match listener_id(port) {
+            Err(problem) => problem,
+            Ok(id) if taken.contains(&id) => PortProblem::Duplicate,
+            Ok(id) if id.protocol == Protocol::Sctp && facts.api_version < ApiVersion::SCTP => PortProblem::Sctp,
+            Ok(id) if numbers.contains(&id.port) && facts.api_version < ApiVersion::SHARED_NUMBER => {
+                PortProblem::SharedNumber
+            }
+            Ok(id) => {
+                taken.insert(id);
+                numbers.insert(id.port);
+                ports.push((id, port));
+                continue;
+            }
+        };
+        let name = port.name.clone().unwrap_or_default();
+        findings.push(Finding::Port { name, port: port.port, protocol: shown(&port.protocol), problem });
+    }
+    ports
+}
+
+pub(crate) fn listener_id(port: &KlbPort) -> Result<ListenerId, PortProblem> {
+    let number = u16::try_from(port.port).ok().filter(|number| *number > 0).ok_or(PortProblem::Number)?;
+    let protocol = Protocol::parse(&port.protocol).ok_or(PortProblem::Protocol)?;
+    Ok(ListenerId::new(protocol, number))
+}
+
+fn listener(id: ListenerId, port: &KlbPort, spec: &KuryrLoadBalancerSpec) -> ListenerWish {
+    let kind = listener_kind(id, port, spec);
+    ListenerWish { id, kind, name: port.name.clone().filter(|name| !name.is_empty()) }
+}
+
+/// TLS ends at a TCP listener that has certificates, unless its port says that it is plain HTTP.
+pub(crate) fn listener_kind(id: ListenerId, port: &KlbPort, spec: &KuryrLoadBalancerSpec) -> ListenerKind {
+    let plain_http = port.app_protocol.as_deref() == Some("http");
+    if id.protocol != Protocol::Tcp {
+        ListenerKind::Plain
+    } else if !spec.tls_container_refs.is_empty() && !plain_http {
+        ListenerKind::TerminatedHttps
+    } else if spec.x_forwarded_for == Some(true) {
+        ListenerKind::Http
+    } else {
+        ListenerKind::Plain
+    }
+}
+
+/// A name without a namespace is that of a group in the object's own.
+fn shared_group(object: &KuryrLoadBalancer) -> Option<Box<SharedGroup>> {
+    let (spec, meta) = (&object.spec, &object.metadata);
+    let name = spec.shared_group.as_ref().filter(|name| !name.is_empty())?;
+    let name = if name.contains('/') { name.clone() } else { format!("{}/{name}", meta.meta.namespace).into() };
+    let created = match spec.service_uid {
+        Some(_) => spec.service_created.clone(),
+        None => meta.creation_timestamp.clone(),
+    };
+    Some(Box::new(SharedGroup { name, created }))
+}
+
+/// Wanted by type `LoadBalancer`, and by whoever asks for an address, but for what is internal.
+fn floating(
+    spec: &KuryrLoadBalancerSpec,
+    facts: &CloudFacts,
+    findings: &mut Vec<Finding>,
+) -> Option<Box<FloatingWish>> {
+    if spec.internal == Some(true) {
+        return None;
+    }
+    let text = spec.lb_ip.as_ref().filter(|text| !text.is_empty());
+    let asked = text.and_then(|text| address(text));
+    if let (Some(text), None) = (text, asked) {
+        findings.push(Finding::Address { field: "lb_ip", value: shown(text) });
+    }
+    let wanted = asked.is_some() || spec.type_.as_deref() == Some("LoadBalancer");
+    let can_be_had = spec.floating_network_id.is_some() || facts.external.is_some();
+    if wanted && !can_be_had {
+        findings.push(Finding::NoExternalNetwork);
+    }
+    (wanted && can_be_had).then(|| {
+        Box::new(FloatingWish {
+            network: spec.floating_network_id.clone(),
+            subnet: spec.floating_subnet_id.clone(),
+            address: asked,
+            keep: spec.keep_floating_ip.unwrap_or(false),
+        })
+    })
+}
+
+/// Ranges that were given and of which none is left let no one in.
+fn clients(spec: &KuryrLoadBalancerSpec, family: Family, findings: &mut Vec<Finding>) -> ClientRanges {
+    let Some(given) = &spec.source_ranges else { return ClientRanges::Everyone };
+    let mut ranges = Vec::new();
+    for text in given {
+        let problem = match text.parse::<IpNet>() {
+            Ok(net) if Family::of(net.addr()) == family || !spec.additional_vip_subnet_ids.is_empty() => {
+                ranges.push(net.trunc());
+                continue;
+            }
+            Ok(_) => RangeProblem::OtherFamily,
+            Err(_) => RangeProblem::Unreadable,
+        };
+        findings.push(Finding::SourceRange { value: shown(text), problem });
+    }
+    ClientRanges::Only(ranges.into())
+}
+
+fn balancing(spec: &KuryrLoadBalancerSpec, family: Family) -> Balancing {
+    Balancing {
+        family,
+        members: match spec.member_mode {
+            Some(KlbMemberMode::Node) => MemberMode::Node,
+            Some(KlbMemberMode::Pod) | None => MemberMode::Pod,
+        },
+        algorithm: spec.lb_algorithm.map(|algorithm| match algorithm {
+            KlbAlgorithm::RoundRobin => Algorithm::RoundRobin,
+            KlbAlgorithm::LeastConnections => Algorithm::LeastConnections,
+            KlbAlgorithm::SourceIp => Algorithm::SourceIp,
+            KlbAlgorithm::SourceIpPort => Algorithm::SourceIpPort,
+        }),
+        affinity_seconds: positive(spec.session_affinity_timeout),
+        proxy: match spec.proxy_protocol {
+            Some(KlbProxyProtocol::V1) => Some(ProxyVersion::V1),
+            Some(KlbProxyProtocol::V2) => Some(ProxyVersion::V2),
+            Some(KlbProxyProtocol::None) | None => None,
+        },
+    }
+}
+
+fn timeouts(spec: &KuryrLoadBalancerSpec) -> Timeouts {
+    Timeouts {
+        client_data: positive(spec.timeout_client_data),
+        member_data: positive(spec.timeout_member_data),
+        member_connect: positive(spec.timeout_member_connect),
+        tcp_inspect: positive(spec.timeout_tcp_inspect),
+        connection_limit: spec
+            .connection_limit
+            .and_then(|limit| i32::try_from(limit).ok())
+            .filter(|limit| *limit >= -1),
+    }
+}
+
+fn health_monitor(monitor: &KlbHealthMonitor, spec: &KuryrLoadBalancerSpec) -> HealthMonitor {
+    let kind = match monitor.type_.as_deref() {
+        Some("HTTP") => MonitorKind::Http,
+        Some("HTTPS") => MonitorKind::Https,
+        Some("TLS-HELLO") => MonitorKind::TlsHello,
+        Some("PING") => MonitorKind::Ping,
+        _ => MonitorKind::Connect,
+    };
+    let count = |count: Option<i64>, default: u8| {
+        count.and_then(|count| u8::try_from(count).ok()).filter(|count| (1..=10).contains(count)).unwrap_or(default)
+    };
+    let nodes = spec.member_mode == Some(KlbMemberMode::Node);
+    HealthMonitor {
+        kind,
+        // Only nodes have that port.
+        port: spec
+            .health_check_node_port
+            .filter(|_| nodes && kind == MonitorKind::Http)
+            .and_then(|port| port.try_into().ok()),
+        delay: positive(monitor.delay).unwrap_or(5),
+        timeout: positive(monitor.timeout).unwrap_or(3),
+        rise: count(monitor.max_retries, 1),
+        fall: count(monitor.max_retries_down, 3),
+        path: monitor.url_path.clone(),
+        codes: monitor.expected_codes.clone(),
+    }
+}
+
+/// 0 means what Octavia is configured for, and so does what cannot be meant.
+fn positive(number: Option<i64>) -> Option<u32> {
+    number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
+}

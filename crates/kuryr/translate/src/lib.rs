@@ -1,0 +1,38 @@
+//! From Services to load balancers, and from reports about them back to Services.
+//!
+//! ```text
+//!   Service, slices, nodes --ServiceIndex--> Joined --translate--> spec of the KuryrLoadBalancer  (the controller writes it)
+//!   KuryrLoadBalancer, as the API server accepted it --desired--> DesiredEntry                    (the controller streams it)
+//!   LoadBalancerReport --status, service_status--> status of the KuryrLoadBalancer, status of the Service
+//! ```
+//!
+//! Every function here is pure: the same arguments yield the same result, in whatever order the objects arrived. What
+//! cannot be read or had is a [`Finding`], and everything else proceeds.
+
+mod address;
+mod annotations;
+mod bounds;
+mod desired;
+mod finding;
+mod index;
+mod members;
+mod nodes;
+mod rediscover;
+mod service_status;
+mod slices;
+mod spec;
+mod status;
+mod wanted;
+
+pub use annotations::{AnnotationProblem, Annotations, NodeSelector};
+pub use bounds::{LEAN_ABOVE, MOST_BYTES, MOST_MEMBERS, MOST_WITH_STATUS, encoded_len};
+pub use desired::{NotStreamed, Streamed, desired};
+pub use finding::{Finding, PortProblem, RangeProblem};
+pub use index::{Joined, ServiceIndex};
+pub use nodes::Nodes;
+pub use rediscover::{StatusKnowledge, status_knowledge};
+pub use service_status::{ServiceOutcome, service_status};
+pub use slices::SlicePart;
+pub use spec::{Input, Translated, translate};
+pub use status::{StatusInput, status};
+pub use wanted::{ControllerSettings, NotBalanced, unwanted};

@@ -1,0 +1,117 @@
+//! A report as the status of the Service.
+
+use gimbal_kubernetes_objects::{BalancedService, LoadBalancerIngress, LoadBalancerStatus, PortStatus};
+use gimbal_kuryr_crd::names::GROUP;
+use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrLoadBalancerSpec};
+use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, Text};
+use gimbal_model::Protocol;
+
+use crate::Finding;
+use crate::desired::{listener_id, listener_kind};
+
+/// What a Service is to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceOutcome {
+    /// Its `status.loadBalancer`.
+    pub load_balancer: LoadBalancerStatus,
+    /// Message of its condition `LoadBalancerPortsError`, if that is true.
+    pub ports_error: Option<String>,
+}
+
+/// Returns what a Service is to show. Addresses appear when the load balancer serves, stay while it is changed, and are gone
+/// before it goes. Only type `LoadBalancer` has them: the API server refuses them elsewhere.
+#[must_use]
+pub fn service_status(
+    service: &BalancedService,
+    spec: &KuryrLoadBalancerSpec,
+    hostname: Option<&Text>,
+    report: Option<&LoadBalancerReport>,
+    findings: &[Finding],
+) -> ServiceOutcome {
+    let previous = &service.status.load_balancer;
+    let outside = service.spec.type_.as_deref() == Some("LoadBalancer");
+    let going = service.metadata.is_being_deleted();
+    let Some(report) = report.filter(|_| outside && !going) else {
+        let load_balancer = if outside && !going { previous.clone() } else { LoadBalancerStatus::default() };
+        return ServiceOutcome { load_balancer, ports_error: None };
+    };
+    let ports: Vec<PortStatus> = service.spec.ports.iter().map(|port| port_status(port, report, findings)).collect();
+    let errors: Vec<String> = ports.iter().filter_map(ports_error).collect();
+    let ports_error = (!errors.is_empty()).then(|| errors.join("; "));
+    let load_balancer = match report.phase {
+        Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
+        Phase::Ready | Phase::Degraded => shown(spec, hostname, report, ports).unwrap_or_default(),
+        Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => previous.clone(),
+    };
+    ServiceOutcome { load_balancer, ports_error }
+}
+
+/// The floating IP, else the VIP; or the name that was asked for.
+fn shown(
+    spec: &KuryrLoadBalancerSpec,
+    hostname: Option<&Text>,
+    report: &LoadBalancerReport,
+    ports: Vec<PortStatus>,
+) -> Option<LoadBalancerStatus> {
+    let floating = report.objects.floating_ip.as_ref().map(|floating| floating.address);
+    let address = floating.or_else(|| report.objects.load_balancer.as_ref().map(|balancer| balancer.address))?;
+    // What comes past the load balancer would lack the PROXY header, and would speak TLS to a member that does not.
+    let proxy = !matches!(spec.proxy_protocol, None | Some(KlbProxyProtocol::None)) || ends_tls(spec);
+    let ingress = match hostname {
+        Some(hostname) => LoadBalancerIngress { hostname: Some(hostname.clone()), ports, ..Default::default() },
+        None => LoadBalancerIngress {
+            ip: Some(address.to_string().into()),
+            hostname: None,
+            ip_mode: Some(if proxy { "Proxy" } else { "VIP" }.into()),
+            ports,
+        },
+    };
+    Some(LoadBalancerStatus { ingress: vec![ingress] })
+}
+
+/// Whether TLS ends at one of the listeners.
+fn ends_tls(spec: &KuryrLoadBalancerSpec) -> bool {
+    let ends = |port| listener_id(port).is_ok_and(|id| listener_kind(id, port, spec) == ListenerKind::TerminatedHttps);
+    spec.ports.iter().any(ends)
+}
+
+fn port_status(
+    port: &gimbal_kubernetes_objects::BalancedPort,
+    report: &LoadBalancerReport,
+    findings: &[Finding],
+) -> PortStatus {
+    let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
+    let refused = report.refused_ports.iter().find(|refused| {
+        i32::from(refused.listener.port) == port.port && Some(refused.listener.protocol) == Protocol::parse(&protocol)
+    });
+    let found = findings.iter().find_map(|finding| match finding {
+        Finding::Port { name, port: number, protocol: other, problem }
+            if *number == i64::from(port.port)
+                && **other == *protocol
+                && **name == *port.name.as_deref().unwrap_or_default() =>
+        {
+            Some(problem.reason())
+        }
+        Finding::NoNodePort { name, port: number, protocol: other }
+            if *number == i64::from(port.port)
+                && **other == *protocol
+                && **name == *port.name.as_deref().unwrap_or_default() =>
+        {
+            Some(finding.reason())
+        }
+        _ => None,
+    });
+    let error = refused.map(|refused| &*refused.reason).or(found);
+    PortStatus { port: port.port, protocol, error: error.map(error_name) }
+}
+
+/// A domain and one word, which is what the API server takes.
+fn error_name(reason: &str) -> Text {
+    let right = !reason.is_empty() && reason.len() <= 63 && reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    format!("kuryr.{GROUP}/{}", if right { reason } else { "Unsupported" }).into()
+}
+
+fn ports_error(port: &PortStatus) -> Option<String> {
+    let error = port.error.as_ref()?;
+    Some(format!("{}/{}: {error}", port.port, port.protocol))
+}

@@ -1,0 +1,179 @@
+//! What the cloud has to offer, and what is chosen of it: by annotation, else by class, else by the cluster's defaults.
+
+use super::*;
+use gimbal_kuryr_model::ClassDefaults;
+use gimbal_model::wildcard_matches;
+
+pub(super) struct Choices<'a> {
+    pub service: &'a BalancedService,
+    pub annotations: &'a Annotations,
+    pub facts: &'a CloudFacts,
+    pub findings: &'a mut Vec<Finding>,
+}
+
+impl Choices<'_> {
+    pub(super) fn fill(mut self, spec: &mut KuryrLoadBalancerSpec) {
+        let class = self.class().cloned().unwrap_or_default();
+        let (annotations, facts) = (self.annotations, self.facts);
+        spec.project_id = Some(self.project());
+        spec.provider = class.provider.clone().or_else(|| facts.provider.clone());
+        spec.flavor_id = annotations.flavor.clone().or_else(|| class.flavor.clone());
+        spec.availability_zone = annotations.availability_zone.clone().or_else(|| class.availability_zone.clone());
+        spec.security_groups_ids = facts.security_groups.clone();
+        spec.member_mode = Some(match facts.members {
+            MemberMode::Pod => KlbMemberMode::Pod,
+            MemberMode::Node => KlbMemberMode::Node,
+        });
+        spec.member_subnet_id = annotations.member_subnet.clone().or_else(|| class.member_subnet.clone());
+        spec.vip_network_id = annotations.network.clone().or_else(|| class.network.clone());
+        spec.subnet_id = self.subnet(spec, &class);
+        self.second_family(spec);
+        self.floating(spec, &class);
+    }
+
+    fn reject(&mut self, name: &'static str, value: &str, problem: AnnotationProblem) {
+        self.findings.push(Finding::Annotation { name, value: shown(value), problem });
+    }
+
+    fn class(&mut self) -> Option<&ClassDefaults> {
+        let name = self.annotations.class.as_ref()?;
+        let class = self.facts.classes.get(name);
+        if class.is_none() {
+            self.reject("loadbalancer.openstack.org/class", name, AnnotationProblem::NoSuchClass);
+        }
+        class
+    }
+
+    fn project(&mut self) -> Text {
+        match &self.annotations.project {
+            Some(asked) if *asked == self.facts.project || self.facts.allowed_projects.contains(asked) => asked.clone(),
+            Some(asked) => {
+                let asked = asked.clone();
+                self.reject(gimbal_kuryr_crd::names::annotations::PROJECT, &asked, AnnotationProblem::NotAllowed);
+                self.facts.project.clone()
+            }
+            None => self.facts.project.clone(),
+        }
+    }
+
+    /// The subnet that holds the address, else the first one of its family. [`crate::desired`] refuses an address outside.
+    fn subnet(&self, spec: &KuryrLoadBalancerSpec, class: &ClassDefaults) -> Option<Text> {
+        let asked = self.annotations.subnet.as_ref().or(class.subnet.as_ref());
+        if asked.is_some() {
+            return asked.cloned();
+        }
+        if spec.vip_port_id.is_some() || (spec.vip_network_id.is_some() && spec.ip.is_none()) {
+            return None;
+        }
+        let services = &self.facts.service_subnets;
+        let holding = spec.ip.as_deref().and_then(address).and_then(|ip| self.facts.subnet_of(services, ip));
+        holding.or_else(|| self.service_subnet(primary_family(spec))).or_else(|| services.first()).cloned()
+    }
+
+    fn service_subnet(&self, family: Family) -> Option<&Text> {
+        self.facts
+            .service_subnets
+            .iter()
+            .find(|id| self.facts.subnets.get(*id).is_some_and(|subnet| Family::of(subnet.cidr.addr()) == family))
+    }
+
+    fn second_family(&mut self, spec: &mut KuryrLoadBalancerSpec) {
+        let Some(second) = spec.ip_families.get(1) else { return };
+        let family = if *second == KlbIpFamily::IPv4 { Family::V4 } else { Family::V6 };
+        if self.facts.api_version < ApiVersion::ADDITIONAL_VIPS {
+            self.findings.push(Finding::SecondFamily("this Octavia is older than API 2.26"));
+            return;
+        }
+        let network = |id: Option<&Text>| id.and_then(|id| self.facts.subnets.get(id)).map(|subnet| &subnet.network);
+        let own = self.facts.vip == VipMode::ClusterIp && spec.shared_group.is_none();
+        let of_family = |text: &&Text| address(text).is_some_and(|ip| Family::of(ip) == family);
+        let ip = self.service.spec.cluster_ips.iter().skip(1).find(of_family).filter(|_| own);
+        let second = match ip.and_then(|text| address(text)) {
+            Some(ip) => {
+                let holding = self.facts.subnet_of(&self.facts.service_subnets, ip);
+                if holding.is_none() {
+                    self.findings.push(Finding::SecondFamily("no subnet of Services holds its cluster IP"));
+                    return;
+                }
+                holding
+            }
+            None => self.service_subnet(family),
+        };
+        if second.is_some() && network(second) == network(spec.subnet_id.as_ref()) {
+            spec.additional_vip_subnet_ids = second.cloned().into_iter().collect();
+            spec.additional_ips = ip.and_then(canonical).into_iter().collect();
+        } else {
+            self.findings.push(Finding::SecondFamily("the network of the first has no subnet of it"));
+        }
+    }
+
+    fn floating(&mut self, spec: &mut KuryrLoadBalancerSpec, class: &ClassDefaults) {
+        let outside = spec.type_.as_deref() == Some("LoadBalancer");
+        // Whatever else asks for one.
+        if spec.internal == Some(true) {
+            return;
+        }
+        if spec.lb_ip.is_none() {
+            let external = |text: &&Text| address(text).is_some_and(|address: IpAddr| self.facts.is_external(address));
+            spec.lb_ip = self.service.spec.external_ips.iter().find(external).and_then(canonical);
+        }
+        if spec.lb_ip.is_none() && !outside {
+            return;
+        }
+        let Some(external) = &self.facts.external else {
+            spec.lb_ip = None;
+            self.findings.push(Finding::NoExternalNetwork);
+            return;
+        };
+        if let Some(asked) = spec.lb_ip.take_if(|_| !external.user_addresses) {
+            self.findings.push(Finding::FloatingAddress { address: asked });
+            if !outside {
+                return;
+            }
+        }
+        let network = match self.annotations.floating_network.as_ref() {
+            Some(asked) if *asked != external.network && !external.allowed.contains(asked) => {
+                let name = "loadbalancer.openstack.org/floating-network-id";
+                self.reject(name, asked, AnnotationProblem::NotAllowed);
+                None
+            }
+            asked => asked.or(class.floating_network.as_ref()),
+        };
+        let network = network.unwrap_or(&external.network);
+        let asked = self.floating_subnet(network, class);
+        let default = external.subnet.as_ref().filter(|_| *network == external.network);
+        spec.floating_subnet_id = asked.or_else(|| default.cloned());
+        spec.floating_network_id = Some(network.clone());
+    }
+
+    /// By ID, else by name, else by tags; of the Service, else of its class.
+    fn floating_subnet(&mut self, network: &Text, class: &ClassDefaults) -> Option<Text> {
+        let (annotations, facts) = (self.annotations, self.facts);
+        if annotations.floating_subnet.is_some() {
+            return annotations.floating_subnet.clone();
+        }
+        let mut of_network = facts.subnets.iter().filter(|(_, subnet)| subnet.network == *network);
+        if let Some(name) = &annotations.floating_subnet_name {
+            let found = of_network.find(|(_, subnet)| wildcard_matches(name, &subnet.name));
+            if found.is_none() {
+                self.reject("loadbalancer.openstack.org/floating-subnet", name, AnnotationProblem::NoSuchSubnet);
+            }
+            return found.map(|(id, _)| id.clone());
+        }
+        if let Some(tags) = &annotations.floating_subnet_tags {
+            let found = of_network.find(|(_, subnet)| tags.iter().all(|tag| subnet.tags.contains(tag)));
+            if found.is_none() {
+                let name = "loadbalancer.openstack.org/floating-subnet-tags";
+                self.reject(name, &tags.join(","), AnnotationProblem::NoSuchSubnet);
+            }
+            return found.map(|(id, _)| id.clone());
+        }
+        if class.floating_subnet.is_some() || class.floating_subnet_tags.is_empty() {
+            return class.floating_subnet.clone();
+        }
+        let has_tags = |tags: &[Text], (_, subnet): &(&Text, &gimbal_kuryr_model::SubnetFacts)| {
+            tags.iter().all(|tag| subnet.tags.contains(tag))
+        };
+        of_network.find(|one| has_tags(&class.floating_subnet_tags, one)).map(|(id, _)| id.clone())
+    }
+}

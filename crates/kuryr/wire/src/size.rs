@@ -1,0 +1,209 @@
+//! Sizes on the wire, before anything is encoded. Each is at least the real one.
+
+use gimbal_kuryr_model::{
+    ClassDefaults, ClientRanges, CloudFacts, DesiredMember, ExternalNetwork, FloatingWish, HealthMonitor, ListenerId,
+    LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, PortRefusal, ReportedCondition, ReportedFloatingIp,
+    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool, SubnetFacts, Text, VipWish,
+};
+
+use crate::DesiredHeader;
+
+/// Tag and length of a text, list or message.
+const FIELD: usize = 8;
+/// An address of 16 bytes with its tag and length.
+const ADDRESS: usize = 18;
+/// Everything of a load balancer that has no text and is no list.
+const FIXED: usize = 320;
+/// Protocol, number and kind of a listener, with its own tag and length.
+const LISTENER: usize = FIELD + 8;
+/// A range of clients.
+const RANGE: usize = FIELD + ADDRESS + 3;
+/// Numbers of a member, with its own tag and length.
+const MEMBER: usize = FIELD + ADDRESS + 8;
+/// Protocol and number of a group of members, with its own tag and length.
+const GROUP: usize = FIELD + 6;
+/// A group of members that are gone, without them.
+pub(crate) const GONE_GROUP: usize = GROUP;
+/// A member that is gone.
+pub(crate) const GONE: usize = FIELD + ADDRESS + 4;
+/// Numbers of a message within a report or facts, with its own tag and length.
+const NUMBERS: usize = FIELD + 48;
+
+fn text(text: &Text) -> usize {
+    FIELD + text.len()
+}
+
+fn option(value: Option<&Text>) -> usize {
+    value.map_or(0, text)
+}
+
+fn texts<'a>(list: impl IntoIterator<Item = &'a Text>) -> usize {
+    list.into_iter().map(text).sum()
+}
+
+pub(crate) fn header(header: &DesiredHeader) -> usize {
+    2 * FIELD
+        + match header {
+            DesiredHeader::LoadBalancer { generation: _, header } => load_balancer(header),
+            DesiredHeader::Deleting { owner } => text(owner),
+        }
+}
+
+fn load_balancer(header: &LoadBalancerHeader) -> usize {
+    let LoadBalancerHeader {
+        owner,
+        known: _,
+        placement: LoadBalancerPlacement { project, provider, flavor, availability_zone },
+        vip:
+            VipWish {
+                subnet,
+                network,
+                port,
+                address: _,
+                additional_subnets,
+                additional_addresses,
+                security_groups,
+                from_outside: _,
+            },
+        floating,
+        listeners,
+        clients,
+        balancing: _,
+        timeouts: _,
+        monitor,
+        tls_containers,
+        shared_group,
+        adopt,
+    } = header;
+    let single = [provider, flavor, availability_zone, subnet, network, port, adopt];
+    let floating = floating.as_deref().map_or(0, |FloatingWish { network, subnet, address: _, keep: _ }| {
+        option(network.as_ref()) + option(subnet.as_ref())
+    });
+    let ranges = match clients {
+        ClientRanges::Everyone | ClientRanges::NoOne => 0,
+        ClientRanges::Only(ranges) => ranges.len() * RANGE,
+    };
+    let monitor = monitor.as_deref().map_or(0, |monitor| {
+        let HealthMonitor { kind: _, port: _, delay: _, timeout: _, rise: _, fall: _, path, codes } = monitor;
+        option(path.as_ref()) + option(codes.as_ref())
+    });
+    FIXED
+        + text(owner)
+        + text(project)
+        + shared_group.as_deref().map_or(0, |group| text(&group.name) + option(group.created.as_ref()))
+        + single.into_iter().map(|one| option(one.as_ref())).sum::<usize>()
+        + texts(additional_subnets.iter().chain(security_groups).chain(tls_containers))
+        + additional_addresses.len() * (FIELD + ADDRESS)
+        + floating
+        + listeners.iter().map(|listener| LISTENER + option(listener.name.as_ref())).sum::<usize>()
+        + ranges
+        + monitor
+}
+
+/// What members have in common that share a group.
+pub(crate) fn group_of(member: &DesiredMember) -> (ListenerId, Option<&Text>) {
+    (member.id.listener, member.subnet.as_ref())
+}
+
+pub(crate) fn group(member: &DesiredMember) -> usize {
+    GROUP + option(member.subnet.as_ref())
+}
+
+pub(crate) fn member(member: &DesiredMember) -> usize {
+    MEMBER + option(member.name.as_ref())
+}
+
+pub(crate) fn report(report: &LoadBalancerReport) -> usize {
+    let LoadBalancerReport { owner, generation: _, phase: _, conditions, refused_ports, objects, last_error } = report;
+    let condition =
+        |ReportedCondition { kind, reason, message }: &ReportedCondition| FIELD + texts([kind, reason, message]);
+    let refused = |PortRefusal { listener: _, reason, message }: &PortRefusal| NUMBERS + texts([reason, message]);
+    2 * NUMBERS
+        + text(owner)
+        + option(last_error.as_ref())
+        + conditions.iter().map(condition).sum::<usize>()
+        + refused_ports.iter().map(refused).sum::<usize>()
+        + made(objects)
+}
+
+fn made(objects: &ReportedObjects) -> usize {
+    let ReportedObjects { load_balancer, listeners, pools, members, member_count: _, floating_ip } = objects;
+    let load_balancer = load_balancer.as_ref().map_or(0, |load_balancer| {
+        let ReportedLoadBalancer { id, name, address: _, port, subnet, project, provider, security_groups } =
+            load_balancer;
+        NUMBERS + texts([id, name, port, subnet, project, provider]) + texts(security_groups)
+    });
+    let listener = |listener: &ReportedListener| {
+        let ReportedListener { id, name, protocol, port: _, timeout_client_data: _, timeout_member_data: _ } = listener;
+        NUMBERS + texts([id, name, protocol])
+    };
+    let pool =
+        |ReportedPool { id, listener, name, protocol }: &ReportedPool| FIELD + texts([id, listener, name, protocol]);
+    let member = |ReportedMember { id, pool, name, address: _, port: _, subnet }: &ReportedMember| {
+        NUMBERS + texts([id, pool, name, subnet])
+    };
+    let floating =
+        floating_ip.as_ref().map_or(0, |ReportedFloatingIp { id, address: _, allocation: _ }| NUMBERS + text(id));
+    NUMBERS
+        + load_balancer
+        + listeners.iter().map(listener).sum::<usize>()
+        + pools.iter().map(pool).sum::<usize>()
+        + members.iter().map(member).sum::<usize>()
+        + floating
+}
+
+pub(crate) fn facts(facts: &CloudFacts) -> usize {
+    let CloudFacts {
+        api_version: _,
+        providers,
+        provider,
+        project,
+        allowed_projects,
+        subnets,
+        service_subnets,
+        pod_subnets,
+        security_groups,
+        external,
+        vip: _,
+        members: _,
+        defaults: _,
+        classes,
+        quota: _,
+        enable_ingress: _,
+        l7_router_ip: _,
+    } = facts;
+    let subnet = |(id, subnet): (&Text, &SubnetFacts)| {
+        let SubnetFacts { network, cidr: _, name, tags, mtu: _ } = subnet;
+        2 * NUMBERS + texts([id, network, name]) + texts(tags)
+    };
+    let external = external.as_ref().map_or(0, |external| {
+        let ExternalNetwork { network, subnet, allowed, user_addresses: _ } = external;
+        NUMBERS + text(network) + option(subnet.as_ref()) + texts(allowed)
+    });
+    4 * NUMBERS
+        + providers.keys().map(|name| NUMBERS + text(name)).sum::<usize>()
+        + option(provider.as_ref())
+        + text(project)
+        + texts(allowed_projects)
+        + subnets.iter().map(subnet).sum::<usize>()
+        + texts(service_subnets.iter().chain(pod_subnets).chain(security_groups))
+        + external
+        + classes.iter().map(|(name, class)| NUMBERS + text(name) + class_defaults(class)).sum::<usize>()
+}
+
+fn class_defaults(class: &ClassDefaults) -> usize {
+    let ClassDefaults {
+        floating_network,
+        floating_subnet,
+        floating_subnet_tags,
+        network,
+        subnet,
+        member_subnet,
+        provider,
+        flavor,
+        availability_zone,
+    } = class;
+    let single =
+        [floating_network, floating_subnet, network, subnet, member_subnet, provider, flavor, availability_zone];
+    single.into_iter().map(|one| option(one.as_ref())).sum::<usize>() + texts(floating_subnet_tags)
+}

@@ -1,0 +1,197 @@
+//! Every message can be encoded and parsed again, takes no more bytes than estimated, and arbitrary bytes cause no
+//! panic.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::{DesiredEntry, MemberChange};
+use gimbal_kuryr_wire::{Kuryr, KuryrReason, pb, shown_entry};
+use gimbal_model::Digest;
+use gimbal_session::{
+    AgentMessage, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need, Payload as _,
+    Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage, estimated_len,
+};
+use gimbal_wire::{WirePayload, encoded_len};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use prost::Message as _;
+
+use crate::values::{desired_header, entry, facts, key, member, member_id, report};
+
+fn words() -> impl Strategy<Value = String> {
+    "[a-z é]{0,12}"
+}
+
+fn digest() -> impl Strategy<Value = Digest> {
+    any::<[u8; 16]>().prop_map(Digest::from_bytes)
+}
+
+fn summary() -> impl Strategy<Value = Summary> {
+    (any::<u64>(), digest()).prop_map(|(count, digest)| Summary { count, digest })
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    prop_oneof![Just(Scope::All), vec("[a-z]{1,5}".prop_map(Into::into), 1..3).prop_map(Scope::Namespaces)]
+}
+
+fn credit() -> impl Strategy<Value = Credit> {
+    any::<(u32, u64)>().prop_map(|(changes, bytes)| Credit { changes, bytes })
+}
+
+fn goodbye() -> BoxedStrategy<Goodbye> {
+    use GoodbyeReason as R;
+    let reason = select(vec![R::Shutdown, R::Incarnation, R::NotLeader, R::Certificate]);
+    (reason, words(), option::of(1..=u32::MAX))
+        .prop_map(|(reason, message, after)| Goodbye {
+            reason,
+            message,
+            retry_after: after.map(|after| Duration::from_millis(after.into())),
+        })
+        .boxed()
+}
+
+fn need() -> BoxedStrategy<Need> {
+    let held = vec(("[a-z]{1,5}".prop_map(Into::into), summary()), 0..3);
+    prop_oneof![Just(Need::Nothing), Just(Need::All), held.prop_map(Need::Namespaces)].boxed()
+}
+
+fn piece() -> BoxedStrategy<Piece<Kuryr>> {
+    (key(), option::of(desired_header()), vec(member(), 0..8), any::<bool>())
+        .prop_map(|(key, header, parts, more)| {
+            let going = header
+                .as_deref()
+                .is_some_and(|header| matches!(header, gimbal_kuryr_wire::DesiredHeader::Deleting { .. }));
+            Piece { key, header, parts: if going { Vec::new() } else { parts }, more }
+        })
+        .boxed()
+}
+
+/// A change in wire order: members that are set come before those that are gone.
+fn change() -> BoxedStrategy<PieceChange<Kuryr>> {
+    let update = (key(), option::of(desired_header()), vec(member(), 0..8), vec(member_id(), 0..8), any::<bool>());
+    let update = update.prop_map(|(key, header, set, gone, more)| {
+        let parts = set.into_iter().map(MemberChange::Set).chain(gone.into_iter().map(MemberChange::Gone));
+        PieceChange::Update { key, header, parts: parts.collect(), more }
+    });
+    prop_oneof![piece().prop_map(PieceChange::Replace), update, key().prop_map(PieceChange::Remove)].boxed()
+}
+
+fn frame() -> BoxedStrategy<Frame<Kuryr>> {
+    prop_oneof![
+        1 => scope().prop_map(|scope| Frame::SnapshotBegin { scope }),
+        1 => (vec(piece().prop_map(Ok), 0..3), option::of(digest()))
+            .prop_map(|(pieces, digest)| Frame::SnapshotChunk { pieces, digest }),
+        1 => summary().prop_map(|summary| Frame::SnapshotEnd { summary }),
+        1 => (vec(change().prop_map(Ok), 0..3), any::<u32>())
+            .prop_map(|(changes, age)| Frame::Delta { changes, oldest_age: Duration::from_millis(age.into()) }),
+    ]
+    .boxed()
+}
+
+fn agent_messages() -> impl Strategy<Value = AgentMessage<Kuryr>> {
+    let hello = (any::<(u32, u32)>(), vec(words(), 5), option::of(summary())).prop_map(|(protocol, t, held)| Hello {
+        protocol,
+        capabilities: vec![t[0].clone()],
+        backend: t[1].clone(),
+        agent_instance: t[2].clone(),
+        source_incarnation: t[3].clone(),
+        held,
+        agent_version: t[4].clone(),
+    });
+    let freshness = (words(), any::<Option<u32>>())
+        .prop_map(|(kind, age)| Freshness { kind, age: age.map(|age| Duration::from_millis(age.into())) });
+    prop_oneof![
+        1 => hello.prop_map(AgentMessage::Hello),
+        8 => (any::<u64>(), frame()).prop_map(|(seq, frame)| AgentMessage::Data(Data { seq, frame })),
+        1 => (vec(freshness, 0..3), any::<u64>()).prop_map(|(sources, backlog)| AgentMessage::Heartbeat { sources, backlog }),
+        1 => (scope(), words()).prop_map(|(scope, reason)| AgentMessage::ScopeUnknown { scope, reason }),
+        1 => credit().prop_map(AgentMessage::ReportCredit),
+        1 => any::<u64>().prop_map(AgentMessage::ReportAck),
+        1 => vec(any::<u64>(), 0..5).prop_map(AgentMessage::ReportsDone),
+        1 => (any::<u64>(), words()).prop_map(|(seq, reason)| AgentMessage::ReportUnreadable { seq, reason }),
+        1 => goodbye().prop_map(AgentMessage::Goodbye),
+    ]
+}
+
+fn writer_messages() -> impl Strategy<Value = WriterMessage<Kuryr>> {
+    let welcome = (any::<(u32, u64, u32)>(), need(), credit(), words()).prop_map(
+        |((protocol, generation, timeout), need, credit, backend)| Welcome {
+            protocol,
+            generation,
+            need,
+            credit,
+            backend,
+            heartbeat_timeout: Duration::from_millis(timeout.into()),
+        },
+    );
+    let reject = (option::of(key()), select(KuryrReason::ALL.to_vec()), any::<bool>(), words());
+    let reject = reject.prop_map(|(key, reason, retryable, message)| Reject { key, reason, retryable, message });
+    prop_oneof![
+        1 => welcome.prop_map(WriterMessage::Welcome),
+        1 => any::<u64>().prop_map(WriterMessage::Ack),
+        1 => reject.prop_map(WriterMessage::Reject),
+        1 => key().prop_map(WriterMessage::Resolved),
+        1 => credit().prop_map(WriterMessage::Credit),
+        1 => (need(), words()).prop_map(|(need, reason)| WriterMessage::Resync { need, reason }),
+        3 => (any::<u64>(), key(), report()).prop_map(|(seq, key, report)| WriterMessage::Report { seq, key, report }),
+        3 => facts().prop_map(WriterMessage::Facts),
+        1 => goodbye().prop_map(WriterMessage::Goodbye),
+    ]
+}
+
+/// What a session adds to the size of a report: a frame's overhead, and a key's.
+const REPORT: usize = 128 + 40;
+
+proptest! {
+    #[test]
+    fn agent_messages_survive(message in agent_messages()) {
+        let request = Kuryr::encode_agent(message.clone());
+        if let AgentMessage::Data(data) = &message {
+            prop_assert!(encoded_len(&request) <= estimated_len(data), "{} > {}", encoded_len(&request), estimated_len(data));
+        }
+        let again = pb::SyncRequest::decode(&*request.encode_to_vec()).unwrap();
+        prop_assert_eq!(Kuryr::parse_agent(again), message);
+    }
+
+    #[test]
+    fn writer_messages_survive(message in writer_messages()) {
+        let response = Kuryr::encode_writer(message.clone());
+        let estimated = match &message {
+            WriterMessage::Report { key, report, .. } => REPORT + key.text_len() + Kuryr::report_len(report),
+            WriterMessage::Facts(facts) => Kuryr::facts_len(facts),
+            _ => usize::MAX,
+        };
+        prop_assert!(encoded_len(&response) <= estimated, "{} > {estimated}", encoded_len(&response));
+        let again = pb::SyncResponse::decode(&*response.encode_to_vec()).unwrap();
+        prop_assert_eq!(Kuryr::parse_writer(again).unwrap(), message);
+    }
+
+    #[test]
+    fn what_inspection_shows_is_the_whole_entry(key in key(), entry in entry()) {
+        let chunk = pb::SnapshotChunk { entries: vec![shown_entry(&key, &entry)], digest: None };
+        let data = pb::Data { seq: 1, frame: Some(pb::data::Frame::SnapshotChunk(chunk)) };
+        let request = pb::SyncRequest { message: Some(pb::sync_request::Message::Data(data)) };
+        let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { mut pieces, .. }, .. }) = Kuryr::parse_agent(request)
+        else { panic!() };
+        let piece = pieces.pop().unwrap().unwrap();
+        prop_assert_eq!((piece.key, piece.more), (key, false));
+        prop_assert_eq!(<DesiredEntry as Entry<Kuryr>>::new(piece.header.unwrap(), piece.parts), entry);
+    }
+
+    #[test]
+    fn arbitrary_bytes_cause_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let request = pb::SyncRequest::decode(&*bytes).unwrap_or_default();
+        let _message = Kuryr::parse_agent(request);
+        let response = pb::SyncResponse::decode(&*bytes).unwrap_or_default();
+        let _message = Kuryr::parse_writer(response);
+    }
+}
+
+#[test]
+fn what_is_never_sent_is_an_empty_message() {
+    let unreadable = AgentMessage::Unreadable { reason: String::new() };
+    assert_eq!(Kuryr::encode_agent(unreadable), pb::SyncRequest { message: None });
+    let unreadable = WriterMessage::Unreadable { report: None, reason: String::new() };
+    assert_eq!(Kuryr::encode_writer(unreadable), pb::SyncResponse { message: None });
+}

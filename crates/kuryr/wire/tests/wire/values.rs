@@ -1,0 +1,356 @@
+//! Arbitrary values.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gimbal_kuryr_model::{
+    Algorithm, ApiVersion, Balancing, ClassDefaults, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind,
+    DesiredLoadBalancer, DesiredMember, DesiredMembers, ExternalNetwork, FloatingAllocation, FloatingWish, FreeQuota,
+    HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerDefaults, LoadBalancerHeader,
+    LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId, MemberMode, MonitorKind, Phase, PortRefusal,
+    ProviderAbilities, ProxyVersion, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer,
+    ReportedMember, ReportedObjects, ReportedPool, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
+};
+use gimbal_kuryr_wire::DesiredHeader;
+use gimbal_model::{Family, Protocol};
+use ipnet::IpNet;
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+pub fn id() -> impl Strategy<Value = Text> {
+    "[a-z0-9-]{1,12}".prop_map(Into::into)
+}
+
+pub fn text() -> impl Strategy<Value = Text> {
+    "[a-zA-Z0-9 é/:_-]{0,12}".prop_map(Into::into)
+}
+
+pub fn key() -> impl Strategy<Value = DesiredKey> {
+    (select(DesiredKind::ALL.to_vec()), "[ab]", "[a-z0-9.é-]{1,6}")
+        .prop_map(|(kind, namespace, name)| DesiredKey::new(kind, &*namespace, &*name))
+}
+
+fn listener_id() -> impl Strategy<Value = ListenerId> {
+    let protocol = select(vec![Protocol::Tcp, Protocol::Udp, Protocol::Sctp]);
+    (protocol, 1u16..).prop_map(|(protocol, port)| ListenerId { protocol, port })
+}
+
+fn placement() -> BoxedStrategy<LoadBalancerPlacement> {
+    (prop_oneof![Just("".into()), id()], option::of(text()), option::of(id()), option::of(text()))
+        .prop_map(|(project, provider, flavor, availability_zone)| LoadBalancerPlacement {
+            project,
+            provider,
+            flavor,
+            availability_zone,
+        })
+        .boxed()
+}
+
+fn vip() -> BoxedStrategy<VipWish> {
+    let ids = (option::of(id()), option::of(id()), option::of(id()), vec(id(), 0..3), btree_set(id(), 0..3));
+    (ids, option::of(any::<IpAddr>()), vec(any::<IpAddr>(), 0..3), any::<bool>())
+        .prop_map(
+            |((subnet, network, port, additional_subnets, groups), address, additional_addresses, from_outside)| {
+                VipWish {
+                    subnet,
+                    network,
+                    port,
+                    address,
+                    additional_subnets: additional_subnets.into(),
+                    additional_addresses: additional_addresses.into(),
+                    security_groups: groups.into_iter().collect(),
+                    from_outside,
+                }
+            },
+        )
+        .boxed()
+}
+
+fn floating() -> BoxedStrategy<Box<FloatingWish>> {
+    (option::of(id()), option::of(id()), option::of(any::<IpAddr>()), any::<bool>())
+        .prop_map(|(network, subnet, address, keep)| Box::new(FloatingWish { network, subnet, address, keep }))
+        .boxed()
+}
+
+fn listeners() -> BoxedStrategy<Box<[ListenerWish]>> {
+    let kind = select(vec![ListenerKind::Plain, ListenerKind::Http, ListenerKind::TerminatedHttps]);
+    btree_map(listener_id(), (kind, option::of(text())), 0..4)
+        .prop_map(|map| map.into_iter().map(|(id, (kind, name))| ListenerWish { id, kind, name }).collect())
+        .boxed()
+}
+
+fn range() -> impl Strategy<Value = IpNet> {
+    (any::<IpAddr>(), 0u8..=32).prop_map(|(address, len)| IpNet::new(address, len).unwrap())
+}
+
+fn clients() -> BoxedStrategy<ClientRanges> {
+    let only = btree_set(range(), 1..4).prop_map(|ranges| ClientRanges::Only(ranges.into_iter().collect()));
+    prop_oneof![Just(ClientRanges::Everyone), Just(ClientRanges::NoOne), only].boxed()
+}
+
+pub fn algorithm() -> impl Strategy<Value = Option<Algorithm>> {
+    use Algorithm as A;
+    option::of(select(vec![A::RoundRobin, A::LeastConnections, A::SourceIp, A::SourceIpPort]))
+}
+
+fn member_mode() -> impl Strategy<Value = MemberMode> {
+    select(vec![MemberMode::Pod, MemberMode::Node])
+}
+
+fn balancing() -> BoxedStrategy<Balancing> {
+    let proxy = option::of(select(vec![ProxyVersion::V1, ProxyVersion::V2]));
+    (select(vec![Family::V4, Family::V6]), member_mode(), algorithm(), any::<Option<u32>>(), proxy)
+        .prop_map(|(family, members, algorithm, affinity_seconds, proxy)| Balancing {
+            family,
+            members,
+            algorithm,
+            affinity_seconds,
+            proxy,
+        })
+        .boxed()
+}
+
+fn timeouts() -> BoxedStrategy<Timeouts> {
+    any::<([Option<u32>; 4], Option<i32>)>()
+        .prop_map(|([client_data, member_data, member_connect, tcp_inspect], connection_limit)| Timeouts {
+            client_data,
+            member_data,
+            member_connect,
+            tcp_inspect,
+            connection_limit,
+        })
+        .boxed()
+}
+
+fn monitor() -> BoxedStrategy<Box<HealthMonitor>> {
+    use MonitorKind as M;
+    let kind = select(vec![M::Connect, M::Http, M::Https, M::TlsHello, M::Ping]);
+    (kind, option::of(1u16..), any::<(u32, u32, u8, u8)>(), option::of(text()), option::of(text()))
+        .prop_map(|(kind, port, (delay, timeout, rise, fall), path, codes)| {
+            Box::new(HealthMonitor { kind, port, delay, timeout, rise, fall, path, codes })
+        })
+        .boxed()
+}
+
+fn shared_group() -> BoxedStrategy<Box<SharedGroup>> {
+    (text(), option::of(text())).prop_map(|(name, created)| Box::new(SharedGroup { name, created })).boxed()
+}
+
+pub fn header() -> BoxedStrategy<Arc<LoadBalancerHeader>> {
+    let shape = (placement(), vip(), option::of(floating()), listeners(), clients(), balancing(), timeouts());
+    let rest = (select(vec!["one", "two"]), any::<bool>(), option::of(monitor()), vec(text(), 0..3));
+    (shape, rest, option::of(shared_group()), option::of(id()))
+        .prop_map(
+            |(
+                (placement, vip, floating, listeners, clients, balancing, timeouts),
+                (owner, known, monitor, containers),
+                shared_group,
+                adopt,
+            )| {
+                Arc::new(LoadBalancerHeader {
+                    owner: owner.into(),
+                    known,
+                    placement,
+                    vip,
+                    floating,
+                    listeners,
+                    clients,
+                    balancing,
+                    timeouts,
+                    monitor,
+                    tls_containers: containers.into(),
+                    shared_group,
+                    adopt,
+                })
+            },
+        )
+        .boxed()
+}
+
+pub fn desired_header() -> BoxedStrategy<Arc<DesiredHeader>> {
+    let wanted = (any::<i64>(), header());
+    prop_oneof![
+        4 => wanted.prop_map(|(generation, header)| Arc::new(DesiredHeader::LoadBalancer { generation, header })),
+        1 => id().prop_map(|owner| Arc::new(DesiredHeader::Deleting { owner })),
+    ]
+    .boxed()
+}
+
+/// One of few, so that changes meet.
+pub fn member_id() -> impl Strategy<Value = MemberId> {
+    let listener = select(vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443), (Protocol::Udp, 53)]);
+    let address = prop_oneof![
+        (0u8..8).prop_map(|host| IpAddr::from([10, 0, 0, host])),
+        (0u16..3).prop_map(|host| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host])),
+    ];
+    (listener, address, 8080u16..8082).prop_map(|((protocol, port), address, member_port)| MemberId {
+        listener: ListenerId { protocol, port },
+        address,
+        port: member_port,
+    })
+}
+
+pub fn member() -> BoxedStrategy<DesiredMember> {
+    let subnet = option::of(select(vec!["net-a", "net-b"]).prop_map(Into::into));
+    (member_id(), 0u8..2, option::of(text()), subnet)
+        .prop_map(|(id, weight, name, subnet)| DesiredMember { id, weight, name, subnet })
+        .boxed()
+}
+
+pub fn entry() -> BoxedStrategy<DesiredEntry> {
+    let wanted = (0i64..5, header(), vec(member(), 0..12)).prop_map(|(generation, header, members)| {
+        DesiredEntry::LoadBalancer(DesiredLoadBalancer { generation, header, members: DesiredMembers::new(members) })
+    });
+    prop_oneof![5 => wanted, 1 => id().prop_map(|owner| DesiredEntry::Deleting { owner })].boxed()
+}
+
+pub fn objects() -> BoxedStrategy<ReportedObjects> {
+    let load_balancer =
+        (vec(text(), 6), any::<IpAddr>(), vec(text(), 0..3)).prop_map(|(t, address, security_groups)| {
+            ReportedLoadBalancer {
+                id: t[0].clone(),
+                name: t[1].clone(),
+                address,
+                port: t[2].clone(),
+                subnet: t[3].clone(),
+                project: t[4].clone(),
+                provider: t[5].clone(),
+                security_groups,
+            }
+        });
+    let listener = (vec(text(), 3), any::<(u16, Option<u32>, Option<u32>)>());
+    let listener = listener.prop_map(|(t, (port, timeout_client_data, timeout_member_data))| ReportedListener {
+        id: t[0].clone(),
+        name: t[1].clone(),
+        protocol: t[2].clone(),
+        port,
+        timeout_client_data,
+        timeout_member_data,
+    });
+    let pool = vec(text(), 4).prop_map(|t| ReportedPool {
+        id: t[0].clone(),
+        listener: t[1].clone(),
+        name: t[2].clone(),
+        protocol: t[3].clone(),
+    });
+    let member = (vec(text(), 4), any::<(IpAddr, u16)>()).prop_map(|(t, (address, port))| ReportedMember {
+        id: t[0].clone(),
+        pool: t[1].clone(),
+        name: t[2].clone(),
+        address,
+        port,
+        subnet: t[3].clone(),
+    });
+    let allocation = select(vec![FloatingAllocation::User, FloatingAllocation::Pool]);
+    let floating = (text(), any::<IpAddr>(), allocation).prop_map(|(id, address, allocation)| ReportedFloatingIp {
+        id,
+        address,
+        allocation,
+    });
+    let lists = (vec(listener, 0..3), vec(pool, 0..3), vec(member, 0..4));
+    (option::of(load_balancer), lists, any::<u32>(), option::of(floating))
+        .prop_map(|(load_balancer, (listeners, pools, members), member_count, floating_ip)| ReportedObjects {
+            load_balancer,
+            listeners,
+            pools,
+            members,
+            member_count,
+            floating_ip,
+        })
+        .boxed()
+}
+
+pub fn report() -> BoxedStrategy<LoadBalancerReport> {
+    use Phase as P;
+    let phase = select(vec![P::Waiting, P::Making, P::Ready, P::Degraded, P::Blocked, P::Held, P::Removing, P::Gone]);
+    let condition = (text(), text(), text());
+    let condition = condition.prop_map(|(kind, reason, message)| ReportedCondition { kind, reason, message });
+    let refusal = (listener_id(), text(), text());
+    let refusal = refusal.prop_map(|(listener, reason, message)| PortRefusal { listener, reason, message });
+    let lists = (vec(condition, 0..3), vec(refusal, 0..3));
+    (id(), any::<i64>(), phase, lists, objects(), option::of(text()))
+        .prop_map(|(owner, generation, phase, (conditions, refused_ports), objects, last_error)| LoadBalancerReport {
+            owner,
+            generation,
+            phase,
+            conditions,
+            refused_ports,
+            objects,
+            last_error,
+        })
+        .boxed()
+}
+
+fn class() -> BoxedStrategy<ClassDefaults> {
+    (vec(option::of(text()), 8), vec(text(), 0..3))
+        .prop_map(|(t, floating_subnet_tags)| ClassDefaults {
+            floating_network: t[0].clone(),
+            floating_subnet: t[1].clone(),
+            floating_subnet_tags,
+            network: t[2].clone(),
+            subnet: t[3].clone(),
+            member_subnet: t[4].clone(),
+            provider: t[5].clone(),
+            flavor: t[6].clone(),
+            availability_zone: t[7].clone(),
+        })
+        .boxed()
+}
+
+pub fn facts() -> BoxedStrategy<CloudFacts> {
+    let abilities =
+        any::<[bool; 6]>().prop_map(|[batch_members, populated_create, weights, client_ranges, l7, own_port]| {
+            ProviderAbilities { batch_members, populated_create, weights, client_ranges, l7, own_port }
+        });
+    let subnet = (text(), range(), text(), btree_set(text(), 0..3), any::<u32>())
+        .prop_map(|(network, cidr, name, tags, mtu)| SubnetFacts { network, cidr, name, tags, mtu });
+    let external = (text(), option::of(text()), btree_set(text(), 0..3), any::<bool>()).prop_map(
+        |(network, subnet, allowed, user_addresses)| ExternalNetwork { network, subnet, allowed, user_addresses },
+    );
+    let defaults = (select(vec![MemberAddressing::L2, MemberAddressing::L3]), algorithm(), any::<(u32, u32)>())
+        .prop_map(|(addressing, algorithm, (timeout_client_data, timeout_member_data))| LoadBalancerDefaults {
+            addressing,
+            algorithm,
+            timeout_client_data,
+            timeout_member_data,
+        });
+    let quota =
+        any::<[Option<u32>; 6]>().prop_map(|[load_balancers, listeners, pools, members, ports, floating_ips]| {
+            FreeQuota { load_balancers, listeners, pools, members, ports, floating_ips }
+        });
+    let maps = (btree_map(text(), abilities, 0..3), btree_map(text(), subnet, 0..3), btree_map(text(), class(), 0..3));
+    let lists = (btree_set(text(), 0..3), vec(text(), 0..3), vec(text(), 0..3), vec(text(), 0..3));
+    let modes = (select(vec![VipMode::ClusterIp, VipMode::Allocate]), member_mode(), defaults, quota);
+    let rest = (any::<(u16, u16)>(), option::of(text()), text(), any::<bool>(), any::<Option<IpAddr>>());
+    (maps, lists, modes, option::of(external), rest)
+        .prop_map(
+            |(
+                (providers, subnets, classes),
+                (allowed_projects, service_subnets, pod_subnets, security_groups),
+                (vip, members, defaults, quota),
+                external,
+                ((major, minor), provider, project, enable_ingress, l7_router_ip),
+            )| CloudFacts {
+                api_version: ApiVersion { major, minor },
+                providers,
+                provider,
+                project,
+                allowed_projects,
+                subnets,
+                service_subnets,
+                pod_subnets,
+                security_groups,
+                external,
+                vip,
+                members,
+                defaults,
+                classes,
+                quota,
+                enable_ingress,
+                l7_router_ip,
+            },
+        )
+        .boxed()
+}

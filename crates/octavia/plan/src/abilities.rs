@@ -1,0 +1,67 @@
+//! What the cloud can do: what the facts say, without what this actor was shown to be missing.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::{ApiVersion, CloudFacts, DesiredLoadBalancer, ProviderAbilities};
+
+use crate::actor::Actor;
+use crate::outcome::{CloudAbility, MissingAbility};
+
+/// How long an ability stays missing: providers are upgraded.
+pub(crate) const MISSING_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// What can be done for one load balancer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UsableAbilities {
+    pub(crate) provider: ProviderAbilities,
+    /// Whether Octavia's API knows ranges of clients.
+    pub(crate) speaks_ranges: bool,
+    /// Whether a batch of members may leave the others alone.
+    pub(crate) additive_members: bool,
+    pub(crate) additional_vips: bool,
+    pub(crate) failover: bool,
+    /// Whether Octavia gives the port of the VIP security groups.
+    pub(crate) vip_groups: bool,
+}
+
+impl Actor {
+    pub(crate) fn abilities(&self, wanted: &DesiredLoadBalancer, facts: &CloudFacts, now: Duration) -> UsableAbilities {
+        let name = wanted.header.placement.provider.as_deref().or(facts.provider.as_deref());
+        let ProviderAbilities { batch_members, populated_create, weights, client_ranges, l7, own_port } =
+            facts.abilities(name);
+        let has = |ability| !self.memory.lacks(ability, now);
+        // A version that was not read yet stops nothing.
+        let speaks = |version: ApiVersion| facts.api_version == ApiVersion::default() || facts.api_version >= version;
+        UsableAbilities {
+            provider: ProviderAbilities {
+                batch_members: batch_members && has(CloudAbility::BatchMembers),
+                populated_create: populated_create && has(CloudAbility::PopulatedCreate),
+                weights,
+                client_ranges: client_ranges && has(CloudAbility::ClientRanges),
+                l7,
+                own_port: own_port && has(CloudAbility::OwnPort),
+            },
+            speaks_ranges: speaks(ApiVersion::CLIENT_RANGES),
+            additive_members: speaks(ApiVersion::ADDITIVE_MEMBERS),
+            additional_vips: speaks(ApiVersion::ADDITIONAL_VIPS),
+            failover: has(CloudAbility::Failover),
+            // A version that does not know them refuses the whole request.
+            vip_groups: facts.api_version >= ApiVersion::VIP_GROUPS && has(CloudAbility::SecurityGroups),
+        }
+    }
+
+    /// Takes note of a missing ability, and returns it for the others that use the provider.
+    pub(crate) fn learn(&mut self, ability: CloudAbility, now: Duration) -> Option<MissingAbility> {
+        self.memory.miss(ability, now + MISSING_FOR);
+        Some(self.missing(ability))
+    }
+
+    pub(crate) fn missing(&self, ability: CloudAbility) -> MissingAbility {
+        let gimbal_kuryr_model::DesiredEntry::LoadBalancer(wanted) = &self.desired else {
+            return MissingAbility { provider: String::new(), ability };
+        };
+        let seen = self.balancer().map(|one| one.provider.clone());
+        let provider = wanted.header.placement.provider.as_deref().map(str::to_owned).or(seen).unwrap_or_default();
+        MissingAbility { provider, ability }
+    }
+}

@@ -1,0 +1,195 @@
+//! What an accepted change makes of what was seen.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::seen::{
+    Provisioning, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
+};
+
+impl Actor {
+    /// Makes of what was seen what the change has made of it.
+    pub(crate) fn accepted(&mut self, change: &CloudChange, answer: &Value, now: Duration) {
+        self.memory.succeeded();
+        if let Some(id) = change.about() {
+            self.lock(id);
+            // What is made by this change was not seen.
+            self.memory.unfinished.forget_whole();
+        }
+        match change {
+            CloudChange::CreatePort { .. } => self.seen.ports.push(SeenPort::read(&answer["port"])),
+            CloudChange::UpdatePort { id, .. } => {
+                let read = SeenPort::read(&answer["port"]);
+                let all = self.seen.ports.iter_mut();
+                all.filter(|one| one.id == *id).for_each(|one| *one = read.clone());
+            }
+            CloudChange::TagPort { id, tags } => {
+                let all = self.seen.ports.iter_mut();
+                all.filter(|one| one.id == *id).for_each(|one| one.retag(tags));
+            }
+            CloudChange::DeletePort { id } => {
+                self.seen.ports.retain(|one| one.id != *id);
+                self.memory.suspect.take_if(|suspect| suspect.is_about(id));
+            }
+            CloudChange::CreateBalancer { .. } => {
+                self.memory.suspect = None;
+                self.seen.balancers.push(SeenBalancer::read_tree(&answer["loadbalancer"]));
+            }
+            CloudChange::UpdateBalancer { id, fields } => {
+                self.tracked(id, Some(&answer["loadbalancer"]));
+                let groups = fields["vip_sg_ids"].as_array().map(Vec::as_slice).unwrap_or_default();
+                self.told_groups(id, groups);
+            }
+            CloudChange::FailoverBalancer { id } => self.memory.failed_over = Some(id.clone()),
+            CloudChange::DeleteBalancer { id } => {
+                self.with_balancer(id, |one| one.provisioning = Provisioning::PendingDelete);
+            }
+            CloudChange::CreateListener { .. } => {
+                let read = SeenListener::read(&answer["listener"]);
+                self.with_balancer(change.about().unwrap_or_default(), |one| one.listeners.push(read));
+            }
+            CloudChange::UpdateListener { id, .. } => {
+                let read = SeenListener::read(&answer["listener"]);
+                let all = self.seen.balancers.iter_mut().flat_map(|one| &mut one.listeners);
+                all.filter(|one| one.id == *id).for_each(|one| *one = read.clone());
+            }
+            CloudChange::DeleteListener { id } => {
+                self.seen.balancers.iter_mut().for_each(|one| one.listeners.retain(|listener| listener.id != *id));
+            }
+            CloudChange::CreatePool { .. } => {
+                let read = SeenPool::read(&answer["pool"]);
+                self.with_balancer(change.about().unwrap_or_default(), |one| one.pools.push(read));
+            }
+            CloudChange::UpdatePool { id, .. } => {
+                let read = SeenPool::read(&answer["pool"]);
+                if let Some(pool) = self.pool_mut(id) {
+                    let (members, monitor) = (std::mem::take(&mut pool.members), pool.monitor.take());
+                    *pool = SeenPool { members, monitor, ..read };
+                }
+            }
+            CloudChange::DeletePool { id } => {
+                for balancer in &mut self.seen.balancers {
+                    balancer.pools.retain(|pool| pool.id != *id);
+                    for listener in &mut balancer.listeners {
+                        listener.default_pool.take_if(|pool| pool == id);
+                    }
+                }
+            }
+            CloudChange::CreateMonitor { pool, .. } | CloudChange::UpdateMonitor { pool, .. } => {
+                let read = SeenMonitor::read(&answer["healthmonitor"]);
+                if let Some(pool) = self.pool_mut(pool) {
+                    pool.monitor = Some(read);
+                }
+            }
+            CloudChange::DeleteMonitor { pool, .. } => {
+                if let Some(pool) = self.pool_mut(pool) {
+                    pool.monitor = None;
+                }
+            }
+            CloudChange::SetMembers { pool, members, additive } => self.set_members(pool, members, *additive),
+            CloudChange::CreateMember { pool, .. } => {
+                let read = SeenMember::read(&answer["member"]);
+                if let Some(pool) = self.pool_mut(pool) {
+                    pool.members.push(read);
+                }
+            }
+            CloudChange::UpdateMember { pool, id, .. } => {
+                let read = SeenMember::read(&answer["member"]);
+                if let Some(member) =
+                    self.pool_mut(pool).and_then(|pool| pool.members.iter_mut().find(|one| one.id == *id))
+                {
+                    *member = read;
+                }
+            }
+            CloudChange::DeleteMember { pool, id } => {
+                if let Some(pool) = self.pool_mut(pool) {
+                    pool.members.retain(|one| one.id != *id);
+                }
+                self.memory.quota_freed();
+            }
+            CloudChange::CreateFloatingIp { .. } => {
+                self.seen.floating.push(SeenFloatingIp::read(&answer["floatingip"]))
+            }
+            CloudChange::UpdateFloatingIp { id, fields, .. } => {
+                let read = SeenFloatingIp::read(&answer["floatingip"]);
+                let led = self.seen.floating.iter().find(|one| one.id == *id).and_then(|one| one.port.as_deref());
+                if led.is_some() && fields["port_id"].is_string() && led != read.port.as_deref() {
+                    self.memory.moved = Some(now);
+                }
+                self.memory.asked_floating = None;
+                self.seen.floating.retain(|one| one.id != *id);
+                // One that carries no mark and leads nowhere is not the owner's any more.
+                if self.mark.is_in(&read.description) || read.port.is_some() {
+                    self.seen.floating.push(read);
+                }
+            }
+            CloudChange::TagFloatingIp { id, tags } => {
+                let all = self.seen.floating.iter_mut();
+                all.filter(|one| one.id == *id).for_each(|one| one.retag(tags));
+            }
+            CloudChange::DeleteFloatingIp { id } => self.seen.floating.retain(|one| one.id != *id),
+        }
+    }
+
+    fn set_members(&mut self, id: &str, members: &[Value], additive: bool) {
+        let Some(pool) = self.pool_mut(id) else { return };
+        let mut before = std::mem::take(&mut pool.members);
+        for body in members {
+            let mut member = SeenMember::read(body);
+            let same = |one: &SeenMember| one.address == member.address && one.port == member.port;
+            if let Some(at) = before.iter().position(same) {
+                let known = before.swap_remove(at);
+                member = SeenMember { id: known.id, subnet: member.subnet.or(known.subnet), ..member };
+            }
+            pool.members.push(member);
+        }
+        let frees = !additive && !before.is_empty();
+        if additive {
+            pool.members.append(&mut before);
+        }
+        if pool.members.iter().any(|member| member.id.is_empty()) {
+            self.memory.unread.insert(id.to_owned());
+        }
+        if frees {
+            self.memory.quota_freed();
+        }
+    }
+
+    /// Octavia has locked the load balancer that has this ID, or a listener or pool with it.
+    fn lock(&mut self, id: &str) {
+        let is_locked = |one: &&mut SeenBalancer| {
+            one.id == id || one.listeners.iter().any(|one| one.id == id) || one.pools.iter().any(|one| one.id == id)
+        };
+        if let Some(balancer) = self.seen.balancers.iter_mut().find(is_locked) {
+            balancer.provisioning = Provisioning::PendingUpdate;
+        }
+    }
+
+    fn with_balancer(&mut self, id: &str, change: impl FnOnce(&mut SeenBalancer)) {
+        if let Some(balancer) = self.seen.balancers.iter_mut().find(|one| one.id == id) {
+            change(balancer);
+        }
+    }
+
+    pub(crate) fn pool_mut(&mut self, id: &str) -> Option<&mut SeenPool> {
+        self.seen.balancers.iter_mut().flat_map(|one| &mut one.pools).find(|pool| pool.id == id)
+    }
+}
+
+/// What was pending below a load balancer has settled with it.
+pub(crate) fn settle(balancer: &mut SeenBalancer) {
+    let active = |one: &mut Provisioning| {
+        if one.is_pending() {
+            *one = Provisioning::Active;
+        }
+    };
+    balancer.listeners.iter_mut().for_each(|one| active(&mut one.provisioning));
+    for pool in &mut balancer.pools {
+        active(&mut pool.provisioning);
+        pool.monitor.iter_mut().for_each(|one| active(&mut one.provisioning));
+        pool.members.iter_mut().for_each(|one| active(&mut one.provisioning));
+    }
+}

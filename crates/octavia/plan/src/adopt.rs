@@ -1,0 +1,105 @@
+//! Taking over a load balancer that another program has made, as Kuryr or cloud-provider-openstack.
+
+use serde_json::{Map, Value, json};
+
+use gimbal_kuryr_model::{DesiredEntry, ListenerId, LoadBalancerHeader};
+use gimbal_model::Protocol;
+
+use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::mark::{is_marked, names_another_cluster, port_tag, with_missing};
+use crate::seen::{SeenBalancer, SeenListener};
+
+/// What taking over a load balancer would change.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Takeover {
+    /// The changes that mark it and name it; the first is about the load balancer itself, and after it the actor finds the
+    /// load balancer and does the rest by itself.
+    pub changes: Vec<CloudChange>,
+    /// What the load balancer keeps for its life and is not as it is wanted, in words. If there is any, it would be replaced
+    /// right after.
+    pub differences: Vec<String>,
+}
+
+impl Actor {
+    /// Returns what would change if this load balancer were taken over for the owner, whatever it is called and whoever made
+    /// it. Sends nothing.
+    ///
+    /// # Errors
+    /// It carries the mark of another owner, or the owner goes; in words.
+    pub fn adoption(&self, balancer: &SeenBalancer) -> Result<Takeover, String> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else {
+            return Err("the owner is being removed".to_owned());
+        };
+        let foreign = |tag: &&String| {
+            names_another_cluster(std::iter::once(tag.as_str()), &self.mark.cluster)
+                || (tag.starts_with("k8s-cluster:") && **tag != self.mark.cluster_tag())
+                || (is_marked(tag) && **tag != self.mark.owner_tag())
+        };
+        if let Some(tag) = balancer.tags.iter().find(foreign) {
+            return Err(format!("load balancer {} is marked for another owner: {tag}", balancer.id));
+        }
+        let name = LoadBalancerHeader::display_name(&self.key.namespace, &self.key.name);
+        let mut fields = Map::new();
+        set(&mut fields, "name", &balancer.name, &name);
+        set(&mut fields, "description", &balancer.description, &self.mark.description());
+        fields.extend(with_missing(&balancer.tags, &self.mark.tags()).map(|tags| ("tags".to_owned(), tags)));
+        let mut changes = Vec::new();
+        if !fields.is_empty() {
+            changes.push(CloudChange::UpdateBalancer { id: balancer.id.clone(), fields: Value::Object(fields) });
+        }
+        for listener in &balancer.listeners {
+            let Some(id) = wanted.header.listener(id_of(listener)).map(|wish| wish.id) else { continue };
+            let name = LoadBalancerHeader::listener_name(&self.key.namespace, &self.key.name, id);
+            let tags: Vec<String> = std::iter::once(port_tag(id)).chain(self.mark.tags()).collect();
+            let fields = marked(&listener.name, &name, &listener.tags, &tags);
+            changes.extend(fields.map(|fields| CloudChange::UpdateListener { id: listener.id.clone(), fields }));
+            let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref());
+            if let Some(pool) = pool {
+                let fields = marked(&pool.name, &name, &pool.tags, &tags);
+                changes.extend(fields.map(|fields| CloudChange::UpdatePool { id: pool.id.clone(), fields }));
+            }
+        }
+        Ok(Takeover { changes, differences: differences(balancer, &wanted.header) })
+    }
+}
+
+fn set(fields: &mut Map<String, Value>, key: &str, seen: &str, wanted: &str) {
+    if seen != wanted {
+        fields.insert(key.to_owned(), json!(wanted));
+    }
+}
+
+fn marked(seen_name: &str, name: &str, seen_tags: &[String], tags: &[String]) -> Option<Value> {
+    let mut fields = Map::new();
+    set(&mut fields, "name", seen_name, name);
+    fields.extend(with_missing(seen_tags, tags).map(|tags| ("tags".to_owned(), tags)));
+    (!fields.is_empty()).then_some(Value::Object(fields))
+}
+
+pub(crate) fn id_of(listener: &SeenListener) -> ListenerId {
+    let protocol = match listener.protocol.as_str() {
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    };
+    ListenerId::new(protocol, listener.port)
+}
+
+fn differences(balancer: &SeenBalancer, header: &LoadBalancerHeader) -> Vec<String> {
+    let address = header.vip.address.map(|address| address.to_string());
+    let all = [
+        ("project", Some(&*header.placement.project), &balancer.project),
+        ("provider", header.placement.provider.as_deref(), &balancer.provider),
+        ("flavor", header.placement.flavor.as_deref(), &balancer.flavor),
+        ("availability zone", header.placement.availability_zone.as_deref(), &balancer.zone),
+        ("subnet", header.vip.subnet.as_deref(), &balancer.vip_subnet),
+        ("address", address.as_deref(), &balancer.vip_address),
+        ("port", header.vip.port.as_deref(), &balancer.vip_port),
+    ];
+    let differs = |(what, wanted, seen): (&str, Option<&str>, &String)| {
+        let wanted = wanted.filter(|wanted| wanted != seen)?;
+        Some(format!("{what} is {seen}, and {wanted} is wanted"))
+    };
+    all.into_iter().filter_map(differs).collect()
+}

@@ -1,0 +1,260 @@
+//! What came of a change, and what that says about the next one.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::{DesiredEntry, ListenerId};
+use serde_json::Value;
+
+use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::mark::port_tag;
+use crate::memory::PlanPart;
+use crate::outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
+use crate::step::Block;
+
+/// How long to leave a project alone whose quota is used up, or where a right is missing.
+const BLOCKED_FOR: Duration = Duration::from_secs(300);
+/// How long to leave a load balancer alone that somebody else changes.
+const PENDING_PAUSE: Duration = Duration::from_secs(1);
+/// How long to leave a provider alone that has failed.
+const PROVIDER_PAUSE: Duration = Duration::from_secs(5);
+
+impl Actor {
+    /// Takes what came of a change. Returns what the answer has shown to be missing.
+    pub fn answered(&mut self, change: &CloudChange, outcome: ChangeOutcome, now: Duration) -> Option<MissingAbility> {
+        self.memory.just_looked = false;
+        let refused = matches!(outcome, ChangeOutcome::Refused(_));
+        let failed = matches!(outcome, ChangeOutcome::Refused(ServiceRefusal::ProviderFailed));
+        if (!refused || failed)
+            && let Some(part) = self.repaired_by(change)
+        {
+            self.memory.repaired(part, self.budget, now);
+        }
+        if !matches!(outcome, ChangeOutcome::Accepted(_)) {
+            self.suspect(change, refused);
+        }
+        match outcome {
+            ChangeOutcome::Accepted(answer) => {
+                self.accepted(change, &answer, now);
+                return self.shown_by(change, now);
+            }
+            ChangeOutcome::Refused(ServiceRefusal::NotFound) if change.is_deletion() => {
+                self.accepted(change, &Value::Null, now);
+            }
+            ChangeOutcome::Refused(refusal) => return self.refused(change, refusal, now),
+            ChangeOutcome::Unknown => {
+                self.memory.looked = false;
+                self.memory.may_come_late(now);
+                self.memory.failed(now, None);
+                if let Some(root) = change.root() {
+                    self.memory.lost(root, change.deletes(), &self.seen, now);
+                }
+            }
+        }
+        None
+    }
+
+    /// A provider that has refused the whole in one request, and has now made all of it in several, cannot do the former.
+    /// Before that it may be one of the parts that it cannot do.
+    fn shown_by(&self, change: &CloudChange, now: Duration) -> Option<MissingAbility> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        let made = self.balancer()?.listeners.len() == wanted.header.listeners.len();
+        let is_last = matches!(change, CloudChange::CreateListener { .. }) && made;
+        let lacks = is_last && self.memory.lacks(CloudAbility::PopulatedCreate, now);
+        (lacks && self.memory.unsupported.is_empty()).then(|| self.missing(CloudAbility::PopulatedCreate))
+    }
+
+    fn refused(&mut self, change: &CloudChange, refusal: ServiceRefusal, now: Duration) -> Option<MissingAbility> {
+        if let CloudChange::FailoverBalancer { id } = change {
+            return self.failover_refused(id.clone(), &refusal, now);
+        }
+        let part = match (&refusal, self.part_of(change)) {
+            // What is refused for long does not stop the other members.
+            (
+                ServiceRefusal::Quota(_)
+                | ServiceRefusal::Forbidden(_)
+                | ServiceRefusal::Invalid(_)
+                | ServiceRefusal::Unsupported(_),
+                PlanPart::Port(Some(id)),
+            ) if self.adds_members(change) => PlanPart::NewMembers(id),
+            (_, part) => part,
+        };
+        let memory = &mut self.memory;
+        match refusal {
+            ServiceRefusal::Pending => {
+                // Somebody else's change, or ours whose answer was lost: its end is waited for, and what it did is looked at.
+                memory.looked = false;
+                memory.not_before = Some(now + PENDING_PAUSE);
+            }
+            ServiceRefusal::Duplicate | ServiceRefusal::InUse | ServiceRefusal::Changed | ServiceRefusal::NotFound => {
+                memory.looked = false;
+                memory.part_failed(part, now);
+            }
+            ServiceRefusal::ProviderFailed => {
+                memory.looked = false;
+                memory.failed(now, Some(PROVIDER_PAUSE));
+            }
+            ServiceRefusal::Busy(after) => memory.failed(now, after),
+            ServiceRefusal::Quota(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Invalid(words) => return self.invalid(change, part, words, now),
+            ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
+        }
+        None
+    }
+
+    /// Where failover is not possible, the load balancer is repaired in another way.
+    fn failover_refused(&mut self, id: String, refusal: &ServiceRefusal, now: Duration) -> Option<MissingAbility> {
+        match refusal {
+            ServiceRefusal::Forbidden(_) | ServiceRefusal::Unsupported(_) | ServiceRefusal::Invalid(_) => {
+                self.learn(CloudAbility::Failover, now)
+            }
+            ServiceRefusal::ProviderFailed => {
+                self.memory.failed_over = Some(id);
+                self.memory.looked = false;
+                None
+            }
+            _ => {
+                self.memory.looked = false;
+                self.memory.failed(now, None);
+                None
+            }
+        }
+    }
+
+    fn invalid(
+        &mut self,
+        change: &CloudChange,
+        part: PlanPart,
+        words: String,
+        now: Duration,
+    ) -> Option<MissingAbility> {
+        let port = match change {
+            CloudChange::CreateBalancer { body } => body["vip_port_id"].as_str(),
+            _ => None,
+        };
+        match port {
+            // `allow_vip_port_id` is off.
+            Some(_) if words.contains("vip_port_id is disallowed") => return self.learn(CloudAbility::OwnPort, now),
+            Some(port) if words.contains("already used by device") => self.port_is_used(port, now),
+            _ => {}
+        }
+        if self.desired.is_deleting() || change.is_deletion() {
+            // What is being removed is not wrong because of anybody's wish.
+            self.memory.looked = false;
+            self.memory.failed(now, None);
+        } else if self.memory.invalid.as_ref() != Some(&words) {
+            // Something else may be there than was thought, a port that a load balancer has taken meanwhile for instance. What
+            // is refused after another look too is wrong by itself.
+            self.memory.invalid = Some(words);
+            self.memory.looked = false;
+            self.memory.failed(now, None);
+        } else {
+            self.memory.block(part, Block::Invalid(words), None);
+        }
+        None
+    }
+
+    /// Octavia says that something uses our port. A load balancer of another writer of ours is seen
+    /// after a drift interval; then the port is of no use.
+    fn port_is_used(&mut self, port: &str, now: Duration) {
+        let since = match &self.memory.used_port {
+            Some((id, since, _)) if id == port => *since,
+            _ => now,
+        };
+        self.memory.used_port = Some((port.to_owned(), since, since + self.drift_interval <= now));
+        self.memory.invalid = None;
+    }
+
+    fn unsupported_by_provider(
+        &mut self,
+        change: &CloudChange,
+        part: PlanPart,
+        words: String,
+        now: Duration,
+    ) -> Option<MissingAbility> {
+        let populated = |body: &Value| body.get("listeners").is_some();
+        let restricts = |body: &Value| body.get("allowed_cidrs").is_some();
+        let has_groups = |body: &Value| body.get("vip_sg_ids").is_some();
+        match change {
+            CloudChange::CreateBalancer { body }
+                if has_groups(body) && (!populated(body) || words.contains("sg_ids")) =>
+            {
+                return self.learn_groups_missing(now);
+            }
+            CloudChange::UpdateBalancer { fields, .. } if has_groups(fields) => return self.learn_groups_missing(now),
+            CloudChange::CreateBalancer { body } if populated(body) => {
+                // For this load balancer alone: it may be one of its parts that the provider cannot do.
+                drop(self.learn(CloudAbility::PopulatedCreate, now));
+            }
+            CloudChange::SetMembers { .. } => return self.learn(CloudAbility::BatchMembers, now),
+            // The listener is there and would let everybody in: it goes, for what is not restricted must not be open.
+            CloudChange::UpdateListener { fields, .. } if restricts(fields) => {
+                self.refuse_port(part, words);
+                return self.learn(CloudAbility::ClientRanges, now);
+            }
+            CloudChange::CreateListener { body } if restricts(body) && words.contains("allowed_cidrs") => {
+                self.refuse_port(part, words);
+                return self.learn(CloudAbility::ClientRanges, now);
+            }
+            CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => self.refuse_port(part, words),
+            _ => self.memory.block(part, Block::Unsupported(words), None),
+        }
+        None
+    }
+
+    /// The provider has no security groups. That it refused the whole in one request was for their sake.
+    fn learn_groups_missing(&mut self, now: Duration) -> Option<MissingAbility> {
+        self.memory.unlearn(CloudAbility::PopulatedCreate);
+        self.learn(CloudAbility::SecurityGroups, now)
+    }
+
+    fn refuse_port(&mut self, part: PlanPart, words: String) {
+        match part {
+            PlanPart::Port(Some(id)) | PlanPart::Ranges(id) => drop(self.memory.unsupported.insert(id, words)),
+            part => self.memory.block(part, Block::Unsupported(words), None),
+        }
+    }
+
+    /// Returns the part of what is wanted that a change is about.
+    pub(crate) fn part_of(&self, change: &CloudChange) -> PlanPart {
+        match change {
+            CloudChange::UpdatePort { .. } => PlanPart::Groups,
+            CloudChange::UpdateBalancer { fields, .. } if fields.get("vip_sg_ids").is_some() => PlanPart::Groups,
+            CloudChange::TagPort { .. } | CloudChange::TagFloatingIp { .. } => PlanPart::Tags,
+            CloudChange::CreatePort { .. }
+            | CloudChange::DeletePort { .. }
+            | CloudChange::CreateBalancer { .. }
+            | CloudChange::UpdateBalancer { .. }
+            | CloudChange::DeleteBalancer { .. }
+            | CloudChange::FailoverBalancer { .. } => PlanPart::Balancer,
+            CloudChange::CreateFloatingIp { .. }
+            | CloudChange::UpdateFloatingIp { .. }
+            | CloudChange::DeleteFloatingIp { .. } => PlanPart::FloatingIp,
+            CloudChange::CreateListener { body } | CloudChange::CreatePool { body } => {
+                let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
+                PlanPart::Port(self.port_with(|tag| tags.iter().any(|one| one == tag)))
+            }
+            _ => {
+                let parts = self.seen.balancers.iter().flat_map(|one| {
+                    let listeners = one.listeners.iter().map(|listener| (&listener.id, &listener.tags));
+                    listeners.chain(one.pools.iter().map(|pool| (&pool.id, &pool.tags)))
+                });
+                let about = parts.filter(|(id, _)| Some(id.as_str()) == change.about()).map(|(_, tags)| tags).next();
+                let port = about.and_then(|tags| self.port_with(|tag| tags.iter().any(|one| one == tag)));
+                match (change, port) {
+                    (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields.get("allowed_cidrs").is_some() => {
+                        PlanPart::Ranges(id)
+                    }
+                    (_, port) => PlanPart::Port(port),
+                }
+            }
+        }
+    }
+
+    /// Returns the wanted port that a part with these tags is for.
+    fn port_with(&self, has_tag: impl Fn(&str) -> bool) -> Option<ListenerId> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        wanted.header.listeners.iter().map(|wish| wish.id).find(|id| has_tag(&port_tag(*id)))
+    }
+}

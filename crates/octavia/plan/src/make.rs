@@ -1,0 +1,228 @@
+//! What there is to do while a load balancer is wanted.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::{CloudFacts, DesiredLoadBalancer};
+use serde_json::{Map, Value, json};
+
+use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::floating::FloatingNext;
+use crate::memory::{PlanPart, RepairTime};
+use crate::request_size::fitted_balancer;
+use crate::seen::{Provisioning, SeenBalancer, SeenPort};
+use crate::sharing::retagged;
+use crate::step::{BalancerStep, Block, CloudLook, Wait};
+use crate::target::WantedBalancer;
+use crate::vip::{can_be_moved, must_be_replaced};
+
+impl Actor {
+    pub(crate) fn target<'a>(
+        &'a self,
+        wanted: &'a DesiredLoadBalancer,
+        facts: &'a CloudFacts,
+        now: Duration,
+    ) -> WantedBalancer<'a> {
+        let abilities = self.abilities(wanted, facts, now);
+        WantedBalancer {
+            key: &self.key,
+            wanted,
+            facts,
+            mark: &self.mark,
+            resource_tags: &self.resource_tags,
+            abilities,
+            sharing: self.sharing.as_deref(),
+        }
+    }
+
+    pub(crate) fn make(&self, wanted: &DesiredLoadBalancer, facts: &CloudFacts, now: Duration) -> BalancerStep {
+        if let Some(block) = self.refused_wish(wanted) {
+            return BalancerStep::Blocked(block);
+        }
+        let target = self.target(wanted, facts, now);
+        let Some(lineup) = self.lineup() else { return self.create(&target, None, now) };
+        let current = lineup.current;
+        // Of a shared one the oldest owner may not have been heard yet, and another one would lack those who have not.
+        let is_whole = !self.is_spared(&current.tags);
+        let differs = is_whole && must_be_replaced(current, &target);
+        let broken = current.provisioning == Provisioning::Error;
+        let moves = (differs || broken) && can_be_moved(current, &target);
+        // One that is made for something that is no longer wanted is no successor.
+        let is_successor = |new: &&SeenBalancer| moves && !must_be_replaced(new, &target);
+        let successor = lineup.successors.iter().copied().find(is_successor);
+        let is_left = |one: &&SeenBalancer| successor.is_none_or(|new| new.id != one.id);
+        let left: Vec<&SeenBalancer> = lineup.others.into_iter().chain(lineup.successors).filter(is_left).collect();
+        let late = self.late_change(now);
+        if late.is_none()
+            && let Some(other) = left.iter().find(|one| !one.provisioning.is_pending())
+        {
+            return delete_balancer(other);
+        }
+        let mut conflict = None;
+        if is_whole && (!differs || moves) {
+            // Octavia's lock does not matter to Neutron.
+            match self.floating_next(wanted, facts, current, now) {
+                FloatingNext::Step(step) => return step,
+                FloatingNext::Conflict(words) => conflict = Some(words),
+                FloatingNext::Nothing => {}
+            }
+            if let Some(step) = self.own_port_step(&target, current, now) {
+                return step;
+            }
+        }
+        let step = match (differs, broken) {
+            (true, _) if moves => self.replace(&target, current, successor, now),
+            (true, _) => delete_balancer(current),
+            (false, true) if !is_whole => BalancerStep::Wait(Wait::Until(now + self.drift_interval)),
+            (false, true) => self.repair(&target, current, successor, now),
+            (false, false) => self.keep(&target, current, now),
+        };
+        match (step, conflict, left.first()) {
+            (BalancerStep::Done, _, Some(other)) => match late {
+                Some(step) if !other.provisioning.is_pending() => step,
+                _ => wait(other),
+            },
+            (BalancerStep::Done, Some(words), None) => BalancerStep::Blocked(Block::Conflict(words)),
+            (step, ..) => step,
+        }
+    }
+
+    /// Wishes that are not served, so that nothing is made half.
+    fn refused_wish(&self, wanted: &DesiredLoadBalancer) -> Option<Block> {
+        let id = wanted.header.adopt.as_deref()?;
+        let is_ours = self.seen.balancers.iter().any(|one| one.id == id);
+        (!is_ours).then(|| Block::Conflict(format!("load balancer {id} does not carry the mark of this owner")))
+    }
+
+    /// Returns the next step of making a load balancer, in the place of another one if there is one.
+    pub(crate) fn create(
+        &self,
+        target: &WantedBalancer<'_>,
+        replaces: Option<&SeenBalancer>,
+        now: Duration,
+    ) -> BalancerStep {
+        if replaces.is_none()
+            && let Some(step) = self.suspect_step(now)
+        {
+            return step;
+        }
+        let port = self.free_port(target);
+        // A port that cannot be used holds the address against the load balancer.
+        let is_in_use = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
+        let in_the_way = self.seen.ports.iter().find(|one| !is_in_use(&one.id) && !self.can_have(one, target));
+        if let Some(port) = in_the_way {
+            return self.port_deleted(port);
+        }
+        // A port has its groups before anything uses it.
+        if let Some(change) = port.and_then(|port| target.port_groups(port)) {
+            return match self.memory.block_of(&PlanPart::Groups, now) {
+                Some(block) => BalancerStep::Blocked(block.clone()),
+                None => BalancerStep::Change(change),
+            };
+        }
+        let change = match (self.port_network(target), port) {
+            (Some(network), None) => CloudChange::CreatePort { body: self.port_body(target, network) },
+            (_, port) => {
+                let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
+                let is_left_out = |id: &_| target.refusal(*id).is_some() || self.memory.unsupported.contains_key(id);
+                let without: Vec<_> = all.filter(is_left_out).collect();
+                let (port, replaces) = (port.map(|port| port.id.as_str()), replaces.map(|one| one.id.as_str()));
+                let populated = target.abilities.provider.populated_create;
+                let body = fitted_balancer(target.balancer(port, replaces, populated, &without));
+                let body = body.unwrap_or_else(|| target.balancer(port, replaces, false, &without));
+                CloudChange::CreateBalancer { body }
+            }
+        };
+        match self.memory.block_of(&PlanPart::Balancer, now) {
+            Some(block) => BalancerStep::Blocked(block.clone()),
+            None => BalancerStep::Change(change),
+        }
+    }
+
+    /// Deletes a port that no load balancer has. Another writer may have made one on it a moment ago: a look comes right before.
+    fn port_deleted(&self, port: &SeenPort) -> BalancerStep {
+        if !self.memory.just_looked {
+            return BalancerStep::Look(CloudLook::Owner);
+        }
+        BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() })
+    }
+
+    /// Returns the next step about a load balancer that stays.
+    fn keep(&self, target: &WantedBalancer<'_>, balancer: &SeenBalancer, now: Duration) -> BalancerStep {
+        if balancer.provisioning.is_pending() {
+            return wait(balancer);
+        }
+        let groups = self.vip_groups_step(target, balancer).filter(|_| !self.is_spared(&balancer.tags));
+        if let Some(step) = groups.and_then(|change| self.unless_blocked(BalancerStep::Change(change), now)) {
+            return step;
+        }
+        if let Some(step) = self.parts(target, balancer, now) {
+            return step;
+        }
+        let fields = self.balancer_fields(target, balancer);
+        let update = fields.map(|fields| CloudChange::UpdateBalancer { id: balancer.id.clone(), fields });
+        if let Some(step) = update.and_then(|change| self.unless_blocked(BalancerStep::Change(change), now)) {
+            return step;
+        }
+        // Only beside a load balancer that is there.
+        let is_used = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
+        if let Some(stray) = self.seen.ports.iter().find(|one| !is_used(&one.id)) {
+            return self.port_deleted(stray);
+        }
+        if let Some(pool) = self.memory.unread.first() {
+            return BalancerStep::Look(CloudLook::Members { pool: pool.clone() });
+        }
+        self.at_rest(target, balancer, now)
+    }
+
+    /// Everything that can be done is done.
+    fn at_rest(&self, target: &WantedBalancer<'_>, balancer: &SeenBalancer, now: Duration) -> BalancerStep {
+        if let Some(step) = self.look_at_unfinished(now) {
+            return step;
+        }
+        if let Some(at) = self.memory.recheck() {
+            return if at > now { BalancerStep::Wait(Wait::Until(at)) } else { BalancerStep::Look(CloudLook::Owner) };
+        }
+        if let Some((_, block)) = self.memory.blocked(now).next() {
+            return BalancerStep::Blocked(block.clone());
+        }
+        if let Some(words) = self.port_conflict(target, balancer) {
+            return BalancerStep::Blocked(Block::Conflict(words));
+        }
+        let times = self.broken_parts().into_iter().map(|part| self.memory.next_repair(&part, self.budget, now));
+        let block = times.fold(None, |block, time| match (block, time) {
+            (_, RepairTime::Spent(_)) => Some(Block::RepairBudget),
+            (None, _) => Some(Block::Failing),
+            (block, _) => block,
+        });
+        block.map_or(BalancerStep::Done, BalancerStep::Blocked)
+    }
+
+    fn balancer_fields(&self, target: &WantedBalancer<'_>, balancer: &SeenBalancer) -> Option<Value> {
+        let mut fields = Map::new();
+        if balancer.name != target.name() {
+            fields.insert("name".into(), json!(target.name()));
+        }
+        if balancer.description != self.mark.description() {
+            fields.insert("description".into(), json!(self.mark.description()));
+        }
+        if !balancer.admin_state_up {
+            fields.insert("admin_state_up".into(), json!(true));
+        }
+        let tags = retagged(target.sharing, &balancer.tags, &target.tags().collect::<Vec<_>>());
+        fields.extend(tags.map(|tags| ("tags".to_owned(), tags)));
+        (!fields.is_empty()).then_some(Value::Object(fields))
+    }
+}
+
+pub(crate) fn wait(balancer: &SeenBalancer) -> BalancerStep {
+    BalancerStep::Wait(Wait::Pending { balancer: balancer.id.clone() })
+}
+
+/// Deletes a load balancer as soon as Octavia lets it.
+pub(crate) fn delete_balancer(balancer: &SeenBalancer) -> BalancerStep {
+    if balancer.provisioning.is_pending() {
+        return wait(balancer);
+    }
+    BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() })
+}

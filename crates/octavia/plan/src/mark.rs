@@ -1,0 +1,161 @@
+//! The mark that everything made for an owner carries, and by which it is found again.
+
+use gimbal_kuryr_model::{ListenerId, Text};
+use serde_json::Value;
+
+/// Identifies the owner of an object in OpenStack. Names are for people; nothing is ever found or taken by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The UID of the cluster's namespace `kube-system`.
+    pub cluster_uid: Text,
+    /// The cluster's name.
+    pub cluster: Text,
+    /// The UID of the owner in that cluster, or what [`group_owner`] returns for a group of owners.
+    pub owner: Text,
+}
+
+/// Keeps an object that was added by hand to a load balancer of ours.
+pub(crate) const KEEP: &str = "gimbal:keep";
+const OWNER: &str = "k8s-svc-uid:";
+const GROUP: &str = "gimbal-group:";
+
+/// Returns what stands for the owner where several share a load balancer. No UID begins so.
+#[must_use]
+pub fn group_owner(namespace: &str, name: &str) -> Text {
+    format!("{GROUP}{namespace}:{name}").into()
+}
+
+/// Whether an owner is a group of owners.
+#[must_use]
+pub fn is_group(owner: &str) -> bool {
+    owner.starts_with(GROUP)
+}
+
+/// Returns the UIDs of the owners that these tags name. Those of a shared load balancer name several.
+pub fn owners_in<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    words.filter_map(|word| word.strip_prefix(OWNER))
+}
+
+pub(crate) fn owner_tag_of(owner: &str) -> String {
+    format!("{OWNER}{owner}")
+}
+
+impl Mark {
+    /// Returns the tags that an object must carry. Sorted.
+    #[must_use]
+    pub fn tags(&self) -> [String; 3] {
+        let mut tags = [format!("gimbal-cluster:{}", self.cluster), self.cluster_tag(), self.owner_tag()];
+        tags.sort();
+        tags
+    }
+
+    /// Returns the tag that finds everything of the cluster.
+    #[must_use]
+    pub fn cluster_tag(&self) -> String {
+        format!("k8s-cluster:{}", self.cluster_uid)
+    }
+
+    /// Returns the tag that finds everything of the owner.
+    #[must_use]
+    pub fn owner_tag(&self) -> String {
+        if is_group(&self.owner) { self.owner.to_string() } else { owner_tag_of(&self.owner) }
+    }
+
+    /// Returns the description of Neutron's objects. Neutron writes it together with the object, and tags only after it.
+    #[must_use]
+    pub fn description(&self) -> String {
+        self.tags().join(" ")
+    }
+
+    /// Returns all descriptions of the owner's objects in Neutron, whose filter compares them whole: that of
+    /// [`Mark::description`], and that of a floating IP which is kept when its owner goes.
+    #[must_use]
+    pub fn descriptions(&self) -> [String; 2] {
+        let plain = self.description();
+        let kept = format!("{plain} {KEEP}");
+        [plain, kept]
+    }
+
+    /// Whether a description holds the mark, whatever else is in it.
+    pub(crate) fn is_in(&self, description: &str) -> bool {
+        self.is_among(description.split(' '))
+    }
+
+    /// Whether an object with these tags is the owner's.
+    pub(crate) fn is_on(&self, tags: &[String]) -> bool {
+        self.is_among(tags.iter().map(String::as_str))
+    }
+
+    fn is_among<'a>(&self, words: impl Iterator<Item = &'a str> + Clone) -> bool {
+        let has = |tag: &str| words.clone().any(|word| word == tag);
+        // What a group has names its owners as well, and belongs to all of them.
+        has(&self.cluster_tag())
+            && has(&self.owner_tag())
+            && (is_group(&self.owner) || !words.clone().any(is_group))
+            && !names_another_cluster(words.clone(), &self.cluster)
+    }
+}
+
+/// Whether one of these tags, or words of a description, names another cluster than this one. A UID is what a controller says of
+/// itself; the name is what its certificate stands for, so an object with another cluster's name is not taken for a UID's sake.
+pub fn names_another_cluster<'a>(mut words: impl Iterator<Item = &'a str>, cluster: &str) -> bool {
+    words.any(|word| word.strip_prefix("gimbal-cluster:").is_some_and(|name| name != cluster))
+}
+
+/// Returns the owner that these tags, or words of a description, name: a UID, or that of a group ([`group_owner`]), whatever
+/// owners it has. `None` unless they are the mark of this cluster, whose tag is `cluster_tag` ([`Mark::cluster_tag`]).
+pub fn marked_owner<'a>(
+    mut words: impl Iterator<Item = &'a str> + Clone,
+    cluster_tag: &str,
+    cluster: &str,
+) -> Option<&'a str> {
+    let is_ours = words.clone().any(|word| word == cluster_tag) && !names_another_cluster(words.clone(), cluster);
+    let group = words.clone().find(|word| is_group(word));
+    group.or_else(|| owners_in(&mut words).next()).filter(|_| is_ours)
+}
+
+/// Whether a description names an owner, whoever's it is.
+pub(crate) fn is_marked(description: &str) -> bool {
+    description.split(' ').any(|word| word.starts_with(OWNER) || is_group(word))
+}
+
+/// Whether a description asks for the object to be left alone.
+pub(crate) fn is_kept(description: &str) -> bool {
+    description.split(' ').any(|word| word == KEEP)
+}
+
+/// Returns the tag of a load balancer that is made to take another one's place. It tells the two from the twins of a lost
+/// creation, also to a writer that was started in between.
+pub(crate) fn replaces_tag(id: &str) -> String {
+    format!("gimbal-replaces:{id}")
+}
+
+/// Returns the tag that says which listener a pool is for.
+pub(crate) fn port_tag(id: ListenerId) -> String {
+    format!("gimbal-port:{}:{}", id.protocol.as_str(), id.port)
+}
+
+/// Returns the tags of an object with those that it lacks, sorted, as JSON; `None` if it lacks none.
+pub(crate) fn with_missing(present: &[String], wanted: &[String]) -> Option<Value> {
+    if wanted.iter().all(|tag| present.contains(tag)) {
+        return None;
+    }
+    let mut all: Vec<&String> = present.iter().chain(wanted).collect();
+    all.sort();
+    all.dedup();
+    Some(all.into_iter().cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_another_cluster_is_not_this_ones() {
+        let mark = Mark { cluster_uid: "c-1".into(), cluster: "prod3".into(), owner: "s-1".into() };
+        let other = Mark { cluster: "prod1".into(), ..mark.clone() };
+        assert!(mark.is_on(&mark.tags()) && mark.is_in(&mark.description()));
+        assert!(!mark.is_on(&other.tags()) && !mark.is_in(&other.description()));
+        assert!(mark.is_on(&[mark.cluster_tag(), mark.owner_tag()]), "a name that somebody took off is put on again");
+    }
+}

@@ -1,0 +1,355 @@
+//! What an actor remembers besides what is wanted and what was seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use gimbal_kuryr_model::ListenerId;
+
+use crate::outcome::CloudAbility;
+use crate::seen::{Provisioning, Seen, SeenFloatingIp};
+use crate::step::Block;
+use crate::suspect::Suspect;
+use crate::unfinished::UnfinishedParts;
+
+/// How often something in `ERROR` is repaired: a load balancer, and each of its ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairBudget {
+    /// The number of repairs that are made.
+    pub repairs: usize,
+    /// The time in which they count.
+    pub within: Duration,
+}
+
+impl Default for RepairBudget {
+    fn default() -> Self {
+        Self { repairs: 3, within: Duration::from_secs(3600) }
+    }
+}
+
+/// How often the effect of a lost change is looked for before anything else is done, and the time between the looks: a slow
+/// commit may come after the first.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+
+/// The first and the longest pause after a failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// The pause after the first repair; the next ones double it.
+const REPAIR_PAUSE: Duration = Duration::from_secs(30);
+
+/// The kind of an object that is found by its mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    Balancer,
+    Port,
+    FloatingIp,
+}
+
+/// A part of what is wanted that can be refused while the others go on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PlanPart {
+    /// The load balancer and its port.
+    Balancer,
+    FloatingIp,
+    /// Security groups of the VIP's port.
+    Groups,
+    /// Tags of Neutron's objects.
+    Tags,
+    /// A listener with its pool, or what belongs to none that is wanted.
+    Port(Option<ListenerId>),
+    /// Who may connect to a listener.
+    Ranges(ListenerId),
+    /// Members that the pool of a listener has not yet.
+    NewMembers(ListenerId),
+}
+
+/// When something in `ERROR` is repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepairTime {
+    Now,
+    /// After a pause.
+    At(Duration),
+    /// The budget is spent until then.
+    Spent(Duration),
+}
+
+/// A change whose answer was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lost {
+    root: Root,
+    /// Those that were there.
+    had: Vec<String>,
+    /// The one that was to be deleted.
+    goes: Option<String>,
+    since: Duration,
+    looks: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Memory {
+    /// Whether OpenStack was asked since the start, and since the last change with an unknown outcome.
+    pub(crate) looked: bool,
+    /// Whether nothing has happened since the last look.
+    pub(crate) just_looked: bool,
+    lost: Option<Lost>,
+    /// When to look for what a request has done late that was given up.
+    recheck: Option<Duration>,
+    /// When OpenStack was looked at first, and last.
+    looks: Option<(Duration, Duration)>,
+    failures: u32,
+    pub(crate) not_before: Option<Duration>,
+    /// Why nothing can be done about a part, and until when; without a time until something else is wanted.
+    blocks: BTreeMap<PlanPart, (Block, Option<Duration>)>,
+    /// The words of the last request that was refused as invalid.
+    pub(crate) invalid: Option<String>,
+    /// Parts without our mark that the last look saw, and when one first saw them.
+    strangers: BTreeMap<String, Duration>,
+    /// Those of them that were there for a drift interval.
+    condemned: BTreeSet<String>,
+    /// Ports that the provider cannot serve, with its words.
+    pub(crate) unsupported: BTreeMap<ListenerId, String>,
+    /// What answers have shown to be missing, and until when that is believed.
+    missing: BTreeMap<CloudAbility, Duration>,
+    /// Pools whose members' IDs are not known.
+    pub(crate) unread: BTreeSet<String>,
+    repairs: BTreeMap<PlanPart, Vec<Duration>>,
+    /// The load balancer whose failover was the last repair.
+    pub(crate) failed_over: Option<String>,
+    /// What may be left of a creation that failed.
+    pub(crate) suspect: Option<Suspect>,
+    /// Parts that the provider may have left unfinished.
+    pub(crate) unfinished: UnfinishedParts,
+    /// The answer to the question who has the wanted floating IP, since the last look.
+    pub(crate) asked_floating: Option<Option<SeenFloatingIp>>,
+    /// When a floating IP was led from one port to another.
+    pub(crate) moved: Option<Duration>,
+    /// A port of ours that Octavia refuses because something uses it, since when, and whether that is for good.
+    pub(crate) used_port: Option<(String, Duration, bool)>,
+}
+
+/// Returns the key under which a member without our mark is remembered. A batch gives members no IDs.
+pub(crate) fn member_key(pool: &str, address: &str, port: u16) -> String {
+    format!("{pool}/{address}/{port}")
+}
+
+impl Root {
+    fn ids(self, seen: &Seen) -> Vec<&String> {
+        match self {
+            Self::Balancer => seen.balancers.iter().map(|one| &one.id).collect(),
+            Self::Port => seen.ports.iter().map(|one| &one.id).collect(),
+            Self::FloatingIp => seen.floating.iter().map(|one| &one.id).collect(),
+        }
+    }
+}
+
+impl Lost {
+    /// Whether the effect of the change is seen.
+    fn is_found(&self, seen: &Seen) -> bool {
+        let ids = self.root.ids(seen);
+        let begun = |id: &String| {
+            let mut all = seen.balancers.iter();
+            all.any(|one| one.id == *id && one.provisioning == Provisioning::PendingDelete)
+        };
+        match &self.goes {
+            Some(id) => !ids.contains(&id) || begun(id),
+            None => ids.iter().any(|id| !self.had.contains(id)),
+        }
+    }
+}
+
+impl Memory {
+    /// Forgets what only the former wish has caused.
+    pub(crate) fn wish_changed(&mut self) {
+        self.just_looked = false;
+        self.blocks.clear();
+        self.invalid = None;
+        self.unsupported.clear();
+        self.asked_floating = None;
+        self.failures = 0;
+    }
+
+    /// Takes note of a change whose answer was lost, when this was seen; `goes`: what it deletes.
+    pub(crate) fn lost(&mut self, root: Root, goes: Option<&str>, seen: &Seen, now: Duration) {
+        let had = root.ids(seen).into_iter().cloned().collect();
+        self.lost = Some(Lost { root, had, goes: goes.map(str::to_owned), since: now, looks: 0 });
+    }
+
+    /// Returns when to look again for what a change has done whose answer was lost.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.lost.as_ref().map(|lost| lost.since + BETWEEN_LOOKS * lost.looks)
+    }
+
+    /// Takes note of a request that may still have its effect, and undo a later one then.
+    pub(crate) fn may_come_late(&mut self, now: Duration) {
+        self.recheck = Some(now + BETWEEN_LOOKS * LOOKS);
+    }
+
+    /// Returns when to look for what such a request has done.
+    pub(crate) fn recheck(&self) -> Option<Duration> {
+        self.recheck
+    }
+
+    /// Returns when to look for what a request has done that was sent before the first look, by a process that was killed for
+    /// instance. `None`: a look has seen it.
+    pub(crate) fn late_look(&self) -> Option<Duration> {
+        let (first, last) = self.looks?;
+        let due = first + BETWEEN_LOOKS * LOOKS;
+        (last < due).then_some(due)
+    }
+
+    /// Leaves a part alone.
+    pub(crate) fn block(&mut self, part: PlanPart, block: Block, until: Option<Duration>) {
+        self.blocks.insert(part, (block, until));
+    }
+
+    /// Returns why a part is left alone.
+    pub(crate) fn block_of(&self, part: &PlanPart, now: Duration) -> Option<&Block> {
+        let (block, until) = self.blocks.get(part)?;
+        until.is_none_or(|until| until > now).then_some(block)
+    }
+
+    /// Returns the parts that are left alone, and why.
+    pub(crate) fn blocked(&self, now: Duration) -> impl Iterator<Item = (&PlanPart, &Block)> {
+        self.blocks.keys().filter_map(move |part| Some((part, self.block_of(part, now)?)))
+    }
+
+    /// Tries again what was refused as invalid: there is something else to be invalid about.
+    pub(crate) fn forget_invalid(&mut self) {
+        self.invalid = None;
+        self.blocks.retain(|_, (block, _)| !matches!(block, Block::Invalid(_)));
+    }
+
+    /// Tries again what a quota was in the way of.
+    pub(crate) fn quota_freed(&mut self) {
+        self.blocks.retain(|_, (block, _)| !matches!(block, Block::Quota(_)));
+    }
+
+    /// Stops waiting for an address that somebody else had: the owner has it now.
+    pub(crate) fn address_found(&mut self) {
+        self.blocks.retain(|part, (block, _)| *part != PlanPart::Balancer || !matches!(block, Block::Conflict(_)));
+    }
+
+    /// Takes note of a complete look.
+    pub(crate) fn looked(
+        &mut self,
+        seen: &Seen,
+        now: Duration,
+        drift_interval: Duration,
+        is_ours: impl Fn(&[String]) -> bool,
+    ) {
+        self.looked = true;
+        self.just_looked = true;
+        self.looks.get_or_insert((now, now)).1 = now;
+        self.recheck.take_if(|at| *at <= now);
+        self.unread.clear();
+        self.asked_floating = None;
+        self.missing.retain(|_, until| *until > now);
+        // A look that came early says nothing about a commit that comes late.
+        let is_due = self.next_look().is_none_or(|due| due <= now);
+        if let Some(lost) = self.lost.as_mut().filter(|_| is_due) {
+            lost.looks += 1;
+            if lost.is_found(seen) || lost.looks >= LOOKS {
+                self.lost = None;
+            }
+        }
+        let mut strangers = BTreeSet::new();
+        for balancer in &seen.balancers {
+            strangers.extend(balancer.listeners.iter().filter(|one| !is_ours(&one.tags)).map(|one| one.id.clone()));
+            for pool in &balancer.pools {
+                if !is_ours(&pool.tags) {
+                    strangers.insert(pool.id.clone());
+                }
+                strangers.extend(pool.monitor.iter().map(|monitor| monitor.id.clone()));
+                let members = pool.members.iter().filter(|one| !is_ours(&one.tags));
+                strangers.extend(members.map(|one| member_key(&pool.id, &one.address, one.port)));
+            }
+        }
+        strangers.extend(seen.floating.iter().map(|one| one.id.clone()));
+        let since = |one: &String| self.strangers.get(one).copied().unwrap_or(now);
+        let strangers: BTreeMap<String, Duration> =
+            strangers.into_iter().map(|one| (one.clone(), since(&one))).collect();
+        let stayed = strangers.iter().filter(|(_, since)| **since + drift_interval <= now);
+        self.condemned = stayed.map(|(one, _)| one.clone()).collect();
+        self.strangers = strangers;
+    }
+
+    /// Whether looks have seen a part that is not marked for a drift interval.
+    pub(crate) fn is_condemned(&self, key: &str) -> bool {
+        self.condemned.contains(key)
+    }
+
+    pub(crate) fn lacks(&self, ability: CloudAbility, now: Duration) -> bool {
+        self.missing.get(&ability).is_some_and(|until| *until > now)
+    }
+
+    pub(crate) fn unlearn(&mut self, ability: CloudAbility) {
+        self.missing.remove(&ability);
+    }
+
+    pub(crate) fn miss(&mut self, ability: CloudAbility, until: Duration) {
+        self.missing.insert(ability, until);
+    }
+
+    /// Takes note of a failure, and pauses before the next try.
+    pub(crate) fn failed(&mut self, now: Duration, at_least: Option<Duration>) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        self.failures += 1;
+        self.not_before = Some(now + at_least.map_or(pause, |least| least.max(pause)));
+    }
+
+    /// Takes note of the failure of one part. The others go on meanwhile, but nothing goes on without the load balancer.
+    pub(crate) fn part_failed(&mut self, part: PlanPart, now: Duration) {
+        self.failed(now, None);
+        if part != PlanPart::Balancer {
+            let until = self.not_before.take();
+            self.block(part, Block::Failing, until);
+        }
+    }
+
+    /// Returns when the first of the parts that are left alone is to be tried again.
+    pub(crate) fn retry_at(&self, now: Duration) -> Option<Duration> {
+        self.blocks.values().filter_map(|(_, until)| *until).filter(|until| *until > now).min()
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.failures = 0;
+        self.not_before = None;
+    }
+
+    /// Returns how often something was repaired of late.
+    pub(crate) fn repairs_of(&self, part: &PlanPart, budget: RepairBudget, now: Duration) -> usize {
+        self.recent_repairs(part, budget, now).count()
+    }
+
+    fn recent_repairs(
+        &self,
+        part: &PlanPart,
+        budget: RepairBudget,
+        now: Duration,
+    ) -> impl Iterator<Item = Duration> + use<'_> {
+        let all = self.repairs.get(part).map(Vec::as_slice).unwrap_or_default();
+        all.iter().copied().filter(move |at| *at + budget.within > now)
+    }
+
+    /// Returns when something may be repaired.
+    pub(crate) fn next_repair(&self, part: &PlanPart, budget: RepairBudget, now: Duration) -> RepairTime {
+        let recent: Vec<Duration> = self.recent_repairs(part, budget, now).collect();
+        if budget.repairs == 0 {
+            return RepairTime::Spent(now + budget.within);
+        }
+        let (Some(first), Some(last)) = (recent.first(), recent.last()) else { return RepairTime::Now };
+        if recent.len() >= budget.repairs {
+            return RepairTime::Spent(*first + budget.within);
+        }
+        let doubled = u32::try_from(recent.len() - 1).unwrap_or(16).min(16);
+        let next = *last + REPAIR_PAUSE.saturating_mul(1 << doubled);
+        if next <= now { RepairTime::Now } else { RepairTime::At(next) }
+    }
+
+    pub(crate) fn repaired(&mut self, part: PlanPart, budget: RepairBudget, now: Duration) {
+        let all = self.repairs.entry(part).or_default();
+        all.retain(|at| *at + budget.within > now);
+        all.push(now);
+    }
+}

@@ -1,0 +1,154 @@
+//! What is in `ERROR` is made well again, as often as the budget allows: the load balancer, and each of its ports by itself.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::{DesiredEntry, ListenerId};
+
+use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::mark::{port_tag, replaces_tag};
+use crate::members::MemberChanges;
+use crate::memory::{PlanPart, RepairTime};
+use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenMember, SeenPool};
+use crate::step::{BalancerStep, Block, Wait};
+use crate::target::WantedBalancer;
+use crate::vip::can_be_moved;
+
+impl Actor {
+    /// Repairs a load balancer in `ERROR`: by failover, which keeps its traffic; else by another one that takes its place; else
+    /// by making it anew. One that has never served is made anew at once.
+    pub(crate) fn repair(
+        &self,
+        target: &WantedBalancer<'_>,
+        balancer: &SeenBalancer,
+        successor: Option<&SeenBalancer>,
+        now: Duration,
+    ) -> BalancerStep {
+        if successor.is_some() {
+            return self.replace(target, balancer, successor, now);
+        }
+        match self.memory.next_repair(&PlanPart::Balancer, self.budget, now) {
+            RepairTime::Spent(_) => return BalancerStep::Blocked(Block::RepairBudget),
+            RepairTime::At(then) => return BalancerStep::Wait(Wait::Until(then)),
+            RepairTime::Now => {}
+        }
+        let has_served = !matches!(balancer.operating.as_str(), "OFFLINE" | "");
+        let failed_over = self.memory.failed_over.as_ref() == Some(&balancer.id);
+        if has_served && target.abilities.failover && !failed_over {
+            return BalancerStep::Change(CloudChange::FailoverBalancer { id: balancer.id.clone() });
+        }
+        if has_served && can_be_moved(balancer, target) {
+            match self.create(target, Some(balancer), now) {
+                // A quota for instance: then the old one goes first.
+                BalancerStep::Blocked(_) => {}
+                step => return step,
+            }
+        }
+        BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() })
+    }
+
+    /// Whether a port may be repaired now.
+    pub(crate) fn may_repair(&self, id: ListenerId, now: Duration) -> bool {
+        self.memory.next_repair(&PlanPart::Port(Some(id)), self.budget, now) == RepairTime::Now
+    }
+
+    /// Returns what may be done about the members of a port.
+    pub(crate) fn member_changes(&self, id: ListenerId, now: Duration) -> MemberChanges {
+        MemberChanges { repair: self.may_repair(id, now), add: self.may_add(id, now) }
+    }
+
+    /// Whether new members of a port are not refused for the time being.
+    pub(crate) fn may_add(&self, id: ListenerId, now: Duration) -> bool {
+        self.memory.block_of(&PlanPart::NewMembers(id), now).is_none()
+    }
+
+    /// Whether a port has not been repaired of late.
+    pub(crate) fn is_first_repair(&self, id: ListenerId, now: Duration) -> bool {
+        self.memory.repairs_of(&PlanPart::Port(Some(id)), self.budget, now) == 0
+    }
+
+    /// Returns what is in `ERROR` and wanted.
+    pub(crate) fn broken_parts(&self) -> Vec<PlanPart> {
+        self.balancer().map(|balancer| self.broken_in(balancer)).unwrap_or_default()
+    }
+
+    /// Returns what of a load balancer is in `ERROR` and wanted.
+    pub(crate) fn broken_in(&self, balancer: &SeenBalancer) -> Vec<PlanPart> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
+        if balancer.provisioning == Provisioning::Error {
+            return vec![PlanPart::Balancer];
+        }
+        let ids = wanted.header.listeners.iter().map(|wish| wish.id);
+        ids.filter(|id| is_broken(balancer, *id)).map(|id| PlanPart::Port(Some(id))).collect()
+    }
+
+    /// Returns what a change repairs.
+    pub(crate) fn repaired_by(&self, change: &CloudChange) -> Option<PlanPart> {
+        if self.desired.is_deleting() {
+            return None;
+        }
+        let is_broken = |id: &str| {
+            let found = self.seen.balancers.iter().find(|one| one.id == id);
+            found.is_some_and(|one| one.provisioning == Provisioning::Error)
+        };
+        let listeners = || self.seen.balancers.iter().flat_map(|one| &one.listeners);
+        let pools = || self.seen.balancers.iter().flat_map(|one| &one.pools);
+        let repairs = match change {
+            CloudChange::DeleteBalancer { id } | CloudChange::FailoverBalancer { id } => is_broken(id),
+            CloudChange::CreateBalancer { body } => {
+                let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let broken = self.seen.balancers.iter().filter(|one| one.provisioning == Provisioning::Error);
+                broken.map(|one| replaces_tag(&one.id)).any(|tag| tags.iter().any(|one| *one == tag))
+            }
+            CloudChange::CreatePool { body } => {
+                let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let same_port = |pool: &SeenPool| {
+                    pool.tags
+                        .iter()
+                        .filter(|tag| tag.starts_with("gimbal-port:"))
+                        .any(|tag| tags.iter().any(|t| t == tag))
+                };
+                pools().any(|pool| pool.provisioning == Provisioning::Error && same_port(pool))
+            }
+            // Who may connect is no repair, and comes first.
+            CloudChange::UpdateListener { fields, .. } if fields.get("default_pool_id").is_none() => false,
+            CloudChange::UpdateListener { id, .. } | CloudChange::DeleteListener { id } => {
+                listeners().any(|one| one.id == *id && one.provisioning == Provisioning::Error)
+            }
+            CloudChange::SetMembers { pool, members, .. } => {
+                let listed = |one: &SeenMember| {
+                    members.iter().any(|body| body["address"] == one.address && body["protocol_port"] == one.port)
+                };
+                let broken = |one: &SeenMember| one.provisioning == Provisioning::Error && listed(one);
+                pools().any(|one| one.id == *pool && one.members.iter().any(broken))
+            }
+            CloudChange::UpdateMember { id, .. } => {
+                let mut all = pools().flat_map(|pool| &pool.members);
+                all.any(|one| one.id == *id && one.provisioning == Provisioning::Error)
+            }
+            CloudChange::DeleteMonitor { id, .. } => {
+                let mut all = pools().filter_map(|pool| pool.monitor.as_ref());
+                all.any(|one| one.id == *id && one.provisioning == Provisioning::Error)
+            }
+            _ => false,
+        };
+        match self.part_of(change) {
+            _ if !repairs => None,
+            PlanPart::Ranges(id) => Some(PlanPart::Port(Some(id))),
+            part => Some(part),
+        }
+    }
+}
+
+/// Whether something of a port is in `ERROR`.
+fn is_broken(balancer: &SeenBalancer, id: ListenerId) -> bool {
+    let tag = port_tag(id);
+    let error = |one: Provisioning| one == Provisioning::Error;
+    let listener = |one: &SeenListener| one.tags.contains(&tag) && error(one.provisioning);
+    let pool = |one: &SeenPool| {
+        let monitor = one.monitor.as_ref().is_some_and(|monitor| error(monitor.provisioning));
+        let member = one.members.iter().any(|member| error(member.provisioning));
+        one.tags.contains(&tag) && (error(one.provisioning) || monitor || member)
+    };
+    balancer.listeners.iter().any(listener) || balancer.pools.iter().any(pool)
+}

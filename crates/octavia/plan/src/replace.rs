@@ -1,0 +1,99 @@
+//! Another load balancer takes the place of one: it is made first, then the floating IP moves, then the old one goes.
+
+use std::time::Duration;
+
+use crate::actor::Actor;
+use crate::children::members_first;
+use crate::make::{delete_balancer, wait};
+use crate::members::MemberChanges;
+use crate::memory::{PlanPart, RepairTime};
+use crate::seen::{Provisioning, SeenBalancer};
+use crate::step::{BalancerStep, Block, CloudLook, Wait};
+use crate::target::WantedBalancer;
+
+/// How long routers may take until they follow a floating IP that was led elsewhere. Clients come to the former load balancer
+/// until then.
+const NETWORK_FOLLOWS: Duration = Duration::from_secs(10);
+
+impl Actor {
+    pub(crate) fn replace(
+        &self,
+        target: &WantedBalancer<'_>,
+        current: &SeenBalancer,
+        successor: Option<&SeenBalancer>,
+        now: Duration,
+    ) -> BalancerStep {
+        // The old one serves until the new one can.
+        if let Some(step) = self.members_meanwhile(target, current, now) {
+            return step;
+        }
+        let Some(new) = successor else {
+            return match self.memory.next_repair(&PlanPart::Balancer, self.budget, now) {
+                RepairTime::Spent(_) => BalancerStep::Blocked(Block::RepairBudget),
+                RepairTime::At(then) => BalancerStep::Wait(Wait::Until(then)),
+                RepairTime::Now => self.create(target, Some(current), now),
+            };
+        };
+        if new.provisioning.is_pending() {
+            return wait(new);
+        }
+        if new.provisioning == Provisioning::Error {
+            return delete_balancer(new);
+        }
+        if let Some(step) = self.parts(target, new, now) {
+            return step;
+        }
+        // What is left alone for now would be missing behind the floating IP.
+        let of_ports = |(part, _): &(&PlanPart, &Block)| {
+            matches!(part, PlanPart::Port(_) | PlanPart::Ranges(_) | PlanPart::NewMembers(_))
+        };
+        if let Some((_, block)) = self.memory.blocked(now).find(of_ports) {
+            return BalancerStep::Blocked(block.clone());
+        }
+        // Some providers say ACTIVE before everything in it is made.
+        let leads = self.seen.floating.iter().any(|one| one.port.as_deref() == Some(&*current.vip_port));
+        if leads && let Some(step) = self.unless_whole(new, now) {
+            return step;
+        }
+        if let Some(step) = self.late_change(now) {
+            return step;
+        }
+        match self.moved(&current.vip_port, &new.vip_port, now) {
+            Ok(Some(step)) => step,
+            Ok(None) => delete_balancer(current),
+            Err(block) => BalancerStep::Blocked(block),
+        }
+    }
+
+    /// Returns what to do first before a floating IP moves, or one of several load balancers goes.
+    pub(crate) fn late_change(&self, now: Duration) -> Option<BalancerStep> {
+        if self.seen.floating.is_empty() {
+            return None;
+        }
+        if let Some(then) = self.memory.moved.map(|moved| moved + NETWORK_FOLLOWS).filter(|then| *then > now) {
+            return Some(BalancerStep::Wait(Wait::Until(then)));
+        }
+        // A process that was killed may have sent a request which leads the floating IP to any of them, or deletes any of them,
+        // and has not arrived yet.
+        let at = self.memory.late_look()?;
+        Some(if at > now { BalancerStep::Wait(Wait::Until(at)) } else { BalancerStep::Look(CloudLook::Owner) })
+    }
+
+    fn members_meanwhile(
+        &self,
+        target: &WantedBalancer<'_>,
+        current: &SeenBalancer,
+        now: Duration,
+    ) -> Option<BalancerStep> {
+        if current.provisioning != Provisioning::Active {
+            return None;
+        }
+        let ids = target.wanted.header.listeners.iter().map(|wish| wish.id);
+        let steps = ids.filter_map(|id| {
+            let pool = self.pool_in_use(current, id).filter(|pool| pool.provisioning == Provisioning::Active)?;
+            let may = MemberChanges { repair: false, add: self.may_add(id, now) };
+            self.unless_blocked(self.members_step(pool, &target.members(id), &target.abilities, may)?, now)
+        });
+        members_first(steps)
+    }
+}

@@ -1,0 +1,133 @@
+//! The next step: the first that applies.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
+
+use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::make::delete_balancer;
+
+/// What to do next about a load balancer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BalancerStep {
+    /// Read something, and tell the actor.
+    Look(CloudLook),
+    /// Send one change, once, and tell the actor what came of it.
+    Change(CloudChange),
+    /// Nothing until then.
+    Wait(Wait),
+    /// Everything is as it is wanted.
+    Done,
+    /// Nothing can be done.
+    Blocked(Block),
+    /// Nothing of the owner is left.
+    Gone,
+}
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CloudLook {
+    /// Everything with the owner's mark, and the floating IPs of the VIPs' ports, marked or not: [`Actor::looked`]. In Neutron
+    /// the mark is one of [`Mark::descriptions`](crate::Mark::descriptions).
+    Owner,
+    /// The members of a pool: [`Actor::read_members`].
+    Members {
+        /// The pool.
+        pool: String,
+    },
+    /// The floating IP that has an address, whoever made it: [`Actor::found_floating_ip`].
+    FloatingIp {
+        /// The address.
+        address: String,
+        /// The network; unset: any.
+        network: Option<String>,
+    },
+    /// The port that has an address, whoever made it: [`Actor::found_holder`].
+    AddressHolder {
+        /// The subnet.
+        subnet: String,
+        /// The address.
+        address: String,
+    },
+}
+
+/// What to wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wait {
+    /// Octavia works on this load balancer: read its row until it has settled, and tell [`Actor::tracked`].
+    Pending {
+        /// The load balancer.
+        balancer: String,
+    },
+    /// A time.
+    Until(Duration),
+}
+
+/// Why nothing can be done, as far as is known for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block {
+    /// A quota is used up; the service's words.
+    Quota(String),
+    /// The role does not allow it; the service's words.
+    Forbidden(String),
+    /// The request is invalid; the service's words.
+    Invalid(String),
+    /// The provider cannot do it; its words.
+    Unsupported(String),
+    /// Somebody else has what is wanted; who has what, in words.
+    Conflict(String),
+    /// A request fails, and is tried again after a pause that grows.
+    Failing,
+    /// The load balancer was repaired too often.
+    RepairBudget,
+}
+
+impl Actor {
+    /// Returns the next step. `now` is the time of any clock that goes on while the process lives.
+    #[must_use]
+    pub fn step(&self, facts: &CloudFacts, now: Duration) -> BalancerStep {
+        let memory = &self.memory;
+        if let Some(then) = memory.not_before.filter(|then| *then > now) {
+            return BalancerStep::Wait(Wait::Until(then));
+        }
+        if !memory.looked {
+            return BalancerStep::Look(CloudLook::Owner);
+        }
+        if let Some(then) = memory.next_look() {
+            return if then > now {
+                BalancerStep::Wait(Wait::Until(then))
+            } else {
+                BalancerStep::Look(CloudLook::Owner)
+            };
+        }
+        match &self.desired {
+            DesiredEntry::Deleting { .. } => self.remove(now),
+            DesiredEntry::LoadBalancer(wanted) => self.make(wanted, facts, now),
+        }
+    }
+
+    /// Returns a step, unless its part is left alone: then the other parts go on.
+    pub(crate) fn unless_blocked(&self, step: BalancerStep, now: Duration) -> Option<BalancerStep> {
+        let BalancerStep::Change(change) = &step else { return Some(step) };
+        self.memory.block_of(&self.part_of(change), now).is_none().then_some(step)
+    }
+
+    fn remove(&self, now: Duration) -> BalancerStep {
+        // Floating IPs first, so that no new connection comes.
+        if let Some(step) = self.detached() {
+            return step;
+        }
+        let all = &self.seen.balancers;
+        if let Some(balancer) = all.iter().min_by_key(|one| (one.provisioning.is_pending(), &one.created_at, &one.id)) {
+            return delete_balancer(balancer);
+        }
+        if let Some(step) = self.last_floating() {
+            return step;
+        }
+        if let Some(port) = self.seen.ports.first() {
+            return BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() });
+        }
+        self.suspect_step(now).unwrap_or(BalancerStep::Gone)
+    }
+}

@@ -1,0 +1,88 @@
+//! What services complain about for long, and wishes that contradict what is there.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::ClientRanges;
+use gimbal_model::Protocol;
+use gimbal_octavia_plan::{BalancerStep, CloudChange};
+use serde_json::json;
+
+use crate::executor::Way;
+use crate::services::{change, made, world};
+use crate::wish::forwarded;
+
+/// Somebody else changes the load balancer again and again.
+#[test]
+fn a_minute_of_conflicts_is_no_failure() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    let before = forwarded(&world.cloud, &world.balancer());
+    wish.members = vec![(9, 80, 1)];
+    (wish.generation, wish.known) = (2, true);
+    world.actor.want(wish.entry());
+    world.sent.clear();
+    let end = world.cloud.now() + Duration::from_secs(60);
+    while world.cloud.now() < end {
+        let step = world.step();
+        world.take(&step, Way::Busy);
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), before, "nothing is lost meanwhile");
+        assert_eq!(world.actor.blocks(world.cloud.now()).count(), 0, "nothing is left alone for it");
+    }
+    assert!((30..=61).contains(&world.sent.len()), "one try a second, and no pause that grows: {}", world.sent.len());
+    // As soon as it is over.
+    let over = world.cloud.now();
+    made(&wish, &mut world);
+    assert!(world.cloud.now() < over + Duration::from_secs(3));
+}
+
+#[test]
+fn another_provider_is_another_load_balancer() {
+    let (mut wish, mut world) = world(|wish| {
+        (wish.from_outside, wish.floating) = (true, true);
+        wish.provider = Some("lab");
+    });
+    made(&wish, &mut world);
+    let old = world.balancer();
+    world.cloud.provider_mut().name = "other".into();
+    let changes = change(&mut world, &mut wish, |wish| wish.provider = Some("other"));
+    assert_ne!(world.balancer(), old);
+    let at = |is: fn(&CloudChange) -> bool| changes.iter().position(is).unwrap();
+    let created = at(|one| matches!(one, CloudChange::CreateBalancer { .. }));
+    let moved = at(|one| matches!(one, CloudChange::UpdateFloatingIp { .. }));
+    let deleted = at(|one| matches!(one, CloudChange::DeleteBalancer { .. }));
+    assert!(created < moved && moved < deleted, "{changes:#?}");
+}
+
+#[test]
+fn udp_and_tcp_share_a_number() {
+    let (mut wish, mut world) = world(|wish| {
+        wish.ports = vec![(Protocol::Tcp, 53), (Protocol::Udp, 53)];
+        wish.members = Vec::new();
+    });
+    assert_eq!(world.run(), BalancerStep::Done);
+    let listeners = world.rows("/v2/lbaas/listeners", "listeners", &[]);
+    let mut protocols: Vec<_> = listeners.iter().map(|row| row["protocol"].as_str().unwrap()).collect();
+    protocols.sort_unstable();
+    assert_eq!((protocols, world.sent.len()), (vec!["TCP", "UDP"], 1));
+    // One of them goes, and the other one is not touched.
+    wish.ports = vec![(Protocol::Udp, 53)];
+    world.actor.want(wish.entry());
+    world.sent.clear();
+    assert_eq!(world.run(), BalancerStep::Done);
+    let listeners = world.rows("/v2/lbaas/listeners", "listeners", &[]);
+    assert_eq!((listeners.len(), &listeners[0]["protocol"]), (1, &json!("UDP")));
+    assert_eq!(world.sent.len(), 2, "its listener and its pool: {:#?}", world.sent);
+}
+
+#[test]
+fn ranges_of_which_nothing_remains_close_the_port_and_no_ranges_open_it() {
+    let ranges = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    let (mut wish, mut world) = world(|wish| wish.clients = ranges);
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::NoOne);
+    let bodies: Vec<_> = changes.iter().map(|change| change.request().body).collect();
+    assert_eq!(bodies, [json!({"listener": {"admin_state_up": false}})], "an empty list would mean everybody");
+    let changes = change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::Everyone);
+    let bodies: Vec<_> = changes.iter().map(|change| change.request().body["listener"].clone()).collect();
+    assert_eq!(bodies, [json!({"allowed_cidrs": []}), json!({"admin_state_up": true})]);
+}

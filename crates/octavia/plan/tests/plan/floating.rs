@@ -1,0 +1,179 @@
+//! Floating IPs: of the pool, kept, and of somebody else.
+
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_sim::SimRequest;
+use serde_json::{Value, json};
+
+use crate::executor::{Way, World};
+use crate::services::{change, made, world};
+use crate::wish::Wish;
+
+const ADDRESS: &str = "203.0.113.77";
+
+fn floating(world: &mut World) -> Vec<Value> {
+    world.rows("/v2.0/floatingips", "floatingips", &[])
+}
+
+/// A floating IP that somebody made, with a description of theirs, and perhaps a port.
+fn theirs(world: &mut World, description: &str, port: Option<&str>) -> String {
+    let network = world.facts.external.as_ref().unwrap().network.to_string();
+    let body = json!({"floatingip": {
+        "floating_network_id": network, "floating_ip_address": ADDRESS, "description": description, "project_id": "p1",
+        "port_id": port,
+    }});
+    let made = world.by_hand(&SimRequest::post("/v2.0/floatingips", body));
+    made["floatingip"]["id"].as_str().unwrap().to_owned()
+}
+
+/// A port of a virtual machine.
+fn elsewhere(world: &mut World, subnet: &str) -> String {
+    let body = json!({"port": {"fixed_ips": [{"subnet_id": subnet}], "project_id": "p1"}});
+    world.by_hand(&SimRequest::post("/v2.0/ports", body))["port"]["id"].as_str().unwrap().to_owned()
+}
+
+fn asking() -> (Wish, World) {
+    world(|wish| (wish.from_outside, wish.floating, wish.floating_address) = (true, true, Some(ADDRESS)))
+}
+
+fn leads_to(world: &mut World, id: &str) -> Value {
+    floating(world).into_iter().find(|row| row["id"] == id).unwrap()["port_id"].clone()
+}
+
+#[test]
+fn one_that_a_user_made_is_led_to_the_vip_and_never_released() {
+    let (mut wish, mut world) = asking();
+    let id = theirs(&mut world, "of the web team", None);
+    made(&wish, &mut world);
+    let vip_port = json!(world.actor.balancer().unwrap().vip_port);
+    assert_eq!(leads_to(&mut world, &id), vip_port);
+    assert_eq!(floating(&mut world).len(), 1);
+
+    // A restart finds it by the port, and changes nothing.
+    world.sent.clear();
+    world.restart();
+    made(&wish, &mut world);
+    assert_eq!(world.sent, []);
+
+    // Not wanted any more: it leads nowhere, and is as it was.
+    world.advance(std::time::Duration::from_secs(60));
+    world.actor.look_again();
+    made(&wish, &mut world);
+    change(&mut world, &mut wish, |wish| wish.floating = false);
+    assert_eq!(
+        (leads_to(&mut world, &id), &floating(&mut world)[0]["description"]),
+        (Value::Null, &json!("of the web team"))
+    );
+
+    // The owner goes.
+    change(&mut world, &mut wish, |wish| wish.floating = true);
+    world.restart();
+    world.actor.want(wish.deleting());
+    assert_eq!(world.run(), BalancerStep::Gone);
+    assert_eq!((floating(&mut world).len(), leads_to(&mut world, &id)), (1, Value::Null));
+}
+
+#[test]
+fn one_that_leads_elsewhere_is_a_conflict_until_it_is_free() {
+    let (wish, mut world) = asking();
+    let port = elsewhere(&mut world, &wish.subnet);
+    let id = theirs(&mut world, "", Some(&port));
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Conflict(words)) if words.contains(&port)));
+    assert_eq!(leads_to(&mut world, &id), json!(port));
+    // The load balancer works meanwhile.
+    assert_eq!(crate::wish::forwarded(&world.cloud, &world.balancer()), wish.forwards());
+    world.by_hand(&SimRequest::put(&format!("/v2.0/floatingips/{id}"), json!({"floatingip": {"port_id": null}})));
+    world.actor.look_again();
+    made(&wish, &mut world);
+}
+
+#[test]
+fn one_that_another_owner_has_is_a_conflict_and_one_that_was_kept_is_not() {
+    for (description, taken) in [("k8s-cluster:c1 k8s-svc-uid:u2", false), ("gimbal:keep", true)] {
+        let (wish, mut world) = asking();
+        let id = theirs(&mut world, description, None);
+        let last = world.run();
+        assert_eq!(leads_to(&mut world, &id).is_string(), taken, "{description}: {last:?}");
+        assert_eq!(crate::wish::forwarded(&world.cloud, &world.balancer()), wish.forwards());
+    }
+}
+
+#[test]
+fn one_that_somebody_takes_between_look_and_change_is_not_stolen() {
+    let (wish, mut world) = asking();
+    let id = theirs(&mut world, "", None);
+    let port = elsewhere(&mut world, &wish.subnet);
+    let change = loop {
+        let step = world.step();
+        if let BalancerStep::Change(change @ CloudChange::UpdateFloatingIp { .. }) = step {
+            break change;
+        }
+        world.take(&step, Way::Arrives);
+    };
+    world.by_hand(&SimRequest::put(&format!("/v2.0/floatingips/{id}"), json!({"floatingip": {"port_id": port}})));
+    world.change(&change, Way::Arrives);
+    assert!(matches!(world.run_on(), BalancerStep::Blocked(Block::Conflict(_))));
+    assert_eq!(leads_to(&mut world, &id), json!(port));
+}
+
+#[test]
+fn one_that_is_taken_away_is_not_taken_back() {
+    let (wish, mut world) = asking();
+    let id = theirs(&mut world, "", None);
+    made(&wish, &mut world);
+    let port = elsewhere(&mut world, &wish.subnet);
+    world.by_hand(&SimRequest::put(&format!("/v2.0/floatingips/{id}"), json!({"floatingip": {"port_id": port}})));
+    world.actor.look_again();
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Conflict(_))));
+    world.actor.want(wish.deleting());
+    assert_eq!(world.run(), BalancerStep::Gone);
+    assert_eq!(leads_to(&mut world, &id), json!(port));
+}
+
+#[test]
+fn one_of_the_pool_is_kept_where_that_is_wanted_and_is_nobodys_then() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    made(&wish, &mut world);
+    change(&mut world, &mut wish, |wish| wish.keep = true);
+    // Also a writer that was just started knows it.
+    world.restart();
+    world.actor.want(wish.deleting());
+    assert_eq!(world.run(), BalancerStep::Gone);
+    let rows = floating(&mut world);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((&rows[0]["port_id"], &rows[0]["description"]), (&Value::Null, &json!("gimbal:keep")));
+    // Whoever asks for its address gets it.
+    let address: &'static str = rows[0]["floating_ip_address"].as_str().unwrap().to_owned().leak();
+    wish.floating_address = Some(address);
+    wish.owner = "u2";
+    let mut next = World::new(world.cloud, world.facts, wish.entry());
+    made(&wish, &mut next);
+    assert_eq!(floating(&mut next).len(), 1);
+}
+
+#[test]
+fn another_address_moves_the_vip_to_another_floating_ip() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    made(&wish, &mut world);
+    let id = theirs(&mut world, "", None);
+    change(&mut world, &mut wish, |wish| wish.floating_address = Some(ADDRESS));
+    let vip_port = json!(world.actor.balancer().unwrap().vip_port);
+    assert_eq!((floating(&mut world).len(), leads_to(&mut world, &id)), (1, vip_port));
+}
+
+#[test]
+fn one_that_was_led_to_the_vip_by_hand_goes_after_a_while_unless_it_is_kept() {
+    for (description, goes) in [("", true), ("gimbal:keep", false)] {
+        let (wish, mut world) = world(|wish| wish.from_outside = true);
+        made(&wish, &mut world);
+        let port = world.actor.balancer().unwrap().vip_port.clone();
+        let id = theirs(&mut world, description, Some(&port));
+        world.actor.look_again();
+        made(&wish, &mut world);
+        assert_eq!(leads_to(&mut world, &id), json!(port));
+        world.advance(std::time::Duration::from_secs(60));
+        world.actor.look_again();
+        made(&wish, &mut world);
+        assert_eq!(leads_to(&mut world, &id).is_null(), goes, "{description}");
+        assert_eq!(floating(&mut world).len(), 1);
+    }
+}

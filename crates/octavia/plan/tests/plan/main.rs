@@ -1,0 +1,22 @@
+//! The step against the model of Octavia: whatever is lost, refused or killed on the way, what is wanted comes true.
+#![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
+
+mod any_trouble;
+mod complaints;
+mod executor;
+mod floating;
+mod gap;
+mod groups;
+mod leftovers;
+mod overlap;
+mod provider;
+mod ranges;
+mod refused_members;
+mod removal;
+mod repair;
+mod replacement;
+mod services;
+mod strangers;
+mod tags;
+mod unfinished;
+mod wish;

@@ -1,0 +1,147 @@
+//! Providers that cannot do everything, and quotas.
+
+use gimbal_kuryr_model::ClientRanges;
+use gimbal_model::Protocol;
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_sim::{Fate, ProjectQuota};
+
+use crate::services::{change, made, world};
+use crate::wish::forwarded;
+
+#[test]
+fn without_populated_creation_it_is_made_step_by_step() {
+    let (wish, mut world) = world(|wish| wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443)]);
+    world.cloud.provider_mut().populated = false;
+    made(&wish, &mut world);
+    let last: Vec<_> = world.sent.iter().rev().take(2).map(|change| change.request().resource).collect();
+    assert!(last.contains(&"listener"), "{:#?}", world.sent);
+}
+
+#[test]
+fn without_batches_members_are_added_before_others_go() {
+    let (mut wish, mut world) = world(|_| {});
+    world.cloud.provider_mut().batch = false;
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| wish.members = vec![(1, 80, 0), (4, 80, 1)]);
+    let kinds: Vec<_> = changes
+        .iter()
+        .map(|change| match change {
+            CloudChange::SetMembers { .. } => "batch",
+            CloudChange::CreateMember { .. } => "add",
+            CloudChange::UpdateMember { .. } => "change",
+            CloudChange::DeleteMember { .. } => "remove",
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(kinds, ["batch", "add", "change", "remove", "remove"]);
+}
+
+#[test]
+fn a_port_that_the_provider_cannot_restrict_is_not_made() {
+    let ranges = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    let (_, mut world) = world(|wish| wish.clients = ranges);
+    world.cloud.provider_mut().allowed_cidrs = false;
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(world.unsupported().len(), 1);
+    assert_eq!(world.cloud.forwards(&world.balancer()), []);
+}
+
+#[test]
+fn a_port_that_can_no_longer_be_restricted_is_closed() {
+    let (mut wish, mut world) = world(|_| {});
+    world.cloud.provider_mut().allowed_cidrs = false;
+    made(&wish, &mut world);
+    wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    world.actor.want(wish.entry());
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(world.cloud.forwards(&world.balancer()), [], "everybody may connect");
+}
+
+#[test]
+fn one_port_that_the_provider_lacks_does_not_stop_the_others() {
+    let (_, mut world) = world(|wish| {
+        wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Sctp, 90)];
+        wish.members = vec![(1, 80, 1), (1, 90, 1)];
+    });
+    world.cloud.provider_mut().protocols.retain(|protocol| protocol != "SCTP");
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(world.unsupported().iter().map(|(id, _)| id.port).collect::<Vec<_>>(), [90]);
+    assert_eq!(forwarded(&world.cloud, &world.balancer()), [(80, vec![("10.1.0.1".to_owned(), 1)])]);
+}
+
+#[test]
+fn where_own_ports_are_not_allowed_octavia_makes_one() {
+    let (wish, mut world) = world(|wish| wish.from_outside = true);
+    world.cloud.provider_mut().own_port = false;
+    made(&wish, &mut world);
+    // The port that was made in vain is gone again.
+    assert_eq!(world.rows("/v2.0/ports", "ports", &[]).len(), 1);
+    // A restart forgets that own ports are not allowed, and leaves what works alone.
+    world.sent.clear();
+    world.restart();
+    made(&wish, &mut world);
+    assert_eq!(world.sent, []);
+}
+
+#[test]
+fn a_floating_ip_that_is_refused_does_not_hold_up_the_members() {
+    let (mut wish, mut world) = world(|wish| wish.floating = true);
+    // No such network, so Neutron refuses the floating IP.
+    world.facts.external.as_mut().unwrap().network = "elsewhere".into();
+    assert_eq!(world.run(), BalancerStep::Blocked(Block::Failing));
+    assert!(world.actor.retry_at(world.cloud.now()).is_some());
+    wish.members = vec![(7, 80, 1)];
+    wish.generation += 1;
+    wish.known = true;
+    world.actor.want(wish.entry());
+    world.run();
+    assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards());
+}
+
+#[test]
+fn a_port_that_a_quota_refuses_does_not_hold_up_the_others() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    world.cloud.set_quota("p1", ProjectQuota { pools: Some(1), ..ProjectQuota::default() });
+    wish.ports = vec![(Protocol::Tcp, 70), (Protocol::Tcp, 80)];
+    wish.members = vec![(7, 80, 1)];
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+    assert_eq!(forwarded(&world.cloud, &world.balancer()), [(80, vec![("10.1.0.7".to_owned(), 1)])]);
+}
+
+#[test]
+fn an_own_port_that_may_not_be_used_gives_its_address_back() {
+    let (wish, mut world) = world(|wish| (wish.from_outside, wish.address) = (true, Some("10.0.0.50")));
+    world.cloud.provider_mut().own_port = false;
+    made(&wish, &mut world);
+    assert_eq!(world.actor.balancer().unwrap().vip_address, "10.0.0.50");
+}
+
+#[test]
+fn a_quota_is_tried_again_after_a_while_and_removal_is_not_held_by_it() {
+    let (wish, mut world) = world(|wish| wish.from_outside = true);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+    let mut deleted = world.actor.clone();
+    deleted.want(wish.deleting());
+    assert!(matches!(
+        deleted.step(&world.facts, world.cloud.now()),
+        BalancerStep::Change(CloudChange::DeletePort { .. })
+    ));
+    world.cloud.set_quota("p1", ProjectQuota::default());
+    world.advance(std::time::Duration::from_secs(301));
+    made(&wish, &mut world);
+}
+
+#[test]
+fn a_failing_driver_is_left_alone_for_a_while() {
+    let (wish, mut world) = world(|_| {});
+    for _ in 0..3 {
+        world.cloud.expect(Fate::Raises);
+    }
+    let start = world.cloud.now();
+    made(&wish, &mut world);
+    assert_eq!(world.sent.len(), 4);
+    assert!(world.cloud.now() - start >= std::time::Duration::from_secs(35), "{:?}", world.cloud.now());
+}

@@ -1,0 +1,133 @@
+//! Who may connect.
+
+use gimbal_kuryr_model::ClientRanges;
+use gimbal_octavia_plan::{ApiVerb, BalancerStep, Block, CloudAbility, CloudChange};
+use serde_json::json;
+
+use crate::executor::{Way, World};
+use crate::services::{change, made, world};
+use crate::wish::Wish;
+
+fn only(ranges: &[&str]) -> ClientRanges {
+    ClientRanges::Only(ranges.iter().map(|range| range.parse().unwrap()).collect())
+}
+
+fn fields(changes: &[CloudChange]) -> Vec<serde_json::Value> {
+    changes.iter().map(|change| change.request().body["listener"].clone()).collect()
+}
+
+#[test]
+fn ranges_travel_alone_and_first_where_fewer_may_connect() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| {
+        wish.clients = only(&["192.0.2.0/24"]);
+        wish.members = vec![(9, 80, 1)];
+        wish.timeout = Some(7_000);
+    });
+    assert_eq!(changes[0].request().body, json!({"listener": {"allowed_cidrs": ["192.0.2.0/24"]}}));
+    assert!(matches!(changes[1], CloudChange::SetMembers { .. }));
+    assert_eq!(fields(&changes[2..]), [json!({"timeout_client_data": 7_000})]);
+    // More may connect after everything else.
+    let changes = change(&mut world, &mut wish, |wish| {
+        wish.clients = only(&["192.0.2.0/24", "198.51.100.0/24"]);
+        wish.timeout = Some(8_000);
+    });
+    let ranges = json!({"allowed_cidrs": ["192.0.2.0/24", "198.51.100.0/24"]});
+    assert_eq!(fields(&changes), [json!({"timeout_client_data": 8_000}), ranges]);
+}
+
+#[test]
+fn nobody_to_some_opens_only_with_the_ranges() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::NoOne);
+    let changes = change(&mut world, &mut wish, |wish| wish.clients = only(&["192.0.2.0/24"]));
+    assert_eq!(fields(&changes), [json!({"allowed_cidrs": ["192.0.2.0/24"]}), json!({"admin_state_up": true})]);
+}
+
+/// Octavia refuses ranges of another family than the VIP's.
+fn refused() -> (Wish, World) {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    wish.clients = only(&["2001:db8::/32"]);
+    wish.members = vec![(9, 80, 1)];
+    world.actor.want(wish.entry());
+    (wish, world)
+}
+
+#[test]
+fn ranges_that_are_refused_leave_nothing_open() {
+    let (mut wish, mut world) = refused();
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Invalid(_))));
+    assert_eq!(world.cloud.forwards(&world.balancer()), []);
+    // A look does not open it either, at no step.
+    world.actor.look_again();
+    for _ in 0..40 {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        assert_eq!(world.cloud.forwards(&world.balancer()), [], "{step:?}");
+    }
+    // What can be restricted is open again.
+    change(&mut world, &mut wish, |wish| wish.clients = only(&["192.0.2.0/24"]));
+}
+
+#[test]
+fn an_octavia_without_ranges_does_not_serve_the_port() {
+    let (mut wish, mut world) = world(|wish| wish.clients = only(&["192.0.2.0/24"]));
+    (world.facts.api_version.major, world.facts.api_version.minor) = (2, 11);
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(world.unsupported().len(), 1);
+    assert_eq!(world.cloud.forwards(&world.balancer()), []);
+    // One that was open is closed.
+    change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::Everyone);
+    wish.clients = only(&["192.0.2.0/24"]);
+    world.actor.want(wish.entry());
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(world.cloud.forwards(&world.balancer()), []);
+}
+
+#[test]
+fn what_a_provider_lacks_is_reported_for_the_others() {
+    let (mut wish, mut world) = world(|_| {});
+    world.cloud.provider_mut().allowed_cidrs = false;
+    world.cloud.provider_mut().batch = false;
+    world.cloud.provider_mut().populated = false;
+    wish.address = Some("10.0.0.50");
+    world.actor.want(wish.entry());
+    made(&wish, &mut world);
+    wish.clients = only(&["192.0.2.0/24"]);
+    world.actor.want(wish.entry());
+    assert_eq!(world.run(), BalancerStep::Done);
+    let missing: Vec<_> = world.missing.iter().map(|one| (one.provider.as_str(), one.ability)).collect();
+    let lacks = [CloudAbility::BatchMembers, CloudAbility::PopulatedCreate, CloudAbility::ClientRanges];
+    assert_eq!(missing, lacks.map(|one| ("lab", one)));
+
+    // Who knows tries none of it.
+    let known = world.facts.providers.get_mut("lab").unwrap();
+    (known.batch_members, known.populated_create, known.client_ranges) = (false, false, false);
+    world.restart();
+    world.sent.clear();
+    wish.owner = "u2";
+    wish.address = Some("10.0.0.51");
+    wish.clients = only(&["192.0.2.0/24"]);
+    let mut other = World::new(world.cloud, world.facts, wish.entry());
+    assert_eq!(other.run(), BalancerStep::Done);
+    assert_eq!((other.unsupported().len(), other.missing.len()), (1, 0));
+    assert!(other.sent.iter().all(|change| change.request().verb == ApiVerb::Create), "{:#?}", other.sent);
+}
+
+#[test]
+fn what_is_missing_is_tried_again_after_a_day() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    world.cloud.provider_mut().batch = false;
+    change(&mut world, &mut wish, |wish| wish.members = vec![(1, 80, 1)]);
+    world.cloud.provider_mut().batch = true;
+    let batches = |changes: &[CloudChange]| changes.iter().any(|one| matches!(one, CloudChange::SetMembers { .. }));
+    let changes = change(&mut world, &mut wish, |wish| wish.members = vec![(2, 80, 1)]);
+    assert!(!batches(&changes));
+    world.advance(std::time::Duration::from_secs(24 * 3600));
+    let changes = change(&mut world, &mut wish, |wish| wish.members = vec![(3, 80, 1)]);
+    assert!(batches(&changes));
+}

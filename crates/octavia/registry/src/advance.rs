@@ -1,0 +1,494 @@
+//! What an owner does next.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use gimbal_kuryr_model::{DesiredEntry, Text};
+use gimbal_octavia_plan::{ApiService, BalancerStep, CloudChange, CloudLook, Wait, is_group};
+use gimbal_schedule::Urgency;
+
+use crate::call::{CallToMake, CloudCall};
+use crate::cell::{Cell, CellState};
+use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
+use crate::event::RegistryEvent;
+use crate::journal::Deed;
+use crate::owner_look::{OwnerLook, OwnerRows, list};
+use crate::pace::Line;
+use crate::removals::{self, GuardedOwner};
+use crate::shared::{CallFor, ReadFor, RegistryCore};
+
+/// After this many other changes of what Octavia has, a creation comes first.
+const CHANGES_PER_CREATION: u32 = 4;
+/// After this time a report says that the work goes on.
+pub(crate) const SLOW: std::time::Duration = std::time::Duration::from_secs(5);
+/// For this long after a stream began, something may appear that another writer has asked for before it was killed.
+const LATE: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl ManagedCluster {
+    /// Asks everybody who is ready for the next step.
+    pub(crate) fn advance(&mut self, shared: &mut RegistryCore, now: Instant) {
+        self.regroup_stirred(shared, now);
+        while let Some(owner) = self.ready.pop_front() {
+            let Some(mut cell) = self.cells.remove(&owner) else { continue };
+            if matches!(cell.state, CellState::Ready)
+                && let Some((change, line)) = self.decide(&owner, &mut cell, shared, now)
+            {
+                drop(change);
+                let urgency = if cell.is_orphan { Urgency::Bulk } else { Urgency::Fresh };
+                self.lines.entry(line.clone()).or_default().push(&owner, &cell.key.namespace, urgency);
+                cell.state = CellState::InLine(line);
+            }
+            self.put_back(&owner, cell, now);
+            self.regroup_stirred(shared, now);
+        }
+    }
+
+    fn put_back(&mut self, owner: &Text, cell: Box<Cell>, now: Instant) {
+        let leaves = matches!(cell.state, CellState::Gone) && (cell.is_former || cell.is_orphan);
+        self.cells.insert(owner.clone(), cell);
+        if leaves {
+            self.drop_cell(owner, now);
+        }
+    }
+
+    /// Returns the next change that may be sent now.
+    pub(crate) fn next_change(&mut self, shared: &mut RegistryCore, now: Instant) -> Option<CallToMake> {
+        if !self.may_change(shared, now) || self.bucket.as_mut().is_some_and(|bucket| bucket.rests_until(now).is_some())
+        {
+            return None;
+        }
+        if let Some(call) = self.next_adoption_change(shared, now) {
+            return Some(call);
+        }
+        let creations: Vec<Line> =
+            self.lines.keys().filter(|line| matches!(line, Line::Creation(_))).cloned().collect();
+        let mut lines = vec![Line::Neutron, Line::Octavia];
+        let at = if self.since_creation >= CHANGES_PER_CREATION { 1 } else { 2 };
+        lines.splice(at..at, creations);
+        lines
+            .into_iter()
+            .filter(|line| shared.pace.may_change(line, now))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .find_map(|line| self.next_of(&line, shared, now))
+    }
+
+    /// Whether changes may be made for it at all.
+    pub(crate) fn may_change(&self, shared: &RegistryCore, now: Instant) -> bool {
+        let settings = &shared.settings;
+        !settings.dry_run
+            && !self.settings.quarantine
+            && self.name_check == NameCheck::Ours
+            && self.is_current
+            && self.is_live(settings.heartbeat_age, now)
+    }
+
+    fn next_of(&mut self, line: &Line, shared: &mut RegistryCore, now: Instant) -> Option<CallToMake> {
+        loop {
+            let owner = self.lines.get_mut(line)?.pop(now)?;
+            let Some(mut cell) = self.cells.remove(&owner) else { continue };
+            let mut call = None;
+            if matches!(&cell.state, CellState::InLine(at) if at == line) {
+                // The newest wish counts, not that of when it got in line.
+                cell.state = CellState::Ready;
+                match self.decide(&owner, &mut cell, shared, now) {
+                    Some((change, now_in)) if now_in == *line => {
+                        call = Some(self.send(&owner, &mut cell, change, now_in, shared, now));
+                    }
+                    Some((_, other)) => {
+                        self.lines.entry(other.clone()).or_default().push(&owner, &cell.key.namespace, Urgency::Fresh);
+                        cell.state = CellState::InLine(other);
+                    }
+                    None => {}
+                }
+            }
+            self.put_back(&owner, cell, now);
+            if call.is_some() {
+                return call;
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        owner: &Text,
+        cell: &mut Cell,
+        change: CloudChange,
+        line: Line,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) -> CallToMake {
+        match line {
+            Line::Creation(_) => self.since_creation = 0,
+            Line::Octavia => self.since_creation += 1,
+            Line::Neutron | Line::Looks => {}
+        }
+        if let Some(bucket) = &mut self.bucket {
+            bucket.take(now);
+        }
+        shared.pace.change_begins(&line);
+        shared.sums.changes += 1;
+        if std::mem::take(&mut cell.is_suspect) {
+            shared.sums.drift += 1;
+            shared.sums.drift_missing += u64::from(cell.is_missing);
+        }
+        cell.journal.change(shared.at(now), Deed::Sent, &change);
+        if change.request().service == ApiService::Octavia {
+            (cell.sent_at, cell.settled, cell.proven) = (Some(now), None, 0);
+        }
+        let lane = line.lane();
+        let project = cell.project.clone();
+        let what = CallFor::Change { owner: owner.clone(), line, change: change.clone(), project: project.clone() };
+        let (name, uid) = (self.settings.name.clone(), self.settings.uid.clone());
+        let id = shared.begin(&name, &uid, what, now);
+        cell.state = CellState::Sending(id);
+        let not_after = self.live_until(shared.settings.heartbeat_age);
+        CallToMake { id, cluster: name, project, lane, what: CloudCall::Change(change), not_after }
+    }
+
+    /// Decides what an owner does next, and lets it begin. A change is returned instead, with the line that it belongs in.
+    fn decide(
+        &mut self,
+        owner: &Text,
+        cell: &mut Cell,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) -> Option<(CloudChange, Line)> {
+        self.set_timer(owner, cell, None);
+        if let Some(until) = self.is_behind(owner, cell, now) {
+            cell.working_since.get_or_insert(now);
+            cell.state = CellState::Behind;
+            self.set_timer(owner, cell, Some(until));
+            return None;
+        }
+        if cell.confirmed != self.life {
+            let is_new = matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if !wanted.header.known);
+            if (!is_new || is_group(owner)) && !self.poller.has_listed(self.life) {
+                cell.state = CellState::Unlisted;
+                return None;
+            }
+            cell.actor.look_again();
+            // Another writer may have been at work since.
+            cell.is_resumed |= cell.confirmed != 0;
+        }
+        let may_change = self.refresh_shared(owner, cell);
+        if may_change && self.is_held(owner, cell, shared, now) {
+            return None;
+        }
+        let step = cell.actor.step(&self.facts, shared.at(now));
+        self.let_owners_go(owner, cell, &step);
+        if !may_change && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_) | BalancerStep::Gone) {
+            // Some of its owners have not been heard yet.
+            self.groups.stir(owner);
+            let later = Some(now + shared.settings.drift_interval);
+            self.rest(owner, cell, CellState::Grouped, later, now);
+            return None;
+        }
+        match step {
+            BalancerStep::Look(look) => self.read(owner, cell, look),
+            BalancerStep::Change(change) => match self.is_late(cell, &change, now) {
+                Some(until) => {
+                    self.works(owner, cell, now);
+                    cell.actor.look_again();
+                    self.rest(owner, cell, CellState::Resting, Some(until), now);
+                }
+                None => return self.change(owner, cell, change, shared, now),
+            },
+            BalancerStep::Wait(Wait::Until(at)) => {
+                self.works(owner, cell, now);
+                let at = shared.instant(at);
+                self.rest(owner, cell, CellState::Resting, Some(at), now);
+            }
+            BalancerStep::Wait(Wait::Pending { balancer }) => self.track(owner, cell, &balancer, shared, now),
+            BalancerStep::Done => {
+                if cell.working_since.take().is_some() {
+                    cell.journal.note(shared.at(now), Deed::Finished);
+                }
+                self.lets_go(owner, cell);
+                (cell.is_suspect, cell.last_error) = (false, None);
+                if let Some(wanted) = cell.wanted_at.take() {
+                    let took = now.saturating_duration_since(wanted);
+                    shared.events.push(RegistryEvent::Served { cluster: self.settings.name.clone(), took });
+                }
+                self.told.insert(owner.clone());
+                let at = cell.actor.retry_at(shared.at(now)).map(|at| shared.instant(at));
+                self.rest(owner, cell, CellState::Done, at, now);
+            }
+            BalancerStep::Blocked(block) => {
+                if matches!(block, gimbal_octavia_plan::Block::Quota(_)) {
+                    let name = self.settings.name.clone();
+                    shared.pace.wait_for_quota(&cell.project, (name, owner.clone()));
+                }
+                self.told.insert(owner.clone());
+                let at = cell.actor.retry_at(shared.at(now)).map(|at| shared.instant(at));
+                self.rest(owner, cell, CellState::Blocked(block), at, now);
+            }
+            BalancerStep::Gone if !cell.unread.is_empty() => {
+                self.works(owner, cell, now);
+                cell.actor.look_again();
+                self.look_failed(owner, cell, now);
+            }
+            BalancerStep::Gone if self.lets_go(owner, cell) => {
+                self.works(owner, cell, now);
+                self.rest(owner, cell, CellState::Grouped, None, now);
+            }
+            BalancerStep::Gone => {
+                cell.working_since = None;
+                self.gone(owner, cell, shared, now);
+            }
+        }
+        None
+    }
+
+    /// Returns when to look again before something is made that may be on its way already: a creation that a killed writer
+    /// has sent appears in no list before OpenStack has finished it.
+    fn is_late(&self, cell: &Cell, change: &CloudChange, now: Instant) -> Option<Instant> {
+        use CloudChange::{CreateBalancer, CreateFloatingIp, CreatePort};
+        let until = self.alive_since.filter(|_| cell.is_resumed)? + LATE;
+        let is_made = matches!(change, CreateBalancer { .. } | CreatePort { .. } | CreateFloatingIp { .. });
+        (is_made && now < until).then_some(until)
+    }
+
+    /// Rests in a state, at most until `at`.
+    fn rest(&mut self, owner: &Text, cell: &mut Cell, state: CellState, at: Option<Instant>, now: Instant) {
+        cell.state = state;
+        // A report is due once the work takes long.
+        let slow = cell.working_since.map(|since| since + SLOW).filter(|slow| *slow > now);
+        let first = at.into_iter().chain(slow).min();
+        self.set_timer(owner, cell, first);
+    }
+
+    /// Takes note that there is something to do.
+    fn works(&mut self, owner: &Text, cell: &mut Cell, now: Instant) {
+        if cell.working_since.is_none() {
+            cell.working_since = Some(now);
+            self.told.insert(owner.clone());
+        }
+    }
+
+    /// Whether the guard holds everything that could be done. Of members it holds only the removal.
+    fn is_held(&mut self, owner: &Text, cell: &mut Cell, shared: &RegistryCore, now: Instant) -> bool {
+        let key = GuardedOwner(owner.clone());
+        let DesiredEntry::LoadBalancer(wanted) = cell.wanted().clone() else {
+            let may_go =
+                cell.is_orphan || !self.settings.guards.explicit || removals::may_go(&mut self.balancers, &key, now);
+            if may_go {
+                self.held.remove(owner);
+                return false;
+            }
+            self.hold(owner, cell, shared, now);
+            cell.state = CellState::Resting;
+            return true;
+        };
+        if cell.looked_at.is_none() {
+            return false;
+        }
+        let surplus = removals::surplus(&cell.actor, &wanted, &self.mark(owner).owner_tag());
+        self.members.pending(&key, surplus.len() as u64, cell.members, now);
+        if surplus.is_empty() || removals::may_go(&mut self.members, &key, now) {
+            self.held.remove(owner);
+            if let Some(wanted) = cell.held.take() {
+                cell.actor.want(*wanted);
+                self.told.insert(owner.clone());
+            }
+        } else {
+            self.hold(owner, cell, shared, now);
+            let partly = removals::with_members(&wanted, surplus);
+            // A wish whose status was wiped makes an actor look each time that it is given one.
+            if *cell.actor.desired() != partly {
+                cell.actor.want(partly);
+            }
+            cell.held = Some(Box::new(DesiredEntry::LoadBalancer(wanted)));
+        }
+        false
+    }
+
+    fn hold(&mut self, owner: &Text, cell: &mut Cell, shared: &RegistryCore, now: Instant) {
+        if self.held.insert(owner.clone()) {
+            cell.journal.note(shared.at(now), Deed::Held);
+        }
+        self.told.insert(owner.clone());
+    }
+
+    fn change(
+        &mut self,
+        owner: &Text,
+        cell: &mut Cell,
+        change: CloudChange,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) -> Option<(CloudChange, Line)> {
+        self.works(owner, cell, now);
+        if let Some(balancer) = cell.actor.balancer().filter(|balancer| !balancer.project.is_empty()) {
+            cell.project = balancer.project.as_str().into();
+        }
+        if let DesiredEntry::LoadBalancer(wanted) = cell.wanted()
+            && matches!(change, CloudChange::CreateBalancer { .. } | CloudChange::CreatePort { .. })
+        {
+            cell.project = wanted.header.placement.project.clone();
+        }
+        if let Some(words) = self.over_limit(owner, &change) {
+            cell.last_error = Some(words);
+            self.told.insert(owner.clone());
+            self.rest(owner, cell, CellState::OverQuota, Some(now + shared.settings.drift_interval), now);
+            return None;
+        }
+        if let Some(until) = shared.pace.is_full(&cell.project, &change, now) {
+            let name = self.settings.name.clone();
+            shared.pace.wait_for_quota(&cell.project, (name, owner.clone()));
+            self.told.insert(owner.clone());
+            self.rest(owner, cell, CellState::OverQuota, Some(until), now);
+            return None;
+        }
+        let line = Line::of(&change, &cell.project);
+        self.rest(owner, cell, CellState::Ready, None, now);
+        Some((change, line))
+    }
+
+    /// Returns why the policy does not let the cluster have one more.
+    fn over_limit(&self, owner: &Text, change: &CloudChange) -> Option<Text> {
+        let has = |cell: &Cell| cell.actor.has_balancer() || matches!(cell.state, CellState::Sending(_));
+        let floats = |cell: &Cell| cell.actor.has_floating_ip();
+        // Of those who have not looked, and of those who are not served, the lists tell.
+        let is_unseen = |one: &&Text| {
+            *one != owner
+                && !self.groups.has_owner(one)
+                && self.cells.get(*one).is_none_or(|cell| cell.looked_at.is_none())
+        };
+        let listed = |all: &BTreeSet<Text>| all.iter().filter(is_unseen).count();
+        let (limit, count, what) = match change {
+            CloudChange::CreateBalancer { .. } | CloudChange::CreatePort { .. } => {
+                let limit = self.settings.limits.load_balancers?;
+                let count = self.cells.values().filter(|cell| has(cell)).count() + listed(&self.counted);
+                (limit, count, "load balancers")
+            }
+            CloudChange::CreateFloatingIp { .. } => {
+                let limit = self.settings.limits.floating_ips?;
+                let count = self.cells.values().filter(|cell| floats(cell)).count() + listed(&self.floating);
+                (limit, count, "floating IPs")
+            }
+            _ => return None,
+        };
+        (count >= limit as usize).then(|| format!("the policy allows the cluster {limit} {what}").into())
+    }
+
+    fn track(&mut self, owner: &Text, cell: &mut Cell, balancer: &str, shared: &RegistryCore, now: Instant) {
+        self.works(owner, cell, now);
+        let seen = cell.actor.seen().balancers.iter().find(|one| one.id == balancer);
+        if let Some(seen) = seen {
+            let project = if seen.project.is_empty() { cell.project.clone() } else { seen.project.as_str().into() };
+            let since = cell.sent_at.unwrap_or(now);
+            let what = (seen.provider.as_str(), seen.provisioning);
+            self.tracker.track(balancer, (owner, &project), what, since, &shared.times, now);
+        }
+        self.rest(owner, cell, CellState::Pending, None, now);
+    }
+
+    fn read(&mut self, owner: &Text, cell: &mut Cell, look: CloudLook) {
+        let (what, read) = match look {
+            CloudLook::Owner => {
+                // Looks begin in turns: who has many of them waits for himself.
+                self.lines.entry(Line::Looks).or_default().push(owner, &cell.key.namespace, Urgency::Fresh);
+                cell.state = CellState::InLine(Line::Looks);
+                return;
+            }
+            CloudLook::Members { pool } => {
+                let read = list(ApiService::Octavia, "member", &format!("pools/{pool}/members"), Vec::new());
+                (ReadFor::Members { owner: owner.clone(), pool }, read)
+            }
+            CloudLook::FloatingIp { address, network } => {
+                let mut query = vec![("floating_ip_address", address)];
+                query.extend(network.map(|network| ("floating_network_id", network)));
+                let read = list(ApiService::Neutron, "floatingip", "floatingips", query);
+                (ReadFor::FloatingIp { owner: owner.clone() }, read)
+            }
+            CloudLook::AddressHolder { subnet, address } => {
+                let query =
+                    vec![("fixed_ips", format!("ip_address={address}")), ("fixed_ips", format!("subnet_id={subnet}"))];
+                let read = list(ApiService::Neutron, "port", "ports", query);
+                (ReadFor::Holder { owner: owner.clone() }, read)
+            }
+        };
+        cell.state = CellState::Reading;
+        self.reads.push_back(PlannedRead { what, project: cell.project.clone(), read });
+    }
+
+    /// Begins the next look that waits for its turn. Returns whether there was one.
+    pub(crate) fn next_look(&mut self, now: Instant) -> bool {
+        while let Some(owner) = self.lines.get_mut(&Line::Looks).and_then(|line| line.pop(now)) {
+            let Some(mut cell) = self.cells.remove(&owner) else { continue };
+            let is_next = matches!(cell.state, CellState::InLine(Line::Looks));
+            if is_next {
+                self.look(&owner, &mut cell, None);
+            }
+            self.cells.insert(owner, cell);
+            if is_next {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Begins a look at everything that an owner has.
+    pub(crate) fn look(&mut self, owner: &Text, cell: &mut Cell, known: Option<OwnerRows>) {
+        self.set_timer(owner, cell, None);
+        let mut projects = self.settings.projects.clone();
+        if !projects.contains(&cell.project) && !cell.project.is_empty() {
+            projects.insert(0, cell.project.clone());
+        }
+        projects.extend(self.left.of(owner).filter(|project| **project != cell.project).cloned());
+        // Lists show nothing of other projects, nor of those that cannot be read.
+        let is_listed = projects.len() == self.settings.projects.len() && !self.poller.is_failing();
+        let known = known.filter(|_| is_listed);
+        if known.as_ref().is_none_or(|rows| rows.ports.is_none()) {
+            cell.lists_ports = false;
+        }
+        let (mut look, mut reads) = OwnerLook::begin(&self.mark(owner), &projects, known, self.life);
+        look.spare(self.spared(cell, projects));
+        if cell.is_orphan || cell.is_deleting() {
+            reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));
+        }
+        self.plan_look(owner, reads);
+        cell.is_outdated = false;
+        cell.state = CellState::Looking(Box::new(look));
+    }
+
+    /// Returns the projects that a look needs not read: those that the policy does not allow any more, and those that cannot be
+    /// read for some time. Where the owner's load balancer is made, everything is to be known before.
+    fn spared(&self, cell: &Cell, mut projects: Vec<Text>) -> BTreeSet<Text> {
+        let own = match cell.wanted() {
+            DesiredEntry::LoadBalancer(wanted) => Some(&wanted.header.placement.project),
+            DesiredEntry::Deleting { .. } => None,
+        };
+        let own = own.map(|own| if own.is_empty() { &cell.project } else { own });
+        let may_fail = |one: &Text| !self.settings.projects.contains(one) || self.unreadable.lasts(one);
+        projects.retain(|one| Some(one) != own && may_fail(one));
+        projects.into_iter().collect()
+    }
+
+    pub(crate) fn plan_look(&mut self, owner: &Text, reads: Vec<crate::owner_look::LookRead>) {
+        let planned = reads.into_iter().map(|(part, project, read)| {
+            let what = ReadFor::Look { owner: owner.clone(), part };
+            PlannedRead { what, project, read }
+        });
+        self.reads.extend(planned);
+    }
+
+    fn gone(&mut self, owner: &Text, cell: &mut Cell, shared: &mut RegistryCore, now: Instant) {
+        if self.counted.remove(owner) {
+            let key = GuardedOwner(owner.clone());
+            let fall = if cell.is_orphan { gimbal_guard::Fall::Lost } else { gimbal_guard::Fall::Forgiven };
+            removals::observe(&mut self.balancers, &key, 1, 0, fall, now);
+        } else if cell.is_orphan {
+            // It had a part of a load balancer, or something in Neutron.
+            self.balancers.pending(&GuardedOwner(owner.clone()), 0, 0, now);
+        }
+        if cell.is_orphan {
+            shared
+                .events
+                .push(RegistryEvent::OrphanRemoved { cluster: self.settings.name.clone(), owner: owner.clone() });
+        }
+        cell.state = CellState::Gone;
+        self.told.insert(owner.clone());
+    }
+}

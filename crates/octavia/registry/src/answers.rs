@@ -1,0 +1,342 @@
+//! What answers make of owners.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use gimbal_guard::Fall;
+use gimbal_kuryr_model::{DesiredEntry, Text};
+use gimbal_octavia_plan::{
+    AddressHolder, ApiService, ApiVerb, ChangeOutcome, CloudChange, MissingAbility, Seen, SeenFloatingIp, SeenPort,
+    ServiceRefusal,
+};
+use serde_json::Value;
+
+use crate::call::CallId;
+use crate::cell::CellState;
+use crate::cluster::{ManagedCluster, PlannedRead};
+use crate::event::RegistryEvent;
+use crate::fingerprint::{floating_print, print_of, row_print, strangers_print};
+use crate::journal::Deed;
+use crate::owner_look::{LookPart, one};
+use crate::pace::Line;
+use crate::removals::{self, GuardedOwner};
+use crate::shared::{ReadFor, RegistryCore};
+use crate::tracker::TrackRead;
+
+/// The first and the longest pause after a look that failed.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+impl ManagedCluster {
+    /// Takes what came of a read; `None` if it failed.
+    pub(crate) fn was_read(
+        &mut self,
+        what: ReadFor,
+        project: &Text,
+        rows: Option<Vec<Value>>,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) {
+        match what {
+            ReadFor::Look { owner, part } => self.look_read(&owner, &part, project, rows, shared, now),
+            ReadFor::Members { owner, pool } => self.with_reading(&owner, now, |cell, _| {
+                cell.proven = cell.proven.saturating_add(u16::from(rows.is_some()));
+                rows.map(|rows| cell.actor.read_members(&pool, &rows)).is_some()
+            }),
+            ReadFor::FloatingIp { owner } => self.with_reading(&owner, now, |cell, _| {
+                let found = |rows: Vec<Value>| rows.first().map(SeenFloatingIp::read);
+                rows.map(|rows| cell.actor.found_floating_ip(found(rows))).is_some()
+            }),
+            ReadFor::Holder { owner } => {
+                let port = rows.as_ref().and_then(|rows| rows.first()).map(SeenPort::read);
+                if let Some(port) = port
+                    && let Some(balancer) = AddressHolder::balancer(&port).map(str::to_owned)
+                {
+                    let read = one(ApiService::Octavia, "loadbalancer", format!("loadbalancers/{balancer}"));
+                    let what = ReadFor::HolderBalancer { owner, port: Box::new(port) };
+                    self.reads.push_back(PlannedRead { what, project: project.clone(), read });
+                    return;
+                }
+                let at = shared.at(now);
+                self.with_reading(&owner, now, |cell, _| {
+                    let found = |rows: Vec<Value>| {
+                        rows.first().map(|row| AddressHolder { port: SeenPort::read(row), in_use: false })
+                    };
+                    rows.map(|rows| cell.actor.found_holder(found(rows), at)).is_some()
+                });
+            }
+            ReadFor::HolderBalancer { owner, port } => {
+                let at = shared.at(now);
+                self.with_reading(&owner, now, |cell, _| {
+                    // What cannot be known counts as in use.
+                    let in_use = rows.is_none_or(|rows| !rows.is_empty());
+                    cell.actor.found_holder(Some(AddressHolder { port: *port, in_use }), at);
+                    true
+                });
+            }
+            ReadFor::Track(TrackRead::Pending) => {
+                let tag = self.cluster_tag();
+                let more = self.tracker.listed(rows.as_deref(), (&tag, self.cells.len()), now);
+                self.plan_tracking(more);
+            }
+            ReadFor::Track(TrackRead::All) => {
+                let Some(rows) = rows else { return self.tracker.list_failed(project, now) };
+                let (found, more) = self.tracker.listed_all(project, &rows);
+                found.into_iter().for_each(|(id, row)| self.tracked(&id, Some(row), project, shared, now));
+                self.plan_tracking(more);
+            }
+            ReadFor::Track(TrackRead::One(balancer)) => match rows {
+                Some(rows) => self.tracked(&balancer, rows.first(), project, shared, now),
+                None => self.tracker.read_failed(&balancer, now),
+            },
+            ReadFor::Poll(part) => self.polled(part, project, rows, shared, now),
+            ReadFor::Adoption { balancer, part } => self.adoption_read(&balancer, &part, project, rows, shared, now),
+        }
+    }
+
+    /// Ends a read of an owner. `take` returns whether there was anything to take.
+    fn with_reading(&mut self, owner: &Text, now: Instant, take: impl FnOnce(&mut crate::cell::Cell, Instant) -> bool) {
+        let Some(mut cell) = self.cells.remove(owner) else { return };
+        if matches!(cell.state, CellState::Reading) {
+            if take(&mut cell, now) {
+                cell.failed_looks = 0;
+                cell.state = CellState::Ready;
+                self.ready.push_back(owner.clone());
+            } else {
+                self.look_failed(owner, &mut cell, now);
+            }
+        }
+        self.cells.insert(owner.clone(), cell);
+    }
+
+    pub(crate) fn look_failed(&mut self, owner: &Text, cell: &mut crate::cell::Cell, now: Instant) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << cell.failed_looks.min(10)).min(LONGEST_PAUSE);
+        cell.failed_looks += 1;
+        cell.state = CellState::Resting;
+        self.set_timer(owner, cell, Some(now + pause));
+    }
+
+    fn look_read(
+        &mut self,
+        owner: &Text,
+        part: &LookPart,
+        project: &Text,
+        rows: Option<Vec<Value>>,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) {
+        let Some(mut cell) = self.cells.remove(owner) else { return };
+        let mut more = Vec::new();
+        if let CellState::Looking(look) = &mut cell.state {
+            match rows {
+                Some(rows) => more = look.rows(part, project, rows),
+                None => look.read_failed(project),
+            }
+            if look.is_over()
+                && let CellState::Looking(mut look) = std::mem::replace(&mut cell.state, CellState::Ready)
+            {
+                let life = look.life;
+                cell.unread.clone_from(look.unread());
+                for (group, owners) in look.take_groups() {
+                    self.group_found(&group, &owners);
+                }
+                match look.end() {
+                    Some((seen, rows)) => {
+                        let tag = self.cluster_tag();
+                        let projects = &self.settings.projects;
+                        cell.print = print_of(&rows, &tag, projects);
+                        let floating = rows.floating.iter().flatten();
+                        cell.floating_print = floating_print(floating, projects);
+                        let floating = match cell.wanted() {
+                            DesiredEntry::LoadBalancer(wanted) => wanted.header.floating.as_deref(),
+                            DesiredEntry::Deleting { .. } => None,
+                        };
+                        let strangers = strangers_print(&seen, &self.mark(owner).owner_tag(), floating);
+                        let known = cell.strangers.map(|(_, print)| print);
+                        if strangers.is_some() && cell.looked_at.is_some() && strangers != known {
+                            shared.sums.drift_added += 1;
+                        }
+                        cell.is_missing = cell.is_suspect && is_missing(cell.actor.seen(), &seen);
+                        cell.strangers = strangers
+                            .map(|print| cell.strangers.filter(|(_, same)| *same == print).unwrap_or((now, print)));
+                        cell.confirmed = life;
+                        cell.looked_at = Some(now);
+                        // No owner is gone as long as it may have something there.
+                        if cell.unread.is_empty() || !cell.is_deleting() {
+                            cell.failed_looks = 0;
+                        }
+                        self.looked(owner, &mut cell, seen, shared, now);
+                        cell.search_ports();
+                        if std::mem::take(&mut cell.is_outdated) {
+                            cell.actor.look_again();
+                        }
+                        self.ready.push_back(owner.clone());
+                    }
+                    None => {
+                        cell.journal.note(shared.at(now), Deed::LookFailed);
+                        cell.actor.look_again();
+                        self.look_failed(owner, &mut cell, now);
+                    }
+                }
+            }
+        }
+        self.cells.insert(owner.clone(), cell);
+        self.plan_look(owner, more);
+    }
+
+    fn looked(
+        &mut self,
+        owner: &Text,
+        cell: &mut crate::cell::Cell,
+        seen: Seen,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) {
+        cell.journal.note(shared.at(now), Deed::Looked);
+        let mut projects =
+            seen.balancers.iter().map(|one| &one.project).chain(seen.ports.iter().map(|one| &one.project));
+        let found = projects.find(|project| !project.is_empty());
+        if cell.is_deleting()
+            && let Some(project) = found
+        {
+            cell.project = project.as_str().into();
+        }
+        if let Some(missing) = cell.actor.looked(seen, shared.at(now)) {
+            self.learn(missing, shared, now);
+        }
+        self.count_members(owner, cell, Fall::Forgiven, now);
+        self.told.insert(owner.clone());
+    }
+
+    fn learn(&mut self, missing: MissingAbility, shared: &mut RegistryCore, now: Instant) {
+        self.learned.add(missing, now);
+        if self.relearn() {
+            shared.events.push(RegistryEvent::FactsChanged { cluster: self.settings.name.clone() });
+        }
+    }
+
+    /// Tells the guard how many members an owner has now.
+    fn count_members(&mut self, owner: &Text, cell: &mut crate::cell::Cell, fall: Fall, now: Instant) {
+        let (before, after) = (cell.members, cell.seen_members());
+        cell.members = after;
+        removals::observe(&mut self.members, &GuardedOwner(owner.clone()), before, after, fall, now);
+        self.count_surplus(cell, owner, now);
+    }
+
+    fn tracked(
+        &mut self,
+        balancer: &str,
+        row: Option<&Value>,
+        project: &Text,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) {
+        let Some(owner) = self.tracker.read(balancer, row, &mut shared.times, now) else { return };
+        let Some(cell) = self.cells.get_mut(&owner) else { return };
+        cell.actor.tracked(balancer, row);
+        cell.settled = row.map(row_print);
+        let deed = if row.is_some() { Deed::Settled } else { Deed::Vanished };
+        cell.journal.note(shared.at(now), deed);
+        if row.is_none() || std::mem::take(&mut cell.frees) {
+            shared.deleted_in(project);
+        }
+        self.wake(&owner);
+    }
+
+    /// Plans the tracker's reads: they come before any other.
+    pub(crate) fn plan_tracking(&mut self, reads: Vec<(TrackRead, Text, crate::call::CloudRead)>) {
+        for (what, project, read) in reads.into_iter().rev() {
+            self.reads.push_front(PlannedRead { what: ReadFor::Track(what), project, read });
+        }
+    }
+
+    /// Takes what came of a change; `None` if it was not sent.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn was_changed(
+        &mut self,
+        id: CallId,
+        (owner, project): (&Text, &Text),
+        change: &CloudChange,
+        outcome: Option<ChangeOutcome>,
+        shared: &mut RegistryCore,
+        now: Instant,
+    ) {
+        let is_removal = change.request().verb == ApiVerb::Delete;
+        let line = Line::of(change, project);
+        if let Some(ChangeOutcome::Refused(ServiceRefusal::Quota(words))) = &outcome {
+            shared.pace.filled(project, change, words, now);
+        }
+        if line == Line::Neutron && is_removal && matches!(outcome, Some(ChangeOutcome::Accepted(_))) {
+            shared.deleted_in(project);
+        }
+        let Some(mut cell) = self.cells.remove(owner) else { return };
+        if matches!(cell.state, CellState::Sending(sending) if sending == id) {
+            let at = shared.at(now);
+            cell.state = CellState::Ready;
+            match outcome {
+                None => cell.journal.change(at, Deed::NotSent, change),
+                Some(outcome) => {
+                    let deed = match &outcome {
+                        ChangeOutcome::Accepted(_) => Deed::Accepted,
+                        ChangeOutcome::Refused(_) => Deed::Refused,
+                        ChangeOutcome::Unknown => Deed::Unknown,
+                    };
+                    cell.journal.change(at, deed, change);
+                    cell.changed_at = Some(now);
+                    if let ChangeOutcome::Refused(refusal) = &outcome {
+                        cell.last_error = words_of(refusal).or_else(|| cell.last_error.take());
+                    }
+                    cell.frees |= is_removal || matches!(change, CloudChange::SetMembers { .. });
+                    if let Some(missing) = cell.actor.answered(change, outcome, at) {
+                        self.learn(missing, shared, now);
+                    }
+                    let by_us = matches!(change, CloudChange::SetMembers { .. } | CloudChange::DeleteMember { .. });
+                    let fall = if by_us && !cell.is_deleting() { Fall::Lost } else { Fall::Forgiven };
+                    self.count_members(owner, &mut cell, fall, now);
+                }
+            }
+            self.ready.push_back(owner.clone());
+        }
+        let is_dropped = cell.is_dropped;
+        self.cells.insert(owner.clone(), cell);
+        if is_dropped {
+            self.drop_cell(owner, now);
+        }
+    }
+}
+
+/// Whether something that was seen before is gone.
+fn is_missing(before: &Seen, now: &Seen) -> bool {
+    let ids = |seen: &Seen| -> BTreeSet<String> {
+        let mut ids = BTreeSet::new();
+        ids.extend(seen.floating.iter().map(|one| one.id.clone()));
+        for balancer in &seen.balancers {
+            ids.insert(balancer.id.clone());
+            ids.extend(balancer.listeners.iter().map(|one| one.id.clone()));
+            for pool in &balancer.pools {
+                ids.insert(pool.id.clone());
+                ids.extend(pool.monitor.iter().map(|one| one.id.clone()));
+                // A batch answers without IDs.
+                ids.extend(pool.members.iter().map(|one| format!("{}/{}/{}", pool.id, one.address, one.port)));
+            }
+        }
+        ids
+    };
+    !ids(before).is_subset(&ids(now))
+}
+
+fn words_of(refusal: &ServiceRefusal) -> Option<Text> {
+    Some(match refusal {
+        ServiceRefusal::Quota(words)
+        | ServiceRefusal::Forbidden(words)
+        | ServiceRefusal::Invalid(words)
+        | ServiceRefusal::Unsupported(words) => words.as_str().into(),
+        ServiceRefusal::Duplicate => "such an object exists already".into(),
+        ServiceRefusal::InUse => "another object uses it".into(),
+        ServiceRefusal::ProviderFailed => "the provider failed".into(),
+        // These pass by themselves.
+        ServiceRefusal::Pending | ServiceRefusal::Changed | ServiceRefusal::NotFound | ServiceRefusal::Busy(_) => {
+            return None;
+        }
+    })
+}

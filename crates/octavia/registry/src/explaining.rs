@@ -1,0 +1,144 @@
+//! What a registry shows of itself.
+
+use std::time::{Duration, Instant};
+
+use gimbal_kuryr_model::DesiredKey;
+use gimbal_octavia_plan::Block;
+
+use crate::cell::{Cell, CellState};
+use crate::cluster::{ManagedCluster, NameCheck};
+use crate::registry::Registry;
+use crate::view::{BalancerExplanation, ClusterView, RegistryCounts};
+
+impl Registry {
+    /// Returns what is known about a cluster.
+    #[must_use]
+    pub fn cluster(&self, cluster: &str, now: Instant) -> Option<ClusterView> {
+        let cluster = self.clusters.get(cluster)?;
+        Some(ClusterView {
+            settings: cluster.settings.clone(),
+            is_fresh: cluster.is_live(self.shared.settings.heartbeat_age, now),
+            other_uid: match &cluster.name_check {
+                NameCheck::Other(uid) => Some(uid.clone()),
+                NameCheck::Unchecked | NameCheck::Ours => None,
+            },
+            unreadable: cluster.unreadable.iter().map(|(one, words)| (one.clone(), words.clone())).collect(),
+            entries: cluster.keys.len(),
+            orphans: cluster.orphans.len(),
+            held_balancers: cluster.balancers.held(),
+            held_members: cluster.members.held(),
+        })
+    }
+
+    /// Says why an entry is as it is.
+    #[must_use]
+    pub fn explain(&self, cluster: &str, key: &DesiredKey, now: Instant) -> Option<BalancerExplanation> {
+        let cluster = self.clusters.get(cluster)?;
+        let owner = cluster.keys.get(key)?;
+        let cell = cluster.cells.get(owner)?;
+        let at = self.shared.at(now);
+        Some(BalancerExplanation {
+            report: cluster.report_for(key, owner, cell, now, at),
+            next: self.next(cluster, cell, now),
+            steps: cell.journal.told(at),
+        })
+    }
+
+    /// Returns whether what exists of an owner is being removed although nothing of the stream names it any more: a person has
+    /// asked for that, and it goes on.
+    #[must_use]
+    pub fn is_removing(&self, cluster: &str, owner: &str) -> bool {
+        let cell = self.clusters.get(cluster).and_then(|cluster| cluster.cells.get(owner));
+        cell.is_some_and(|cell| cell.is_former && !matches!(cell.state, CellState::Gone))
+    }
+
+    /// Returns whether a change of what an owner has was sent and is not answered yet.
+    #[must_use]
+    pub fn is_changing(&self, cluster: &str, owner: &str) -> bool {
+        let cell = self.clusters.get(cluster).and_then(|cluster| cluster.cells.get(owner));
+        cell.is_some_and(|cell| matches!(cell.state, CellState::Sending(_)))
+    }
+
+    fn next(&self, cluster: &ManagedCluster, cell: &Cell, now: Instant) -> String {
+        if !cluster.is_live(self.shared.settings.heartbeat_age, now) {
+            return "waits for the cluster's stream".to_owned();
+        }
+        if cluster.name_check != NameCheck::Ours {
+            return "waits until it is sure that no other cluster has this one's name".to_owned();
+        }
+        let rest = cell.timer.map(|timer| format!("; again in {:?}", timer.saturating_duration_since(now)));
+        let rest = rest.unwrap_or_default();
+        match &cell.state {
+            CellState::Ready => "is about to decide".to_owned(),
+            CellState::Looking(_) | CellState::Reading => "reads".to_owned(),
+            CellState::InLine(crate::pace::Line::Looks) => "waits for its turn to look".to_owned(),
+            CellState::InLine(_) => {
+                let step = cell.actor.step(&cluster.facts, self.shared.at(now));
+                match step {
+                    gimbal_octavia_plan::BalancerStep::Change(change) => {
+                        let call = change.request();
+                        let may = cluster.may_change(&self.shared, now);
+                        let why = if may { "its turn" } else { "changes to be allowed" };
+                        format!("waits for {why}: {:?} {} {}", call.verb, call.path, call.body)
+                    }
+                    other => format!("waits for its turn: {other:?}"),
+                }
+            }
+            CellState::Sending(_) => "waits for the answer to a change".to_owned(),
+            CellState::Resting => format!("pauses{rest}"),
+            CellState::Pending => format!("waits until Octavia has finished{rest}"),
+            CellState::Unlisted => "waits for the lists of what the cluster has".to_owned(),
+            CellState::Grouped => {
+                format!("waits for other owners of a shared load balancer: {}", cluster.not_heard(cell).join(", "))
+            }
+            CellState::Behind => "waits until the former owner of its name is gone".to_owned(),
+            CellState::OverQuota => format!("waits for the quota{rest}"),
+            CellState::Done => format!("has nothing to do{rest}"),
+            CellState::Blocked(block) => format!("cannot go on: {block:?}{rest}"),
+            CellState::Gone => "nothing of it is left".to_owned(),
+        }
+    }
+
+    /// Returns numbers for metrics.
+    #[must_use]
+    pub fn counts(&self, now: Instant) -> RegistryCounts {
+        let sums = self.shared.sums;
+        let mut counts = RegistryCounts {
+            drift: sums.drift,
+            drift_missing: sums.drift_missing,
+            drift_added: sums.drift_added,
+            reads: sums.reads,
+            changes: sums.changes,
+            unknown: sums.unknown,
+            refused: sums.refused,
+            ..RegistryCounts::default()
+        };
+        for cluster in self.clusters.values() {
+            counts.owners += cluster.cells.len();
+            counts.pending += cluster.tracker.len();
+            for (count, seconds) in counts.pending_for.iter_mut().zip([10, 60, 600]) {
+                *count += cluster.tracker.pending_for(Duration::from_secs(seconds), now);
+            }
+            for cell in cluster.cells.values() {
+                counts.removing += usize::from(cell.is_deleting() && !matches!(cell.state, CellState::Gone));
+                counts.ready += usize::from(matches!(cell.state, CellState::Done));
+            }
+            // An operator is asked to act on these. Without its stream another registry may have the cluster, and what this
+            // one saw last is no reason to act.
+            if !cluster.is_live(self.shared.settings.heartbeat_age, now) {
+                continue;
+            }
+            counts.stuck += cluster.tracker.stuck();
+            counts.held += cluster.held.len();
+            counts.orphans += cluster.orphans.len();
+            for cell in cluster.cells.values() {
+                match &cell.state {
+                    CellState::Blocked(Block::RepairBudget) => counts.budget_spent += 1,
+                    CellState::Blocked(Block::Quota(_)) | CellState::OverQuota => counts.over_quota += 1,
+                    _ => {}
+                }
+            }
+        }
+        counts
+    }
+}

@@ -1,0 +1,377 @@
+//! A look at everything that one owner has, read by read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gimbal_kuryr_model::Text;
+use gimbal_octavia_plan::{
+    ApiService, Mark, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
+    is_group,
+};
+use serde_json::Value;
+
+use crate::call::CloudRead;
+use crate::fingerprint::{is_anothers, tags_of};
+use crate::sharing::owners_of_row;
+
+/// What a read of a look is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LookPart {
+    Balancers,
+    Ports,
+    Floating,
+    /// Floating IPs of the port of a VIP.
+    FloatingOf(String),
+    Listener(String),
+    Pool(String),
+    Monitor(String),
+    Members(String),
+}
+
+/// A read, and the project that it is made in.
+pub(crate) type LookRead = (LookPart, Text, CloudRead);
+
+/// A port or floating IP whose description holds an owner's mark and more, so that a search for the mark does not find it.
+#[derive(Debug)]
+pub(crate) struct Stray {
+    is_port: bool,
+    id: String,
+    project: Text,
+}
+
+impl Stray {
+    /// Returns what a row of Neutron's is.
+    pub(crate) fn of(row: &Value) -> Option<Self> {
+        let is_port = row.get("floating_ip_address").is_none();
+        let project = row["project_id"].as_str().unwrap_or_default().into();
+        Some(Self { is_port, id: row["id"].as_str()?.to_owned(), project })
+    }
+
+    fn read(&self) -> LookRead {
+        let (part, resource, list) = match self.is_port {
+            true => (LookPart::Ports, "port", "ports"),
+            false => (LookPart::Floating, "floatingip", "floatingips"),
+        };
+        (part, self.project.clone(), one(ApiService::Neutron, resource, format!("{list}/{}", self.id)))
+    }
+}
+
+/// Rows that a list of everything with the cluster's mark has shown about one owner.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerRows {
+    pub(crate) balancers: Vec<Value>,
+    pub(crate) listeners: BTreeMap<String, Value>,
+    pub(crate) pools: BTreeMap<String, Value>,
+    /// Unset: not listed.
+    pub(crate) floating: Option<Vec<Value>>,
+    /// Ports with the owner's mark, as far as they are known; unset: they are to be searched for.
+    pub(crate) ports: Option<Vec<SeenPort>>,
+}
+
+/// A look that goes on.
+#[derive(Debug)]
+pub(crate) struct OwnerLook {
+    /// The life of the stream in which it began.
+    pub(crate) life: u32,
+    /// Name of the cluster whose objects are looked for; unset: whoever's they are.
+    cluster: Option<Text>,
+    /// Whether what a group has is left out: it is looked for by its own mark.
+    is_alone: bool,
+    /// Groups that were found although they are not looked for, and their owners.
+    groups: BTreeMap<Text, BTreeSet<Text>>,
+    descriptions: Vec<String>,
+    rows: OwnerRows,
+    floating: Vec<Value>,
+    monitors: BTreeMap<String, Value>,
+    members: BTreeMap<String, Vec<Value>>,
+    ports: Vec<Value>,
+    /// Ports that are known without a search.
+    known_ports: Option<Vec<SeenPort>>,
+    /// What was asked for already: the same object may be named twice.
+    asked: BTreeSet<LookPart>,
+    /// Whether floating IPs are still to be found by the ports of VIPs.
+    asks_for_floating: bool,
+    outstanding: usize,
+    failed: bool,
+    /// Projects whose reads may fail: what is there is then taken for unknown, and left out.
+    spared: BTreeSet<Text>,
+    /// Projects that could not be read.
+    unread: BTreeSet<Text>,
+    /// Ports of Neutron that are the owner's although somebody has added to their description.
+    found: BTreeSet<String>,
+}
+
+impl OwnerLook {
+    /// Begins a look in these projects. What `known` has is not read again.
+    pub(crate) fn begin(mark: &Mark, projects: &[Text], known: Option<OwnerRows>, life: u32) -> (Self, Vec<LookRead>) {
+        let mut look = Self {
+            life,
+            cluster: Some(mark.cluster.clone()),
+            is_alone: !is_group(&mark.owner),
+            groups: BTreeMap::new(),
+            descriptions: mark.descriptions().into(),
+            rows: OwnerRows::default(),
+            floating: Vec::new(),
+            monitors: BTreeMap::new(),
+            members: BTreeMap::new(),
+            ports: Vec::new(),
+            known_ports: None,
+            asked: BTreeSet::new(),
+            asks_for_floating: true,
+            outstanding: 0,
+            failed: false,
+            spared: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            found: BTreeSet::new(),
+        };
+        let mut reads = Vec::new();
+        let lists_balancers = known.is_none();
+        if let Some(mut known) = known {
+            if let Some(floating) = known.floating.take() {
+                look.floating = floating;
+                look.asks_for_floating = false;
+            }
+            look.known_ports = known.ports.take();
+            look.rows = known;
+            let balancers = std::mem::take(&mut look.rows.balancers);
+            reads.extend(look.take_balancers(balancers, projects.first()));
+        }
+        if reads.is_empty() {
+            // A look ends with the answer to its last read. A load balancer without pools has none but this.
+            look.known_ports = None;
+        }
+        let tags = format!("{},{}", mark.cluster_tag(), mark.owner_tag());
+        for project in projects {
+            if lists_balancers {
+                let query = vec![("tags", tags.clone()), ("project_id", project.to_string())];
+                let read = list(ApiService::Octavia, "loadbalancer", "loadbalancers", query);
+                reads.push((LookPart::Balancers, project.clone(), read));
+            }
+            if look.known_ports.is_none() {
+                let query = vec![("description", mark.description()), ("project_id", project.to_string())];
+                let ports = list(ApiService::Neutron, "port", "ports", query);
+                reads.push((LookPart::Ports, project.clone(), ports));
+            }
+            if look.asks_for_floating {
+                let mut query: Vec<_> = look.descriptions.iter().map(|one| ("description", one.clone())).collect();
+                query.push(("project_id", project.to_string()));
+                let floating = list(ApiService::Neutron, "floatingip", "floatingips", query);
+                reads.push((LookPart::Floating, project.clone(), floating));
+            }
+        }
+        look.outstanding = reads.len();
+        (look, reads)
+    }
+
+    /// Lets reads in these projects fail. What could be read of such a project is then left out as well: half a load balancer
+    /// would be repaired.
+    pub(crate) fn spare(&mut self, projects: BTreeSet<Text>) {
+        self.spared = projects;
+    }
+
+    /// Returns the projects that could not be read.
+    pub(crate) fn unread(&self) -> &BTreeSet<Text> {
+        &self.unread
+    }
+
+    /// Returns groups that something was found in, and their owners.
+    pub(crate) fn take_groups(&mut self) -> BTreeMap<Text, BTreeSet<Text>> {
+        std::mem::take(&mut self.groups)
+    }
+
+    /// Looks at these objects of Neutron too.
+    pub(crate) fn add(&mut self, strays: &[Stray]) -> Vec<LookRead> {
+        self.outstanding += strays.len();
+        self.found.extend(strays.iter().map(|stray| stray.id.clone()));
+        strays.iter().map(Stray::read).collect()
+    }
+
+    /// Begins a look at one load balancer, whoever's it is.
+    pub(crate) fn at_balancer(id: &str, project: &Text) -> (Self, Vec<LookRead>) {
+        let look = Self {
+            life: 0,
+            cluster: None,
+            is_alone: false,
+            groups: BTreeMap::new(),
+            descriptions: Vec::new(),
+            rows: OwnerRows::default(),
+            floating: Vec::new(),
+            monitors: BTreeMap::new(),
+            members: BTreeMap::new(),
+            ports: Vec::new(),
+            known_ports: None,
+            asked: BTreeSet::new(),
+            asks_for_floating: true,
+            outstanding: 1,
+            failed: false,
+            spared: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            found: BTreeSet::new(),
+        };
+        let read = one(ApiService::Octavia, "loadbalancer", format!("loadbalancers/{id}"));
+        (look, vec![(LookPart::Balancers, project.clone(), read)])
+    }
+
+    /// Takes the rows of a read; returns what is to be read because of them.
+    pub(crate) fn rows(&mut self, part: &LookPart, project: &Text, rows: Vec<Value>) -> Vec<LookRead> {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        let mut more = Vec::new();
+        match part {
+            LookPart::Balancers => more = self.take_balancers(rows, Some(project)),
+            LookPart::Ports => {
+                for row in rows {
+                    if !self.ports.iter().any(|one| one["id"] == row["id"]) {
+                        self.ports.push(row);
+                    }
+                }
+            }
+            LookPart::Floating | LookPart::FloatingOf(_) => {
+                for row in rows {
+                    if !self.floating.iter().any(|one| one["id"] == row["id"]) {
+                        self.floating.push(row);
+                    }
+                }
+            }
+            // What is gone meanwhile is gone.
+            LookPart::Listener(id) => {
+                self.rows.listeners.extend(rows.into_iter().next().map(|row| (id.clone(), row)));
+            }
+            LookPart::Pool(id) => {
+                if let Some(row) = rows.into_iter().next() {
+                    more.extend(self.monitor_of(&row, project));
+                    self.rows.pools.insert(id.clone(), row);
+                }
+            }
+            LookPart::Monitor(id) => self.monitors.extend(rows.into_iter().next().map(|row| (id.clone(), row))),
+            LookPart::Members(pool) => drop(self.members.insert(pool.clone(), rows)),
+        }
+        self.outstanding += more.len();
+        more
+    }
+
+    /// Takes note that a read in a project failed.
+    pub(crate) fn read_failed(&mut self, project: &Text) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.unread.insert(project.clone());
+        self.failed |= !self.spared.contains(project);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    /// Returns what was seen, and the rows for [`print_of`](crate::fingerprint::print_of); `None` if anything could not be
+    /// read.
+    pub(crate) fn end(mut self) -> Option<(Seen, OwnerRows)> {
+        if self.failed {
+            return None;
+        }
+        let unread = std::mem::take(&mut self.unread);
+        let is_known = |row: &Value| row["project_id"].as_str().is_none_or(|project| !unread.contains(project));
+        self.rows.balancers.retain(is_known);
+        self.ports.retain(is_known);
+        self.floating.retain(is_known);
+        let balancers = self.rows.balancers.iter().map(|row| self.tree(row)).collect();
+        let is_found = |row: &Value| row["id"].as_str().is_some_and(|id| self.found.contains(id));
+        let is_marked = |row: &&Value| self.descriptions.iter().any(|one| row["description"] == *one) || is_found(row);
+        let read = self.ports.iter().filter(is_marked).map(SeenPort::read);
+        let ports = self.known_ports.take().into_iter().flatten().chain(read).collect();
+        let floating = self.floating.iter().map(SeenFloatingIp::read).collect();
+        Some((Seen { balancers, ports, floating }, OwnerRows { floating: Some(self.floating), ..self.rows }))
+    }
+
+    fn take_balancers(&mut self, rows: Vec<Value>, project: Option<&Text>) -> Vec<LookRead> {
+        let mut more = Vec::new();
+        for row in rows {
+            if self.cluster.as_ref().is_some_and(|cluster| is_anothers(&row, cluster)) {
+                continue;
+            }
+            if let Some(group) = tags_of(&row).find(|tag| self.is_alone && is_group(tag)) {
+                self.groups.entry(group.into()).or_default().extend(owners_of_row(&row));
+                continue;
+            }
+            let project = row["project_id"].as_str().map(Text::from).or_else(|| project.cloned()).unwrap_or_default();
+            for id in ids(&row["listeners"]) {
+                if !self.rows.listeners.contains_key(&id) {
+                    let read = one(ApiService::Octavia, "listener", format!("listeners/{id}"));
+                    more.extend(self.ask(LookPart::Listener(id), &project, read));
+                }
+            }
+            for id in ids(&row["pools"]) {
+                match self.rows.pools.get(&id).cloned() {
+                    Some(known) => more.extend(self.monitor_of(&known, &project)),
+                    None => {
+                        let read = one(ApiService::Octavia, "pool", format!("pools/{id}"));
+                        more.extend(self.ask(LookPart::Pool(id.clone()), &project, read));
+                    }
+                }
+                let read = list(ApiService::Octavia, "member", &format!("pools/{id}/members"), Vec::new());
+                more.extend(self.ask(LookPart::Members(id), &project, read));
+            }
+            if let Some(port) = row["vip_port_id"].as_str().filter(|_| self.asks_for_floating) {
+                let query = vec![("port_id", port.to_owned())];
+                let read = list(ApiService::Neutron, "floatingip", "floatingips", query);
+                more.extend(self.ask(LookPart::FloatingOf(port.to_owned()), &project, read));
+            }
+            let known = self.rows.balancers.iter().any(|one| one["id"] == row["id"]);
+            if !known {
+                self.rows.balancers.push(row);
+            }
+        }
+        more
+    }
+
+    fn monitor_of(&mut self, pool: &Value, project: &Text) -> Option<LookRead> {
+        let id = pool["healthmonitor_id"].as_str()?.to_owned();
+        let read = one(ApiService::Octavia, "healthmonitor", format!("healthmonitors/{id}"));
+        self.ask(LookPart::Monitor(id), project, read)
+    }
+
+    fn ask(&mut self, part: LookPart, project: &Text, read: CloudRead) -> Option<LookRead> {
+        self.asked.insert(part.clone()).then(|| (part, project.clone(), read))
+    }
+
+    fn tree(&self, row: &Value) -> SeenBalancer {
+        let mut balancer = SeenBalancer::read(row);
+        let listeners = ids(&row["listeners"]);
+        balancer.listeners =
+            listeners.iter().filter_map(|id| self.rows.listeners.get(id)).map(SeenListener::read).collect();
+        for id in ids(&row["pools"]) {
+            let Some(row) = self.rows.pools.get(&id) else { continue };
+            let mut pool = SeenPool::read(row);
+            let members = self.members.get(&id).map(Vec::as_slice).unwrap_or_default();
+            pool.members = members.iter().map(SeenMember::read).collect();
+            let monitor = row["healthmonitor_id"].as_str();
+            pool.monitor = monitor.and_then(|id| self.monitors.get(id)).map(SeenMonitor::read);
+            balancer.pools.push(pool);
+        }
+        balancer
+    }
+}
+
+/// Returns a read of a whole list; `path` ends with the list's name.
+pub(crate) fn list(
+    service: ApiService,
+    resource: &'static str,
+    path: &str,
+    query: Vec<(&'static str, String)>,
+) -> CloudRead {
+    let key = match resource {
+        "loadbalancer" => "loadbalancers",
+        "listener" => "listeners",
+        "pool" => "pools",
+        "member" => "members",
+        "port" => "ports",
+        _ => "floatingips",
+    };
+    CloudRead { service, resource, path: path.to_owned(), query, key, list: true }
+}
+
+/// Returns a read of one object.
+pub(crate) fn one(service: ApiService, resource: &'static str, path: String) -> CloudRead {
+    CloudRead { service, resource, path, query: Vec::new(), key: resource, list: false }
+}
+
+pub(crate) fn ids(references: &Value) -> Vec<String> {
+    let all = references.as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(|one| one["id"].as_str().map(str::to_owned)).collect()
+}

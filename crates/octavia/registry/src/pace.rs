@@ -1,0 +1,226 @@
+//! How much goes on at a time, in each service and in each project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use gimbal_kuryr_model::Text;
+use gimbal_octavia_plan::{ApiService, ApiVerb, ChangeOutcome, CloudChange, ServiceRefusal};
+use gimbal_schedule::{ConcurrencyLimit, Pause, WriteResult, WriteSample};
+
+use crate::call::CallLane;
+use crate::settings::RegistrySettings;
+
+/// Latency above which fewer changes are sent in parallel. A creation takes Octavia more than half a second.
+const LATENCY: Duration = Duration::from_secs(3);
+/// How long a used-up quota is left alone, unless something was deleted.
+const QUOTA_PAUSE: Duration = Duration::from_secs(300);
+
+/// The line that something waits in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Line {
+    /// Changes of Neutron's objects.
+    Neutron,
+    /// Changes of what Octavia has.
+    Octavia,
+    /// Creations of load balancers, by project.
+    Creation(Text),
+    /// Not a change: looks at everything that an owner has.
+    Looks,
+}
+
+impl Line {
+    pub(crate) fn of(change: &CloudChange, project: &Text) -> Self {
+        match (change, change.request().service) {
+            (CloudChange::CreateBalancer { .. }, _) => Self::Creation(project.clone()),
+            (_, ApiService::Neutron) => Self::Neutron,
+            (_, ApiService::Octavia) => Self::Octavia,
+        }
+    }
+
+    pub(crate) fn lane(&self) -> CallLane {
+        match self {
+            Self::Neutron => CallLane::Neutron,
+            Self::Octavia | Self::Creation(_) => CallLane::Octavia,
+            Self::Looks => CallLane::Reads,
+        }
+    }
+}
+
+/// An owner, by its cluster.
+pub(crate) type ClusterOwner = (Text, Text);
+
+/// The changes of one service that are under way.
+#[derive(Debug)]
+struct ServicePace {
+    limit: ConcurrencyLimit,
+    pause: Pause,
+    in_flight: usize,
+}
+
+/// What goes on in one project.
+#[derive(Debug, Default)]
+struct ProjectPace {
+    creating: u32,
+    /// Resources whose quota is used up, and until when that is taken for granted.
+    full: BTreeMap<&'static str, Instant>,
+    /// Owners that wait for the quota.
+    waiting: BTreeSet<ClusterOwner>,
+}
+
+/// Limits of all clusters together.
+#[derive(Debug)]
+pub(crate) struct CloudPace {
+    octavia: ServicePace,
+    neutron: ServicePace,
+    reads: usize,
+    read_pause: Pause,
+    projects: BTreeMap<Text, ProjectPace>,
+    most_reads: usize,
+    most_creations: u32,
+}
+
+impl CloudPace {
+    pub(crate) fn new(settings: &RegistrySettings) -> Self {
+        let service = || ServicePace {
+            limit: ConcurrencyLimit::new(settings.write_concurrency, LATENCY),
+            pause: Pause::default(),
+            in_flight: 0,
+        };
+        Self {
+            octavia: service(),
+            neutron: service(),
+            reads: 0,
+            read_pause: Pause::default(),
+            projects: BTreeMap::new(),
+            most_reads: settings.read_concurrency.max(1) as usize,
+            most_creations: settings.creates_by_project.max(1),
+        }
+    }
+
+    pub(crate) fn may_read(&self, now: Instant) -> bool {
+        self.reads < self.most_reads && self.read_pause.until(now).is_none()
+    }
+
+    pub(crate) fn may_change(&self, line: &Line, now: Instant) -> bool {
+        let service = match line.lane() {
+            CallLane::Neutron => &self.neutron,
+            _ => &self.octavia,
+        };
+        let has_room = service.in_flight < service.limit.current() && service.pause.until(now).is_none();
+        let may_create = match line {
+            Line::Creation(project) => {
+                self.projects.get(project).is_none_or(|project| project.creating < self.most_creations)
+            }
+            _ => true,
+        };
+        has_room && may_create
+    }
+
+    /// Returns when a pause ends.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let pauses = [&self.octavia.pause, &self.neutron.pause, &self.read_pause];
+        pauses.into_iter().filter_map(|pause| pause.until(now)).min()
+    }
+
+    pub(crate) fn read_begins(&mut self) {
+        self.reads += 1;
+    }
+
+    pub(crate) fn read_ends(&mut self, retry_after: Option<Duration>, now: Instant) {
+        self.reads = self.reads.saturating_sub(1);
+        if retry_after.is_some() {
+            self.read_pause.begin(retry_after, now);
+        }
+    }
+
+    pub(crate) fn change_begins(&mut self, line: &Line) {
+        self.service(line.lane()).in_flight += 1;
+        if let Line::Creation(project) = line {
+            self.projects.entry(project.clone()).or_default().creating += 1;
+        }
+    }
+
+    /// Takes what came of a change; `None` if it was not sent.
+    pub(crate) fn change_ends(&mut self, line: &Line, sent: Instant, outcome: Option<&ChangeOutcome>, now: Instant) {
+        if let Line::Creation(project) = line
+            && let Some(project) = self.projects.get_mut(project)
+        {
+            project.creating = project.creating.saturating_sub(1);
+        }
+        let service = self.service(line.lane());
+        service.in_flight = service.in_flight.saturating_sub(1);
+        let Some(outcome) = outcome else { return };
+        let result = match outcome {
+            ChangeOutcome::Refused(ServiceRefusal::Busy(after)) => {
+                service.pause.begin(*after, now);
+                WriteResult::Throttled
+            }
+            ChangeOutcome::Unknown => WriteResult::Trouble,
+            ChangeOutcome::Accepted(_) | ChangeOutcome::Refused(_) => WriteResult::Answered,
+        };
+        service.limit.answered(&WriteSample { sent, took: now.saturating_duration_since(sent), result });
+    }
+
+    fn service(&mut self, lane: CallLane) -> &mut ServicePace {
+        if lane == CallLane::Neutron { &mut self.neutron } else { &mut self.octavia }
+    }
+
+    /// Returns until when a creation need not be tried, for its quota is used up.
+    pub(crate) fn is_full(&self, project: &Text, change: &CloudChange, now: Instant) -> Option<Instant> {
+        let call = change.request();
+        let until = self.projects.get(project)?.full.get(call.resource).copied()?;
+        (call.verb == ApiVerb::Create && until > now).then_some(until)
+    }
+
+    /// Takes note that a quota is used up: that of the resource which the refusal names. A load balancer that is made with
+    /// everything in it may be refused for any of it.
+    pub(crate) fn filled(&mut self, project: &Text, change: &CloudChange, words: &str, now: Instant) {
+        let state = self.projects.entry(project.clone()).or_default();
+        let resource = named_resource(words).unwrap_or_else(|| change.request().resource);
+        state.full.insert(resource, now + QUOTA_PAUSE);
+    }
+
+    /// Lets an owner wait until something was deleted in a project.
+    pub(crate) fn wait_for_quota(&mut self, project: &Text, owner: ClusterOwner) {
+        self.projects.entry(project.clone()).or_default().waiting.insert(owner);
+    }
+
+    /// Takes note that something was deleted in a project. Returns who waits for that.
+    pub(crate) fn freed(&mut self, project: &Text) -> BTreeSet<ClusterOwner> {
+        let Some(state) = self.projects.get_mut(project) else { return BTreeSet::new() };
+        state.full.clear();
+        std::mem::take(&mut state.waiting)
+    }
+
+    pub(crate) fn forget(&mut self, owner: &ClusterOwner) {
+        for project in self.projects.values_mut() {
+            project.waiting.remove(owner);
+        }
+    }
+}
+
+/// Returns the resource that a refusal for a quota names: `... for resources: Listener`, `... for resources: ['port']`.
+fn named_resource(words: &str) -> Option<&'static str> {
+    const RESOURCES: [&str; 7] = ["loadbalancer", "listener", "pool", "healthmonitor", "member", "port", "floatingip"];
+    let (_, named) = words.rsplit_once("resources:")?;
+    let named: String = named.chars().filter(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase();
+    RESOURCES.into_iter().find(|resource| named.starts_with(resource))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_resource_whose_quota_is_used_up() {
+        for (words, resource) in [
+            ("Quota has been met for resources: Listener", Some("listener")),
+            ("Quota has been met for resources: Load Balancer", Some("loadbalancer")),
+            ("Quota has been met for resources: HealthMonitor", Some("healthmonitor")),
+            ("Quota exceeded for resources: ['port'].", Some("port")),
+            ("no more of this", None),
+        ] {
+            assert_eq!(named_resource(words), resource, "{words}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Many owners, owners that alternate, and clocks that jump.
+
+use gimbal_octavia_plan::CloudChange;
+
+use crate::wish::{Wish, key};
+use crate::world::{MS, SECOND, World};
+
+/// A Service that is deleted and made again under its name, over and over: none is left behind, and others have their turns.
+#[test]
+fn owners_that_alternate_under_one_name_leave_nothing_and_starve_nobody() {
+    let mut world = World::usual();
+    let web = key("shop", "web");
+    for nth in 0..120 {
+        world.want("prod1", web.clone(), Wish::new(["u1", "u2"][nth % 2], &world.subnet));
+        world.run(700 * MS);
+        if nth == 60 {
+            world.want("prod1", key("other", "web"), Wish::new("other", &world.subnet));
+        }
+    }
+    assert_eq!(world.balancers_of("other").len(), 1);
+    assert!(world.sent.len() < 130, "{}", world.sent.len());
+    world.converge(200 * SECOND);
+    world.run(900 * SECOND);
+    assert_eq!((world.balancers_of("u1").len(), world.balancers_of("u2").len()), (0, 1));
+}
+
+/// The machine sleeps for an hour: what is due is done once, and nothing for each time that it was missed.
+#[test]
+fn a_clock_that_jumps_an_hour_costs_one_round_of_lists() {
+    let mut world = World::at_rest(20);
+    for heard in [true, false] {
+        world.sent.clear();
+        if heard {
+            // The heartbeat was the last that came.
+            let now = world.now();
+            world.writers[0].registry.heard("prod1", now);
+        }
+        world.cloud.advance(3_600 * SECOND);
+        world.reads.clear();
+        world.run(30 * SECOND);
+        assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+        // Each is looked at once an hour anyway: its members, its ports, and its floating IP.
+        assert!(
+            world.reads.len() <= 6 + 20 * 3,
+            "{}: {:?}",
+            world.reads.len(),
+            world.reads.iter().map(|(_, read)| &read.path).collect::<Vec<_>>()
+        );
+        world.converge(SECOND);
+    }
+}
+
+#[test]
+fn thousands_after_a_restart_cost_one_read_each_and_a_new_one_is_not_behind_them() {
+    const COUNT: usize = 1_200;
+    let mut world = World::usual();
+    for nth in 0..COUNT {
+        let owner = format!("u{nth}");
+        let tags =
+            ["gimbal-cluster:prod1".to_owned(), "k8s-cluster:uid-prod1".to_owned(), format!("k8s-svc-uid:{owner}")];
+        let balancer = serde_json::json!({"loadbalancer": {"name": format!("shop/s{nth}"), "project_id": "p1",
+            "vip_subnet_id": world.subnet, "tags": tags, "description": tags.join(" ")}});
+        world.by_hand(&gimbal_octavia_sim::SimRequest::post("/v2/lbaas/loadbalancers", balancer));
+        let mut wish = Wish::new(&owner, &world.subnet);
+        (wish.ports, wish.members, wish.known) = (Vec::new(), Vec::new(), true);
+        world.wishes.insert(("prod1".to_owned(), key("shop", &format!("s{nth}"))), wish);
+    }
+    world.cloud.advance(60 * SECOND);
+    world.restart(0);
+    world.run(SECOND / 5);
+    world.want("prod1", key("few", "web"), Wish::new("few", &world.subnet));
+    world.run(SECOND / 2);
+    let is_made = world.sent.iter().any(|sent| format!("{:?}", sent.change).contains("k8s-svc-uid:few"));
+    assert!(is_made, "it waits for those that are looked at: {}", world.reads.len());
+    world.run(60 * SECOND);
+    assert!(world.is_converged());
+    let changes = |change: &CloudChange| !matches!(change, CloudChange::CreateBalancer { .. });
+    assert_eq!(world.sent.iter().filter(|sent| changes(&sent.change)).count(), 0, "{:#?}", world.last_sent());
+    let reads = world.reads.len();
+    assert!(reads <= COUNT + COUNT / 50 + 60, "{reads}");
+}

@@ -1,0 +1,21 @@
+//! Registries against the model of Octavia and Neutron, with virtual time.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod adoption;
+mod any_trouble;
+mod crowds;
+mod drift;
+mod gap;
+mod guards;
+mod heap;
+mod left;
+mod making;
+mod ownership;
+mod pace;
+mod requests;
+mod sharing;
+mod streams;
+mod unreadable;
+mod wish;
+mod world;

@@ -1,0 +1,287 @@
+//! Orphans, and what is not ours.
+
+use gimbal_octavia_registry::RegistryEvent;
+use gimbal_octavia_sim::SimRequest;
+use serde_json::json;
+
+use crate::wish::{Wish, going, key};
+use crate::world::{SECOND, World};
+
+/// A world with load balancers, each with a port and a floating IP of its own.
+fn made(count: usize) -> World {
+    let mut world = World::usual();
+    for nth in 0..count {
+        let mut wish = Wish::new(&format!("u{nth}"), &world.subnet);
+        (wish.from_outside, wish.floating) = (true, true);
+        world.want("prod1", key("shop", &format!("s{nth}")), wish);
+    }
+    world.converge(300 * SECOND);
+    for wish in world.wishes.values_mut() {
+        wish.known = true;
+    }
+    world
+}
+
+#[test]
+fn what_has_left_the_stream_is_removed_only_when_that_is_proven() {
+    let mut world = made(4);
+    world.forget("prod1", &key("shop", "s0"));
+    world.run(595 * SECOND);
+    assert_eq!(world.balancers_of("u0").len(), 1, "within the grace");
+    // A restart, of either side, begins the time anew.
+    world.restart(0);
+    world.run(595 * SECOND);
+    assert_eq!(world.balancers_of("u0").len(), 1, "within the grace after a restart");
+    world.run_until(180 * SECOND, "the orphan is gone", |world| world.balancers_of("u0").is_empty());
+    world.run(60 * SECOND);
+    let is_left = |world: &mut World, path: &str, rows: &str| {
+        world.rows(path, rows).iter().any(|row| row["description"].to_string().contains("k8s-svc-uid:u0"))
+    };
+    assert!(!is_left(&mut world, "/v2.0/ports", "ports") && !is_left(&mut world, "/v2.0/floatingips", "floatingips"));
+    assert!(world.events.iter().any(|event| matches!(event, RegistryEvent::OrphanRemoved { .. })));
+    assert_eq!(world.balancers().len(), 3);
+}
+
+#[test]
+fn a_port_and_a_floating_ip_alone_are_orphans_too() {
+    let mut world = made(4);
+    let id = world.balancers_of("u0").remove(0);
+    world.silence(0, "prod1");
+    world.run(11 * SECOND);
+    world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true"));
+    world.cloud.advance(60 * SECOND);
+    world.wishes.remove(&("prod1".to_owned(), key("shop", "s0")));
+    world.restart(0);
+    world.connect(0, "prod1");
+    world.run(1_500 * SECOND);
+    let left = world.left_of("prod1");
+    let of = |kind: &str| left.iter().filter(|one| one.starts_with(kind)).count();
+    assert_eq!((of("ports"), of("floatingips")), (3, 3));
+}
+
+#[test]
+fn a_port_and_a_floating_ip_are_orphans_too_if_somebody_added_to_their_description() {
+    let mut world = made(4);
+    let id = world.balancers_of("u0").remove(0);
+    world.silence(0, "prod1");
+    world.run(11 * SECOND);
+    world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true"));
+    world.cloud.advance(60 * SECOND);
+    for (path, rows, row) in [("/v2.0/ports", "ports", "port"), ("/v2.0/floatingips", "floatingips", "floatingip")] {
+        let all = world.rows(path, rows);
+        let one = all.iter().find(|one| one["description"].to_string().contains("k8s-svc-uid:u0")).unwrap();
+        let (id, words) = (one["id"].as_str().unwrap(), one["description"].as_str().unwrap());
+        let change = json!({row: {"description": format!("{words} of the shop")}});
+        world.by_hand(&SimRequest::put(&format!("{path}/{id}"), change));
+    }
+    world.wishes.remove(&("prod1".to_owned(), key("shop", "s0")));
+    world.restart(0);
+    world.connect(0, "prod1");
+    world.run(1_500 * SECOND);
+    assert_eq!(world.writers[0].registry.counts(world.now()).orphans, 0);
+    let left = world.left_of("prod1");
+    let of = |kind: &str| left.iter().filter(|one| one.starts_with(kind)).count();
+    assert_eq!((of("ports"), of("floatingips")), (3, 3));
+}
+
+/// As an admin orders it, or a Service that is deleted.
+#[test]
+fn what_is_being_removed_is_found_though_somebody_added_to_its_description() {
+    let mut world = made(1);
+    world.change("prod1", &key("shop", "s0"), |wish| wish.deleting = true);
+    for (path, rows, row) in [("/v2.0/ports", "ports", "port"), ("/v2.0/floatingips", "floatingips", "floatingip")] {
+        let all = world.rows(path, rows);
+        let one = all.iter().find(|one| one["description"].to_string().contains("k8s-svc-uid:u0")).unwrap();
+        let (id, words) = (one["id"].as_str().unwrap(), one["description"].as_str().unwrap());
+        world
+            .by_hand(&SimRequest::put(&format!("{path}/{id}"), json!({row: {"description": format!("{words} mine")}})));
+    }
+    // A writer that begins with it.
+    world.restart(0);
+    world.run(300 * SECOND);
+    assert_eq!(world.left_of("prod1"), [""; 0]);
+}
+
+#[test]
+fn an_incomplete_snapshot_proves_nothing() {
+    let mut world = made(3);
+    world.silence(0, "prod1");
+    world.wishes.remove(&("prod1".to_owned(), key("shop", "s0")));
+    world.restart(0);
+    let now = world.now();
+    let (settings, facts) = (world.clusters["prod1"].clone(), world.facts.clone());
+    world.connect(0, "prod1");
+    // The same without its end.
+    let registry = &mut world.writers[0].registry;
+    registry.stream_ended("prod1");
+    registry.set_cluster(settings, now);
+    registry.set_facts("prod1", facts, now);
+    registry.heard("prod1", now);
+    world.run(3_600 * SECOND);
+    assert_eq!(world.balancers_of("u0").len(), 1);
+    world.connect(0, "prod1");
+    world.run(800 * SECOND);
+    assert_eq!(world.balancers_of("u0").len(), 0);
+}
+
+#[test]
+fn an_owner_stays_with_the_key_that_wants_it() {
+    let mut world = made(3);
+    world.sent.clear();
+    let copy = key("copies", "x");
+    let usual = world.wishes[&("prod1".to_owned(), key("shop", "s0"))].clone();
+    for wish in [Wish { deleting: true, ..usual.clone() }, Wish { members: vec![(9, 80)], ..usual.clone() }] {
+        let now = world.now();
+        let is_taken = world.writers[0].registry.want("prod1", copy.clone(), wish.entry(), now);
+        world.run(120 * SECOND);
+        assert_eq!((world.sent.len(), is_taken), (0, false), "{:#?}", world.last_sent());
+    }
+    // Somebody else's entry that turns into a copy leaves what it was as it is.
+    let now = world.now();
+    assert!(!world.writers[0].registry.want("prod1", key("shop", "s1"), usual.entry(), now));
+    world.run(120 * SECOND);
+    assert_eq!((world.sent.len(), world.balancers().len()), (0, 3));
+    // The wanted one leaves, and the copy is the only one that names the owner.
+    world.forget("prod1", &key("shop", "s0"));
+    world.want("prod1", copy, Wish { deleting: true, ..usual });
+    world.converge(120 * SECOND);
+    assert_eq!((world.balancers_of("u0").len(), world.balancers().len()), (0, 2));
+}
+
+#[test]
+fn the_owner_of_a_refused_entry_is_no_orphan_and_keeps_no_other_from_being_one() {
+    let mut world = made(4);
+    let refused = key("shop", "s0");
+    let refuse = |world: &mut World| {
+        let now = world.now();
+        world.writers[0].registry.refuse("prod1", &refused, &going("u0"), now);
+    };
+    for nth in [0, 1] {
+        world.forget("prod1", &key("shop", &format!("s{nth}")));
+    }
+    world.restart(0);
+    refuse(&mut world);
+    world.run(900 * SECOND);
+    assert_eq!((world.balancers_of("u0").len(), world.balancers_of("u1").len()), (1, 0));
+    let left = world.left_of("prod1");
+    let of = |kind: &str| left.iter().filter(|one| one.starts_with(kind)).count();
+    assert_eq!((of("ports"), of("floatingips")), (3, 3));
+    // It is refused when it was missing for long, and the search was about to remove it.
+    world.forget("prod1", &refused);
+    world.run(595 * SECOND);
+    refuse(&mut world);
+    world.run(900 * SECOND);
+    assert_eq!(world.balancers_of("u0").len(), 1);
+    world.forget("prod1", &refused);
+    world.run(900 * SECOND);
+    assert_eq!(world.balancers_of("u0").len(), 0);
+}
+
+#[test]
+fn many_orphans_at_once_are_held_until_somebody_approves() {
+    let mut world = made(12);
+    for nth in 0..10 {
+        world.forget("prod1", &key("shop", &format!("s{nth}")));
+    }
+    world.run(3_000 * SECOND);
+    assert_eq!(world.balancers().len(), 12);
+    let now = world.now();
+    let held = world.writers[0].registry.cluster("prod1", now).unwrap().held_balancers.unwrap();
+    assert_eq!((held.endpoints_removed, held.endpoints_before), (10, 12));
+    assert!(world.writers[0].registry.approve("prod1", &held.id, now));
+    world.run(300 * SECOND);
+    assert_eq!(world.balancers().len(), 2);
+}
+
+#[test]
+fn what_an_operator_is_asked_to_act_on_counts_only_while_the_stream_lives() {
+    for ended in [false, true] {
+        let mut world = made(12);
+        for nth in 0..10 {
+            world.forget("prod1", &key("shop", &format!("s{nth}")));
+        }
+        world.run(3_000 * SECOND);
+        let asked = |world: &World| {
+            let counts = world.writers[0].registry.counts(world.now());
+            (counts.owners, counts.orphans)
+        };
+        assert_eq!(asked(&world), (2, 10));
+        if ended {
+            world.disconnect(0, "prod1");
+        } else {
+            world.silence(0, "prod1");
+        }
+        world.run(11 * SECOND);
+        assert_eq!(asked(&world), (2, 0), "ended: {ended}");
+    }
+}
+
+#[test]
+fn a_deletion_that_a_person_asked_for_passes_the_guard() {
+    let mut world = made(12);
+    for nth in 0..12 {
+        world.change("prod1", &key("shop", &format!("s{nth}")), |wish| wish.deleting = true);
+    }
+    world.converge(300 * SECOND);
+    assert_eq!(world.left_of("prod1"), [""; 0]);
+}
+
+#[test]
+fn unless_the_policy_limits_that_as_well() {
+    let mut world = World::new(0);
+    world.add_cluster("prod1").guards.explicit = true;
+    world.add_writer();
+    world.connect(0, "prod1");
+    world.want_many("prod1", "shop", 12);
+    world.converge(300 * SECOND);
+    world.run(130 * SECOND);
+    for nth in 0..12 {
+        world.change("prod1", &key("shop", &format!("s{nth}")), |wish| wish.deleting = true);
+    }
+    world.run(600 * SECOND);
+    assert_eq!(world.balancers().len(), 12);
+    assert_eq!(world.conditions("prod1", &key("shop", "s0")), ["Held/Guard"]);
+    let now = world.now();
+    let held = world.writers[0].registry.cluster("prod1", now).unwrap().held_balancers.unwrap();
+    assert!(world.writers[0].registry.approve("prod1", &held.id, now));
+    world.converge(300 * SECOND);
+}
+
+#[test]
+fn another_cluster_of_the_name_blocks_until_somebody_confirms() {
+    let mut world = World::new(0);
+    let theirs = world.made_by_hand(&["gimbal-cluster:prod1", "k8s-cluster:other", "k8s-svc-uid:x"], None);
+    let before = world.row(&theirs);
+    world.add_cluster("prod1");
+    world.add_writer();
+    world.connect(0, "prod1");
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    world.run(300 * SECOND);
+    assert_eq!(world.sent.len(), 0);
+    let now = world.now();
+    let other = world.writers[0].registry.cluster("prod1", now).unwrap().other_uid;
+    assert_eq!(other.as_deref(), Some("other"));
+    assert!(!world.writers[0].registry.confirm("prod1", "somebody", now));
+    assert!(world.writers[0].registry.confirm("prod1", "other", now));
+    world.converge(60 * SECOND);
+    world.run(2_000 * SECOND);
+    assert_eq!(world.row(&theirs), before);
+}
+
+/// The UID is what a controller says of its cluster; the name is what its certificate stands for.
+#[test]
+fn a_cluster_that_claims_the_uid_of_another_gets_nothing_of_it() {
+    let mut world = World::usual();
+    let web = key("shop", "web");
+    world.want("prod1", web.clone(), Wish::new("u1", &world.subnet));
+    world.converge(60 * SECOND);
+    let before = world.balancers();
+    world.add_cluster("liar").uid = "uid-prod1".into();
+    world.add_writer();
+    world.connect(1, "liar");
+    world.want("liar", web.clone(), Wish { deleting: true, ..Wish::new("u1", &world.subnet) });
+    world.run(60 * SECOND);
+    world.forget("liar", &web);
+    world.run(2_000 * SECOND);
+    assert_eq!(world.balancers(), before);
+}

@@ -1,0 +1,183 @@
+//! Limits, quotas, turns, and who is stuck.
+
+use gimbal_kuryr_model::Phase;
+use gimbal_octavia_plan::CloudChange;
+use gimbal_octavia_registry::RegistryEvent;
+use gimbal_octavia_sim::{Fate, ProjectQuota};
+
+use crate::wish::{Wish, going, key};
+use crate::world::{SECOND, World};
+
+#[test]
+fn two_creations_at_a_time_in_a_project_and_everybody_in_turn() {
+    let mut world = World::usual();
+    world.add_cluster("prod2");
+    world.connect(0, "prod2");
+    world.want_many("prod1", "many", 150);
+    world.run(SECOND / 2);
+    world.want("prod1", key("few", "web"), Wish::new("few", &world.subnet));
+    world.want("prod2", key("other", "web"), Wish::new("other", &world.subnet));
+    world.run(SECOND / 2);
+    let made = world.balancers().len();
+    assert!(made < 148, "{made}: nothing to wait for");
+    assert_eq!((world.balancers_of("few").len(), world.balancers_of("other").len()), (1, 1));
+    world.converge(300 * SECOND);
+    assert_eq!(world.most_creating, 2);
+}
+
+#[test]
+fn a_creation_waits_for_its_project_alone() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    world.want_many("prod1", "many", 100);
+    let mut wish = Wish::new("elsewhere", &world.subnet);
+    wish.project = "p2".to_owned();
+    world.want("prod1", key("few", "elsewhere"), wish);
+    world.run(SECOND / 2);
+    assert_eq!(world.balancers_of("elsewhere").len(), 1);
+}
+
+#[test]
+fn no_second_sees_more_changes_than_the_policy_allows() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().mutations_per_second = 3;
+    world.connect(0, "prod1");
+    world.want_many("prod1", "many", 60);
+    world.run(10 * SECOND);
+    assert!((30..=34).contains(&world.sent.len()), "{}", world.sent.len());
+}
+
+#[test]
+fn what_is_pending_for_ever_is_told_and_stops_nobody_else() {
+    let mut world = World::usual();
+    let web = key("shop", "web");
+    world.want("prod1", web.clone(), Wish::new("u1", &world.subnet));
+    world.converge(60 * SECOND);
+    world.cloud.expect(Fate::Stalls);
+    world.change("prod1", &web, |wish| wish.members.push((4, 80)));
+    world.run(SECOND);
+    world.want_many("prod1", "other", 10);
+    world.run(120 * SECOND);
+    assert_eq!(
+        world.wishes.keys().filter(|(cluster, key)| world.phase(cluster, key) == Some(Phase::Ready)).count(),
+        10
+    );
+    assert_eq!(world.phase("prod1", &web), Some(Phase::Making));
+    world.reads.clear();
+    world.run(900 * SECOND);
+    assert_eq!(world.phase("prod1", &web), Some(Phase::Degraded));
+    assert_eq!(world.conditions("prod1", &web), ["Degraded/Stuck"]);
+    assert!(world.events.iter().any(|event| matches!(event, RegistryEvent::Stuck { .. })));
+    // A look every five seconds, then one a minute.
+    let looks = world.reads.iter().filter(|(_, read)| !read.list).count();
+    assert!(looks < 200, "{looks}");
+}
+
+#[test]
+fn many_that_are_pending_are_waited_for_by_lists() {
+    let mut world = World::usual();
+    world.want_many("prod1", "many", 100);
+    world.converge(120 * SECOND);
+    let one_by_one = world.reads.iter().filter(|(_, read)| !read.list && read.resource == "loadbalancer").count();
+    let lists = world.reads.iter().filter(|(_, read)| read.query.iter().any(|(key, _)| *key == "provisioning_status"));
+    let lists = lists.count();
+    // Where many have settled, one list shows all.
+    assert!(one_by_one < 25 && (3..40).contains(&lists), "{one_by_one} reads, {lists} lists");
+}
+
+#[test]
+fn a_quota_is_told_and_tried_again_as_soon_as_something_was_deleted() {
+    let mut world = World::usual();
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(3), ..ProjectQuota::default() });
+    world.want_many("prod1", "shop", 6);
+    world.run(120 * SECOND);
+    let phases = |world: &World, phase| {
+        world.wishes.keys().filter(|(cluster, key)| world.phase(cluster, key) == Some(phase)).count()
+    };
+    assert_eq!((phases(&world, Phase::Ready), phases(&world, Phase::Blocked)), (3, 3));
+    let blocked = world.wishes.keys().find(|(of, key)| world.phase(of, key) == Some(Phase::Blocked)).unwrap().1.clone();
+    assert_eq!(world.conditions("prod1", &blocked), ["QuotaExceeded/Quota"]);
+    let refused = |world: &World| {
+        world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::CreateBalancer { .. })).count() - 3
+    };
+    assert!(refused(&world) <= 2, "two at a time, and then no more");
+    world.run(900 * SECOND);
+    assert!(refused(&world) <= 12, "{}", refused(&world));
+    let ready = world.wishes.keys().find(|(of, key)| world.phase(of, key) == Some(Phase::Ready)).unwrap().1.clone();
+    world.change("prod1", &ready, |wish| wish.deleting = true);
+    world.run_until(40 * SECOND, "another one has the place", |world| phases(world, Phase::Ready) == 3);
+}
+
+#[test]
+fn the_policy_limits_what_a_cluster_has() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().limits.load_balancers = Some(2);
+    world.connect(0, "prod1");
+    world.want_many("prod1", "shop", 4);
+    world.run(300 * SECOND);
+    assert_eq!(world.balancers().len(), 2);
+    let told = world.wishes.keys().filter(|(of, key)| world.conditions(of, key) == ["QuotaExceeded/Quota"]).count();
+    assert_eq!(told, 2);
+}
+
+#[test]
+fn what_exists_counts_after_a_restart_before_it_is_looked_at_and_where_it_is_refused() {
+    let mut world = World::usual();
+    for nth in [1, 2] {
+        let mut wish = Wish::new(&format!("u{nth}"), &world.subnet);
+        (wish.floating, wish.from_outside) = (true, true);
+        world.want("prod1", key("shop", &format!("s{nth}")), wish);
+    }
+    world.converge(120 * SECOND);
+    for limit in ["load balancers", "floating IPs"] {
+        let limits = &mut world.clusters.get_mut("prod1").unwrap().limits;
+        (limits.load_balancers, limits.floating_ips) = (None, None);
+        let limit = if limit == "load balancers" { &mut limits.load_balancers } else { &mut limits.floating_ips };
+        *limit = Some(2);
+        let mut wish = Wish::new("u0", &world.subnet);
+        wish.floating = true;
+        world.wishes.insert(("prod1".to_owned(), key("shop", "s0")), wish);
+        let refused = world.wishes.remove(&("prod1".to_owned(), key("shop", "s1")));
+        world.restart(0);
+        let now = world.now();
+        if refused.is_some() {
+            world.writers[0].registry.refuse("prod1", &key("shop", "s1"), &going("u1"), now);
+        }
+        world.run(120 * SECOND);
+        let floating = world.rows("/v2.0/floatingips", "floatingips").len();
+        let is_limited = world.clusters["prod1"].limits.load_balancers.is_some();
+        assert_eq!((world.balancers().len(), floating), (if is_limited { 2 } else { 3 }, 2));
+    }
+}
+
+#[test]
+fn nothing_is_sent_while_the_service_asks_to_be_left_alone() {
+    let mut world = World::usual();
+    world.trouble = 3;
+    world.want_many("prod1", "shop", 30);
+    world.run(300 * SECOND);
+    world.trouble = 0;
+    world.run(900 * SECOND);
+    world.converge(300 * SECOND);
+    let twins = world.balancers().len();
+    assert_eq!(twins, 30);
+}
+
+#[test]
+fn a_dry_run_and_a_quarantine_say_what_they_would_do() {
+    for dry in [true, false] {
+        let mut world = World::new(0);
+        world.settings.dry_run = dry;
+        world.add_cluster("prod1").quarantine = !dry;
+        world.add_writer();
+        world.connect(0, "prod1");
+        world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+        world.run(60 * SECOND);
+        assert_eq!(world.sent.len(), 0);
+        let now = world.now();
+        let explained = world.writers[0].registry.explain("prod1", &key("shop", "web"), now).unwrap();
+        assert!(explained.next.contains("Create loadbalancers"), "{}", explained.next);
+        assert_eq!(explained.steps.len(), 2, "{:?}", explained.steps);
+    }
+}

@@ -1,0 +1,278 @@
+//! Streams that are lost and come back.
+
+use gimbal_kuryr_model::Phase;
+use gimbal_octavia_plan::CloudChange;
+use gimbal_octavia_sim::SimRequest;
+use serde_json::json;
+
+use crate::wish::{Wish, key};
+use crate::world::{SECOND, Way, World};
+
+fn made() -> World {
+    let mut world = World::usual();
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    world.converge(60 * SECOND);
+    world.status_written("prod1", &key("shop", "web"));
+    world.run(130 * SECOND);
+    world.sent.clear();
+    world.reads.clear();
+    world
+}
+
+fn delete_by_hand(world: &mut World) {
+    let id = world.balancers_of("u1").remove(0);
+    world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true"));
+    world.cloud.advance(60 * SECOND);
+}
+
+#[test]
+fn a_silent_stream_freezes_everything_and_what_happened_meanwhile_is_repaired_when_it_is_back() {
+    for ended in [false, true] {
+        let mut world = made();
+        if ended {
+            world.disconnect(0, "prod1");
+        } else {
+            world.silence(0, "prod1");
+        }
+        world.run(11 * SECOND);
+        delete_by_hand(&mut world);
+        world.reads.clear();
+        world.run(1_800 * SECOND);
+        assert_eq!((world.sent.len(), world.reads.len()), (0, 0), "ended: {ended}");
+        world.connect(0, "prod1");
+        world.converge(40 * SECOND);
+    }
+}
+
+#[test]
+fn a_load_balancer_that_was_deleted_by_hand_is_back_within_a_minute() {
+    let mut world = made();
+    delete_by_hand(&mut world);
+    // The next lists show it, and it takes Octavia twenty seconds.
+    world.converge(85 * SECOND);
+    let creations = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::CreateBalancer { .. }));
+    assert_eq!(creations.count(), 1);
+    let now = world.now();
+    assert_eq!(world.writers[0].registry.counts(now).drift, 1);
+}
+
+#[test]
+fn a_load_balancer_that_is_deleted_before_any_list_showed_it_is_back_as_well() {
+    let mut world = World::usual();
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    world.converge(60 * SECOND);
+    delete_by_hand(&mut world);
+    world.converge(85 * SECOND);
+}
+
+#[test]
+fn what_somebody_added_goes_also_where_a_look_came_between_the_first_and_the_second() {
+    let mut world = made();
+    let id = world.balancers_of("u1").remove(0);
+    let pool = world.row(&id)["pools"][0]["id"].as_str().unwrap().to_owned();
+    let members = format!("/v2/lbaas/pools/{pool}/members");
+    let stranger = json!({"member": {"address": "10.9.9.1", "protocol_port": 80}});
+    world.by_hand(&SimRequest::post(&members, stranger));
+    world.cloud.advance(2 * SECOND);
+    let is_there = |world: &mut World| world.rows(&members, "members").iter().any(|row| row["address"] == "10.9.9.1");
+    // The next lists show it. Then it is looked at once more, for its status was wiped.
+    world.run(64 * SECOND);
+    world.change("prod1", &key("shop", "web"), |wish| wish.known = false);
+    world.run(20 * SECOND);
+    world.status_written("prod1", &key("shop", "web"));
+    assert!(is_there(&mut world));
+    world.run(120 * SECOND);
+    assert!(!is_there(&mut world));
+}
+
+#[test]
+fn what_somebody_changed_is_set_back_and_what_he_added_goes_a_minute_later() {
+    let mut world = made();
+    let id = world.balancers_of("u1").remove(0);
+    let pool = world.row(&id)["pools"][0]["id"].as_str().unwrap().to_owned();
+    let members = format!("/v2/lbaas/pools/{pool}/members");
+    let rows = world.rows(&members, "members");
+    let member = rows[0]["id"].as_str().unwrap().to_owned();
+    world.by_hand(&SimRequest::put(&format!("{members}/{member}"), json!({"member": {"weight": 9}})));
+    world.cloud.advance(2 * SECOND);
+    for (address, tags) in [("10.9.9.1", json!([])), ("10.9.9.2", json!(["gimbal:keep"]))] {
+        let stranger = json!({"member": {"address": address, "protocol_port": 80, "weight": 5, "tags": tags}});
+        world.by_hand(&SimRequest::post(&members, stranger));
+        world.cloud.advance(2 * SECOND);
+    }
+    let targets = |world: &World| {
+        let targets = &world.cloud.forwards(&id)[0].targets;
+        targets.iter().map(|one| (one.address.clone(), one.weight)).collect::<Vec<_>>()
+    };
+    world.run(64 * SECOND);
+    let seen = targets(&world);
+    assert!(seen.len() == 5 && seen.iter().all(|(_, weight)| *weight != 9), "{seen:?}");
+    world.run(130 * SECOND);
+    let seen = targets(&world);
+    assert!(seen.len() == 4 && seen.contains(&("10.9.9.2".into(), 5)), "{seen:?}");
+    world.sent.clear();
+    world.run(300 * SECOND);
+    assert_eq!(world.sent.len(), 0);
+}
+
+#[test]
+fn a_floating_ip_that_somebody_added_leads_nowhere_a_minute_later() {
+    let mut world = made();
+    let mut outside = Wish::new("u2", &world.subnet);
+    (outside.from_outside, outside.floating) = (true, true);
+    world.want("prod1", key("shop", "outside"), outside);
+    world.converge(60 * SECOND);
+    let ours = world.rows("/v2.0/floatingips", "floatingips").remove(0);
+    let id = world.balancers_of("u1").remove(0);
+    let port = world.row(&id)["vip_port_id"].clone();
+    let body = json!({"floatingip": {"floating_network_id": ours["floating_network_id"], "project_id": "p1",
+        "description": "mine", "port_id": port}});
+    let added = world.by_hand(&SimRequest::post("/v2.0/floatingips", body))["floatingip"]["id"].clone();
+    let leads = |world: &mut World| {
+        let rows = world.rows("/v2.0/floatingips", "floatingips");
+        rows.into_iter().filter(|row| row["port_id"].is_string()).map(|row| row["id"].clone()).collect::<Vec<_>>()
+    };
+    world.run(40 * SECOND);
+    assert!(leads(&mut world).contains(&added), "it is not clear yet whether it stays");
+    world.run(200 * SECOND);
+    assert_eq!(leads(&mut world), [ours["id"].clone()]);
+}
+
+#[test]
+fn a_floating_ip_that_somebody_frees_serves_within_two_minutes() {
+    for is_deleted in [false, true] {
+        let mut world = World::usual();
+        let network = world.facts.external.as_ref().unwrap().network.to_string();
+        let port = json!({"port": {"fixed_ips": [{"subnet_id": world.subnet}], "project_id": "p1"}});
+        let port = world.by_hand(&SimRequest::post("/v2.0/ports", port))["port"]["id"].clone();
+        let theirs = json!({"floatingip": {"floating_network_id": network, "project_id": "p1", "port_id": port}});
+        let theirs = world.by_hand(&SimRequest::post("/v2.0/floatingips", theirs))["floatingip"].clone();
+        let mut wish = Wish::new("u1", &world.subnet);
+        (wish.floating, wish.from_outside) = (true, true);
+        wish.floating_address = Some(theirs["floating_ip_address"].as_str().unwrap().to_owned());
+        world.want("prod1", key("shop", "web"), wish);
+        world.run(700 * SECOND);
+        let path = format!("/v2.0/floatingips/{}", theirs["id"].as_str().unwrap());
+        let freed = match is_deleted {
+            true => SimRequest::delete(&path),
+            false => SimRequest::put(&path, json!({"floatingip": {"port_id": null}})),
+        };
+        world.by_hand(&freed);
+        world.run(120 * SECOND);
+        let vip = world.balancers_of("u1").remove(0);
+        let vip = world.row(&vip)["vip_port_id"].clone();
+        let rows = world.rows("/v2.0/floatingips", "floatingips");
+        assert!(rows.iter().any(|row| row["port_id"] == vip), "deleted: {is_deleted}: {rows:?}");
+    }
+}
+
+#[test]
+fn another_writer_takes_over_and_changes_nothing() {
+    let mut world = made();
+    world.add_writer();
+    world.connect(1, "prod1");
+    world.silence(0, "prod1");
+    world.run(300 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    world.change("prod1", &key("shop", "web"), |wish| wish.members = vec![(9, 80)]);
+    world.converge(10 * SECOND);
+    assert_eq!(world.sent.len(), 1);
+}
+
+#[test]
+fn the_end_is_said_again_if_it_was_wanted_in_between() {
+    let mut world = made();
+    let web = key("shop", "web");
+    world.change("prod1", &web, |wish| wish.deleting = true);
+    world.converge(60 * SECOND);
+    // Its creation is under way, and nothing was reported of it, when it is to be deleted again.
+    world.change("prod1", &web, |wish| (wish.deleting, wish.known) = (false, true));
+    world.run(SECOND);
+    assert_eq!(world.balancers_of("u1").len(), 1);
+    world.reports.clear();
+    world.change("prod1", &web, |wish| wish.deleting = true);
+    world.converge(60 * SECOND);
+}
+
+#[test]
+fn on_a_new_stream_the_end_is_said_again_after_another_look() {
+    let mut world = made();
+    let web = key("shop", "web");
+    world.change("prod1", &web, |wish| wish.deleting = true);
+    world.converge(60 * SECOND);
+    world.disconnect(0, "prod1");
+    world.run(20 * SECOND);
+    world.reads.clear();
+    world.reports.clear();
+    // The controller wants the same as before, so nothing is wanted anew.
+    let now = world.now();
+    world.writers[0].streams.push("prod1".to_owned());
+    world.writers[0].registry.heard("prod1", now);
+    world.writers[0].registry.set_current("prod1", true, true);
+    world.run_until(30 * SECOND, "it is said again", |world| world.phase("prod1", &web) == Some(Phase::Gone));
+    let looks = world.reads.iter().filter(|(_, read)| format!("{read:?}").contains("k8s-svc-uid:u1")).count();
+    assert!(looks > 0, "{:?}", world.reads);
+}
+
+#[test]
+fn what_waits_while_nothing_may_be_changed_can_be_deleted() {
+    let mut world = World::new(0);
+    world.add_cluster("prod1").quarantine = true;
+    world.add_writer();
+    world.connect(0, "prod1");
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    world.run(30 * SECOND);
+    world.change("prod1", &key("shop", "web"), |wish| wish.deleting = true);
+    world.run_until(30 * SECOND, "gone", |world| world.phase("prod1", &key("shop", "web")) == Some(Phase::Gone));
+    assert_eq!(world.sent.len(), 0);
+}
+
+#[test]
+fn what_a_former_stream_wanted_is_not_made_before_the_new_one_says_so() {
+    let mut world = made();
+    world.disconnect(0, "prod1");
+    delete_by_hand(&mut world);
+    world.wishes.clear();
+    let now = world.now();
+    // It is heard, and has not said yet what it wants.
+    world.writers[0].streams.push("prod1".to_owned());
+    world.writers[0].registry.heard("prod1", now);
+    world.run(200 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    world.connect(0, "prod1");
+    world.run(200 * SECOND);
+    assert_eq!((world.sent.len(), world.balancers_of("u1").len()), (0, 0), "{:#?}", world.last_sent());
+}
+
+/// The writer is killed in the middle of a creation, whose row appears only when the next one has looked.
+#[test]
+fn what_a_killed_writer_has_asked_for_and_appears_late_is_not_made_twice() {
+    let kinds: [fn(&CloudChange) -> Option<Way>; 3] = [
+        |change| matches!(change, CloudChange::CreatePort { .. }).then_some(Way::Late),
+        |change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Late),
+        |change| matches!(change, CloudChange::CreateFloatingIp { .. }).then_some(Way::Late),
+    ];
+    for (nth, way_of) in kinds.into_iter().enumerate() {
+        let mut world = World::usual();
+        world.way_of = Some(way_of);
+        let mut wish = Wish::new("u1", &world.subnet);
+        (wish.from_outside, wish.floating) = (true, true);
+        world.want("prod1", key("shop", "web"), wish);
+        let count = |world: &World| world.sent.iter().filter(|sent| way_of(&sent.change).is_some()).count();
+        world.run_until(60 * SECOND, "it is sent", |world| count(world) > 0);
+        world.restart(0);
+        world.converge(90 * SECOND);
+        assert_eq!(count(&world), 1, "{nth}");
+        let left = world.left_of("prod1");
+        let of = |kind: &str| left.iter().filter(|one| one.starts_with(kind)).count();
+        assert_eq!((of("loadbalancers"), of("ports"), of("floatingips")), (1, 1, 1), "{nth}: {left:?}");
+    }
+}
+
+#[test]
+fn what_is_wanted_first_while_a_stream_goes_on_waits_for_nobody() {
+    let mut world = World::usual();
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    world.run(SECOND);
+    assert_eq!(world.sent.len(), 1);
+}

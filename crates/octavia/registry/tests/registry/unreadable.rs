@@ -1,0 +1,89 @@
+//! Projects that cannot be read.
+
+use gimbal_kuryr_model::Phase;
+use gimbal_octavia_registry::{CloudRead, RegistryEvent};
+
+use crate::wish::{Wish, key};
+use crate::world::{SECOND, World};
+
+/// A writer that has just started, and a load balancer in each of two projects, the second of which cannot be read.
+fn closed() -> World {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    for (name, project) in [("s1", "p1"), ("s2", "p2"), ("s3", "p1")] {
+        let mut wish = Wish::new(name, &world.subnet);
+        wish.project = project.to_owned();
+        world.want("prod1", key("shop", name), wish);
+    }
+    world.converge(120 * SECOND);
+    world.wishes.values_mut().for_each(|wish| wish.known = true);
+    world.closed_project = Some("p2".to_owned());
+    world.restart(0);
+    world.events.clear();
+    world
+}
+
+#[test]
+fn a_project_that_cannot_be_read_stops_what_is_wanted_there_and_nothing_else() {
+    let mut world = closed();
+    let (s1, s2) = (key("shop", "s1"), key("shop", "s2"));
+    world.change("prod1", &s1, |wish| wish.members = vec![(9, 80)]);
+    world.want("prod1", key("shop", "new"), Wish::new("new", &world.subnet.clone()));
+    world.run(60 * SECOND);
+    for one in [&s1, &key("shop", "new")] {
+        assert_eq!(world.phase("prod1", one), Some(Phase::Ready), "{one}");
+    }
+    assert_eq!(world.phase("prod1", &s2), Some(Phase::Waiting));
+    assert_eq!(world.conditions("prod1", &s2), ["Degraded/ProjectUnreadable"]);
+    let view = world.writers[0].registry.cluster("prod1", world.now()).unwrap();
+    assert_eq!(view.unreadable, [("p2".into(), "403".into())]);
+    let now = world.now();
+    let explained = world.writers[0].registry.explain("prod1", &s2, now).unwrap();
+    assert!(explained.report.conditions[0].message.contains("project p2 cannot be read: 403"), "{explained:?}");
+    let told = world.events.iter().filter(|event| matches!(event, RegistryEvent::Unreadable { .. })).count();
+    let listed: Vec<bool> = world
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            RegistryEvent::Listed { is_complete, .. } => Some(*is_complete),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((told, listed), (1, vec![false]));
+    // What is drift is found, and what no entry wants stays.
+    world.forget("prod1", &key("shop", "s3"));
+    world.run(2_000 * SECOND);
+    assert_eq!((world.balancers_of("s2").len(), world.balancers_of("s3").len()), (1, 1));
+    world.closed_project = None;
+    world.converge(120 * SECOND);
+    assert_eq!(world.conditions("prod1", &s2), [""; 0]);
+    let view = world.writers[0].registry.cluster("prod1", world.now()).unwrap();
+    assert!(view.unreadable.is_empty());
+    world.run(900 * SECOND);
+    assert_eq!((world.balancers().len(), world.balancers_of("s3").len()), (3, 0));
+}
+
+#[test]
+fn a_list_of_neutron_that_fails_hides_neither_the_name_nor_what_exists() {
+    let mut world = closed();
+    world.closed_project = None;
+    world.closed_lists = Some(|read: &CloudRead| read.path == "floatingips");
+    world.restart(0);
+    world.events.clear();
+    world.run(2 * SECOND);
+    let listed = |event: &RegistryEvent| matches!(event, RegistryEvent::Listed { found, is_complete: true, .. } if found.len() == 3);
+    assert!(world.events.iter().any(listed), "{:?}", world.events);
+}
+
+#[test]
+fn as_long_as_nothing_can_be_listed_nothing_is_decided() {
+    let mut world = closed();
+    world.closed_project = None;
+    world.closed_lists = Some(|_| true);
+    world.restart(0);
+    world.events.clear();
+    world.run(300 * SECOND);
+    assert!(!world.events.iter().any(|event| matches!(event, RegistryEvent::Listed { .. })));
+    assert_eq!(world.writers[0].registry.cluster("prod1", world.now()).unwrap().unreadable.len(), 2);
+}

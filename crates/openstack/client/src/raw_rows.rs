@@ -1,0 +1,117 @@
+//! Reads of objects as JSON, for callers that compare whole objects with what they want.
+
+use gimbal_octavia_rows::CompleteList;
+use http::HeaderMap;
+use serde_json::Value;
+
+use crate::list_page::RowPage;
+use crate::list_walk::{Walk, WalkStep};
+use crate::page_size::SMALLEST;
+use crate::service::below;
+use crate::session::base_url;
+use crate::transport::ApiRequest;
+use crate::{CallLabels, Error, ServiceEndpoint, Session, Verb};
+
+/// What to read: a collection with filters, or one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawQuery {
+    resource: &'static str,
+    key: &'static str,
+    path: Vec<String>,
+    parameters: Vec<(&'static str, String)>,
+}
+
+impl RawQuery {
+    /// Returns a query of `path` below the service's endpoint. `resource` is the word for metric labels, so it must be one
+    /// of a few; the rows, or the row, are under `key` in the answer.
+    #[must_use]
+    pub fn new(resource: &'static str, key: &'static str, path: &[&str]) -> Self {
+        let path = path.iter().map(|segment| (*segment).to_owned()).collect();
+        Self { resource, key, path, parameters: Vec::new() }
+    }
+
+    /// Adds a parameter, for instance `tags=a,b` or one `fields=id` for each field.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: &str) -> Self {
+        self.parameters.push((key, value.to_owned()));
+        self
+    }
+}
+
+impl Session {
+    /// Lists objects, every page of them.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::NotFound`] if what the collection belongs to does not exist.
+    pub async fn rows(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<CompleteList<Value>, Error> {
+        let key = query.key;
+        let mut limit = self.shared.transport.page();
+        let mut walk = Walk::default();
+        let mut complete = CompleteList::from(Vec::new());
+        loop {
+            let mut page = query.clone().with("limit", &limit.to_string());
+            if let Some(marker) = walk.marker() {
+                page = page.with("marker", marker);
+            }
+            let answer = match self.raw(at, Verb::List, &page).await {
+                // Octavia answers 400 to the marker of a row that was deleted, and Neutron 404.
+                Err(Error::InvalidMarker { .. } | Error::NotFound { .. }) if walk.marker().is_some() => {
+                    if !walk.restart() {
+                        let message = format!("{key}: the row that a page starts after is gone");
+                        return Err(Error::InvalidMarker { message });
+                    }
+                    complete = CompleteList::from(Vec::new());
+                    continue;
+                }
+                Err(Error::TooLarge { .. }) if limit > SMALLEST => {
+                    limit = (limit / 2).max(SMALLEST);
+                    continue;
+                }
+                answer => answer?,
+            };
+            let page = RowPage::read(key, &answer.body)?;
+            let step = walk.add_page(key, &page.ids, page.next, limit)?;
+            complete.server_time = complete.server_time.or_else(|| answer.server_time());
+            if step != WalkStep::Echo {
+                let (rows, unreadable) = page.decode();
+                complete.rows.extend(rows);
+                complete.unreadable.extend(unreadable);
+            }
+            if step != WalkStep::More {
+                return Ok(complete);
+            }
+        }
+    }
+
+    /// Reads one object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn row(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<Option<Value>, Error> {
+        let answer = match self.raw(at, Verb::Get, query).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        let unreadable = |problem: &str| Error::Undecodable { message: format!("a {}: {problem}", query.resource) };
+        let mut body: Value = serde_json::from_slice(&answer.body).map_err(|error| unreadable(&error.to_string()))?;
+        match body.get_mut(query.key).map(Value::take) {
+            Some(row @ Value::Object(_)) => Ok(Some(row)),
+            _ => Err(unreadable(&format!("the answer has no object {}", query.key))),
+        }
+    }
+
+    async fn raw(&self, at: &ServiceEndpoint, verb: Verb, query: &RawQuery) -> Result<crate::answer::Answer, Error> {
+        let token = self.token().await?;
+        let path: Vec<&str> = query.path.iter().map(String::as_str).collect();
+        let mut url = below(&base_url(&token, at)?, &path)?;
+        for (key, value) in &query.parameters {
+            url.query_pairs_mut().append_pair(key, value);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("x-auth-token", token.value.clone());
+        let labels = CallLabels { service: at.service(), verb, resource: query.resource };
+        let mut question = ApiRequest::get_as(Some(labels), url, headers);
+        question.timeout = (verb == Verb::List).then(|| self.shared.transport.list_timeout());
+        self.ask(token, question).await
+    }
+}

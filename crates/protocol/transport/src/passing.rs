@@ -1,0 +1,141 @@
+//! What a writer does with an agent's stream, whatever its payload: waits for Hello, passes messages to the owner of the state and
+//! back until one end is over, and says why.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Fuse, FusedFuture as _, FutureExt as _};
+use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+use tokio_stream::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::{AgentMessages, LinkError, Peer, WirePayload};
+
+/// How long an agent may take to send Hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// The stream of an agent that does not take a pending message for this long ends, so that what is pending for it is
+/// not kept for ever.
+const READS: Duration = Duration::from_secs(10);
+/// How long an agent may take to read its goodbye and what is queued before it.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Returns the Goodbye that ends a stream for this reason.
+#[must_use]
+pub fn goodbye(reason: GoodbyeReason, message: String) -> Goodbye {
+    Goodbye { reason, message, retry_after: None }
+}
+
+/// Waits for the first message of an agent, which must be Hello.
+///
+/// # Errors
+/// Returns what to say to an agent that sends anything else, or nothing in time.
+pub async fn hello<P: WirePayload>(incoming: &mut AgentMessages<P>) -> Result<Hello, Goodbye> {
+    let wrong = |message| Err(goodbye(GoodbyeReason::ProtocolError, message));
+    match timeout(HELLO, incoming.next()).await {
+        Ok(Some(Ok(AgentMessage::Hello(hello)))) => Ok(hello),
+        Ok(Some(Err(LinkError::Refused(message)))) => Err(goodbye(GoodbyeReason::Certificate, message.into())),
+        Ok(Some(Ok(AgentMessage::Unreadable { reason }))) => {
+            wrong(format!("the first message must be Hello, and cannot be read: {reason}"))
+        }
+        Ok(_) => wrong("the first message must be Hello".into()),
+        Err(_) => Err(goodbye(GoodbyeReason::Timeout, "no Hello came in time".into())),
+    }
+}
+
+/// Sends a Goodbye. An agent that does not wait for it, or does not read it, misses it.
+pub async fn say_goodbye<P: WirePayload>(peer: &Peer, outgoing: &mpsc::Sender<WriterMessage<P>>, goodbye: Goodbye) {
+    match timeout(GOODBYE, outgoing.send(WriterMessage::Goodbye(goodbye))).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => tracing::debug!(%peer, "the agent did not wait for the goodbye"),
+        Err(_) => tracing::debug!(%peer, "the agent did not take the goodbye"),
+    }
+}
+
+/// Why a stream is over.
+#[derive(Debug)]
+pub enum StreamEnd {
+    /// The agent is to be sent this.
+    Dismissed(Goodbye),
+    /// The connection failed.
+    Broken(LinkError),
+    /// The agent does not read what it is sent.
+    Unread,
+    /// One end has closed it.
+    Closed,
+}
+
+/// A stream that is open.
+pub struct Passing<'a, P: WirePayload> {
+    /// What the agent sends.
+    pub incoming: AgentMessages<P>,
+    /// To the agent.
+    pub outgoing: &'a mpsc::Sender<WriterMessage<P>>,
+    /// What the owner says to the agent. Closed, it ends the stream.
+    pub queued: mpsc::Receiver<WriterMessage<P>>,
+    /// Cancelled when the process ends: then an agent that says no more does not end the stream, which has yet to get the
+    /// owner's goodbye.
+    pub shutdown: &'a CancellationToken,
+}
+
+impl<P: WirePayload> Passing<'_, P> {
+    /// Messages of one stream that may be pending at the owner. An agent that floods delays itself, not others.
+    pub const TURNS: usize = 4;
+
+    /// Passes messages until the stream is over.
+    ///
+    /// `still_speaks` is asked at each change of `config`, and returns an error if the peer no longer stands for whom the
+    /// stream was opened. `take` passes a message to the owner, which keeps the permit until it is dealt with; it returns
+    /// false once the owner takes no more.
+    pub async fn until_end<C, T: Future<Output = bool>>(
+        mut self,
+        mut config: watch::Receiver<C>,
+        still_speaks: impl Fn(&C) -> Result<(), String>,
+        take: impl Fn(AgentMessage<P>, OwnedSemaphorePermit) -> T,
+    ) -> StreamEnd {
+        // At shutdown reading stops first, and the owner's goodbye is still sent.
+        let mut speaks = true;
+        let turns = Arc::new(Semaphore::new(Self::TURNS));
+        // The message that is pending at the owner. Messages to the agent do not wait for it.
+        let mut passing = pin!(Fuse::terminated());
+        loop {
+            tokio::select! {
+                Ok(()) = config.changed() => {
+                    if let Err(message) = still_speaks(&config.borrow_and_update()) {
+                        return StreamEnd::Dismissed(goodbye(GoodbyeReason::UnknownBackend, message));
+                    }
+                }
+                message = self.queued.recv() => match message {
+                    Some(message) => match timeout(READS, self.outgoing.send(message)).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(_)) => return StreamEnd::Closed,
+                        Err(_) => return StreamEnd::Unread,
+                    },
+                    // The owner ended the stream.
+                    None => return StreamEnd::Closed,
+                },
+                passed = &mut passing, if !passing.is_terminated() => speaks = passed,
+                message = self.incoming.next(), if speaks && passing.is_terminated() => match message {
+                    Some(Ok(message)) => {
+                        let (take, turns) = (&take, turns.clone());
+                        let pass = async move {
+                            match turns.acquire_owned().await {
+                                Ok(turn) => take(message, turn).await,
+                                Err(_) => false,
+                            }
+                        };
+                        passing.set(pass.fuse());
+                    }
+                    Some(Err(LinkError::Refused(message))) => {
+                        return StreamEnd::Dismissed(goodbye(GoodbyeReason::Certificate, message.into()));
+                    }
+                    Some(Err(error)) => return StreamEnd::Broken(error),
+                    None if self.shutdown.is_cancelled() => speaks = false,
+                    None => return StreamEnd::Closed,
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! `gimbalctl lb`: the load balancers of Kubernetes clusters in OpenStack.
+
+use std::io::{self, Write as _};
+
+use clap::{Args, Subcommand};
+use gimbal_kuryr_wire::pb;
+use gimbal_runtime::Exit;
+use gimbal_transport::{Channel, Status};
+use pb::admin_service_client::AdminServiceClient;
+use pb::inspection_service_client::InspectionServiceClient;
+use pb::watch_response::Event;
+use serde_json::{Value, json};
+
+use crate::OutputForm;
+use crate::table::columns;
+
+/// What to do with load balancers.
+#[derive(Debug, Subcommand)]
+pub enum LbCommand {
+    /// Lists what clusters want, and what came of it
+    List(WhichOnes),
+    /// Says why a load balancer is as it is
+    Why {
+        /// The Service, as namespace/name
+        #[arg(value_parser = service)]
+        service: ServiceRef,
+        /// The cluster; may be left out with a cluster's own certificate
+        #[arg(long, default_value = "")]
+        cluster: String,
+    },
+    /// Prints what there is, and then each change
+    Watch(WhichOnes),
+    /// Takes over a load balancer that Kuryr or the cloud provider made, without a new address
+    Adopt {
+        /// The Service, as namespace/name
+        #[arg(value_parser = service)]
+        service: ServiceRef,
+        /// ID of the load balancer
+        id: String,
+        /// The cluster
+        #[arg(long)]
+        cluster: String,
+        /// Only print what would be changed
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Takes our marks off a load balancer that no cluster wants; it stays as it is
+    Forget {
+        /// ID of the load balancer
+        id: String,
+        /// The cluster
+        #[arg(long)]
+        cluster: String,
+        /// Only print what would be changed
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Removes everything of a cluster that is in quarantine
+    Decommission {
+        /// The cluster
+        #[arg(long)]
+        cluster: String,
+        /// Only print what would be removed, and the id for the second call
+        #[arg(long, conflicts_with = "id", required_unless_present = "id")]
+        dry_run: bool,
+        /// The id that the dry run printed
+        #[arg(long)]
+        id: Option<String>,
+    },
+}
+
+/// Which load balancers.
+#[derive(Debug, Args)]
+pub struct WhichOnes {
+    /// Of this cluster
+    #[arg(long, default_value = "")]
+    cluster: String,
+    /// In this namespace
+    #[arg(short, long, default_value = "")]
+    namespace: String,
+    /// Only those that are not ready
+    #[arg(long)]
+    trouble: bool,
+}
+
+/// A Service.
+#[derive(Debug, Clone)]
+pub struct ServiceRef {
+    namespace: String,
+    name: String,
+}
+
+fn service(text: &str) -> Result<ServiceRef, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok(ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err("write it as namespace/name".to_owned()),
+    }
+}
+
+/// Carries out a command.
+///
+/// # Errors
+/// The server's refusal, or a connection that breaks.
+pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    match command {
+        LbCommand::List(which) => list(which, channel, output).await,
+        LbCommand::Why { service, cluster } => why(service, cluster, channel, output).await,
+        LbCommand::Watch(which) => watch(which, channel, output).await,
+        LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
+            let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
+            let answer = AdminServiceClient::new(channel).adopt(request).await.map_err(failed)?.into_inner();
+            changes(&answer.changes, dry_run, output)
+        }
+        LbCommand::Forget { id, cluster, dry_run } => {
+            let request = pb::ForgetRequest { cluster, load_balancer_id: id, dry_run };
+            let answer = AdminServiceClient::new(channel).forget(request).await.map_err(failed)?.into_inner();
+            changes(&answer.changes, dry_run, output)
+        }
+        LbCommand::Decommission { cluster, dry_run, id } => {
+            let request = pb::DecommissionRequest { cluster, dry_run, id: id.unwrap_or_default() };
+            let answer = AdminServiceClient::new(channel).decommission(request).await.map_err(failed)?.into_inner();
+            decommissioned(&answer, dry_run, output)
+        }
+    }
+}
+
+fn decommissioned(answer: &pb::DecommissionResponse, dry_run: bool, output: OutputForm) -> Result<(), Exit> {
+    if output == OutputForm::Json {
+        let changes: Vec<_> = answer.changes.iter().map(change_json).collect();
+        return print(&format!("{}\n", json!({"id": answer.id, "objects": answer.objects, "changes": changes})));
+    }
+    let mut text = String::new();
+    answer.changes.iter().for_each(|change| text.push_str(&change_lines(change)));
+    let all = answer.objects.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ");
+    text.push_str(&format!("to remove: {}\n", if all.is_empty() { "nothing" } else { &all }));
+    text.push_str(&match dry_run {
+        true => format!("dry run: nothing was changed; to remove it: --id {}\n", answer.id),
+        false => "it is being removed; lb list and the log of openstack-writer show the rest\n".to_owned(),
+    });
+    print(&text)
+}
+
+fn failed(status: Status) -> Exit {
+    Exit::Failure(format!("{}: {}", status.code(), status.message()))
+}
+
+/// Prints text. A reader that has enough closes the pipe, which is no failure.
+fn print(text: &str) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result.map_err(|error| Exit::Failure(format!("cannot write to standard output: {error}"))),
+    }
+}
+
+async fn list(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let mut client = InspectionServiceClient::new(channel);
+    let WhichOnes { cluster, namespace, trouble } = which;
+    let (mut rows, mut page_token) = (vec![heads()], String::new());
+    loop {
+        let request = pb::ListLoadBalancersRequest {
+            cluster: cluster.clone(),
+            namespace: namespace.clone(),
+            only_trouble: trouble,
+            page_size: 0,
+            page_token,
+        };
+        let page = client.list_load_balancers(request).await.map_err(failed)?.into_inner();
+        for status in &page.load_balancers {
+            match output {
+                OutputForm::Table => rows.push(row(status)),
+                OutputForm::Json => print(&format!("{}\n", json_of(status)))?,
+            }
+        }
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    if output == OutputForm::Table { print(&columns(&rows)) } else { Ok(()) }
+}
+
+async fn why(service: ServiceRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let ServiceRef { namespace, name } = service;
+    let missing = Exit::Failure(format!("there is no load balancer for {namespace}/{name}"));
+    let request = pb::ExplainRequest { cluster, namespace, name };
+    let answer = InspectionServiceClient::new(channel).explain(request).await.map_err(failed)?.into_inner();
+    show_why(&answer, output)?;
+    // What was printed says what is known; a script has to see that there is no such thing.
+    answer.load_balancer.map(drop).ok_or(missing)
+}
+
+fn show_why(answer: &pb::ExplainResponse, output: OutputForm) -> Result<(), Exit> {
+    if output == OutputForm::Json {
+        let steps = answer.steps.iter().map(|step| json!({"ageMs": step.age_ms, "step": step.step}));
+        let explained = json!({
+            "loadBalancer": answer.load_balancer.as_ref().map(json_of),
+            "reasons": answer.reasons,
+            "steps": steps.collect::<Vec<_>>(),
+        });
+        return print(&format!("{explained}\n"));
+    }
+    let mut text = String::new();
+    if let Some(status) = &answer.load_balancer {
+        text.push_str(&columns(&[heads(), row(status)]));
+    }
+    answer.reasons.iter().for_each(|reason| text.push_str(&format!("- {reason}\n")));
+    let step = |step: &pb::StepTaken| {
+        vec![format!("{}.{} s ago", step.age_ms / 1000, step.age_ms % 1000 / 100), step.step.clone()]
+    };
+    text.push_str(&columns(&answer.steps.iter().map(step).collect::<Vec<_>>()));
+    print(&text)
+}
+
+async fn watch(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let request = pb::WatchRequest { cluster: which.cluster, namespace: which.namespace };
+    let mut events = InspectionServiceClient::new(channel).watch(request).await.map_err(failed)?.into_inner();
+    while let Some(event) = events.message().await.map_err(failed)? {
+        match (event.event, output) {
+            (Some(Event::LoadBalancer(status)), _) if which.trouble && status.phase() == pb::Phase::Ready => {}
+            (Some(Event::LoadBalancer(status)), OutputForm::Table) => print(&columns(&[row(&status)]))?,
+            (Some(Event::LoadBalancer(status)), OutputForm::Json) => print(&format!("{}\n", json_of(&status)))?,
+            (Some(Event::Gone(gone)), OutputForm::Table) => {
+                print(&columns(&[vec![gone.cluster.clone(), name(gone.key.as_ref()), "gone".to_owned()]]))?;
+            }
+            (Some(Event::Gone(gone)), OutputForm::Json) => {
+                print(&format!("{}\n", json!({"gone": {"cluster": gone.cluster, "name": name(gone.key.as_ref())}})))?;
+            }
+            (Some(Event::SnapshotDone(_) | Event::Restarted(_)) | None, _) => {}
+        }
+    }
+    Ok(())
+}
+
+fn changes(changes: &[pb::PlannedChange], dry_run: bool, output: OutputForm) -> Result<(), Exit> {
+    let mut text = String::new();
+    for change in changes {
+        match output {
+            OutputForm::Json => text.push_str(&format!("{}\n", change_json(change))),
+            OutputForm::Table => text.push_str(&change_lines(change)),
+        }
+    }
+    if output == OutputForm::Table {
+        text.push_str(if dry_run { "dry run: nothing was changed\n" } else { "done\n" });
+    }
+    print(&text)
+}
+
+fn change_json(change: &pb::PlannedChange) -> Value {
+    let pb::PlannedChange { verb, kind, id, name, diff } = change;
+    json!({"verb": verb, "kind": kind, "id": id, "name": name, "diff": diff})
+}
+
+fn change_lines(change: &pb::PlannedChange) -> String {
+    let pb::PlannedChange { verb, kind, id, name, diff } = change;
+    let mut text = columns(&[vec![verb.clone(), kind.clone(), id.clone(), name.clone()]]);
+    diff.iter().for_each(|line| text.push_str(&columns(&[vec![format!("    {line}")]])));
+    text
+}
+
+fn heads() -> Vec<String> {
+    let heads = ["CLUSTER", "SERVICE", "PHASE", "VIP", "FLOATING-IP", "PORTS", "MEMBERS", "ID", "MESSAGE"];
+    heads.map(str::to_owned).to_vec()
+}
+
+fn name(key: Option<&pb::EntryKey>) -> String {
+    key.map(|key| format!("{}/{}", key.namespace, key.name)).unwrap_or_default()
+}
+
+fn phase(status: &pb::LoadBalancerStatus) -> String {
+    status.phase().as_str_name().trim_start_matches("PHASE_").to_lowercase()
+}
+
+fn row(status: &pb::LoadBalancerStatus) -> Vec<String> {
+    vec![
+        status.cluster.clone(),
+        name(status.key.as_ref()),
+        phase(status),
+        status.vip.clone(),
+        status.floating_ip.clone(),
+        status.listeners.to_string(),
+        status.members.to_string(),
+        status.id.clone(),
+        status.message.clone(),
+    ]
+}
+
+fn json_of(status: &pb::LoadBalancerStatus) -> Value {
+    let condition = |one: &pb::Condition| json!({"type": one.r#type, "reason": one.reason, "message": one.message});
+    json!({
+        "cluster": status.cluster,
+        "service": name(status.key.as_ref()),
+        "owner": status.owner,
+        "phase": phase(status),
+        "generation": status.generation,
+        "reportedGeneration": status.reported_generation,
+        "deleting": status.deleting,
+        "id": status.id,
+        "project": status.project,
+        "provider": status.provider,
+        "vip": status.vip,
+        "floatingIp": status.floating_ip,
+        "listeners": status.listeners,
+        "members": status.members,
+        "message": status.message,
+        "conditions": status.conditions.iter().map(condition).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_balancer_as_a_row_and_as_json() {
+        let status = pb::LoadBalancerStatus {
+            cluster: "prod1".into(),
+            key: Some(pb::EntryKey { kind: 1, namespace: "shop".into(), name: "web".into() }),
+            phase: pb::Phase::Ready.into(),
+            vip: "10.0.0.9".into(),
+            listeners: 2,
+            members: 3,
+            id: "1234".into(),
+            ..pb::LoadBalancerStatus::default()
+        };
+        let shown = columns(&[heads(), row(&status)]);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0].split_whitespace().count(), 9);
+        assert_eq!(
+            lines[1].split_whitespace().collect::<Vec<_>>(),
+            ["prod1", "shop/web", "ready", "10.0.0.9", "2", "3", "1234"]
+        );
+        let json = json_of(&status);
+        assert_eq!(
+            (&json["service"], &json["phase"], &json["members"]),
+            (&json!("shop/web"), &json!("ready"), &json!(3))
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! Columns for people.
+
+/// Returns rows as columns that are as wide as their widest cell. Control characters of a cell, which come from others, are
+/// left out.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let clean = |cell: &String| cell.chars().filter(|c| !c.is_control()).collect::<String>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(clean).collect()).collect();
+    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or_default()).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let rows = [row(&["NAME", "PHASE"]), row(&["shop/web", "Ready"]), row(&["a\u{1b}[2J/b", ""])];
+        assert_eq!(columns(&rows), "NAME      PHASE\nshop/web  Ready\na[2J/b\n");
+    }
+}

@@ -1,0 +1,76 @@
+//! A notice of the core in the form of an Event. Pure.
+
+use gimbal_kubernetes_agent::short_message;
+use gimbal_kubernetes_objects::{BalancedService, Event, EventSource, Kind, Meta, Object as _, ObjectReference};
+use gimbal_kuryr_controller_core::ServiceNotice;
+use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_model::BackendName;
+use jiff::Timestamp;
+
+use crate::PROGRAM;
+
+/// The longest part of an object's name in the name of its Event, which may have 253 characters.
+const LONGEST_NAME: usize = 150;
+
+/// Returns the Event for a notice. An object has one Event for each reason, by its name: what happens again is counted in it,
+/// and an Event of an object that was deleted is not taken for one of its successor.
+pub(crate) fn event(cluster: &BackendName, notice: &ServiceNotice, now: Timestamp) -> Event {
+    let object = &notice.object;
+    let Kind { kind, api_version, .. } =
+        if object.is_load_balancer { KuryrLoadBalancer::KIND } else { BalancedService::KIND };
+    let short = &object.name[..object.name.floor_char_boundary(LONGEST_NAME)];
+    let name = format!("{short}.{}.{}", notice.reason.to_ascii_lowercase(), notice.uid);
+    let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    Event {
+        metadata: Meta { name: name.into(), namespace: object.namespace.clone(), ..Meta::default() },
+        involved_object: Some(ObjectReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: notice.uid.clone(),
+            ..ObjectReference::default()
+        }),
+        type_: Some(if notice.is_warning { "Warning" } else { "Normal" }.into()),
+        reason: Some(notice.reason.into()),
+        message: Some(short_message(&notice.message).into()),
+        count: Some(1),
+        first_timestamp: Some(at.clone()),
+        last_timestamp: Some(at),
+        source: Some(EventSource { component: PROGRAM.name.into() }),
+        reporting_component: Some(PROGRAM.name.into()),
+        reporting_instance: Some(cluster.as_str().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_kuryr_controller_core::ClusterObject;
+
+    use super::*;
+
+    #[test]
+    fn an_event_names_the_object_by_its_uid() {
+        let object = ClusterObject { namespace: "team".into(), name: "web".into(), is_load_balancer: false };
+        let notice = ServiceNotice {
+            object,
+            uid: "u-1".into(),
+            is_warning: true,
+            reason: "KuryrEnsureLBError",
+            message: "two\nlines".into(),
+        };
+        let event = event(&"prod1".parse().unwrap(), &notice, "2026-11-23T03:00:00.9Z".parse().unwrap());
+        let expected = serde_json::json!({
+            "metadata": {"name": "web.kuryrensurelberror.u-1", "namespace": "team"},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Service", "namespace": "team", "name": "web", "uid": "u-1",
+                "resourceVersion": "",
+            },
+            "type": "Warning", "reason": "KuryrEnsureLBError", "message": "two lines", "count": 1,
+            "firstTimestamp": "2026-11-23T03:00:00Z", "lastTimestamp": "2026-11-23T03:00:00Z",
+            "source": {"component": "gimbal-kuryr-controller"},
+            "reportingComponent": "gimbal-kuryr-controller", "reportingInstance": "prod1",
+        });
+        assert_eq!(serde_json::to_value(event).unwrap(), expected);
+    }
+}

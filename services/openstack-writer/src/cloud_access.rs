@@ -1,0 +1,360 @@
+//! The connection to the cloud: its client, where its services are, and each call with what came of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gimbal_octavia_plan::{ApiService, ApiVerb, ChangeOutcome, ServiceCall, ServiceRefusal};
+use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead};
+use gimbal_openstack_client::{
+    ClientOptions, Cloud, CloudCredentials, Complaint, Error, Mutation, MutationRefusal, MutationResult, NotSent,
+    RawQuery, ServiceEndpoint, ServiceType, Session, TokenScope,
+};
+use serde_json::Value;
+
+use crate::outages::{self, Outages};
+
+/// How long to wait after a call that could not even be sent, so that the next one does not follow at once.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// How long a catalog without Neutron is believed.
+const WITHOUT_NEUTRON: Duration = Duration::from_secs(60);
+
+/// Where the cloud's services are. Every token must say the same.
+#[derive(Debug, Clone)]
+pub struct CloudServices {
+    /// Octavia.
+    pub octavia: ServiceEndpoint,
+    /// Neutron; `None` where the catalog has none: then there are neither ports nor floating IPs.
+    pub neutron: Option<ServiceEndpoint>,
+}
+
+/// The connection to the cloud. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CloudAccess(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    options: ClientOptions,
+    state: Mutex<ConnectionState>,
+    outages: Mutex<Outages>,
+}
+
+#[derive(Debug)]
+struct ConnectionState {
+    cloud: Cloud,
+    credentials: CloudCredentials,
+    /// As the first token's catalog had them, and until when that is taken for granted.
+    services: Option<(CloudServices, Option<Instant>)>,
+    /// A session for each project keeps its token.
+    sessions: BTreeMap<String, Session>,
+}
+
+impl CloudAccess {
+    /// Returns a connection. Sends nothing yet.
+    ///
+    /// # Errors
+    /// Fails only if the HTTP client cannot be set up.
+    pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
+        let cloud = Cloud::new(credentials.clone(), options.clone())?;
+        let state = ConnectionState { cloud, credentials, services: None, sessions: BTreeMap::new() };
+        Ok(Self(Arc::new(Connection { options, state: Mutex::new(state), outages: Mutex::default() })))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut ConnectionState) -> T) -> T {
+        work(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the client, for its counters.
+    #[must_use]
+    pub fn cloud(&self) -> Cloud {
+        self.with(|state| state.cloud.clone())
+    }
+
+    /// Uses other credentials from now on, unless they are the same. Returns whether they are others.
+    ///
+    /// # Errors
+    /// Fails only if the HTTP client cannot be set up.
+    pub fn replace(&self, credentials: CloudCredentials) -> Result<bool, Error> {
+        if self.with(|state| state.credentials.show_the_same_as(&credentials)) {
+            return Ok(false);
+        }
+        let cloud = Cloud::new(credentials.clone(), self.0.options.clone())?;
+        self.with(|state| {
+            (state.cloud, state.credentials) = (cloud, credentials);
+            state.sessions.clear();
+        });
+        Ok(true)
+    }
+
+    /// Returns a session in a project.
+    #[must_use]
+    pub fn session(&self, project: &str) -> Session {
+        self.with(|state| {
+            let ConnectionState { cloud, sessions, .. } = state;
+            let make = || match cloud.scope() {
+                // An application credential has no other project than its own.
+                Some(TokenScope::Bound) => cloud.session(&TokenScope::Bound),
+                _ => cloud.session(&TokenScope::Project(project.to_owned())),
+            };
+            sessions.entry(project.to_owned()).or_insert_with(make).clone()
+        })
+    }
+
+    /// Returns where the services are, as the first token's catalog had them. One without Neutron is looked at again.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn services(&self, session: &Session) -> Result<CloudServices, Error> {
+        let known = self.with(|state| state.services.clone());
+        if let Some((services, until)) = &known
+            && until.is_none_or(|until| Instant::now() < until)
+        {
+            return Ok(services.clone());
+        }
+        let octavia = session.endpoint(ServiceType::LoadBalancer).await?;
+        let neutron = match session.endpoint(ServiceType::Network).await {
+            Ok(neutron) => Some(neutron),
+            Err(Error::Catalog { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        // A catalog may be corrected; what it once had is required of every token from then on.
+        let until = neutron.is_none().then(|| Instant::now() + WITHOUT_NEUTRON);
+        let found = CloudServices { octavia, neutron };
+        if known.is_none() && found.neutron.is_none() {
+            tracing::warn!("the catalog has no service of type network: there are neither ports nor floating IPs");
+        }
+        Ok(self.with(|state| {
+            if state.services.as_ref().is_none_or(|(known, _)| known.neutron.is_none()) {
+                state.services = Some((found.clone(), until));
+            }
+            state.services.as_ref().map_or(found, |(services, _)| services.clone())
+        }))
+    }
+
+    /// Makes one call. A change is sent once, and only if `permit` still returns true when its request is written.
+    pub async fn call(
+        &self,
+        project: &str,
+        what: &CloudCall,
+        permit: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> CallAnswer {
+        match what {
+            CloudCall::Read(read) => {
+                let answer = self.read(project, read).await;
+                let error = match &answer {
+                    CallAnswer::ReadFailed { words, .. } => Some(words.as_str()),
+                    _ => None,
+                };
+                self.note(project, read.resource, error);
+                answer
+            }
+            CloudCall::Change(change) => self.change(project, &change.request(), permit).await,
+        }
+    }
+
+    async fn read(&self, project: &str, read: &CloudRead) -> CallAnswer {
+        let session = self.session(project);
+        match self.services(&session).await {
+            Ok(services) => read_rows(&session, &services, read).await,
+            Err(error) => read_failed(&error),
+        }
+    }
+
+    /// Logs when calls begin to fail, and when they are answered again.
+    fn note(&self, project: &str, what: &'static str, error: Option<&str>) {
+        let mut outages = self.0.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = outages.called(project, what, error.is_none(), Instant::now());
+        drop(outages);
+        outages::log(project, what, news, error);
+    }
+
+    /// Makes one change, as [`Self::call`] does.
+    pub async fn change(
+        &self,
+        project: &str,
+        change: &ServiceCall,
+        permit: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> CallAnswer {
+        let session = self.session(project);
+        let result = match self.services(&session).await {
+            Ok(services) => send(&session, &services, change, permit).await,
+            Err(error) => MutationResult::NotSent(NotSent::Failed(error)),
+        };
+        match &result {
+            MutationResult::NotSent(NotSent::Failed(error)) => {
+                self.note(project, "changes", Some(&error.to_string()));
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+            MutationResult::NotSent(NotSent::NotPermitted) => {}
+            _ => self.note(project, "changes", None),
+        }
+        answer_of(result)
+    }
+}
+
+fn read_failed(error: &Error) -> CallAnswer {
+    CallAnswer::ReadFailed { words: error.to_string(), retry_after: error.retry_after() }
+}
+
+async fn read_rows(session: &Session, services: &CloudServices, read: &CloudRead) -> CallAnswer {
+    let at = match (read.service, &services.neutron) {
+        (ApiService::Octavia, _) => &services.octavia,
+        (ApiService::Neutron, Some(neutron)) => neutron,
+        // Without Neutron nothing of it exists.
+        (ApiService::Neutron, None) => return CallAnswer::Rows(Vec::new()),
+    };
+    let path: Vec<&str> = read.path.split('/').collect();
+    let query = RawQuery::new(read.resource, read.key, &path);
+    let query = read.query.iter().fold(query, |query, (key, value)| query.with(key, value));
+    let rows = match read.list {
+        true => session.rows(at, &query).await.map(|list| list.rows),
+        false => session.row(at, &query).await.map(|row| row.into_iter().collect()),
+    };
+    rows.map_or_else(|error| read_failed(&error), CallAnswer::Rows)
+}
+
+async fn send(
+    session: &Session,
+    services: &CloudServices,
+    request: &ServiceCall,
+    permit: impl Fn() -> bool + Send + Sync + 'static,
+) -> MutationResult {
+    let path: Vec<&str> = request.path.split('/').collect();
+    let mutation = match request.verb {
+        ApiVerb::Create => Mutation::create(request.resource, &path, &request.body),
+        ApiVerb::Update => Mutation::update(request.resource, &path, &request.body),
+        ApiVerb::Delete => Mutation::delete(request.resource, &path),
+    };
+    let mutation = request.query.iter().fold(mutation, |mutation, (key, value)| mutation.with_query(key, value));
+    let mutation = match request.revision {
+        Some(revision) => mutation.with_if_match(&format!("revision_number={revision}")),
+        None => mutation,
+    };
+    let at = match (request.service, &services.neutron) {
+        (ApiService::Octavia, _) => &services.octavia,
+        (ApiService::Neutron, Some(neutron)) => neutron,
+        (ApiService::Neutron, None) => {
+            let what = "the catalog has no service of type network".to_owned();
+            let error = Error::Catalog { message: what.clone() };
+            let complaint = Some(Complaint::Unsupported { what });
+            return MutationResult::Refused(MutationRefusal { error, status: 501, complaint });
+        }
+    };
+    session.mutate(at, &mutation, permit).await
+}
+
+/// Returns what the result of a change means for its load balancer.
+pub(crate) fn answer_of(result: MutationResult) -> CallAnswer {
+    CallAnswer::Changed(match result {
+        MutationResult::Accepted(body) => match body.is_empty() {
+            true => ChangeOutcome::Accepted(Value::Null),
+            false => serde_json::from_slice(&body).map_or(ChangeOutcome::Unknown, ChangeOutcome::Accepted),
+        },
+        MutationResult::NotSent(_) => return CallAnswer::NotSent,
+        MutationResult::Refused(refusal) => ChangeOutcome::Refused(refusal_of(refusal)),
+        MutationResult::ProviderFailed(_) => ChangeOutcome::Refused(ServiceRefusal::ProviderFailed),
+        MutationResult::Unknown(_) => ChangeOutcome::Unknown,
+    })
+}
+
+fn refusal_of(refusal: MutationRefusal) -> ServiceRefusal {
+    let MutationRefusal { error, status, complaint } = refusal;
+    // The cluster learns what was refused, and not where OpenStack is: the request with its URL comes first in a message.
+    let words = || match &error {
+        Error::Forbidden { message } | Error::Refused { message } | Error::Unauthorized { message } => {
+            message.split_once(": ").map_or(message.as_str(), |(_, answer)| answer).to_owned()
+        }
+        other => other.to_string(),
+    };
+    match complaint {
+        Some(Complaint::Immutable | Complaint::InvalidState) => ServiceRefusal::Pending,
+        Some(Complaint::Duplicate) => ServiceRefusal::Duplicate,
+        Some(Complaint::InUse | Complaint::PoolInUseByPolicy) => ServiceRefusal::InUse,
+        Some(Complaint::Quota { resource }) => ServiceRefusal::Quota(resource),
+        Some(Complaint::Busy) => ServiceRefusal::Busy(error.retry_after()),
+        Some(Complaint::Unsupported { what }) => ServiceRefusal::Unsupported(what),
+        Some(Complaint::Validation { detail }) => ServiceRefusal::Invalid(detail),
+        Some(Complaint::PreconditionFailed) => ServiceRefusal::Changed,
+        None => match status {
+            401 | 403 => ServiceRefusal::Forbidden(words()),
+            404 => ServiceRefusal::NotFound,
+            409 => ServiceRefusal::Changed,
+            500.. => ServiceRefusal::Busy(error.retry_after()),
+            _ => ServiceRefusal::Invalid(words()),
+        },
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use gimbal_testkit::fake_openstack::FakeOpenStack;
+
+    use super::*;
+
+    /// Connects to a scripted cloud.
+    pub(crate) fn connected(fake: &FakeOpenStack) -> CloudAccess {
+        let url = fake.url();
+        let all = [("OS_AUTH_URL", url.as_str()), ("OS_USERNAME", "fake"), ("OS_PASSWORD", "fake-secret")];
+        let find = |name: &str| all.iter().find(|(key, _)| *key == name).map(|pair| pair.1.to_owned());
+        CloudAccess::new(CloudCredentials::from_env(find).unwrap(), ClientOptions::default()).unwrap()
+    }
+
+    fn refused(status: u16, complaint: Option<Complaint>, error: Error) -> ServiceRefusal {
+        match answer_of(MutationResult::Refused(MutationRefusal { error, status, complaint })) {
+            CallAnswer::Changed(ChangeOutcome::Refused(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_came_of_a_change() {
+        let message = || "words".to_owned();
+        let unknown = || Error::Timeout { message: message() };
+        for (result, expected) in [
+            (MutationResult::Accepted(Default::default()), CallAnswer::Changed(ChangeOutcome::Accepted(Value::Null))),
+            (
+                MutationResult::Accepted("{\"pool\":1}".into()),
+                CallAnswer::Changed(ChangeOutcome::Accepted(serde_json::json!({"pool": 1}))),
+            ),
+            (MutationResult::NotSent(NotSent::NotPermitted), CallAnswer::NotSent),
+            (MutationResult::NotSent(NotSent::Failed(unknown())), CallAnswer::NotSent),
+            (MutationResult::Unknown(unknown()), CallAnswer::Changed(ChangeOutcome::Unknown)),
+            (
+                MutationResult::ProviderFailed(unknown()),
+                CallAnswer::Changed(ChangeOutcome::Refused(ServiceRefusal::ProviderFailed)),
+            ),
+        ] {
+            assert_eq!(answer_of(result), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_refusal_means() {
+        let error = || Error::Refused { message: "POST http://10.0.0.1:9696/v2.0/ports: 403 words: no".to_owned() };
+        let text = || "403 words: no".to_owned();
+        for (status, complaint, expected) in [
+            (409, Some(Complaint::Immutable), ServiceRefusal::Pending),
+            (409, Some(Complaint::InvalidState), ServiceRefusal::Pending),
+            (409, Some(Complaint::Duplicate), ServiceRefusal::Duplicate),
+            (409, Some(Complaint::PoolInUseByPolicy), ServiceRefusal::InUse),
+            (409, None, ServiceRefusal::Changed),
+            (
+                403,
+                Some(Complaint::Quota { resource: "Load Balancer".into() }),
+                ServiceRefusal::Quota("Load Balancer".into()),
+            ),
+            (403, None, ServiceRefusal::Forbidden(text())),
+            (404, None, ServiceRefusal::NotFound),
+            (412, Some(Complaint::PreconditionFailed), ServiceRefusal::Changed),
+            (400, Some(Complaint::Validation { detail: "no".into() }), ServiceRefusal::Invalid("no".into())),
+            (501, Some(Complaint::Unsupported { what: "no".into() }), ServiceRefusal::Unsupported("no".into())),
+            (503, Some(Complaint::Busy), ServiceRefusal::Busy(None)),
+            (418, None, ServiceRefusal::Invalid(text())),
+        ] {
+            assert_eq!(refused(status, complaint, error()), expected, "{status}");
+        }
+        let later = Error::RateLimited { message: "m".into(), retry_after: Some(Duration::from_secs(7)) };
+        assert_eq!(refused(429, Some(Complaint::Busy), later), ServiceRefusal::Busy(Some(Duration::from_secs(7))));
+    }
+}

@@ -1,0 +1,261 @@
+//! Entries: each is checked against the policy, and then made by the registry or refused.
+
+use std::time::Instant;
+
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, Phase, Text};
+use gimbal_kuryr_wire::{Kuryr, KuryrReason};
+use gimbal_octavia_registry::sharing_owner;
+use gimbal_session::{Outcome, Reject, Scope, WriterOutput};
+
+use super::claims::ClaimRefusal;
+use super::{ChangedEntry, ClusterState, Clusters, Outputs};
+use crate::policy::{EntrySize, PolicyBreach};
+
+/// What becomes of an entry.
+enum Verdict {
+    /// It is made, or removed.
+    Wanted(DesiredEntry),
+    /// It is not tried.
+    Refused(PolicyBreach),
+    /// It is gone.
+    Gone,
+    /// The cloud was not read yet, or what exists was not listed, or an admin takes the mark off it just now.
+    NotYet,
+}
+
+impl Clusters {
+    pub(super) fn carry_out(&mut self, name: &Text, outputs: Outputs, now: Instant) {
+        let mut closes = false;
+        for output in outputs {
+            match output {
+                WriterOutput::Changed(key) | WriterOutput::Removed(key) => self.check(name, &key, now),
+                WriterOutput::ScopeComplete { scope, begun, .. } => {
+                    if let Some(state) = self.clusters.get_mut(name) {
+                        state.is_current = true;
+                    }
+                    let namespaces = match scope {
+                        Scope::All => None,
+                        Scope::Namespaces(namespaces) => Some(namespaces),
+                    };
+                    self.snapshot_ended(name, namespaces, begun, now);
+                }
+                WriterOutput::ScopeUnknown => {
+                    if let Some(untold) = self.lines.tell((name.clone(), "ScopeUnknown"), now) {
+                        tracing::info!(cluster = %name, untold, "a part of the cluster cannot be read by its controller");
+                    }
+                    // The one that the stream began with may lack just this part, and never come.
+                    if let Some(state) = self.clusters.get_mut(name).filter(|state| !state.is_current) {
+                        state.end.request_snapshot([], "a part of the cluster is unknown");
+                    }
+                }
+                WriterOutput::ReportDone { key, .. } => self.touched(name, key),
+                WriterOutput::ReportUnreadable { key, reason, .. } => {
+                    if let Some(untold) = self.lines.tell((name.clone(), "ReportUnreadable"), now) {
+                        tracing::warn!(cluster = %name, %key, reason, untold, "the controller cannot read a report");
+                    }
+                }
+                WriterOutput::Content { .. } => {}
+                WriterOutput::Close => closes = true,
+                WriterOutput::Unreadable { key, reason } => {
+                    let key = key.map(|key| key.to_string());
+                    if let Some(untold) = self.lines.tell((name.clone(), "Unreadable"), now) {
+                        tracing::warn!(cluster = %name, key, reason, untold, "something of the controller cannot be read");
+                    }
+                }
+            }
+        }
+        self.rank(name, now);
+        self.prove(name);
+        if closes {
+            self.close(name);
+        }
+    }
+
+    /// Tells the registry whether it knows what the open stream wants, and all of it.
+    pub(super) fn prove(&mut self, name: &Text) {
+        let Some(state) = self.clusters.get(name) else { return };
+        self.registry.set_current(name, state.is_current, state.is_complete());
+    }
+
+    /// Checks every entry of a cluster again, because its policy or the cloud has changed.
+    pub(super) fn check_all(&mut self, name: &Text, now: Instant) {
+        let Some(state) = self.clusters.get_mut(name) else { return };
+        let mut keys: Vec<DesiredKey> = state.end.entries().map(|(key, _)| key.clone()).collect();
+        keys.extend(std::mem::take(&mut state.unchecked));
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.check(name, &key, now);
+        }
+        self.rank(name, now);
+        self.prove(name);
+    }
+
+    pub(super) fn check(&mut self, name: &Text, key: &DesiredKey, now: Instant) {
+        let mut waiting = vec![key.clone()];
+        while let Some(key) = waiting.pop() {
+            let is_room_free = self.check_one(name, &key, now);
+            let Some(state) = self.clusters.get_mut(name) else { return };
+            waiting.extend(state.owners.take_freed().into_iter().rev());
+            if is_room_free {
+                // Whoever was refused for want of room gets another chance: what exists first.
+                let of_quota = |key: &&DesiredKey| {
+                    state.end.rejects().get(*key).is_some_and(|reject| reject.reason == KuryrReason::Quota)
+                };
+                let mut refused: Vec<DesiredKey> = state.refused.iter().filter(of_quota).cloned().collect();
+                refused.sort_by_key(|key| state.ranking.place(key));
+                waiting.extend(refused.into_iter().rev());
+            }
+        }
+    }
+
+    /// Returns whether room became free in the quota.
+    fn check_one(&mut self, name: &Text, key: &DesiredKey, now: Instant) -> bool {
+        let Some(state) = self.clusters.get_mut(name) else { return false };
+        let had = state.used.sum();
+        state.left_out.remove(key);
+        let verdict = state.verdict(key);
+        let shrank = state.used.sum().is_less_somewhere(had);
+        state.unchecked.remove(key);
+        let was_refused = state.refused.remove(key);
+        let (outcome, freed) = match verdict {
+            Verdict::NotYet => {
+                state.unchecked.insert(key.clone());
+                // The rest of the snapshot must not wait for it.
+                state.end.settle(key, Outcome::Applied);
+                return false;
+            }
+            Verdict::Wanted(entry) => {
+                if let DesiredEntry::LoadBalancer(wanted) = &entry {
+                    state.waiting.wanted(key, wanted, state.end.latest_report(key), now);
+                    // It must not answer the next deletion.
+                    state.forget_gone(key);
+                } else {
+                    state.waiting.ended(key);
+                }
+                state.owners.allowed(key);
+                state.ranking.forget(key);
+                if !self.registry.want(name, key.clone(), entry, now) {
+                    tracing::error!(cluster = %name, %key, "another entry has the owner of one that was allowed");
+                }
+                (Outcome::Applied, shrank)
+            }
+            Verdict::Gone => {
+                let freed = state.used.release(key);
+                state.waiting.ended(key);
+                state.owners.gone(key);
+                state.ranking.forget(key);
+                state.end.forget_removed(key);
+                self.registry.forget(name, key, now);
+                (Outcome::Applied, freed)
+            }
+            Verdict::Refused(breach) => {
+                state.refused.insert(key.clone());
+                state.waiting.ended(key);
+                if let Some(entry) = state.end.entry(key) {
+                    self.registry.refuse(name, key, entry, now);
+                    if let (KuryrReason::ProjectNotAllowed, DesiredEntry::LoadBalancer(wanted)) =
+                        (breach.reason, &**entry)
+                    {
+                        self.registry.search_too(name, &wanted.header.placement.project);
+                    }
+                }
+                let reason = breach.reason.as_str();
+                // Explain and the controller have all of them.
+                if !was_refused && let Some(untold) = self.lines.tell((name.clone(), reason), now) {
+                    tracing::warn!(cluster = %name, %key, reason, text = breach.message, untold, "refused");
+                }
+                let PolicyBreach { reason, message } = breach;
+                (Outcome::Rejected(Reject { key: Some(key.clone()), reason, retryable: true, message }), false)
+            }
+        };
+        if was_refused
+            && matches!(outcome, Outcome::Applied)
+            && let Some(untold) = self.lines.tell((name.clone(), "Allowed"), now)
+        {
+            tracing::info!(cluster = %name, %key, untold, "no longer refused");
+        }
+        if let Some(state) = self.clusters.get_mut(name) {
+            state.end.settle(key, outcome);
+        }
+        self.touched(name, key.clone());
+        freed
+    }
+
+    pub(super) fn touched(&mut self, name: &Text, key: DesiredKey) {
+        self.changed.push(ChangedEntry { cluster: name.clone(), key });
+    }
+}
+
+impl ClusterState {
+    /// Whether the registry knows the owner of every entry. What exists of one that was not checked yet, or that cannot be
+    /// read, must not be taken for an orphan's. It knows those of refused entries.
+    pub(super) fn is_complete(&self) -> bool {
+        let is_unreadable = |key: &DesiredKey| self.end.is_unreadable(key);
+        self.end.is_complete() && self.unchecked.is_empty() && !self.end.rejects().keys().any(is_unreadable)
+    }
+
+    fn verdict(&mut self, key: &DesiredKey) -> Verdict {
+        let Some(entry) = self.end.entry(key).cloned() else { return Verdict::Gone };
+        let group = sharing_owner(&entry);
+        let is_released =
+            self.released.contains(entry.owner()) || group.is_some_and(|one| self.released.contains(&one));
+        if !self.ranking.is_done || is_released {
+            return Verdict::NotYet;
+        }
+        if let Err(refusal) = self.owners.claim(key, entry.owner()) {
+            let message = match refusal {
+                ClaimRefusal::Held(holder) => format!("{holder} has the same owner, and is served; a copy is not"),
+                ClaimRefusal::Contested(other) => format!(
+                    "{other} names the same owner, and the load balancer has the name of neither, so that both stay as they are; \
+                     delete the copy"
+                ),
+            };
+            return Verdict::Refused(PolicyBreach { reason: KuryrReason::OwnerConflict, message });
+        }
+        let wanted = match &*entry {
+            // Whatever the policy says by now: what was made is removed.
+            DesiredEntry::Deleting { .. } => return Verdict::Wanted(DesiredEntry::clone(&entry)),
+            DesiredEntry::LoadBalancer(wanted) => wanted,
+        };
+        if key.kind != DesiredKind::LoadBalancer {
+            let message = format!("this writer makes no {}", key.kind.as_str());
+            return Verdict::Refused(PolicyBreach { reason: KuryrReason::Unsupported, message });
+        }
+        let Some(reading) = &self.reading else { return Verdict::NotYet };
+        let policy = &self.config.policy;
+        let allowed =
+            policy.check(&reading.known, wanted).and_then(|()| policy.may_share(key, wanted)).and_then(|()| {
+                let (placed, left_out) = policy.with_allowed_members(policy.placed(wanted))?;
+                let group = placed.header.shared_group.as_deref().map(|group| &group.name);
+                self.used.take(key, EntrySize::of(&placed), group, &policy.quota)?;
+                Ok((placed, left_out))
+            });
+        match allowed {
+            Ok((placed, left_out)) => {
+                self.left_out.extend(left_out.map(|words| (key.clone(), words)));
+                Verdict::Wanted(DesiredEntry::LoadBalancer(placed))
+            }
+            Err(breach) => Verdict::Refused(breach),
+        }
+    }
+
+    /// Drops the report of a key if it says that nothing is left.
+    fn forget_gone(&mut self, key: &DesiredKey) {
+        if self.end.latest_report(key).is_some_and(|report| report.phase == Phase::Gone) {
+            self.end.forget_report(key);
+        }
+    }
+
+    /// Drops every report that says that nothing is left: another writer may have made something since.
+    pub(super) fn forget_all_gone(&mut self) {
+        let keys: Vec<DesiredKey> = self.end.entries().map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.forget_gone(key));
+    }
+
+    /// Returns why an entry is refused.
+    #[must_use]
+    pub fn reject(&self, key: &DesiredKey) -> Option<&Reject<Kuryr>> {
+        self.end.rejects().get(key)
+    }
+}

@@ -1,0 +1,177 @@
+//! Tests of the configuration file.
+
+use gimbal_kuryr_model::{Algorithm, MemberAddressing, MemberMode, VipMode};
+use gimbal_octavia_registry::OwnPort;
+
+use super::*;
+
+fn read(text: &str) -> Result<ClustersConfig, String> {
+    ClustersConfig::parse(Path::new("clusters.yaml"), text).map_err(|error| error.to_string())
+}
+
+const FULL: &str = include_str!("../../../../deploy/examples/openstack-writer.yaml");
+
+#[test]
+fn the_example() {
+    let config = read(FULL).unwrap();
+    assert_eq!(config.admins, ["spiffe://gimbal.example/admin"]);
+    let [cluster] = &config.clusters[..] else { panic!("one cluster") };
+    assert_eq!((cluster.name.as_str(), cluster.uid.as_deref(), cluster.quarantine), ("prod1", None, false));
+    assert!(cluster.former_uids.is_empty());
+    let policy = &cluster.policy;
+    assert_eq!(policy.provider, None, "Kuryr's `default`");
+    assert_eq!(
+        (policy.vip, policy.own_port, policy.members),
+        (VipMode::ClusterIp, OwnPort::LoadBalancer, MemberMode::Pod)
+    );
+    assert_eq!(policy.defaults.algorithm, Some(Algorithm::RoundRobin));
+    assert_eq!(policy.quota, crate::policy::ClusterQuota::default(), "the example holds the defaults");
+    assert_eq!(cluster.guards, ClusterGuards::default());
+}
+
+/// The error for an unknown key lists the keys that there are.
+#[test]
+fn the_example_names_every_key() {
+    let cluster = |rest: &str| format!("clusters: [{{name: a, identity: a, {rest}}}]");
+    let sections = [
+        "neutron_defaults",
+        "octavia_defaults",
+        "kubernetes",
+        "pod_vif_nested",
+        "vif_pool",
+        "projects",
+        "vip",
+        "podSubnets",
+        "members",
+        "floating",
+        "providers",
+        "quota",
+        "guard",
+    ];
+    let wrong = sections.map(|section| cluster(&format!("{section}: {{unknown: 1}}")));
+    for text in wrong.iter().map(String::as_str).chain(["unknown: 1", &cluster("unknown: 1")]) {
+        let error = read(text).unwrap_err();
+        let (_, keys) = error.split_once("expected one of ").or_else(|| error.split_once("expected ")).unwrap();
+        for key in keys.split(", ") {
+            let key = key.trim_matches('`');
+            assert!(FULL.contains(&format!("{key}:")), "{key} is missing in the example ({error})");
+        }
+    }
+}
+
+#[test]
+fn bad_files() {
+    for (bad, expected) in [
+        ("", "clusters.yaml: is empty: name at least one cluster, or write {} for none"),
+        ("clusters: [", "clusters.yaml:1:11: "),
+        ("clusters:\n- identity: a\n", "clusters.yaml:2:3: missing field `name`"),
+        (
+            "clusters:\n- name: a\n  identity: a\n",
+            "clusters.yaml:2:9: neutron_defaults.project of a: name the project of its load balancers",
+        ),
+        (
+            "clusters:\n- {name: a, identity: a, neutron_defaults: {project: p}}\n- {name: a, identity: b}\n",
+            "clusters.yaml:3:10: two clusters have the name a: give one of them another",
+        ),
+        (
+            "clusters:\n- {name: a, identity: A}\n- {name: b, identity: a}\n",
+            "clusters.yaml:3:23: two clusters have the identity \"a\": each needs its own",
+        ),
+        (
+            "admins: [Boss]\nclusters:\n- {name: a, identity: boss}\n",
+            "clusters.yaml:3:23: the identity \"boss\" is one of admins: a cluster must not have an administrator's",
+        ),
+        (
+            "clusters:\n- {name: a, identity: a, clusterUid: u1, formerUids: [u0, u1]}\n",
+            "clusters.yaml:2:59: formerUids of a has its clusterUid \"u1\": take it out of one of them",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  neutron_defaults: {projekt: p}\n",
+            "clusters.yaml:4:22: unknown field `projekt`, expected one of project, service_subnet, ",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  octavia_defaults: {member_mode: L4}\n",
+            "clusters.yaml:4:35: \"L4\" is no member_mode: use L2 or L3",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  octavia_defaults: {lb_algorithm: RANDOM}\n",
+            "clusters.yaml:4:36: \"RANDOM\" is no lb_algorithm: use ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP or SOURCE_IP_PORT",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  members: {allow: [10.0.0.1]}\n",
+            "clusters.yaml:4:21: members: \"10.0.0.1\" is no range of addresses: write it as in 10.0.0.0/8",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  neutron_defaults: {project: p}\n  guard: {window: 1ms}\n",
+            "clusters.yaml:5:19: guard.window: shorter than 1s, which would hold nothing: make it longer",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  neutron_defaults: {project: p}\n  guard: {maxDropPercent: 101}\n",
+            "clusters.yaml:5:27: guard.maxDropPercent: 101 is no percentage: use 0 to 100",
+        ),
+        (
+            "clusters:\n- name: a\n  identity: a\n  kuryrConf: /nowhere/kuryr.conf\n",
+            "clusters.yaml:4:14: kuryrConf: /nowhere/kuryr.conf cannot be read: ",
+        ),
+    ] {
+        let error = read(bad).map(|_| ()).unwrap_err();
+        assert!(error.starts_with(expected), "{bad}\n{error}");
+    }
+}
+
+const KURYR: &str = "\
+[DEFAULT]
+debug = true
+[neutron_defaults]
+project = from-conf
+service_subnet: conf-subnet
+# a comment
+pod_security_groups = one,
+    two
+external_svc_net =
+[octavia_defaults]
+member_mode = L2
+timeout_client_data = 50000
+[kubernetes]
+endpoints_driver_octavia_provider = ovn
+enable_ingress = True
+[vif_pool]
+ports_pool_batch = 7
+";
+
+#[test]
+fn kuryrs_own_file_is_read_and_the_yaml_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("kuryr.conf"), KURYR).unwrap();
+    let text = "clusters:\n- name: a\n  identity: a\n  kuryrConf: kuryr.conf\n  neutron_defaults: {service_subnet: yaml-subnet}\n";
+    let config = ClustersConfig::parse(&dir.path().join("clusters.yaml"), text).unwrap();
+    let policy = &config.clusters[0].policy;
+    assert_eq!((&*policy.project, policy.service_subnet.as_deref()), ("from-conf", Some("yaml-subnet")));
+    assert_eq!(policy.security_groups, ["one".into(), "two".into()]);
+    assert_eq!((policy.external_network.as_deref(), policy.provider.as_deref()), (None, Some("ovn")));
+    assert_eq!((policy.defaults.addressing, policy.defaults.timeout_client_data), (MemberAddressing::L2, 50000));
+    assert!(policy.enable_ingress);
+    for (bad, expected) in [
+        (
+            "[octavia_defaults]\nmember_mode = L4\n",
+            "kuryr.conf:2:1: [octavia_defaults] member_mode: \"L4\" is not valid",
+        ),
+        (
+            "[kubernetes]\nenable_ingress = maybe\n",
+            "kuryr.conf:2:1: [kubernetes] enable_ingress: \"maybe\" is not valid",
+        ),
+        ("[kubernetes\n", "kuryr.conf:1:1: is neither [section] nor key = value"),
+        ("  more\n", "kuryr.conf:1:1: continues no key"),
+    ] {
+        std::fs::write(dir.path().join("kuryr.conf"), bad).unwrap();
+        let error = ClustersConfig::parse(&dir.path().join("clusters.yaml"), text).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_missing_file() {
+    let error = std::fs::read_to_string("/nowhere/clusters.yaml").unwrap_err();
+    let error = ClustersConfig::unreadable(Path::new("/nowhere/clusters.yaml"), &error).to_string();
+    assert_eq!(error, "/nowhere/clusters.yaml: cannot be read: No such file or directory (os error 2)");
+}

@@ -1,0 +1,193 @@
+//! Answers inspection calls with what the owner knows.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use gimbal_admission::Visible;
+use gimbal_kuryr_model::{DesiredKey, DesiredKind, Text};
+use gimbal_kuryr_wire::{pb, shown_entry};
+use gimbal_octavia_registry::BalancerExplanation;
+use gimbal_transport::{InspectionGate, PageFiller, Peer, Viewer};
+use tokio::sync::{mpsc, watch};
+use tonic::{Request, Response, Status};
+
+use crate::clusters::{Clusters, SharedConfig};
+use crate::listing::{EntrySelection, ListPlace, cluster, status, unreadable};
+use crate::mailbox::{OwnerEnded, OwnerHandle};
+use crate::watch::follow;
+
+/// Events that may be pending for a reader of Watch.
+const WATCH_QUEUE: usize = 256;
+
+/// Serves `gimbal.kuryr.v1.InspectionService`.
+pub struct ClusterInspection {
+    /// Which clusters a certificate may see.
+    pub config: watch::Receiver<SharedConfig>,
+    /// The owner, which answers the questions.
+    pub owner: OwnerHandle,
+    /// Admits calls.
+    pub gate: InspectionGate,
+}
+
+pub(crate) fn ended(error: OwnerEnded) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+/// Returns the key of the load balancer of a Service.
+pub(crate) fn balancer_key(namespace: &str, name: &str) -> Result<DesiredKey, Status> {
+    if namespace.is_empty() || name.is_empty() {
+        return Err(Status::invalid_argument("name a Service: namespace and name"));
+    }
+    Ok(DesiredKey::new(DesiredKind::LoadBalancer, namespace, name))
+}
+
+impl ClusterInspection {
+    /// Returns an error if a call names a cluster that is not there.
+    fn check_cluster(&self, name: &str) -> Result<(), Status> {
+        match name.is_empty() || self.config.borrow().cluster(name).is_some() {
+            true => Ok(()),
+            false => Err(Status::not_found(format!("cluster {name:?} is not configured"))),
+        }
+    }
+
+    fn viewer(&self, peer: &Peer) -> Result<Viewer, Status> {
+        match self.config.borrow().identify(peer).visible() {
+            Ok(Visible::Everything) => Ok(Viewer::All),
+            Ok(Visible::Tenant(cluster)) => Ok(Viewer::Backend(cluster.name.clone())),
+            Err(message) => Err(Status::permission_denied(message)),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl pb::inspection_service_server::InspectionService for ClusterInspection {
+    type WatchStream = BoxStream<'static, Result<pb::WatchResponse, Status>>;
+
+    async fn list_clusters(
+        &self,
+        request: Request<pb::ListClustersRequest>,
+    ) -> Result<Response<pb::ListClustersResponse>, Status> {
+        let (viewer, slot) = self.gate.call(&request, |peer| self.viewer(peer)).await?;
+        let question = move |all: &mut Clusters| {
+            let now = Instant::now();
+            let seen = all.iter().filter(|(name, _)| viewer.sees(name));
+            seen.map(|(name, state)| cluster(all, name, state, now)).collect()
+        };
+        let clusters = self.owner.ask(question).await.map_err(ended)?;
+        Ok(slot.answer(pb::ListClustersResponse { clusters }))
+    }
+
+    async fn list_load_balancers(
+        &self,
+        request: Request<pb::ListLoadBalancersRequest>,
+    ) -> Result<Response<pb::ListLoadBalancersResponse>, Status> {
+        let (viewer, slot) = self.gate.call(&request, |peer| self.viewer(peer)).await?;
+        let mut request = request.into_inner();
+        viewer.narrow(&mut request.cluster)?;
+        self.check_cluster(&request.cluster)?;
+        let pb::ListLoadBalancersRequest { cluster, namespace, only_trouble, page_size, page_token } = request;
+        let mut after = match page_token.as_str() {
+            "" => None,
+            token => Some(ListPlace::read(token).ok_or_else(|| Status::invalid_argument("page_token is not one"))?),
+        };
+        let selection = EntrySelection { viewer, cluster, namespace };
+        let mut page = PageFiller::new(page_size)?;
+        loop {
+            let selection = selection.clone();
+            let question = move |all: &mut Clusters| selection.part(all, after.as_ref(), only_trouble);
+            let part = self.owner.ask(question).await.map_err(ended)?;
+            if page.add(part.statuses) {
+                let load_balancers = page.into_items();
+                let next_page_token = load_balancers.last().map(ListPlace::token).unwrap_or_default();
+                return Ok(slot.answer(pb::ListLoadBalancersResponse { load_balancers, next_page_token }));
+            }
+            after = part.seen;
+            if after.is_none() {
+                let load_balancers = page.into_items();
+                let next_page_token = String::new();
+                return Ok(slot.answer(pb::ListLoadBalancersResponse { load_balancers, next_page_token }));
+            }
+        }
+    }
+
+    async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let (viewer, slot) = self.gate.watch(&request, |peer| self.viewer(peer))?;
+        let mut request = request.into_inner();
+        viewer.narrow(&mut request.cluster)?;
+        self.check_cluster(&request.cluster)?;
+        let pb::WatchRequest { cluster, namespace } = request;
+        let (events, receiver) = mpsc::channel(WATCH_QUEUE);
+        tokio::spawn(follow(self.owner.clone(), EntrySelection { viewer, cluster, namespace }, events));
+        Ok(slot.answer(tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok).boxed()))
+    }
+
+    async fn explain(&self, request: Request<pb::ExplainRequest>) -> Result<Response<pb::ExplainResponse>, Status> {
+        let (viewer, slot) = self.gate.call(&request, |peer| self.viewer(peer)).await?;
+        let mut request = request.into_inner();
+        viewer.narrow(&mut request.cluster)?;
+        self.check_cluster(&request.cluster)?;
+        let pb::ExplainRequest { cluster, namespace, name } = request;
+        if cluster.is_empty() {
+            return Err(Status::invalid_argument("name the cluster"));
+        }
+        let key = balancer_key(&namespace, &name)?;
+        let explained = self.owner.ask(move |all| explain(all, &cluster.into(), &key)).await.map_err(ended)?;
+        Ok(slot.answer(explained))
+    }
+}
+
+fn explain(all: &Clusters, cluster: &Text, key: &DesiredKey) -> pb::ExplainResponse {
+    let mut response = pb::ExplainResponse::default();
+    let Some(state) = all.get(cluster) else {
+        response.reasons.push(format!("Cluster {cluster:?} is not configured."));
+        return response;
+    };
+    let now = Instant::now();
+    response.load_balancer = status(cluster, state, key);
+    response.wanted = state.end.entry(key).map(|entry| shown_entry(key, entry));
+    let reasons = &mut response.reasons;
+    match state.is_connected() {
+        true => reasons.push("The controller of the cluster is connected.".to_owned()),
+        false => reasons.push("The controller of the cluster is not connected, so nothing is changed.".to_owned()),
+    }
+    if state.config.quarantine {
+        reasons.push("The cluster is in quarantine: what follows is planned, and not made.".to_owned());
+    }
+    if all.registry.settings().dry_run {
+        reasons.push("The writer runs with --dry-run: what follows is planned, and not made.".to_owned());
+    }
+    match &state.reading {
+        None => reasons.push("The cloud was not read yet, so the policy cannot be applied.".to_owned()),
+        Some(reading) => reasons.extend(reading.missing.iter().map(|missing| format!("Missing: {missing}."))),
+    }
+    let unreadable = all.registry.cluster(cluster, now).as_ref().map(unreadable).unwrap_or_default();
+    reasons.extend(unreadable.into_iter().map(|words| format!("In the way: {words}.")));
+    match state.end.entry(key) {
+        None => reasons.push(format!("The cluster does not want {key}.")),
+        Some(entry) if entry.is_deleting() => reasons.push("Its owner is going: what was made is removed.".to_owned()),
+        Some(_) => reasons.push("The cluster wants it.".to_owned()),
+    }
+    if let Some(reject) = state.reject(key) {
+        reasons.push(format!("It is refused ({}): {}.", reject.reason.as_str(), reject.message));
+    }
+    if let Some(explanation) = all.registry.explain(cluster, key, now) {
+        registry_reasons(&mut response, explanation);
+    }
+    response
+}
+
+fn registry_reasons(response: &mut pb::ExplainResponse, explanation: BalancerExplanation) {
+    let BalancerExplanation { report, next, steps, .. } = explanation;
+    response.reasons.push(format!("It is {}.", report.phase.as_str()));
+    for condition in &report.conditions {
+        response.reasons.push(format!("{} ({}): {}.", condition.kind, condition.reason, condition.message));
+    }
+    if let Some(error) = &report.last_error {
+        response.reasons.push(format!("The last refusal: {error}."));
+    }
+    response.reasons.push(format!("Next: {next}."));
+    let millis = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let step = |(age, step)| pb::StepTaken { age_ms: millis(age), step, outcome: String::new() };
+    response.steps = steps.into_iter().map(step).collect();
+}

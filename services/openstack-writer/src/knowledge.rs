@@ -1,0 +1,189 @@
+//! Reads what the policy of a cluster rests on: subnets, quota, Octavia's version, and roles.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gimbal_kuryr_model::{ApiVersion, FreeQuota, SubnetFacts, Text};
+use gimbal_openstack_client::{Error, RawQuery, ServiceEndpoint, Session};
+use serde_json::Value;
+
+use crate::cloud_access::{CloudAccess, CloudServices};
+use crate::policy::{CloudKnowledge, ClusterPolicy};
+
+/// Roles of which a user needs one to change load balancers, under Octavia's own policy.
+const OCTAVIA_ROLES: [&str; 4] = ["load-balancer_member", "load-balancer_admin", "admin", "member"];
+/// Roles of which a user needs one to make ports and floating IPs.
+const NEUTRON_ROLES: [&str; 4] = ["member", "manager", "admin", "_member_"];
+
+/// What was read for a cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CloudReading {
+    /// What the policy rests on.
+    pub known: CloudKnowledge,
+    /// What is missing, one sentence each: a role, a subnet, a network.
+    pub missing: Vec<String>,
+}
+
+/// Reads everything for one policy.
+///
+/// # Errors
+/// See [`Error`]. An object that does not exist is no error.
+pub async fn read(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<CloudReading, Error> {
+    let session = cloud.session(&policy.project);
+    let services = cloud.services(&session).await?;
+    let mut missing = missing_roles(cloud, policy).await?;
+    let version = session.load_balancing().await?.version().await?.unwrap_or_default();
+    let number = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+    let mut known = CloudKnowledge {
+        api_version: ApiVersion { major: number(version.0), minor: number(version.1) },
+        subnets: BTreeMap::new(),
+        quota: free_quota(&session, &services, policy).await?,
+    };
+    if let Some(neutron) = &services.neutron {
+        known.subnets = subnets(&session, neutron, policy, &mut missing).await?;
+    }
+    Ok(CloudReading { known, missing })
+}
+
+async fn missing_roles(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<Vec<String>, Error> {
+    let mut missing = Vec::new();
+    for project in std::iter::once(&policy.project).chain(&policy.projects) {
+        let roles = match cloud.session(project).roles().await {
+            Ok(roles) => roles,
+            Err(Error::Forbidden { .. }) => {
+                missing.push(format!("no role on project {project}"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let has = |wanted: &[&str]| wanted.iter().any(|role| roles.contains(*role));
+        if !has(&OCTAVIA_ROLES) {
+            missing.push(format!("project {project}: no role load-balancer_member (or load-balancer_admin)"));
+        }
+        if !has(&NEUTRON_ROLES) {
+            missing.push(format!("project {project}: no role member, for ports and floating IPs"));
+        }
+    }
+    Ok(missing)
+}
+
+async fn subnets(
+    session: &Session,
+    neutron: &ServiceEndpoint,
+    policy: &ClusterPolicy,
+    missing: &mut Vec<String>,
+) -> Result<BTreeMap<Text, SubnetFacts>, Error> {
+    let mut rows = Vec::new();
+    let named: BTreeSet<&Text> = policy.subnets_of_members().chain(&policy.external_subnet).collect();
+    for id in named {
+        match session.row(neutron, &RawQuery::new("subnet", "subnet", &["subnets", id])).await? {
+            Some(row) => rows.push(row),
+            None => missing.push(format!("subnet {id} does not exist, or this user may not see it")),
+        }
+    }
+    let networks: BTreeSet<&Text> = policy.networks_of_floating_ips().collect();
+    for network in networks {
+        let query = RawQuery::new("subnet", "subnets", &["subnets"]).with("network_id", network);
+        let list = session.rows(neutron, &query).await?;
+        if list.rows.is_empty() {
+            missing.push(format!("external network {network} has no subnet that this user may see"));
+        }
+        rows.extend(list.rows);
+    }
+    let mut mtus: BTreeMap<String, u32> = BTreeMap::new();
+    let mut found = BTreeMap::new();
+    for row in rows {
+        let network = row["network_id"].as_str().unwrap_or_default().to_owned();
+        if !mtus.contains_key(&network) && !network.is_empty() {
+            let query = RawQuery::new("network", "network", &["networks", &network]);
+            // The subnets of an external network are often visible where the network's details are not.
+            let row = session.row(neutron, &query).await?.unwrap_or_default();
+            let mtu = row["mtu"].as_u64().and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or_default();
+            mtus.insert(network.clone(), mtu);
+        }
+        if let Some((id, facts)) = subnet(&row, mtus.get(&network).copied().unwrap_or_default()) {
+            found.insert(id, facts);
+        }
+    }
+    Ok(found)
+}
+
+fn subnet(row: &Value, mtu: u32) -> Option<(Text, SubnetFacts)> {
+    let text = |key: &str| row[key].as_str().unwrap_or_default();
+    let tags = row["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let facts = SubnetFacts {
+        network: text("network_id").into(),
+        cidr: text("cidr").parse().ok()?,
+        name: text("name").into(),
+        tags: tags.iter().filter_map(Value::as_str).map(Text::from).collect(),
+        mtu,
+    };
+    Some((text("id").into(), facts))
+}
+
+/// Octavia tells limits and not what is used, so that is counted, for limited kinds alone.
+async fn free_quota(session: &Session, services: &CloudServices, policy: &ClusterPolicy) -> Result<FreeQuota, Error> {
+    let project = &*policy.project;
+    let limits = session.row(&services.octavia, &RawQuery::new("quota", "quota", &["quotas", project])).await;
+    let limits = or_default_if_hidden(limits)?.unwrap_or_default();
+    let mut quota = FreeQuota::default();
+    for (resource, collection, key, free) in [
+        ("loadbalancer", "loadbalancers", ["load_balancer", "loadbalancer"], &mut quota.load_balancers),
+        ("listener", "listeners", ["listener", "listeners"], &mut quota.listeners),
+        ("pool", "pools", ["pool", "pools"], &mut quota.pools),
+    ] {
+        let limit = key.iter().find_map(|key| limits[*key].as_i64());
+        let Some(limit) = limit.and_then(|limit| u32::try_from(limit).ok()) else { continue };
+        let query = RawQuery::new(resource, collection, &[collection]).with("project_id", project).with("fields", "id");
+        let used = session.rows(&services.octavia, &query).await?.rows.len();
+        *free = Some(limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX)));
+    }
+    if let Some(neutron) = &services.neutron {
+        let query = RawQuery::new("quota", "quota", &["quotas", project, "details.json"]);
+        let details = or_default_if_hidden(session.row(neutron, &query).await)?.unwrap_or_default();
+        quota.ports = free_of(&details["port"]);
+        quota.floating_ips = free_of(&details["floatingip"]);
+    }
+    Ok(quota)
+}
+
+/// Quotas are for members in some clouds, and for administrators in others.
+fn or_default_if_hidden(row: Result<Option<Value>, Error>) -> Result<Option<Value>, Error> {
+    match row {
+        Err(Error::Forbidden { .. } | Error::Refused { .. }) => Ok(None),
+        row => row,
+    }
+}
+
+fn free_of(details: &Value) -> Option<u32> {
+    let limit = u32::try_from(details["limit"].as_i64()?).ok()?;
+    let used = details["used"].as_i64().unwrap_or_default() + details["reserved"].as_i64().unwrap_or_default();
+    Some(limit.saturating_sub(u32::try_from(used).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_subnet_as_neutron_shows_it() {
+        let row = json!({"id": "s", "network_id": "n", "cidr": "10.96.0.0/16", "name": "services", "tags": ["a"]});
+        let (id, facts) = subnet(&row, 1450).unwrap();
+        assert_eq!((&*id, &*facts.network, facts.cidr.to_string(), facts.mtu), ("s", "n", "10.96.0.0/16".into(), 1450));
+        assert!(facts.tags.contains("a"));
+        assert_eq!(subnet(&json!({"id": "s"}), 0), None);
+    }
+
+    #[test]
+    fn what_is_left_of_neutrons_quota() {
+        for (details, free) in [
+            (json!({"limit": 50, "used": 12, "reserved": 1}), Some(37)),
+            (json!({"limit": 5, "used": 12, "reserved": 0}), Some(0)),
+            (json!({"limit": -1, "used": 12, "reserved": 0}), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(free_of(&details), free, "{details}");
+        }
+    }
+}

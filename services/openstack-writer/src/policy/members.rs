@@ -1,0 +1,62 @@
+//! Members that the policy does not allow: the others are served.
+
+use std::collections::BTreeSet;
+
+use gimbal_kuryr_model::{DesiredLoadBalancer, DesiredMember, DesiredMembers};
+use gimbal_kuryr_wire::KuryrReason;
+use gimbal_model::AddressRefusal;
+
+use super::{ClusterPolicy, PolicyBreach};
+
+/// Addresses that are named.
+const NAMED: usize = 3;
+
+impl ClusterPolicy {
+    /// Returns the load balancer with those of its members that it may have, and a sentence about the others if there are any.
+    ///
+    /// # Errors
+    /// A listener may have none of those of one address family that take new connections. Without any it would refuse every
+    /// connection, or those clients would be left to members of the other family, which was not asked for: all stays as it is.
+    pub fn with_allowed_members(
+        &self,
+        wanted: DesiredLoadBalancer,
+    ) -> Result<(DesiredLoadBalancer, Option<String>), PolicyBreach> {
+        let is_allowed = |member: &DesiredMember| self.addresses.check(member.id.address).is_ok();
+        let all = wanted.members.as_slice();
+        let mut refused = BTreeSet::new();
+        for member in all {
+            if let Err(refusal) = self.addresses.check(member.id.address) {
+                refused.insert((member.id.address, why(refusal)));
+            }
+        }
+        if refused.is_empty() {
+            return Ok((wanted, None));
+        }
+        let named: Vec<String> = refused.iter().take(NAMED).map(|(address, why)| format!("{address} {why}")).collect();
+        let more = refused.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let words = format!("{}{more}", named.join(", "));
+        let allowed: Vec<DesiredMember> = all.iter().filter(|member| is_allowed(member)).cloned().collect();
+        let of = |member: &DesiredMember| (member.id.listener, member.id.address.is_ipv4());
+        let serving = |members: &[DesiredMember]| -> BTreeSet<_> {
+            members.iter().filter(|member| member.weight > 0).map(of).collect()
+        };
+        if let Some((listener, is_ipv4)) = serving(all).difference(&serving(&allowed)).next() {
+            let family = if *is_ipv4 { "IPv4" } else { "IPv6" };
+            let port = format!("{}:{}", listener.protocol.as_str(), listener.port);
+            let message = format!("no {family} member of port {port} may be served: {words}");
+            return Err(PolicyBreach { reason: KuryrReason::MemberNotAllowed, message });
+        }
+        let left_out = all.len() - allowed.len();
+        let words = format!("{left_out} of {} members are left out: {words}", all.len());
+        Ok((DesiredLoadBalancer { members: DesiredMembers::new(allowed), ..wanted }, Some(words)))
+    }
+}
+
+fn why(refusal: AddressRefusal) -> String {
+    match refusal {
+        AddressRefusal::NotAllowed => "is outside of members.allow of the writer".to_owned(),
+        AddressRefusal::Refused => "is in members.refuse of the writer".to_owned(),
+        always => always.to_string(),
+    }
+}

@@ -1,0 +1,192 @@
+//! The number of objects that a cluster may have: who comes first keeps what it has, and the rest waits for room.
+
+use std::collections::BTreeMap;
+
+use gimbal_kuryr_model::{DesiredKey, DesiredLoadBalancer, Text};
+use gimbal_kuryr_wire::KuryrReason;
+
+use super::PolicyBreach;
+
+/// The number of objects that a cluster may have. Octavia's and Neutron's own quotas hold besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // Each field is a key of the configuration file.
+pub struct ClusterQuota {
+    pub load_balancers: u64,
+    pub listeners: u64,
+    pub members: u64,
+    pub ports: u64,
+    pub floating_ips: u64,
+    pub mutations_per_second: u32,
+}
+
+impl Default for ClusterQuota {
+    fn default() -> Self {
+        Self {
+            load_balancers: 100,
+            listeners: 500,
+            members: 20_000,
+            ports: 1500,
+            floating_ips: 20,
+            mutations_per_second: 20,
+        }
+    }
+}
+
+/// The number of objects of one load balancer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntrySize {
+    balancers: u64,
+    listeners: u64,
+    members: u64,
+    ports: u64,
+    floating_ips: u64,
+}
+
+impl EntrySize {
+    /// Returns the number of objects that a load balancer consists of.
+    #[must_use]
+    pub fn of(wanted: &DesiredLoadBalancer) -> Self {
+        Self {
+            balancers: 1,
+            listeners: wanted.header.listeners.len() as u64,
+            members: wanted.members.as_slice().len() as u64,
+            ports: 1,
+            floating_ips: wanted.header.floating.is_some().into(),
+        }
+    }
+}
+
+/// One entry that is counted.
+#[derive(Debug, Clone)]
+struct Counted {
+    size: EntrySize,
+    /// The group whose load balancer, port and floating IP it has.
+    group: Option<Text>,
+}
+
+/// What a cluster has of its quota.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterUse {
+    entries: BTreeMap<DesiredKey, Counted>,
+    /// Entries of each group, and those of them that want a floating IP.
+    groups: BTreeMap<Text, (u64, u64)>,
+    sum: EntrySize,
+}
+
+impl ClusterUse {
+    /// Counts a load balancer, or counts it anew, unless it would take more than there is. What the entries of a group have
+    /// together is counted once.
+    ///
+    /// # Errors
+    /// Returns what there is too little of. What was counted for the key before still is.
+    pub fn take(
+        &mut self,
+        key: &DesiredKey,
+        size: EntrySize,
+        group: Option<&Text>,
+        quota: &ClusterQuota,
+    ) -> Result<(), PolicyBreach> {
+        let had = self.sum;
+        let before = self.entries.remove(key);
+        if let Some(before) = &before {
+            self.uncount(before);
+        }
+        let counted = Counted { size, group: group.cloned() };
+        self.count(&counted);
+        let rows = [
+            ("load balancers", "loadBalancers", had.balancers, self.sum.balancers, quota.load_balancers),
+            ("listeners", "listeners", had.listeners, self.sum.listeners, quota.listeners),
+            ("members", "members", had.members, self.sum.members, quota.members),
+            ("ports", "ports", had.ports, self.sum.ports, quota.ports),
+            ("floating IPs", "floatingIps", had.floating_ips, self.sum.floating_ips, quota.floating_ips),
+        ];
+        // What does not grow is taken even where a quota was lowered below what there is.
+        let full = rows.into_iter().find(|(_, _, used, then, most)| then > used && then > most);
+        if let Some((what, name, used, then, most)) = full {
+            self.uncount(&counted);
+            if let Some(before) = before {
+                self.count(&before);
+                self.entries.insert(key.clone(), before);
+            }
+            let more = then - used;
+            let message = format!("{more} more {what} beside {used} are more than the {most} of quota.{name}");
+            return Err(PolicyBreach { reason: KuryrReason::Quota, message });
+        }
+        self.entries.insert(key.clone(), counted);
+        Ok(())
+    }
+
+    /// Returns what is counted.
+    #[must_use]
+    pub fn sum(&self) -> EntrySize {
+        self.sum
+    }
+
+    /// Counts a load balancer no more. Returns whether it was counted.
+    pub fn release(&mut self, key: &DesiredKey) -> bool {
+        let Some(counted) = self.entries.remove(key) else { return false };
+        self.uncount(&counted);
+        true
+    }
+
+    fn count(&mut self, one: &Counted) {
+        self.sum = self.sum.plus(one.size);
+        if let Some(group) = &one.group {
+            let (entries, floating) = self.groups.entry(group.clone()).or_default();
+            self.sum = self.sum.minus(one.size.counted_already(*entries > 0, *floating > 0));
+            *entries += 1;
+            *floating += one.size.floating_ips;
+        }
+    }
+
+    fn uncount(&mut self, one: &Counted) {
+        self.sum = self.sum.minus(one.size);
+        if let Some(group) = &one.group
+            && let Some((entries, floating)) = self.groups.get_mut(group)
+        {
+            *entries -= 1;
+            *floating -= one.size.floating_ips;
+            self.sum = self.sum.plus(one.size.counted_already(*entries > 0, *floating > 0));
+            if *entries == 0 {
+                self.groups.remove(group);
+            }
+        }
+    }
+}
+
+impl EntrySize {
+    /// Returns what of it is counted for another entry of its group.
+    fn counted_already(self, group: bool, floating: bool) -> Self {
+        let none = Self::default();
+        let floating_ips = if floating { self.floating_ips } else { 0 };
+        if group { Self { balancers: self.balancers, ports: self.ports, floating_ips, ..none } } else { none }
+    }
+}
+
+impl EntrySize {
+    /// Returns whether there are fewer objects of any kind than before.
+    #[must_use]
+    pub fn is_less_somewhere(self, before: Self) -> bool {
+        self != before.plus(self.minus(before))
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            balancers: self.balancers + other.balancers,
+            listeners: self.listeners + other.listeners,
+            members: self.members + other.members,
+            ports: self.ports + other.ports,
+            floating_ips: self.floating_ips + other.floating_ips,
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            balancers: self.balancers.saturating_sub(other.balancers),
+            listeners: self.listeners.saturating_sub(other.listeners),
+            members: self.members.saturating_sub(other.members),
+            ports: self.ports.saturating_sub(other.ports),
+            floating_ips: self.floating_ips.saturating_sub(other.floating_ips),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The agents' streams: identifies the peer, then passes frames to the owner and messages back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_admission::Identity;
+use gimbal_model::BackendName;
+use gimbal_reconcile::Policy;
+use gimbal_session::{Goodbye, GoodbyeReason, Hello, WriterMessage};
+use gimbal_transport::{AgentMessages, Discovery, Passing, Peer, Quiet, StreamEnd, goodbye, hello, say_goodbye};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::mailbox::Handle;
+use crate::metrics::Metrics;
+use crate::owner::STREAM_QUEUE;
+
+/// Serves the streams of agents.
+pub struct Streams {
+    /// The configuration in force: which certificates stand for which backends.
+    pub config: watch::Receiver<Arc<Config>>,
+    /// The owner, which receives the frames.
+    pub owner: Handle,
+    /// Counts streams that are refused, ended or broken.
+    pub metrics: Metrics,
+    /// Cancelled when the process ends.
+    pub shutdown: CancellationToken,
+    /// Refusals by peer and reason that were logged recently.
+    pub refusals: Quiet<(String, GoodbyeReason)>,
+}
+
+#[tonic::async_trait]
+impl Discovery for Streams {
+    async fn sync(&self, peer: Peer, mut incoming: AgentMessages, outgoing: mpsc::Sender<WriterMessage>) {
+        let (backend, policy, hello) = match self.identify(&peer, &mut incoming).await {
+            Ok(known) => known,
+            Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
+        };
+        let (queue, queued) = mpsc::channel(STREAM_QUEUE);
+        let generation = match self.owner.open(backend.clone(), policy, hello, queue).await {
+            Ok(generation) => generation,
+            Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
+        };
+        let stream = Passing { incoming, outgoing: &outgoing, queued, shutdown: &self.shutdown };
+        let still = |config: &Arc<Config>| still_speaks(config, &peer, &backend);
+        let (owner, of) = (&self.owner, &backend);
+        let take = |message, turn| async move { owner.message(of, generation, message, turn).await.is_ok() };
+        let end = stream.until_end(self.config.clone(), still, take).await;
+        match &end {
+            StreamEnd::Dismissed(goodbye) => {
+                self.metrics.dismissed(backend.as_str(), goodbye.reason);
+                tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
+            }
+            StreamEnd::Broken(error) => {
+                self.metrics.broke(backend.as_str());
+                tracing::info!(%backend, generation, %peer, %error, "the stream broke");
+            }
+            StreamEnd::Unread => {
+                tracing::warn!(%backend, generation, %peer, "the agent does not read; its stream ends and it may resume");
+            }
+            StreamEnd::Closed => {}
+        }
+        // Before its goodbye, so that nothing more of it counts; an agent that does not read does not delay this.
+        self.owner.closed(&backend, generation).await;
+        if let StreamEnd::Dismissed(goodbye) = end {
+            say_goodbye(&peer, &outgoing, goodbye).await;
+        }
+    }
+}
+
+/// Returns an error if the peer no longer stands for the backend that its stream was opened for.
+fn still_speaks(config: &Config, peer: &Peer, backend: &BackendName) -> Result<(), String> {
+    match config.identify(peer) {
+        Identity::Certified { tenant: Ok(now), .. } if now.name == *backend => Ok(()),
+        Identity::Certified { tenant: Ok(now), .. } => Err(format!("the certificate is backend {}'s now", now.name)),
+        Identity::Certified { tenant: Err(message), .. } => Err(message),
+        Identity::Anyone if config.backend_named(backend).is_some() => Ok(()),
+        Identity::Anyone => Err(format!("backend {backend} is not configured")),
+    }
+}
+
+impl Streams {
+    async fn identify(
+        &self,
+        peer: &Peer,
+        incoming: &mut AgentMessages,
+    ) -> Result<(BackendName, Option<Policy>, Hello), Goodbye> {
+        let hello = hello(incoming).await?;
+        let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);
+        let config = self.config.borrow().clone();
+        match config.identify(peer) {
+            Identity::Certified { tenant, .. } => Ok((tenant.map_err(unknown)?.name.clone(), None, hello)),
+            // Plaintext on loopback: any local process may be any backend.
+            Identity::Anyone => {
+                let name = BackendName::parse(&hello.backend).map_err(|error| unknown(error.to_string()))?;
+                let known = config.backend_named(&name);
+                let known = known.ok_or_else(|| unknown(format!("backend {name} is not configured")))?;
+                // Without a configuration a backend is known from its first Hello on.
+                Ok((name, Some(known.policy.clone()), hello))
+            }
+        }
+    }
+
+    async fn refuse(&self, peer: &Peer, outgoing: &mpsc::Sender<WriterMessage>, goodbye: Goodbye) {
+        self.metrics.refused(goodbye.reason);
+        // A standby refuses every agent, whatever the peer: one line a minute for all of them.
+        let whose = if goodbye.reason == GoodbyeReason::NotLeader { "" } else { peer.key() };
+        if let Some(untold) = self.refusals.tell((whose.to_owned(), goodbye.reason), Instant::now()) {
+            tracing::warn!(%peer, reason = ?goodbye.reason, text = goodbye.message, untold, "stream refused");
+        }
+        say_goodbye(peer, outgoing, goodbye).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_session::{AgentMessage, Data, Frame, PROTOCOL, Services, Summary};
+    use prometheus_client::registry::Registry;
+    use tokio_stream::StreamExt as _;
+
+    use super::*;
+    use crate::mailbox::{BULK, Mail};
+
+    fn hello(backend: &str) -> AgentMessage {
+        AgentMessage::Hello(Hello {
+            protocol: (PROTOCOL, PROTOCOL),
+            capabilities: Vec::new(),
+            backend: backend.into(),
+            agent_instance: "1".into(),
+            source_incarnation: "source".into(),
+            held: Some(Summary::default()),
+            agent_version: "test".into(),
+        })
+    }
+
+    fn heartbeat() -> AgentMessage {
+        AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 }
+    }
+
+    /// An open stream: where the owner sends messages, and where the agent receives them.
+    struct Open {
+        owner: mpsc::Sender<WriterMessage>,
+        agent: mpsc::Receiver<WriterMessage>,
+    }
+
+    /// Opens a stream whose agent sends these messages after Hello, and then nothing.
+    async fn open(
+        handle: &Handle,
+        mail: &mut mpsc::Receiver<Mail>,
+        backend: &str,
+        says: impl Iterator<Item = AgentMessage> + Send + 'static,
+    ) -> Open {
+        let (_, config) = watch::channel(Arc::new(Config::first_look()));
+        let metrics = Metrics::register(&mut Registry::default());
+        let shutdown = CancellationToken::new();
+        let streams = Streams { config, owner: handle.clone(), metrics, shutdown, refusals: Quiet::default() };
+        let says = tokio_stream::iter(std::iter::once(hello(backend)).chain(says)).map(Ok);
+        let says = Box::pin(says.chain(tokio_stream::pending()));
+        let (outgoing, agent) = mpsc::channel(1);
+        tokio::spawn(async move { streams.sync(Peer::Loopback, says, outgoing).await });
+        let Some(Mail::Open { outgoing: owner, reply, .. }) = mail.recv().await else { panic!("it does not open") };
+        reply.send(Ok(1)).unwrap();
+        Open { owner, agent }
+    }
+
+    #[tokio::test]
+    async fn a_hello_that_cannot_be_read_is_refused_with_the_field() {
+        let (handle, ..) = Handle::new();
+        let (_, config) = watch::channel(Arc::new(Config::first_look()));
+        let metrics = Metrics::register(&mut Registry::default());
+        let shutdown = CancellationToken::new();
+        let streams = Streams { config, owner: handle, metrics, shutdown, refusals: Quiet::default() };
+        for (first, expected) in [
+            (
+                AgentMessage::Unreadable { reason: "agent_instance has 2000 bytes, more than 1024".into() },
+                "the first message must be Hello, and cannot be read: agent_instance has 2000 bytes, more than 1024",
+            ),
+            (heartbeat(), "the first message must be Hello"),
+        ] {
+            let (outgoing, mut agent) = mpsc::channel(1);
+            streams.sync(Peer::Loopback, Box::pin(tokio_stream::iter([Ok(first)])), outgoing).await;
+            let Some(WriterMessage::Goodbye(goodbye)) = agent.recv().await else { panic!("no goodbye") };
+            assert_eq!((goodbye.reason, &*goodbye.message), (GoodbyeReason::ProtocolError, expected));
+        }
+    }
+
+    /// Returns what is in the mailbox once no task can make progress.
+    async fn waiting(mail: &mut mpsc::Receiver<Mail>) -> Vec<Mail> {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        std::iter::from_fn(|| mail.try_recv().ok()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_flood_waits_for_itself() {
+        let (handle, mut mail, _) = Handle::new();
+        let _stream = open(&handle, &mut mail, "flood", std::iter::repeat_with(heartbeat)).await;
+        let mut held = waiting(&mut mail).await;
+        assert_eq!(held.len(), Passing::<Services>::TURNS, "more of it wait than have a turn");
+        assert!(waiting(&mut mail).await.is_empty(), "though there is room, and more to say");
+        held.pop();
+        assert_eq!(waiting(&mut mail).await.len(), 1, "one was dealt with");
+    }
+
+    /// Returns the backends of the pending messages.
+    fn whose(mail: &[Mail]) -> Vec<&str> {
+        fn of(mail: &Mail) -> &str {
+            match mail {
+                Mail::Message { backend, .. } => backend.as_str(),
+                _ => panic!("another mail"),
+            }
+        }
+        mail.iter().map(of).collect()
+    }
+
+    #[tokio::test]
+    async fn snapshots_of_everybody_come_in_turns_and_nothing_else_waits_for_them() {
+        let (handle, mut mail, _) = Handle::new();
+        let chunk =
+            |seq| AgentMessage::Data(Data { seq, frame: Frame::SnapshotChunk { pieces: Vec::new(), digest: None } });
+        let names: Vec<String> = (0..2 * BULK).map(|n| format!("b{n:02}")).collect();
+        let (mut streams, mut held) = (Vec::new(), Vec::new());
+        for name in &names {
+            streams.push(open(&handle, &mut mail, name, (1..9).map(chunk)).await);
+            held.extend(waiting(&mut mail).await);
+        }
+        assert_eq!(held.len(), BULK);
+        let waits = streams.last_mut().unwrap();
+        waits.owner.try_send(WriterMessage::Ack(1)).unwrap();
+        let _other = open(&handle, &mut mail, "other", std::iter::once(heartbeat())).await;
+        assert_eq!(whose(&waiting(&mut mail).await), ["other"], "a heartbeat passes");
+        assert_eq!(waits.agent.try_recv(), Ok(WriterMessage::Ack(1)), "so does what is said to one whose data waits");
+        // The room that is released goes to as many other streams.
+        held.clear();
+        let next = waiting(&mut mail).await;
+        let mut fair = whose(&next);
+        fair.sort_unstable();
+        fair.dedup();
+        assert_eq!((next.len(), fair.len()), (BULK, BULK), "{fair:?}");
+    }
+}

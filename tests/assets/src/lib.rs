@@ -1,0 +1,213 @@
+//! The servers and tools that tests need, at pinned versions: found in a given folder, or built once into a cache.
+//!
+//! `KUBEBUILDER_ASSETS` may name a folder with kube-apiserver and etcd. The cache is `GIMBAL_CACHE_DIR`, else
+//! `$XDG_CACHE_HOME/gimbal`, else `~/.cache/gimbal`; it is outside of `target/`, for it takes minutes to fill.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+mod build;
+mod debian;
+mod haproxy;
+mod lock;
+mod module;
+
+use build::Recipe;
+pub use build::say;
+
+const KUBERNETES: &str = "1.36.1";
+const ETCD: &str = "3.6.8";
+const GRPCURL: &str = "1.9.3";
+const BUF: &str = "1.66.0";
+/// Built on the libraries of the Kubernetes version above, so that both share the cache of the Go compiler.
+const HELM: &str = "4.2.4";
+const CRANE: &str = "0.22.1";
+
+/// A third-party program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asset {
+    /// etcd.
+    Etcd,
+    /// kube-apiserver.
+    ApiServer,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kubectl.
+    Kubectl,
+    /// grpcurl.
+    Grpcurl,
+    /// buf.
+    Buf,
+    /// helm.
+    Helm,
+    /// crane.
+    Crane,
+}
+
+impl Asset {
+    /// Every program.
+    pub const ALL: [Self; 8] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Kubectl,
+        Self::Grpcurl,
+        Self::Buf,
+        Self::Helm,
+        Self::Crane,
+    ];
+
+    /// Returns the program's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Kubectl => "kubectl",
+            Self::Grpcurl => "grpcurl",
+            Self::Buf => "buf",
+            Self::Helm => "helm",
+            Self::Crane => "crane",
+        }
+    }
+
+    /// Returns the program's version.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Etcd => ETCD,
+            Self::ApiServer | Self::ControllerManager | Self::Kubectl => KUBERNETES,
+            Self::Grpcurl => GRPCURL,
+            Self::Buf => BUF,
+            Self::Helm => HELM,
+            Self::Crane => CRANE,
+        }
+    }
+
+    /// Returns the path of the program, and builds it first if it is missing. Blocks, perhaps for minutes.
+    ///
+    /// # Errors
+    /// It is missing and cannot be built, for instance because `go` is not installed.
+    pub fn path(self) -> anyhow::Result<PathBuf> {
+        if let Some(given) = self.given() {
+            return Ok(given);
+        }
+        let path = cache()?.join(self.folder()).join(self.name());
+        if !path.is_file() {
+            build::build(self, &self.recipe(), &path)?;
+        }
+        Ok(path)
+    }
+
+    /// Whether [`Asset::path`] returns without a build.
+    #[must_use]
+    pub fn is_there(self) -> bool {
+        let cached = || cache().is_ok_and(|cache| cache.join(self.folder()).join(self.name()).is_file());
+        self.given().is_some() || cached()
+    }
+
+    /// Returns the asset's path in `KUBEBUILDER_ASSETS`, if it is there. A folder that lacks the API server or etcd is
+    /// not used at all, because the one that it has could be of another version than the built one.
+    fn given(self) -> Option<PathBuf> {
+        let dir = PathBuf::from(std::env::var_os("KUBEBUILDER_ASSETS")?);
+        let complete = [Self::ApiServer, Self::Etcd].iter().all(|asset| dir.join(asset.name()).is_file());
+        let path = dir.join(self.name());
+        (complete && path.is_file()).then_some(path)
+    }
+
+    /// Returns the name of the asset's folder in the cache. It contains the versions of all programs in that folder, so
+    /// that a new version never uses an old binary.
+    fn folder(self) -> String {
+        match self {
+            Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Kubectl => {
+                format!("k8s-{KUBERNETES}-etcd-{ETCD}")
+            }
+            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane => format!("{}-{}", self.name(), self.version()),
+        }
+    }
+
+    fn recipe(self) -> Recipe {
+        let version = self.version();
+        match self {
+            Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
+            Self::ApiServer | Self::ControllerManager | Self::Kubectl => Recipe::Module {
+                package: format!("k8s.io/kubernetes/cmd/{}", self.name()),
+                // Without it the server reports v0.0.0, and clients that check the version refuse it.
+                stamp: format!(
+                    "-X k8s.io/component-base/version.gitVersion=v{version} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+                ),
+            },
+            Self::Grpcurl => Recipe::Install(format!("github.com/fullstorydev/grpcurl/cmd/grpcurl@v{version}")),
+            Self::Buf => Recipe::Install(format!("github.com/bufbuild/buf/cmd/buf@v{version}")),
+            Self::Helm => Recipe::Install(format!("helm.sh/helm/v4/cmd/helm@v{version}")),
+            Self::Crane => Recipe::Install(format!("github.com/google/go-containerregistry/cmd/crane@v{version}")),
+        }
+    }
+}
+
+/// Returns the folder that tools are cached in.
+///
+/// # Errors
+/// Neither `GIMBAL_CACHE_DIR`, `XDG_CACHE_HOME` nor `HOME` is set.
+pub fn cache() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("GIMBAL_CACHE_DIR")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("gimbal")))
+        .or_else(|| Some(set("HOME")?.join(".cache/gimbal")))
+        .context("no folder for built tools: set GIMBAL_CACHE_DIR")
+}
+
+/// Creates `path` by running `make` with a work folder beside it, unless it exists. Only one process does so at a time,
+/// the others wait; an interrupted run leaves nothing that looks complete.
+///
+/// # Errors
+/// The error of `make`, or files that cannot be written.
+pub fn once(path: &Path, make: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    lock::once(path, make)
+}
+
+/// Installs system packages by apt-get. Blocks, perhaps for minutes.
+///
+/// # Errors
+/// apt-get is missing, the user is not root, or a package does not exist.
+pub fn debian(packages: &[&str]) -> anyhow::Result<()> {
+    debian::install(packages)
+}
+
+/// Returns the path of haproxy: the installed one, or Debian's, which is downloaded into the cache. Blocks for seconds.
+///
+/// # Errors
+/// It is not installed, and apt-get is missing or has no package lists.
+pub fn haproxy() -> anyhow::Result<PathBuf> {
+    haproxy::path()
+}
+
+/// Returns the folder of a Go module at a version, for files in it that are no programs. Blocks while it is downloaded, once.
+///
+/// # Errors
+/// `go` is missing, or the module cannot be downloaded.
+pub fn go_module(module: &str, version: &str) -> anyhow::Result<PathBuf> {
+    module::folder(module, version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_of_the_module() {
+        let module = std::fs::read_to_string(build::module_dir().join("go.mod")).unwrap();
+        for line in [format!("k8s.io/kubernetes v{KUBERNETES}"), format!("go.etcd.io/etcd/server/v3 v{ETCD}")] {
+            assert!(module.contains(&line), "tests/assets/go.mod does not say {line:?}");
+        }
+    }
+
+    #[test]
+    fn folders_name_versions() {
+        for asset in Asset::ALL {
+            assert!(asset.folder().contains(asset.version()), "{asset:?}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The way back: the custom resources, and gimbal-kuryr-controller on a real API server with a scripted openstack-writer.
+
+mod absence;
+mod definition;
+mod leaders;
+mod life;
+mod nodes;
+mod quiet;
+mod rejects;
+mod stage;
+mod trouble;

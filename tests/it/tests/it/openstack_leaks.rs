@@ -1,0 +1,290 @@
+//! Random changes of Services, with kills of both programs, deletions by hand and lost answers, on real servers: when all
+//! Services are deleted, nothing is left of them. `GIMBAL_PROVE` sets the number of operations, `GIMBAL_WORLD` the seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use gimbal_octavia_sim::Dice;
+use gimbal_testkit::cluster::Refused;
+use gimbal_testkit::eventually;
+use gimbal_testkit::openstack::{Options, Service, Steer};
+use gimbal_tests::{NAMESPACE, WayBack};
+use serde_json::{Value, json};
+
+const OPERATIONS: u64 = 40;
+const NAMES: u64 = 6;
+const WRITER: [&str; 2] = ["--drift-interval=2s", "--orphan-grace=5s"];
+const CONTROLLER: [&str; 1] = ["--cluster-ip-services=false"];
+/// How long the removal of everything may take: what fails is repeated after pauses that grow.
+const WITHIN: Duration = Duration::from_secs(240);
+/// The longest pause between two operations, in milliseconds.
+const PAUSE: u64 = 300;
+const TARGET: u16 = 8080;
+/// What a load balancer is made of, in OpenStack.
+const OCTAVIA: [&str; 3] = ["loadbalancers", "listeners", "pools"];
+const NEUTRON: [&str; 3] = ["ports", "floatingips", "security-groups"];
+
+struct World {
+    stage: WayBack,
+    dice: Dice,
+    /// Services that exist, and how many ports they have.
+    services: BTreeMap<String, u16>,
+    made: u64,
+    done: BTreeMap<&'static str, u64>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_after_random_operations() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let (operations, seed) = (number("GIMBAL_PROVE").unwrap_or(OPERATIONS), number("GIMBAL_WORLD").unwrap_or(1));
+    // Changes are PENDING long enough for something to come between.
+    let options = Options { settle_delay: Duration::from_millis(50), ..Options::default() };
+    let stage = WayBack::build_on(options, "vip: {mode: allocate}").await.unwrap();
+    let before = everything(&stage).await.unwrap();
+    let dice = Dice::new(seed);
+    let mut world = World { stage, dice, services: BTreeMap::new(), made: 0, done: BTreeMap::new() };
+    world.stage.start_writer(&WRITER).await.unwrap();
+    world.stage.start_controller(&CONTROLLER).await.unwrap();
+    // There is something from the first operation on.
+    world.create("web-0").await;
+    world.stage.until_address("web-0").await.unwrap();
+    let begin = Instant::now();
+    for _ in 0..operations {
+        world.operate().await;
+        let pause = Duration::from_millis(world.dice.below(PAUSE));
+        tokio::time::sleep(pause).await;
+    }
+    let (made, done, took) = (world.made, world.done.clone(), begin.elapsed());
+    println!("seed {seed}: {operations} operations in {took:?}, {made} Services made: {done:?}");
+    assert!(made > 0, "no Service was made");
+    let begin = Instant::now();
+    world.end(&before).await;
+    println!("all is gone after {:?}", begin.elapsed());
+}
+
+impl World {
+    async fn operate(&mut self) {
+        let name = format!("web-{}", self.dice.below(NAMES));
+        let exists = self.services.contains_key(&name);
+        let what = match self.dice.below(24) {
+            0..=11 | 19 if !exists => self.create(&name).await,
+            0..=4 => self.members(&name).await,
+            5..=6 => self.ports(&name).await,
+            7 => self.inside_or_outside(&name).await,
+            8..=10 => self.delete(&name).await,
+            11 => {
+                self.delete(&name).await;
+                self.create(&name).await;
+                "deleted and made again"
+            }
+            12 => self.kill_writer().await,
+            13 => self.kill_controller().await,
+            14 => {
+                self.stage.controller.take().unwrap().process.kill().unwrap();
+                self.kill_writer().await;
+                self.stage.start_controller(&CONTROLLER).await.unwrap();
+                "both killed"
+            }
+            15 => self.by_hand("loadbalancers").await,
+            16 => self.by_hand("listeners").await,
+            17 => self.by_hand("pools").await,
+            18 => self.floating_ip_by_hand().await,
+            19 => self.resource_by_hand(&name).await,
+            20..=21 => self.lose(Service::Octavia).await,
+            22 => self.lose(Service::Neutron).await,
+            _ => self.refuse().await,
+        };
+        *self.done.entry(what).or_default() += 1;
+    }
+
+    async fn create(&mut self, name: &str) -> &'static str {
+        let count = 1 + u16::try_from(self.dice.below(3)).unwrap();
+        let ports = ports(count);
+        let ports: Vec<(&str, u16, u16)> = ports.iter().map(|(name, port)| (&**name, *port, TARGET)).collect();
+        let made = if self.dice.one_in(3) {
+            self.stage.make_internal_service(name, &ports).await
+        } else {
+            self.stage.make_service(name, &ports).await
+        };
+        match made {
+            Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.code == 409) => {
+                "the one of this name is still being removed"
+            }
+            Err(error) => panic!("{error:#}"),
+            Ok(()) => {
+                self.made += 1;
+                self.services.insert(name.to_owned(), count);
+                self.members(name).await;
+                "made"
+            }
+        }
+    }
+
+    async fn members(&mut self, name: &str) -> &'static str {
+        let count = self.dice.below(6);
+        let addresses: BTreeSet<String> = (0..count).map(|_| format!("10.1.0.{}", 1 + self.dice.below(20))).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        let ports = ports(self.services[name]);
+        let ports: Vec<(&str, u16)> = ports.iter().map(|(name, _)| (&**name, TARGET)).collect();
+        self.stage.set_members(name, &addresses, &ports).await.unwrap();
+        "other members"
+    }
+
+    async fn ports(&mut self, name: &str) -> &'static str {
+        let count = 1 + u16::try_from(self.dice.below(3)).unwrap();
+        self.services.insert(name.to_owned(), count);
+        let ports: Vec<Value> = ports(count)
+            .iter()
+            .map(|(name, port)| json!({"name": name, "port": port, "targetPort": TARGET, "protocol": "TCP"}))
+            .collect();
+        self.patch(name, &json!({"spec": {"ports": ports}})).await;
+        "other ports"
+    }
+
+    async fn inside_or_outside(&mut self, name: &str) -> &'static str {
+        let internal = if self.dice.one_in(2) { json!("true") } else { Value::Null };
+        let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+        self.patch(name, &json!({"metadata": {"annotations": {key: internal}}})).await;
+        "internal or not"
+    }
+
+    async fn patch(&self, name: &str, patch: &Value) {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/services/{name}");
+        self.stage.cluster.admin().patch(&path, patch).await.unwrap();
+    }
+
+    async fn delete(&mut self, name: &str) -> &'static str {
+        self.stage.delete_service(name).await.unwrap();
+        self.services.remove(name);
+        "deleted"
+    }
+
+    async fn kill_writer(&mut self) -> &'static str {
+        self.stage.writer.take().unwrap().process.kill().unwrap();
+        self.stage.start_writer(&WRITER).await.unwrap();
+        "writer killed"
+    }
+
+    async fn kill_controller(&mut self) -> &'static str {
+        self.stage.controller.take().unwrap().process.kill().unwrap();
+        self.stage.start_controller(&CONTROLLER).await.unwrap();
+        "controller killed"
+    }
+
+    /// Deletes something in Octavia, unless Octavia refuses.
+    async fn by_hand(&mut self, kind: &str) -> &'static str {
+        let octavia = self.stage.cloud.octavia();
+        let list = octavia.get(&format!("/{kind}")).await.unwrap();
+        let Some(id) = picked(&mut self.dice, &list[kind]) else { return "nothing to delete by hand" };
+        match octavia.delete(&format!("/{kind}/{id}?cascade=true")).await {
+            Ok(_) => "deleted by hand in Octavia",
+            Err(_) => "refused by hand",
+        }
+    }
+
+    async fn floating_ip_by_hand(&mut self) -> &'static str {
+        let neutron = self.stage.cloud.neutron(Service::Neutron).unwrap();
+        let list = neutron.get("/floatingips").await.unwrap();
+        let Some(id) = picked(&mut self.dice, &list["floatingips"]) else { return "nothing to delete by hand" };
+        match neutron.delete(&format!("/floatingips/{id}")).await {
+            Ok(_) => "floating IP deleted by hand",
+            Err(_) => "refused by hand",
+        }
+    }
+
+    /// Deletes the KuryrLoadBalancer, or empties its status.
+    async fn resource_by_hand(&mut self, name: &str) -> &'static str {
+        let api = self.stage.cluster.admin();
+        let path = format!("/apis/openstack.org/v1/namespaces/{NAMESPACE}/kuryrloadbalancers/{name}");
+        let (what, result) = if self.dice.one_in(2) {
+            ("KuryrLoadBalancer deleted", api.delete(&path).await)
+        } else {
+            ("status emptied", api.patch(&format!("{path}/status"), &json!({"status": null})).await)
+        };
+        match result {
+            Ok(_) => what,
+            Err(refused) if [404, 409].contains(&refused.code) => "no KuryrLoadBalancer yet",
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+
+    /// Loses the answer to the next change of one kind.
+    async fn lose(&mut self, service: Service) -> &'static str {
+        let method = self.dice.pick(&["POST", "PUT", "DELETE"]);
+        self.steer(service, Steer::calls(method, "").once().lose_the_answer()).await;
+        "an answer lost"
+    }
+
+    async fn refuse(&mut self) -> &'static str {
+        let method = self.dice.pick(&["POST", "PUT", "DELETE", "GET"]);
+        let service = self.dice.pick(&[Service::Octavia, Service::Neutron]);
+        let rule = Steer::calls(method, "").once();
+        let rule = match self.dice.below(3) {
+            0 => rule.unavailable(),
+            1 => rule.too_many(1),
+            _ => rule.cut_the_answer(),
+        };
+        self.steer(service, rule).await;
+        "a call refused or cut"
+    }
+
+    /// Puts a rule into force that does not apply to the cloud's services among themselves.
+    async fn steer(&self, service: Service, rule: Steer) {
+        let rule = rule.of_client("^gimbal-openstack-writer");
+        self.stage.cloud.steer(service, &rule).await.unwrap();
+    }
+
+    /// Deletes everything, and waits until it is gone.
+    async fn end(&mut self, before: &BTreeSet<String>) {
+        for service in [Service::Octavia, Service::Neutron] {
+            self.stage.cloud.stop_all_steering(service).await.unwrap();
+        }
+        // Some are whole when they go, and one of them has a floating IP.
+        self.stage.make_service("last", &[("p80", 80, TARGET)]).await.unwrap();
+        self.services.insert("last".to_owned(), 1);
+        self.members("last").await;
+        for name in self.services.keys() {
+            self.stage.until_address(name).await.unwrap();
+        }
+        for name in self.services.keys() {
+            self.stage.delete_service(name).await.unwrap();
+        }
+        let result = eventually("nothing is left", WITHIN, async || {
+            let mut left = Vec::new();
+            for path in
+                ["/api/v1/namespaces/shop/services", "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers"]
+            {
+                left.extend(self.stage.cluster.admin().items(path).await?.iter().map(Value::to_string));
+            }
+            left.extend(everything(&self.stage).await?.difference(before).cloned());
+            anyhow::ensure!(left.is_empty(), "{}", left.join("\n"));
+            Ok::<_, anyhow::Error>(())
+        });
+        result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", self.stage.logs()));
+    }
+}
+
+/// Everything in the cloud that a load balancer may have left, whoever made it.
+async fn everything(stage: &WayBack) -> anyhow::Result<BTreeSet<String>> {
+    let neutron = stage.cloud.neutron(Service::Neutron)?;
+    let mut all = BTreeSet::new();
+    for (api, kinds) in [(stage.cloud.octavia(), OCTAVIA), (&neutron, NEUTRON)] {
+        for kind in kinds {
+            let list = api.get(&format!("/{kind}")).await?;
+            let rows = list[kind.replace('-', "_")].as_array().cloned().unwrap_or_default();
+            // Neutron makes the group `default` of a project when it is first asked for its groups.
+            let rows = rows.iter().filter(|row| row["name"] != "default");
+            all.extend(rows.map(|row| format!("{kind} {} {} {}", row["id"], row["name"], row["description"])));
+        }
+    }
+    Ok(all)
+}
+
+fn ports(count: u16) -> Vec<(String, u16)> {
+    (80..80 + count).map(|port| (format!("p{port}"), port)).collect()
+}
+
+fn picked(dice: &mut Dice, rows: &Value) -> Option<String> {
+    let ids: Vec<&str> = rows.as_array()?.iter().filter_map(|row| row["id"].as_str()).collect();
+    (!ids.is_empty()).then(|| dice.pick(&ids).to_owned())
+}

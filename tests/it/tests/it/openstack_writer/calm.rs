@@ -1,0 +1,105 @@
+//! Nothing is changed that must not be: in a dry run, in quarantine, and while the cloud is in trouble.
+
+use std::time::Duration;
+
+use gimbal_testkit::eventually;
+use gimbal_testkit::openstack::{Service, User};
+use gimbal_tests::{SOON, expect_log};
+
+use super::admin::{configure_one, eventually_lb, lb};
+use super::controller::wanted;
+use super::stage::{PROD1, Stage};
+
+/// Several looks for drift.
+const A_WHILE: Duration = Duration::from_secs(4);
+/// The time in which Keystone is away: several looks, and reads that are repeated.
+const AWAY: Duration = Duration::from_secs(20);
+
+fn owner(number: u32) -> String {
+    format!("ffffffff-0000-4000-8000-{number:012}")
+}
+
+/// Waits until the command line explains the load balancer with these words.
+async fn expect_why(stage: &Stage, words: &[&str]) {
+    let wait = eventually("the plan is shown", SOON, async || {
+        let why = lb(stage, "why shop/web --cluster prod1");
+        if why.code == Some(0) && words.iter().all(|words| why.out.contains(words)) {
+            Ok(())
+        } else {
+            Err(format!("{why:?}"))
+        }
+    });
+    wait.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
+    let mut stage = Stage::start(&["--drift-interval", "1s", "--dry-run"]).await;
+    let controller = stage.controller(PROD1);
+    controller.want("web", wanted(&owner(1), 1, &stage.subnet, &[80], &["10.0.0.1"]));
+    expect_why(&stage, &["The writer runs with --dry-run", "waits for changes to be allowed: Create loadbalancers"])
+        .await;
+    configure_one(&stage, "prod2", "mode: quarantine\n  clusterUid: 22222222-0000-4000-8000-000000000002");
+    let shown = eventually_lb(&stage, "decommission --cluster prod2 --dry-run").await;
+    let id = shown.out.split("--id ").nth(1).unwrap().trim();
+    lb(&stage, &format!("decommission --cluster prod2 --id {id}")).expect_refusal("runs with --dry-run");
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(stage.changes_since((0, 0)), Vec::<String>::new());
+    lb(&stage, "why shop/none --cluster prod1").expect_refusal("there is no load balancer for shop/none");
+    for words in ["why shop/web --cluster prod9", "list --cluster prod9"] {
+        lb(&stage, words).expect_refusal("\"prod9\" is not configured");
+    }
+
+    stage.restart_with(&["--drift-interval", "1s"]).await;
+    let id = controller.expect_ready("web", 1).await;
+    configure_one(&stage, "prod1", "mode: quarantine");
+    expect_why(&stage, &["The cluster is in quarantine"]).await;
+    let marks = stage.marks();
+    controller.want("web", wanted(&owner(1), 2, &stage.subnet, &[80], &["10.0.0.2"]));
+    controller.want("more", wanted(&owner(2), 1, &stage.subnet, &[80], &["10.0.0.2"]));
+    expect_why(&stage, &["waits for changes to be allowed: Update pools/"]).await;
+    controller.delete("web", &owner(1));
+    expect_why(&stage, &["waits for changes to be allowed: Delete loadbalancers/"]).await;
+    controller.want("web", wanted(&owner(1), 3, &stage.subnet, &[80], &["10.0.0.3"]));
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(stage.changes_since(marks), Vec::<String>::new());
+    stage.configure("");
+    assert_eq!(controller.expect_ready("web", 3).await, id);
+    controller.expect_ready("more", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_keystone_nothing_goes_and_everything_is_caught_up() {
+    let stage = Stage::start(&["--drift-interval", "1s", "--orphan-grace", "2s"]).await;
+    let controller = stage.controller(PROD1);
+    controller.want("web", wanted(&owner(3), 1, &stage.subnet, &[80], &["10.0.0.1"]));
+    let id = controller.expect_ready("web", 1).await;
+
+    // Its tokens end with the password, which stays the same.
+    let marks = stage.marks();
+    stage.cloud.set_password(User::Discoverer, "discoverer-secret").await.unwrap();
+    controller.want("web", wanted(&owner(3), 2, &stage.subnet, &[80], &["10.0.0.2"]));
+    assert_eq!(controller.expect_ready("web", 2).await, id);
+    stage.expect_members(&id, &[80], &["10.0.0.2"]).await;
+    let puts = stage.changes_since(marks);
+    assert!(puts.iter().all(|change| change.starts_with("PUT /v2/lbaas/pools/")), "{puts:?}");
+
+    let marks = stage.marks();
+    stage.cloud.stop(Service::Keystone).await.unwrap();
+    controller.want("web", wanted(&owner(3), 3, &stage.subnet, &[80], &["10.0.0.3"]));
+    controller.want("more", wanted(&owner(4), 1, &stage.subnet, &[80], &["10.0.0.1"]));
+    expect_log(&stage.writer().process, &["OpenStack does not answer"]).await.unwrap();
+    tokio::time::sleep(AWAY).await;
+    let log = stage.writer().process.log();
+    let lines = log.lines().filter(|line| line.contains("OpenStack does not answer")).count();
+    assert!(lines < 15, "one line for each thing that fails, not for each call:\n{log}");
+    controller.expect_open(true).await;
+    stage.cloud.resume(Service::Keystone).await.unwrap();
+    assert_eq!(controller.expect_ready("web", 3).await, id);
+    controller.expect_ready("more", 1).await;
+    stage.expect_members(&id, &[80], &["10.0.0.3"]).await;
+    let removed: Vec<String> =
+        stage.changes_since(marks).into_iter().filter(|change| change.starts_with("DELETE")).collect();
+    assert_eq!(removed, Vec::<String>::new());
+    expect_log(&stage.writer().process, &["OpenStack answers again", "after_s="]).await.unwrap();
+}

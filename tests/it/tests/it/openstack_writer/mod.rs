@@ -1,0 +1,105 @@
+//! openstack-writer between a scripted controller and the real Keystone, Neutron and Octavia.
+//!
+//! One cloud for the steps of a test, since it takes seconds to start: they run one after the other.
+
+mod admin;
+mod adopt;
+mod calm;
+mod controller;
+mod decommission;
+mod drift;
+mod failures;
+mod floating;
+mod life;
+mod services;
+mod shared;
+mod stage;
+mod trouble;
+mod two_clusters;
+
+use stage::Stage;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn load_balancers_are_made_changed_and_removed() {
+    let mut stage = Stage::start(&["--drift-interval", "2s"]).await;
+    steps![
+        life::one_port(&stage),
+        life::ten_ports(&stage),
+        life::what_the_policy_does_not_allow(&stage),
+        life::deleted_by_hand_it_comes_back(&stage),
+        life::what_was_changed_by_hand_is_set_back(&stage),
+        life::a_restart_changes_nothing(&mut stage),
+        life::without_a_stream_nothing_is_changed(&stage),
+    ];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_or_made_twice() {
+    let mut stage = Stage::start(&["--drift-interval", "1s", "--orphan-grace", "3s"]).await;
+    steps![
+        trouble::lost_answers(&stage),
+        trouble::a_quota_is_reached_and_freed(&stage),
+        trouble::killed_in_the_middle(&mut stage),
+        trouble::orphans_go(&stage),
+    ];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floating_ip_that_was_added_goes() {
+    let (stage, around) = Stage::wide(&["--drift-interval", "1s"]).await;
+    drift::an_added_floating_ip(&stage, &around).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn services_get_what_they_ask_for() {
+    // Fifty ports in one request take seconds, and on a busy machine more than the time that is usual for a call.
+    let stage = Stage::start(&["--drift-interval", "2s", "--call-timeout", "3m"]).await;
+    steps![
+        services::no_member_is_ready_for_a_while(&stage),
+        services::tcp_and_udp_on_one_port(&stage),
+        services::source_ranges(&stage),
+        services::fifty_ports(&stage),
+    ];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_members_are_served() {
+    let stage = Stage::start(&["--drift-interval", "2s", "--call-timeout", "3m"]).await;
+    services::a_thousand_members(&stage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_are_those_that_services_ask_for() {
+    let (stage, around) = Stage::wide(&["--drift-interval", "2s"]).await;
+    steps![
+        services::two_families(&stage, &around),
+        services::another_provider(&stage, &around),
+        floating::of_the_pool_and_kept(&stage, &around),
+        floating::of_a_user(&stage, &around),
+        floating::taken_by_someone_else(&stage, &around),
+    ];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_people_do_by_hand_is_set_back() {
+    let (stage, around) = Stage::wide(&["--drift-interval", "1s"]).await;
+    steps![
+        drift::a_listener_that_is_led_to_another_pool(&stage),
+        drift::added_and_kept(&stage),
+        drift::missing_and_changed(&stage, &around),
+    ];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_of_the_cloud_pass() {
+    let mut stage = Stage::start(&["--drift-interval", "1s"]).await;
+    steps![
+        failures::a_provider_takes_one_part_at_a_time(&mut stage),
+        failures::one_is_pending_for_ever_and_the_others_go_on(&stage),
+        failures::errors_are_repaired(&stage),
+        failures::a_failed_change_is_made_again(&stage),
+        failures::a_storm_of_conflicts_passes(&stage),
+        failures::busy_services_are_asked_again(&stage),
+        failures::another_writer_goes_on_in_the_middle(&stage),
+    ];
+}

@@ -1,0 +1,154 @@
+//! haproxy, members and clients in a network namespace without a route to anywhere else.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+
+use super::environment::{Environment, source};
+use crate::Process;
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// What answers at the addresses of a cloud's load balancers; see [`super::Options::data_plane`].
+///
+/// haproxy runs with the configuration that Octavia's own template makes of Octavia's own rows, as an amphora would.
+/// Everything is in one network namespace: haproxy, the members, which tests start here at any private address, and the
+/// clients. UDP and SCTP have no data plane.
+pub struct DataPlane {
+    control: PathBuf,
+    _process: Process,
+}
+
+/// What came of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Got {
+    /// The status and the body, which is the member's name.
+    Answer(u16, String),
+    /// Why there was none.
+    Nothing(String),
+}
+
+/// What a client got that sends requests at a steady pace.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Traffic {
+    /// Number of requests.
+    pub sent: u64,
+    /// Number of requests that a member answered.
+    pub answered: u64,
+    /// Why the others failed.
+    pub failed: Vec<String>,
+    /// Number of answers by member.
+    pub by: BTreeMap<String, u64>,
+    /// The longest time without an answer, in seconds.
+    pub gap: f64,
+}
+
+impl DataPlane {
+    /// Returns the socket by which the data plane in `dir` is controlled. Short, for a socket's path is limited.
+    pub(super) fn socket(dir: &Path) -> PathBuf {
+        dir.join("plane/control")
+    }
+
+    /// Starts it in `dir`, without load balancers.
+    pub(super) async fn start(dir: &Path, environment: &Environment) -> anyhow::Result<Self> {
+        let haproxy = tokio::task::spawn_blocking(crate::assets::haproxy).await??;
+        let control = Self::socket(dir);
+        let folder = control.parent().context("the socket is in no folder")?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut args =
+            ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child=KILL"].map(str::to_owned).to_vec();
+        for path in [&environment.venv.join("bin/python"), &source().join("data_plane.py"), folder, &haproxy] {
+            args.push(path.display().to_string());
+        }
+        let log = dir.join("data-plane.log");
+        let mut process = Process::start("the data plane", Path::new("unshare"), &args, &log)?;
+        let ready = crate::eventually("the data plane answers", READY_WITHIN, async || {
+            if let Some(status) = process.exited()? {
+                return Ok(Err(anyhow::anyhow!("the data plane, which needs network namespaces, ended with {status}")));
+            }
+            ask(&control, &json!({"do": "version"})).await.map(|_| Ok(()))
+        });
+        let ready = ready.await.and_then(|ready| ready);
+        ready.map_err(|error| anyhow::anyhow!("{error:#}; the end of its log:\n{}", process.log_tail()))?;
+        Ok(Self { control, _process: process })
+    }
+
+    /// Starts a member: an HTTP server that answers with `name`, followed by the path unless that is `/`.
+    ///
+    /// # Errors
+    /// The address is taken, or is not private.
+    pub async fn member(&self, address: &str, port: u16, name: &str) -> anyhow::Result<()> {
+        self.ask(&json!({"do": "member", "address": address, "port": port, "name": name})).await.map(drop)
+    }
+
+    /// Ends a member, with its connections.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn stop_member(&self, address: &str, port: u16) -> anyhow::Result<()> {
+        self.ask(&json!({"do": "no-member", "address": address, "port": port})).await.map(drop)
+    }
+
+    /// Sends one request, from `source` if that is given.
+    ///
+    /// # Errors
+    /// The data plane does not run.
+    pub async fn get(&self, address: &str, port: u16, source: Option<&str>) -> anyhow::Result<Got> {
+        let answer = self.ask(&json!({"do": "get", "address": address, "port": port, "source": source})).await?;
+        if let Some(why) = answer["failed"].as_str() {
+            return Ok(Got::Nothing(why.to_owned()));
+        }
+        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        let body = answer["body"].as_str().unwrap_or_default().to_owned();
+        Ok(Got::Answer(status.with_context(|| format!("an answer without a status: {answer}"))?, body))
+    }
+
+    /// Starts a client, under a name, that sends a request each `every`, whether or not the ones before are answered,
+    /// each on a connection of its own.
+    ///
+    /// # Errors
+    /// The data plane does not run.
+    pub async fn client(&self, name: &str, address: &str, port: u16, every: Duration) -> anyhow::Result<()> {
+        let every = every.as_secs_f64();
+        let question = json!({"do": "client", "name": name, "address": address, "port": port, "every": every});
+        self.ask(&question).await.map(drop)
+    }
+
+    /// Returns what a client has got so far.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn traffic(&self, client: &str) -> anyhow::Result<Traffic> {
+        Ok(serde_json::from_value(self.ask(&json!({"do": "tally", "name": client, "end": false})).await?)?)
+    }
+
+    /// Ends a client, waits for the answers that it expects, and returns what it got.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn stop_client(&self, client: &str) -> anyhow::Result<Traffic> {
+        Ok(serde_json::from_value(self.ask(&json!({"do": "tally", "name": client, "end": true})).await?)?)
+    }
+
+    async fn ask(&self, question: &Value) -> anyhow::Result<Value> {
+        ask(&self.control, question).await
+    }
+}
+
+async fn ask(control: &Path, question: &Value) -> anyhow::Result<Value> {
+    let mut stream = UnixStream::connect(control).await.context("the data plane does not listen")?;
+    stream.write_all(format!("{question}\n").as_bytes()).await?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).await?;
+    let answer: Value = serde_json::from_str(&line).with_context(|| format!("the data plane says {line:?}"))?;
+    match answer["error"].as_str() {
+        Some(error) => anyhow::bail!("the data plane says {error}"),
+        None => Ok(answer),
+    }
+}

@@ -1,0 +1,61 @@
+//! `cargo xtask prove simulation`: the way back in random worlds, for as long as is wanted.
+
+use crate::shell;
+
+pub const NAME: &str = "simulation";
+pub const WHAT: &str = "load balancers end as they are wanted, and serve all the time, whatever is lost, killed, refused or held, \
+                        2,000 worlds of each kind";
+
+/// The packages, and the file of the tests in each.
+const TESTS: [(&str, &str); 2] = [("gimbal-octavia-plan", "plan"), ("gimbal-octavia-registry", "registry")];
+/// The modules with properties of worlds.
+const MODULES: [&str; 3] = ["any_trouble::", "gap::", "overlap::"];
+const WORLDS: u64 = 2_000;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// simulation: the number of worlds of each kind.
+    #[arg(long)]
+    worlds: Option<u64>,
+    /// simulation: how long each kind takes at least, in seconds.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// simulation: the first seed.
+    #[arg(long)]
+    first: Option<u64>,
+    /// simulation: only the properties whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+impl Args {
+    pub fn is_unset(&self) -> bool {
+        let Self { worlds, seconds, first, only } = self;
+        worlds.is_none() && seconds.is_none() && first.is_none() && only.is_none()
+    }
+}
+
+/// Runs the worlds on one thread, behind everything else that the machine does.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let Args { worlds, seconds, first, only } = args;
+    let mut command = shell::command("nice");
+    command.args(["-n", "19"]).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--profile", "quick"]);
+    for (package, file) in TESTS {
+        command.args(["--package", package, "--test", file]);
+    }
+    command.args(["--", "--nocapture", "--test-threads", "1"]);
+    match only {
+        Some(only) => command.arg(only),
+        None => command.args(MODULES),
+    };
+    let usual = if seconds.is_some() { 1 } else { WORLDS };
+    command.env("GIMBAL_PROVE", worlds.unwrap_or(usual).to_string());
+    if let Some(seconds) = seconds {
+        command.env("GIMBAL_PROVE_SECONDS", seconds.to_string());
+    }
+    if let Some(first) = first {
+        command.env("GIMBAL_PROVE_FIRST", first.to_string());
+    }
+    shell::run(command)
+}
