@@ -1,5 +1,7 @@
 //! Builds every test once, and runs the test programs in parallel.
 
+mod once_more;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -21,6 +23,10 @@ const INTEGRATION_RUNS: [&[&str]; 2] =
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
 /// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.
 const OTHERS_AT_ONCE: usize = 2;
+
+/// The seed of every property test, so that a change is judged by what it does and not by luck. `cargo xtask prove` looks for
+/// what other values find.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
 /// A built test program.
 struct Program {
@@ -79,22 +85,31 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     let mut examples = shell::cargo(&["test", "--doc", "--quiet"]);
     examples.args(which.packages());
     let failed = Mutex::new(Vec::new());
-    let judge = |name: &str, args: &[&str], command| {
-        if !passes(name, args, command) {
-            failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
-        }
-    };
-    let one = |program: &Program, args: &[&str]| {
+    let fails = |name: &str| failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    let again = Mutex::new(Vec::new());
+    let run = |program: &Program, args: &[&str]| {
         let mut command = Command::new(&program.path);
         command.current_dir(&program.dir).stdin(Stdio::null()).args(args);
         command.env("CARGO_MANIFEST_DIR", &program.dir).env("GIMBAL_BIN_DIR", &bin_dir);
         // API servers start with a quarter less computing when they collect garbage less often, for some 50 MB each.
         command.env("GOGC", "400");
-        judge(&program.name, args, command);
+        if std::env::var_os(SEED.0).is_none() {
+            command.env(SEED.0, SEED.1);
+        }
+        outcome(&program.name, args, command)
+    };
+    let one = |program: &Program, args: &[&str]| {
+        let Outcome::Failed(said) = run(program, args) else { return };
+        match once_more::failed_tests(&said) {
+            tests if tests.is_empty() || is_fast(program) => fails(&program.name),
+            tests => again.lock().unwrap_or_else(PoisonError::into_inner).push((program.path.clone(), tests)),
+        }
     };
     let (one, queue) = (&one, &Mutex::new(others.into_iter()));
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-    judge("examples in documentation", &[], examples);
+    if !outcome("examples in documentation", &[], examples).passed() {
+        fails("examples in documentation");
+    }
     std::thread::scope(|scope| {
         for program in &integration {
             match which {
@@ -109,6 +124,12 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     if which == Which::All {
         integration.iter().for_each(|program| one(program, ALONE));
     }
+    let again = again.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let again = programs.iter().flat_map(|program| {
+        let of = again.iter().filter(|(path, _)| *path == program.path);
+        of.flat_map(move |(_, tests)| tests.iter().map(move |test| (program, test.as_str())))
+    });
+    once_more::run(&again.collect::<Vec<_>>(), |program, test| run(program, &["--exact", test]).passed(), fails);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     anyhow::ensure!(failed.is_empty(), "tests failed in {}", failed.join(", "));
     Ok(())
@@ -124,17 +145,29 @@ fn is_fast(program: &Program) -> bool {
     !package.contains("gimbal-testkit") && !SLOW.iter().any(|slow| package.contains(&format!("name = \"{slow}\"")))
 }
 
+/// What came of a program.
+enum Outcome {
+    Passed,
+    /// It failed, after it wrote this to its standard output.
+    Failed(String),
+}
+
+impl Outcome {
+    fn passed(&self) -> bool {
+        matches!(self, Self::Passed)
+    }
+}
+
 /// Runs one program and prints its output as a whole, followed by how long it took.
-fn passes(name: &str, args: &[&str], mut command: Command) -> bool {
+fn outcome(name: &str, args: &[&str], mut command: Command) -> Outcome {
     let start = Instant::now();
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
             eprintln!("cannot run {name}: {error}");
-            return false;
+            return Outcome::Failed(String::new());
         }
     };
-    let passed = output.status.success();
     let said = String::from_utf8_lossy(&output.stdout);
     let summary = said.lines().find(|line| line.starts_with("test result")).unwrap_or_default();
     let name = [&[name], args].concat().join(" ");
@@ -142,10 +175,11 @@ fn passes(name: &str, args: &[&str], mut command: Command) -> bool {
     // A test that is skipped prints such a line.
     let errors = String::from_utf8_lossy(&output.stderr);
     errors.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| eprintln!("{line}"));
-    if !passed {
-        eprintln!("{said}\n{errors}");
+    if output.status.success() {
+        return Outcome::Passed;
     }
-    passed
+    eprintln!("{said}\n{errors}");
+    Outcome::Failed(said.into_owned())
 }
 
 fn seconds(time: Duration) -> String {

@@ -161,7 +161,7 @@ async fn a_floating_ip_answers_while_it_is_associated() {
 
 /// Waits until a client had an answer of this member.
 async fn heard(plane: &DataPlane, client: &str, member: &str) {
-    eventually(&format!("{member} answers"), Duration::from_secs(10), async || {
+    eventually(&format!("{member} answers"), Duration::from_secs(60), async || {
         let so_far = plane.traffic(client).await.unwrap();
         if so_far.by.contains_key(member) { Ok(()) } else { Err(format!("{so_far:?}")) }
     })

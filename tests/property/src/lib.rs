@@ -1,7 +1,8 @@
 //! Property tests that are sized by time: each runs a number of cases at least, and further ones until its time is
 //! over.
 //!
-//! `GIMBAL_PROVE` replaces the number (`cargo xtask prove` sets it), and `GIMBAL_PROVE_SECONDS` the time.
+//! `GIMBAL_PROVE` replaces the number (`cargo xtask prove` sets it), and `GIMBAL_PROVE_SECONDS` the time. The values are
+//! others each time, unless `PROPTEST_RNG_SEED` is set, as `cargo xtask test` does.
 
 #![allow(clippy::panic)] // It is for tests.
 
@@ -40,6 +41,7 @@ fn check_for<S: Strategy>(
 {
     let began = Instant::now();
     let mut cases = least;
+    let mut seeds = TestRunner::new(Config::default());
     loop {
         let config = Config {
             cases,
@@ -48,7 +50,7 @@ fn check_for<S: Strategy>(
             failure_persistence: None,
             ..Config::default()
         };
-        if let Err(error) = TestRunner::new(config).run(strategy, &test) {
+        if let Err(error) = TestRunner::new_with_rng(config, seeds.new_rng()).run(strategy, &test) {
             panic!("{error}");
         }
         if began.elapsed() >= time {
@@ -84,6 +86,16 @@ mod tests {
     fn the_number_is_reached_whatever_time_it_takes() {
         assert_eq!(cases(20, Duration::ZERO, Duration::ZERO), 20);
         assert_eq!(cases(20, Duration::from_millis(5), Duration::from_millis(1)), 20);
+    }
+
+    #[test]
+    fn each_round_has_other_values() {
+        let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
+        check_for(8, Duration::from_millis(20), &any::<u64>(), |n| {
+            seen.borrow_mut().insert(n);
+            Ok(())
+        });
+        assert!(seen.borrow().len() > 16, "{seen:?}");
     }
 
     #[test]

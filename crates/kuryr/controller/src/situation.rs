@@ -143,7 +143,12 @@ impl<T> KuryrController<T> {
         if is_balancer && situation.service_uid() != Some(owner) {
             let is_served = |balancer: &&Arc<KuryrLoadBalancer>| !balancer.metadata.is_being_deleted();
             let stays = balancer.filter(is_served).is_some() && situation.owner == BalancerOwner::Itself;
-            return if stays { OwnerFate::Stays } else { OwnerFate::Goes };
+            return match self.reading(KuryrKind::LoadBalancer).went_back() {
+                _ if stays => OwnerFate::Stays,
+                // Whether it is in the restored store, the list that is running shows.
+                true => OwnerFate::Doubtful,
+                false => OwnerFate::Goes,
+            };
         }
         let is_dead = item.is_some_and(|item| item.dead.as_ref() == Some(owner));
         let proof = item.and_then(|item| item.proof.as_ref());

@@ -109,8 +109,8 @@ impl DataPlane {
         Ok(Got::Answer(status.with_context(|| format!("an answer without a status: {answer}"))?, body))
     }
 
-    /// Starts a client, under a name, that sends a request each `every`, whether or not the ones before are answered,
-    /// each on a connection of its own.
+    /// Starts a client, under a name, that sends a request each `every`, each on a connection of its own, whether or not
+    /// those before are answered. It waits while there are 25 of these.
     ///
     /// # Errors
     /// The data plane does not run.

@@ -194,3 +194,37 @@ fn any_life_ends_well() {
         Ok(())
     });
 }
+
+#[test]
+fn lives_that_once_went_wrong() {
+    use Op::{Answer, BackUp, Create, Delete, GoBack, OwnBalancer, Plan, Port, Restart, Type, Watch};
+    // A create lands in the store right after it went back, and the process that sent it ends.
+    let made_in_a_restored_store = [
+        BackUp,
+        Create(0, 0),
+        Create(1, 0),
+        Restart(0),
+        Delete(0),
+        Plan,
+        Answer(1, 0),
+        Restart(0),
+        Plan,
+        GoBack,
+        Answer(0, 0),
+        Restart(0),
+    ];
+    lives(true, &made_in_a_restored_store);
+    let same_name = [
+        BackUp,
+        OwnBalancer(0),
+        Restart(0),
+        Plan,
+        Answer(0, 0),
+        GoBack,
+        Create(0, 0),
+        Type(0, 0),
+        Port(0, 0),
+        Watch(0),
+    ];
+    lives(true, &same_name);
+}

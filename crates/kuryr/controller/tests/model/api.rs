@@ -43,6 +43,8 @@ pub struct Api {
     backup: Option<(u64, Objects)>,
     /// Owners that were there, and are not in the backup that the store went back to. They were not deleted.
     pub undone: BTreeSet<String>,
+    /// Those of them whose KuryrLoadBalancer was created, by a write that was on its way, after the store went back.
+    pub created_late: BTreeSet<String>,
     /// What a webhook makes of objects.
     pub webhook: Option<fn(Kind, &mut Value)>,
     /// The objects whose writes are refused.
@@ -153,6 +155,9 @@ impl Api {
         object["metadata"]["namespace"] = json!("team");
         object["metadata"]["uid"] = json!(format!("{kind:?}-{}", self.uids));
         object["metadata"]["createdAt"] = json!(self.version + 1);
+        if kind == Kind::Balancer && self.undone.contains(&owner_of(&object)) {
+            self.created_late.insert(owner_of(&object));
+        }
         Some(self.store(kind, name, object))
     }
 

@@ -376,7 +376,9 @@ impl World {
 
     /// A load balancer goes only when its owner does: not because a watch is behind.
     fn check_deleting(&self, key: &DesiredKey, owner: &str) {
-        assert!(!self.api.undone.contains(owner), "{key} is deleted although {owner} was not deleted");
+        // To a new process, one whose KuryrLoadBalancer outlives it is one that was deleted.
+        let undone = self.api.undone.contains(owner) && !self.api.created_late.contains(owner);
+        assert!(!undone, "{key} is deleted although {owner} was not deleted");
         let since = self.api.wanted_since.get(owner);
         let balancer = self.api.get(Kind::Balancer, &key.name).filter(|balancer| api::owner_of(balancer) == owner);
         let created = balancer.and_then(|balancer| balancer["metadata"]["createdAt"].as_u64());

@@ -247,16 +247,21 @@ impl Watcher {
         // A release is reported with the next tick.
         world.pass(Duration::ZERO);
         world.collect();
-        for backend in world.releases.drain(..) {
+        for (backend, released) in std::mem::take(&mut world.releases) {
             let agent = BACKENDS.iter().position(|name| *name == backend.as_str()).unwrap();
             let (before, held_back, wanted) = &self.before[agent];
-            // A new writer may meet a hold again and release it at once; then what is due was held.
-            let goes = |(source, had): (&SourceKey, &u64)| {
-                (*had > wanted.get(source).copied().unwrap_or_default()).then(|| source.clone())
+            let falls = |source: &SourceKey, wanted: &Counts| {
+                let [had, wanted] = [before, wanted].map(|counts| counts.get(source).copied().unwrap_or_default());
+                had.saturating_sub(wanted)
             };
-            let let_go =
-                if held_back.is_empty() { before.iter().filter_map(goes).collect() } else { held_back.clone() };
-            self.seen[agent].release(&let_go, wanted);
+            if released <= held_back.iter().map(|source| falls(source, wanted)).sum() {
+                self.seen[agent].release(held_back, wanted);
+            } else {
+                // A new writer may meet a hold again, all of it or the rest of it, and release it at once.
+                let wanted = heard(world, agent);
+                let let_go = before.keys().filter(|source| falls(source, &wanted) > 0).cloned().collect();
+                self.seen[agent].release(&let_go, &wanted);
+            }
         }
         for (agent, backend) in BACKENDS.iter().enumerate() {
             let (before, ..) = &self.before[agent];
@@ -435,6 +440,28 @@ fn histories_that_once_went_wrong() {
             Calm,
         ],
         vec![Remove(1, 1), Many(1, 0, 6, false), Run(10), Many(1, 0, 6, true), Approve(1), Pass(15000), Run(5)],
+        // The hold is met again, and released, in one step with the end of the snapshot.
+        vec![
+            Many(1, 2, 7, false),
+            Calm,
+            Remove(1, 1),
+            Calm,
+            Set(1, 0, 0),
+            Calm,
+            Calm,
+            Remove(1, 7),
+            Remove(1, 8),
+            Calm,
+            Pass(23031),
+            RestartWriter,
+            Calm,
+            Calm,
+            Calm,
+            RestartWriter,
+            Set(1, 2, 0),
+            Pass(27969),
+            Calm,
+        ],
     ];
     for ops in missed {
         play(ops.clone()).unwrap_or_else(|error| panic!("{ops:?}: {error}"));

@@ -59,8 +59,8 @@ pub struct World {
     pub unlucky: BTreeSet<String>,
     api: EndpointsApi,
     epoch: u64,
-    /// Backends whose held removals were released without an approval: by time or by a snapshot.
-    pub releases: Vec<BackendName>,
+    /// Backends whose held removals were released without an approval, by time or by a snapshot, and how many.
+    pub releases: Vec<(BackendName, u64)>,
 }
 
 pub fn key(n: u8) -> SourceKey {
@@ -362,7 +362,9 @@ impl World {
                     self.server.set_namespace(&namespace, true);
                     self.writer.namespace_created(&namespace, Ok(()), self.now);
                 }
-                Output::Guard { backend, event: GuardEvent::Released { .. } } => self.releases.push(backend),
+                Output::Guard { backend, event: GuardEvent::Released { endpoints, .. } } => {
+                    self.releases.push((backend, endpoints));
+                }
                 Output::Keep { .. }
                 | Output::Loss { .. }
                 | Output::Touched(_)
