@@ -24,6 +24,12 @@ impl<T> KuryrController<T> {
         }
         for item in self.items.values_mut() {
             (item.service_ahead, item.dead, item.dead_balancer, item.proof) = (false, None, None, None);
+            // A deletion of which the writer has not heard is decided anew.
+            if let Some(entry) =
+                item.offered.take_if(|entry| entry.is_deleting() && item.drained.as_ref() != Some(entry))
+            {
+                item.offered = item.drained.clone().filter(|drained| drained.owner() == entry.owner());
+            }
             if let Some(held) = &mut item.held {
                 held.ahead = false;
             }

@@ -197,7 +197,10 @@ fn any_life_ends_well() {
 
 #[test]
 fn lives_that_once_went_wrong() {
-    use Op::{Answer, BackUp, Create, Delete, GoBack, OwnBalancer, Plan, Port, Restart, Type, Watch};
+    use Op::{
+        Answer, BackUp, Create, Delete, Facts, GoBack, List, OwnBalancer, Plan, Port, Restart, RestartBehind, Type,
+        Watch, Work,
+    };
     // A create lands in the store right after it went back, and the process that sent it ends.
     let made_in_a_restored_store = [
         BackUp,
@@ -227,4 +230,38 @@ fn lives_that_once_went_wrong() {
         Watch(0),
     ];
     lives(true, &same_name);
+    // The Service was to take what the restored store lacks.
+    let to_be_taken = [Facts, BackUp, OwnBalancer(0), Create(0, 0), RestartBehind, Plan, List(0), Answer(0, 0), GoBack];
+    lives(false, &to_be_taken);
+    // The restored store has the Service without its finalizer.
+    let without_finalizer = [
+        Facts,
+        Create(1, 0),
+        BackUp,
+        Watch(0),
+        Plan,
+        Answer(0, 0),
+        Plan,
+        Answer(0, 0),
+        Restart(0),
+        GoBack,
+        Delete(1),
+        Work,
+    ];
+    lives(false, &without_finalizer);
+    // It has the KuryrLoadBalancer without its finalizer, and a Service takes it.
+    let taken = [
+        Facts,
+        OwnBalancer(1),
+        Watch(2),
+        Plan,
+        BackUp,
+        Answer(0, 0),
+        Restart(0),
+        GoBack,
+        Create(1, 0),
+        Work,
+        Restart(0),
+    ];
+    lives(false, &taken);
 }

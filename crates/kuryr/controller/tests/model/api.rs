@@ -45,6 +45,8 @@ pub struct Api {
     pub undone: BTreeSet<String>,
     /// Those of them whose KuryrLoadBalancer was created, by a write that was on its way, after the store went back.
     pub created_late: BTreeSet<String>,
+    /// Owners that the store went back to without the finalizer that they had: they can go without us until they have it again.
+    pub unprotected: BTreeSet<String>,
     /// What a webhook makes of objects.
     pub webhook: Option<fn(Kind, &mut Value)>,
     /// The objects whose writes are refused.
@@ -71,6 +73,15 @@ pub fn wants(service: &Value) -> bool {
 pub fn owner_of(balancer: &Value) -> String {
     let named = text(balancer, "/spec/service_uid");
     if named.is_empty() { text(balancer, "/metadata/uid").to_owned() } else { named.to_owned() }
+}
+
+/// The owner that cannot go, for this object has our finalizer.
+fn protected_by(kind: Kind, object: &Value) -> Option<String> {
+    match kind {
+        Kind::Service => has(object, SERVICE_FINALIZER).then(|| text(object, "/metadata/uid").to_owned()),
+        Kind::Balancer => has(object, BALANCER_FINALIZER).then(|| owner_of(object)),
+        Kind::Slice => None,
+    }
 }
 
 pub fn merge(target: &mut Value, patch: &Value) {
@@ -125,6 +136,9 @@ impl Api {
     }
 
     fn note(&mut self, kind: Kind, name: &str, object: &Value, deleted: bool) {
+        if let Some(owner) = protected_by(kind, object) {
+            self.unprotected.remove(&owner);
+        }
         let uid = text(object, "/metadata/uid").to_owned();
         if kind == Kind::Service {
             if wants(object) && !deleted {
@@ -176,7 +190,7 @@ impl Api {
 
     /// Whether something may be left of an owner: for the search for orphans.
     pub fn leaves(&self, owner: &str) -> bool {
-        self.forced.contains(owner) || self.undone.contains(owner)
+        [&self.forced, &self.undone, &self.unprotected].iter().any(|owners| owners.contains(owner))
     }
 
     pub fn back_up(&mut self) {
@@ -192,6 +206,9 @@ impl Api {
         };
         let kept: BTreeSet<String> = objects.values().map(|object| text(object, "/metadata/uid").to_owned()).collect();
         self.undone.extend(uids(&self.objects).difference(&kept).cloned());
+        let owners = |objects: &Objects| objects.iter().filter_map(|((kind, _), it)| protected_by(*kind, it)).collect();
+        let [now, then]: [BTreeSet<String>; 2] = [owners(&self.objects), owners(&objects)];
+        self.unprotected.extend(now.difference(&then).cloned());
         // Who is back is no more undone.
         self.undone.retain(|uid| !kept.contains(uid));
         self.wanted_since.retain(|uid, since| {
