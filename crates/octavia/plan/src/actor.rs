@@ -174,6 +174,11 @@ impl Actor {
     pub fn tracked(&mut self, id: &str, row: Option<&Value>) {
         self.memory.just_looked = false;
         let Some(row) = row else {
+            // One that was not deleted may be there nevertheless, and is looked for before another one is made.
+            let is_deleted = |one: &SeenBalancer| one.provisioning == Provisioning::PendingDelete;
+            if self.seen.balancers.iter().any(|one| one.id == id && !is_deleted(one)) {
+                self.memory.looked = false;
+            }
             self.seen.balancers.retain(|one| one.id != id);
             return;
         };

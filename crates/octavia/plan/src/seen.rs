@@ -167,7 +167,8 @@ pub struct SeenPort {
 pub struct AddressHolder {
     /// The port.
     pub port: SeenPort,
-    /// Whether the load balancer of [`AddressHolder::balancer`] exists, or that cannot be known. False without one.
+    /// Whether the load balancer of [`AddressHolder::balancer`] exists, or any that has the port, or that cannot be known. Two
+    /// reads say so, for the port is somebody else's. False without one.
     pub in_use: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::event::RegistryEvent;
 use crate::fingerprint::{floating_print, print_of, row_print, strangers_print};
 use crate::journal::Deed;
-use crate::owner_look::{LookPart, one};
+use crate::owner_look::{LookPart, list, one};
 use crate::pace::Line;
 use crate::removals::{self, GuardedOwner};
 use crate::shared::{ReadFor, RegistryCore};
@@ -65,7 +65,14 @@ impl ManagedCluster {
                     rows.map(|rows| cell.actor.found_holder(found(rows), at)).is_some()
                 });
             }
-            ReadFor::HolderBalancer { owner, port } => {
+            // One read that finds nothing is no proof: some gateway may not know the way, and the port is not ours.
+            ReadFor::HolderBalancer { owner, port } if rows.as_ref().is_some_and(Vec::is_empty) => {
+                let query = vec![("vip_port_id", port.id.clone())];
+                let read = list(ApiService::Octavia, "loadbalancer", "loadbalancers", query);
+                let what = ReadFor::HolderBalancers { owner, port };
+                self.reads.push_back(PlannedRead { what, project: project.clone(), read });
+            }
+            ReadFor::HolderBalancer { owner, port } | ReadFor::HolderBalancers { owner, port } => {
                 let at = shared.at(now);
                 self.with_reading(&owner, now, |cell, _| {
                     // What cannot be known counts as in use.

@@ -384,7 +384,8 @@ impl ManagedCluster {
             ReadFor::Members { owner, .. }
             | ReadFor::FloatingIp { owner }
             | ReadFor::Holder { owner }
-            | ReadFor::HolderBalancer { owner, .. } => {
+            | ReadFor::HolderBalancer { owner, .. }
+            | ReadFor::HolderBalancers { owner, .. } => {
                 self.cells.get(owner).is_some_and(|cell| matches!(cell.state, CellState::Reading))
             }
             ReadFor::Track(_) | ReadFor::Poll(_) | ReadFor::Adoption { .. } => true,

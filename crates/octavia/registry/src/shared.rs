@@ -28,6 +28,8 @@ pub(crate) enum ReadFor {
     Holder { owner: Text },
     /// Whether the load balancer of that port exists.
     HolderBalancer { owner: Text, port: Box<gimbal_octavia_plan::SeenPort> },
+    /// Whether any load balancer has that port.
+    HolderBalancers { owner: Text, port: Box<gimbal_octavia_plan::SeenPort> },
     /// Whether Octavia has finished.
     Track(TrackRead),
     /// Everything that a cluster has.

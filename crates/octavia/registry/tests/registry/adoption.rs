@@ -190,3 +190,19 @@ fn what_people_have_got_back_is_not_removed_because_of_an_earlier_look() {
         assert_eq!(left, std::slice::from_ref(id));
     }
 }
+
+/// One read that finds nothing proves nothing: some gateway may not know the way. What a list names is nothing that was left over.
+#[test]
+fn the_port_of_a_load_balancer_that_a_gateway_does_not_find_stays() {
+    let (mut world, theirs) = in_the_way(&["kuryr"]);
+    let before = world.row(&theirs);
+    world.lost_reads = Some(|read| !read.list && read.path.starts_with("loadbalancers/"));
+    world.run(1_200 * SECOND);
+    let deletes = |change: &CloudChange| matches!(change, CloudChange::DeletePort { .. });
+    assert!(!world.sent.iter().any(|sent| deletes(&sent.change)), "{:#?}", world.last_sent());
+    assert_eq!(world.row(&theirs), before);
+    // What cannot be read counts as in use.
+    world.closed_lists = Some(|read| read.query.iter().any(|(key, _)| *key == "vip_port_id"));
+    world.run(1_200 * SECOND);
+    assert!(!world.sent.iter().any(|sent| deletes(&sent.change)), "{:#?}", world.last_sent());
+}

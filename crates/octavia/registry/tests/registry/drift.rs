@@ -1,5 +1,6 @@
 //! What somebody deletes, changes or adds by hand, kind by kind.
 
+use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_sim::SimRequest;
 use serde_json::{Value, json};
 
@@ -229,4 +230,20 @@ fn what_is_added_with_our_mark_goes() {
     // Unused ports are listed every ten minutes.
     world.run(800 * SECOND);
     assert_eq!(view(&mut world), before);
+}
+
+/// A load balancer that one read does not find while Octavia works on it is looked for by its mark before another one is made.
+#[test]
+fn one_that_a_gateway_does_not_find_is_not_made_twice() {
+    let mut world = World::at_rest(1);
+    let web = key("shop", "s0");
+    world.lost_reads = Some(|read| !read.list && read.path.starts_with("loadbalancers/"));
+    world.sent.clear();
+    world.change("prod1", &web, |wish| wish.members = vec![(9, 80)]);
+    world.run(60 * SECOND);
+    let creates = |change: &CloudChange| matches!(change, CloudChange::CreateBalancer { .. });
+    assert!(!world.sent.iter().any(|sent| creates(&sent.change)), "{:#?}", world.last_sent());
+    world.lost_reads = None;
+    world.converge(60 * SECOND);
+    assert_eq!(world.balancers().len(), 1);
 }

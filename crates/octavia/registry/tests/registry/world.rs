@@ -89,6 +89,8 @@ pub struct World {
     pub closed_project: Option<String>,
     /// Reads that fail.
     pub closed_lists: Option<fn(&CloudRead) -> bool>,
+    /// Reads that find nothing, as those of a gateway that does not know the way.
+    pub lost_reads: Option<fn(&CloudRead) -> bool>,
     /// What becomes of some changes.
     pub way_of: Option<fn(&CloudChange) -> Option<Way>>,
     /// Called after everything that happens.
@@ -132,6 +134,7 @@ impl World {
             trouble: 0,
             closed_project: None,
             closed_lists: None,
+            lost_reads: None,
             way_of: None,
             check: None,
             watched: Vec::new(),
@@ -338,7 +341,8 @@ impl World {
                 (at + LATENCY, CallAnswer::ReadFailed { words: "403".to_owned(), retry_after: None })
             }
             CloudCall::Read(read) => {
-                let rows = self.read(&read);
+                let is_lost = self.lost_reads.is_some_and(|is_lost| is_lost(&read));
+                let rows = if is_lost { Vec::new() } else { self.read(&read) };
                 self.reads.push((at, read));
                 (at + LATENCY, CallAnswer::Rows(rows))
             }
