@@ -13,7 +13,8 @@ use crate::seen::{
 impl Actor {
     /// Makes of what was seen what the change has made of it.
     pub(crate) fn accepted(&mut self, change: &CloudChange, answer: &Value, now: Duration) {
-        self.memory.succeeded();
+        let part = self.memory.has_failing().then(|| self.part_of(change));
+        self.memory.succeeded(part.as_ref());
         if let Some(id) = change.about() {
             self.lock(id);
             // What is made by this change was not seen.

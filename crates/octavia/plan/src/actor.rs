@@ -102,8 +102,10 @@ impl Actor {
     pub fn blocks(&self, now: Duration) -> impl Iterator<Item = (Option<ListenerId>, &Block)> {
         self.memory.blocked(now).map(|(part, block)| match part {
             PlanPart::Port(id) => (*id, block),
-            PlanPart::Ranges(id) | PlanPart::NewMembers(id) => (Some(*id), block),
-            PlanPart::Balancer | PlanPart::FloatingIp | PlanPart::Groups | PlanPart::Tags => (None, block),
+            PlanPart::Ranges(id) | PlanPart::NewMembers(id) | PlanPart::Closing(id) => (Some(*id), block),
+            PlanPart::Balancer | PlanPart::FloatingIp | PlanPart::Groups | PlanPart::Tags | PlanPart::Removal(_) => {
+                (None, block)
+            }
         })
     }
 

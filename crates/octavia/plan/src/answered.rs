@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
+use crate::children::listener_at;
 use crate::mark::port_tag;
 use crate::memory::PlanPart;
 use crate::outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
@@ -14,6 +15,11 @@ use crate::step::Block;
 
 /// How long to leave a project alone whose quota is used up, or where a right is missing.
 const BLOCKED_FOR: Duration = Duration::from_secs(300);
+/// How long to leave a load balancer alone before it is looked at whether something is invalid.
+const INVALID_PAUSE: Duration = Duration::from_secs(1);
+/// How long to leave alone what is invalid. Mostly that is so until something else is wanted, but Octavia says the same of a
+/// certificate that its store cannot give just now, or of a flavor that is not there yet, and nothing says when that ends.
+const INVALID_FOR: Duration = Duration::from_secs(3600);
 /// How long to leave a load balancer alone that somebody else changes.
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
 /// How long to leave a provider alone that has failed.
@@ -45,7 +51,8 @@ impl Actor {
             ChangeOutcome::Unknown => {
                 self.memory.looked = false;
                 self.memory.may_come_late(now);
-                self.memory.failed(now, None);
+                let part = self.part_of(change);
+                self.part_failed(part, now, None);
                 if let Some(root) = change.root() {
                     self.memory.lost(root, change.deletes(), &self.seen, now);
                 }
@@ -84,15 +91,15 @@ impl Actor {
             ServiceRefusal::Pending => {
                 // Somebody else's change, or ours whose answer was lost: its end is waited for, and what it did is looked at.
                 memory.looked = false;
-                memory.not_before = Some(now + PENDING_PAUSE);
+                memory.pause(now, PENDING_PAUSE);
             }
             ServiceRefusal::Duplicate | ServiceRefusal::InUse | ServiceRefusal::Changed | ServiceRefusal::NotFound => {
                 memory.looked = false;
-                memory.part_failed(part, now);
+                self.part_failed(part, now, None);
             }
             ServiceRefusal::ProviderFailed => {
                 memory.looked = false;
-                memory.failed(now, Some(PROVIDER_PAUSE));
+                self.part_failed(part, now, Some(PROVIDER_PAUSE));
             }
             ServiceRefusal::Busy(after) => memory.failed(now, after),
             ServiceRefusal::Quota(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),
@@ -101,6 +108,17 @@ impl Actor {
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
         }
         None
+    }
+
+    /// Takes note of a failure. The other parts go on meanwhile; but nothing goes on without a load balancer, and a removal is one
+    /// thing after another.
+    fn part_failed(&mut self, part: PlanPart, now: Duration, at_least: Option<Duration>) {
+        let is_alone = part == PlanPart::Balancer && self.seen.balancers.is_empty();
+        if is_alone || self.desired.is_deleting() {
+            self.memory.failed(now, at_least);
+        } else {
+            self.memory.part_failed(part, now, at_least);
+        }
     }
 
     /// Where failover is not possible, the load balancer is repaired in another way.
@@ -142,15 +160,23 @@ impl Actor {
         if self.desired.is_deleting() || change.is_deletion() {
             // What is being removed is not wrong because of anybody's wish.
             self.memory.looked = false;
-            self.memory.failed(now, None);
-        } else if self.memory.invalid.as_ref() != Some(&words) {
-            // Something else may be there than was thought, a port that a load balancer has taken meanwhile for instance. What
-            // is refused after another look too is wrong by itself.
-            self.memory.invalid = Some(words);
-            self.memory.looked = false;
-            self.memory.failed(now, None);
-        } else {
-            self.memory.block(part, Block::Invalid(words), None);
+            self.part_failed(part, now, None);
+            return None;
+        }
+        // Something else may be there than was thought, a port that a load balancer has taken meanwhile for instance. What is
+        // refused after another look too is wrong by itself.
+        match self.memory.invalid.insert(part.clone(), words.clone()) {
+            None => {
+                self.memory.looked = false;
+                self.memory.pause(now, INVALID_PAUSE);
+            }
+            Some(before) if before == words => {
+                self.memory.block(part, Block::Invalid(words), Some(now + INVALID_FOR));
+            }
+            Some(_) => {
+                self.memory.looked = false;
+                self.part_failed(part, now, None);
+            }
         }
         None
     }
@@ -163,7 +189,7 @@ impl Actor {
             _ => now,
         };
         self.memory.used_port = Some((port.to_owned(), since, since + self.drift_interval <= now));
-        self.memory.invalid = None;
+        self.memory.invalid.clear();
     }
 
     fn unsupported_by_provider(
@@ -198,6 +224,10 @@ impl Actor {
                 return self.learn(CloudAbility::ClientRanges, now);
             }
             CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => self.refuse_port(part, words),
+            // What is not wanted cannot be wrong by itself.
+            _ if change.is_deletion() || self.desired.is_deleting() => {
+                self.memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR));
+            }
             _ => self.memory.block(part, Block::Unsupported(words), None),
         }
         None
@@ -222,11 +252,10 @@ impl Actor {
             CloudChange::UpdatePort { .. } => PlanPart::Groups,
             CloudChange::UpdateBalancer { fields, .. } if fields.get("vip_sg_ids").is_some() => PlanPart::Groups,
             CloudChange::TagPort { .. } | CloudChange::TagFloatingIp { .. } => PlanPart::Tags,
+            CloudChange::DeletePort { id } | CloudChange::DeleteBalancer { id } => PlanPart::Removal(id.clone()),
             CloudChange::CreatePort { .. }
-            | CloudChange::DeletePort { .. }
             | CloudChange::CreateBalancer { .. }
             | CloudChange::UpdateBalancer { .. }
-            | CloudChange::DeleteBalancer { .. }
             | CloudChange::FailoverBalancer { .. } => PlanPart::Balancer,
             CloudChange::CreateFloatingIp { .. }
             | CloudChange::UpdateFloatingIp { .. }
@@ -236,20 +265,38 @@ impl Actor {
                 PlanPart::Port(self.port_with(|tag| tags.iter().any(|one| one == tag)))
             }
             _ => {
-                let parts = self.seen.balancers.iter().flat_map(|one| {
-                    let listeners = one.listeners.iter().map(|listener| (&listener.id, &listener.tags));
-                    listeners.chain(one.pools.iter().map(|pool| (&pool.id, &pool.tags)))
-                });
-                let about = parts.filter(|(id, _)| Some(id.as_str()) == change.about()).map(|(_, tags)| tags).next();
-                let port = about.and_then(|tags| self.port_with(|tag| tags.iter().any(|one| one == tag)));
+                let port = change.about().and_then(|id| self.port_at(id).or_else(|| self.port_tagged(id)));
                 match (change, port) {
                     (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields.get("allowed_cidrs").is_some() => {
                         PlanPart::Ranges(id)
+                    }
+                    (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields["admin_state_up"] == false => {
+                        PlanPart::Closing(id)
                     }
                     (_, port) => PlanPart::Port(port),
                 }
             }
         }
+    }
+
+    /// Returns the wanted port that the listener with this ID has, whatever its tags say.
+    fn port_at(&self, id: &str) -> Option<ListenerId> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        let has = |wish: ListenerId| {
+            let mut all = self.seen.balancers.iter().filter_map(|one| listener_at(one, wish));
+            all.any(|listener| listener.id == id)
+        };
+        wanted.header.listeners.iter().map(|wish| wish.id).find(|wish| has(*wish))
+    }
+
+    /// Returns the wanted port that the tags of the listener or pool with this ID name.
+    fn port_tagged(&self, id: &str) -> Option<ListenerId> {
+        let mut parts = self.seen.balancers.iter().flat_map(|one| {
+            let listeners = one.listeners.iter().map(|listener| (&listener.id, &listener.tags));
+            listeners.chain(one.pools.iter().map(|pool| (&pool.id, &pool.tags)))
+        });
+        let (_, tags) = parts.find(|(one, _)| *one == id)?;
+        self.port_with(|tag| tags.iter().any(|one| one == tag))
     }
 
     /// Returns the wanted port that a part with these tags is for.

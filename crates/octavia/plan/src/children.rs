@@ -239,7 +239,7 @@ fn pool_of<'a>(balancer: &'a SeenBalancer, wanted: &WantedPool) -> Option<&'a Se
 }
 
 /// Returns the listener that has a port.
-fn listener_at(balancer: &SeenBalancer, id: ListenerId) -> Option<&SeenListener> {
+pub(crate) fn listener_at(balancer: &SeenBalancer, id: ListenerId) -> Option<&SeenListener> {
     let transport = |protocol: &str| match protocol {
         "UDP" => Protocol::Udp,
         "SCTP" => Protocol::Sctp,

@@ -54,7 +54,7 @@ impl Actor {
         let left: Vec<&SeenBalancer> = lineup.others.into_iter().chain(lineup.successors).filter(is_left).collect();
         let late = self.late_change(now);
         if late.is_none()
-            && let Some(other) = left.iter().find(|one| !one.provisioning.is_pending())
+            && let Some(other) = left.iter().find(|one| !one.provisioning.is_pending() && self.may_remove(&one.id, now))
         {
             return delete_balancer(other);
         }
@@ -72,7 +72,7 @@ impl Actor {
         }
         let step = match (differs, broken) {
             (true, _) if moves => self.replace(&target, current, successor, now),
-            (true, _) => delete_balancer(current),
+            (true, _) => self.gives_way(&target, current, now),
             (false, true) if !is_whole => BalancerStep::Wait(Wait::Until(now + self.drift_interval)),
             (false, true) => self.repair(&target, current, successor, now),
             (false, false) => self.keep(&target, current, now),
@@ -80,7 +80,7 @@ impl Actor {
         match (step, conflict, left.first()) {
             (BalancerStep::Done, _, Some(other)) => match late {
                 Some(step) if !other.provisioning.is_pending() => step,
-                _ => wait(other),
+                _ => self.unless_refused(delete_balancer(other), now),
             },
             (BalancerStep::Done, Some(words), None) => BalancerStep::Blocked(Block::Conflict(words)),
             (step, ..) => step,
@@ -111,14 +111,11 @@ impl Actor {
         let is_in_use = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
         let in_the_way = self.seen.ports.iter().find(|one| !is_in_use(&one.id) && !self.can_have(one, target));
         if let Some(port) = in_the_way {
-            return self.port_deleted(port);
+            return self.unless_refused(self.port_deleted(port), now);
         }
         // A port has its groups before anything uses it.
         if let Some(change) = port.and_then(|port| target.port_groups(port)) {
-            return match self.memory.block_of(&PlanPart::Groups, now) {
-                Some(block) => BalancerStep::Blocked(block.clone()),
-                None => BalancerStep::Change(change),
-            };
+            return self.unless_refused(BalancerStep::Change(change), now);
         }
         let change = match (self.port_network(target), port) {
             (Some(network), None) => CloudChange::CreatePort { body: self.port_body(target, network) },
@@ -133,9 +130,22 @@ impl Actor {
                 CloudChange::CreateBalancer { body }
             }
         };
-        match self.memory.block_of(&PlanPart::Balancer, now) {
-            Some(block) => BalancerStep::Blocked(block.clone()),
-            None => BalancerStep::Change(change),
+        self.unless_refused(BalancerStep::Change(change), now)
+    }
+
+    /// Whether the removal of a load balancer or port is not refused for the time being.
+    fn may_remove(&self, id: &str, now: Duration) -> bool {
+        self.memory.block_of(&PlanPart::Removal(id.to_owned()), now).is_none()
+    }
+
+    /// Returns the step by which a load balancer goes before another one can be made in its place. As long as it may not be
+    /// deleted it serves.
+    fn gives_way(&self, target: &WantedBalancer<'_>, current: &SeenBalancer, now: Duration) -> BalancerStep {
+        match self.unless_refused(delete_balancer(current), now) {
+            BalancerStep::Blocked(block) => {
+                self.members_meanwhile(target, current, now).unwrap_or(BalancerStep::Blocked(block))
+            }
+            step => step,
         }
     }
 
@@ -166,7 +176,7 @@ impl Actor {
         }
         // Only beside a load balancer that is there.
         let is_used = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
-        if let Some(stray) = self.seen.ports.iter().find(|one| !is_used(&one.id)) {
+        if let Some(stray) = self.seen.ports.iter().find(|one| !is_used(&one.id) && self.may_remove(&one.id, now)) {
             return self.port_deleted(stray);
         }
         if let Some(pool) = self.memory.unread.first() {
@@ -181,9 +191,13 @@ impl Actor {
             return step;
         }
         if let Some(at) = self.memory.recheck() {
-            return if at > now { BalancerStep::Wait(Wait::Until(at)) } else { BalancerStep::Look(CloudLook::Owner) };
+            // What has failed is tried again before.
+            let then = self.memory.retry_at(now).map_or(at, |retry| retry.min(at));
+            return if at > now { BalancerStep::Wait(Wait::Until(then)) } else { BalancerStep::Look(CloudLook::Owner) };
         }
-        if let Some((_, block)) = self.memory.blocked(now).next() {
+        // A port that cannot be removed is reported, and is in the way of nothing.
+        let mut blocked = self.memory.blocked(now).filter(|(part, _)| !matches!(part, PlanPart::Removal(_)));
+        if let Some((_, block)) = blocked.next() {
             return BalancerStep::Blocked(block.clone());
         }
         if let Some(words) = self.port_conflict(target, balancer) {

@@ -7,7 +7,7 @@ use gimbal_kuryr_model::ListenerId;
 
 use crate::outcome::CloudAbility;
 use crate::seen::{Provisioning, Seen, SeenFloatingIp};
-use crate::step::Block;
+use crate::step::{BalancerStep, Block, Wait};
 use crate::suspect::Suspect;
 use crate::unfinished::UnfinishedParts;
 
@@ -34,6 +34,10 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// The first and the longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// With this many parts that fail at once it is not theirs alone, and between two tries comes a pause for all of them.
+const FAIL_TOGETHER: usize = 3;
+const TOGETHER_PAUSE: Duration = Duration::from_secs(5);
 
 /// The pause after the first repair; the next ones double it.
 const REPAIR_PAUSE: Duration = Duration::from_secs(30);
@@ -62,6 +66,28 @@ pub(crate) enum PlanPart {
     Ranges(ListenerId),
     /// Members that the pool of a listener has not yet.
     NewMembers(ListenerId),
+    /// That no client connects to a listener.
+    Closing(ListenerId),
+    /// The load balancer or port with this ID, which is not wanted beside the one that is.
+    Removal(String),
+}
+
+/// A part that is left alone.
+#[derive(Debug, Clone, PartialEq)]
+struct LeftAlone {
+    block: Block,
+    /// Unset: until something else is wanted.
+    until: Option<Duration>,
+    /// Of what fails: how often in a row, and until when it is left alone even if something else is wanted.
+    failing: Option<(u32, Duration)>,
+}
+
+/// A pause of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pause {
+    until: Duration,
+    /// Until when even if something else is wanted.
+    least: Duration,
 }
 
 /// When something in `ERROR` is repaired.
@@ -98,11 +124,11 @@ pub(crate) struct Memory {
     /// When OpenStack was looked at first, and last.
     looks: Option<(Duration, Duration)>,
     failures: u32,
-    pub(crate) not_before: Option<Duration>,
-    /// Why nothing can be done about a part, and until when; without a time until something else is wanted.
-    blocks: BTreeMap<PlanPart, (Block, Option<Duration>)>,
-    /// The words of the last request that was refused as invalid.
-    pub(crate) invalid: Option<String>,
+    pause: Option<Pause>,
+    /// Parts about which nothing can be done, or could.
+    blocks: BTreeMap<PlanPart, LeftAlone>,
+    /// The words of the last request about a part that was refused as invalid.
+    pub(crate) invalid: BTreeMap<PlanPart, String>,
     /// Parts without our mark that the last look saw, and when one first saw them.
     strangers: BTreeMap<String, Duration>,
     /// Those of them that were there for a drift interval.
@@ -133,6 +159,21 @@ pub(crate) fn member_key(pool: &str, address: &str, port: u16) -> String {
     format!("{pool}/{address}/{port}")
 }
 
+/// Returns the pause after a failure, after this number of others in a row, and the least that comes before another wish is tried.
+fn pauses(failures: u32, at_least: Option<Duration>) -> (Duration, Duration) {
+    let pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16));
+    // A mistake of whoever asks for a pause must not leave dead endpoints there for a day.
+    let least = at_least.unwrap_or(FIRST_PAUSE).min(LONGEST_PAUSE);
+    (pause.clamp(least, LONGEST_PAUSE), least)
+}
+
+impl LeftAlone {
+    /// Whether it still matters. What has failed long ago has succeeded since, or nothing was left to be done.
+    fn is_of_late(&self, now: Duration) -> bool {
+        self.until.is_none_or(|until| until + LONGEST_PAUSE > now)
+    }
+}
+
 impl Root {
     fn ids(self, seen: &Seen) -> Vec<&String> {
         match self {
@@ -159,11 +200,21 @@ impl Lost {
 }
 
 impl Memory {
-    /// Forgets what only the former wish has caused.
+    /// Forgets what only the former wish has caused. What fails need not fail again, but one wish after another must not make
+    /// a try without a pause of each.
     pub(crate) fn wish_changed(&mut self) {
         self.just_looked = false;
-        self.blocks.clear();
-        self.invalid = None;
+        self.blocks.retain(|_, one| {
+            one.failing.as_mut().is_some_and(|(failures, least)| {
+                *failures = 0;
+                one.until = Some(*least);
+                true
+            })
+        });
+        if let Some(pause) = &mut self.pause {
+            pause.until = pause.least;
+        }
+        self.invalid.clear();
         self.unsupported.clear();
         self.asked_floating = None;
         self.failures = 0;
@@ -200,13 +251,22 @@ impl Memory {
 
     /// Leaves a part alone.
     pub(crate) fn block(&mut self, part: PlanPart, block: Block, until: Option<Duration>) {
-        self.blocks.insert(part, (block, until));
+        self.blocks.insert(part, LeftAlone { block, until, failing: None });
     }
 
     /// Returns why a part is left alone.
     pub(crate) fn block_of(&self, part: &PlanPart, now: Duration) -> Option<&Block> {
-        let (block, until) = self.blocks.get(part)?;
+        let LeftAlone { block, until, .. } = self.blocks.get(part)?;
         until.is_none_or(|until| until > now).then_some(block)
+    }
+
+    /// Returns the step where nothing else can be done than what is left alone.
+    pub(crate) fn left_alone(&self, part: &PlanPart, now: Duration) -> Option<BalancerStep> {
+        let block = self.block_of(part, now)?;
+        Some(match (block, self.blocks.get(part).and_then(|one| one.until)) {
+            (Block::Failing, Some(until)) => BalancerStep::Wait(Wait::Until(until)),
+            _ => BalancerStep::Blocked(block.clone()),
+        })
     }
 
     /// Returns the parts that are left alone, and why.
@@ -216,18 +276,18 @@ impl Memory {
 
     /// Tries again what was refused as invalid: there is something else to be invalid about.
     pub(crate) fn forget_invalid(&mut self) {
-        self.invalid = None;
-        self.blocks.retain(|_, (block, _)| !matches!(block, Block::Invalid(_)));
+        self.invalid.clear();
+        self.blocks.retain(|_, one| !matches!(one.block, Block::Invalid(_)));
     }
 
     /// Tries again what a quota was in the way of.
     pub(crate) fn quota_freed(&mut self) {
-        self.blocks.retain(|_, (block, _)| !matches!(block, Block::Quota(_)));
+        self.blocks.retain(|_, one| !matches!(one.block, Block::Quota(_)));
     }
 
     /// Stops waiting for an address that somebody else had: the owner has it now.
     pub(crate) fn address_found(&mut self) {
-        self.blocks.retain(|part, (block, _)| *part != PlanPart::Balancer || !matches!(block, Block::Conflict(_)));
+        self.blocks.retain(|part, one| *part != PlanPart::Balancer || !matches!(one.block, Block::Conflict(_)));
     }
 
     /// Takes note of a complete look.
@@ -245,6 +305,7 @@ impl Memory {
         self.unread.clear();
         self.asked_floating = None;
         self.missing.retain(|_, until| *until > now);
+        self.blocks.retain(|_, one| one.is_of_late(now));
         // A look that came early says nothing about a commit that comes late.
         let is_due = self.next_look().is_none_or(|due| due <= now);
         if let Some(lost) = self.lost.as_mut().filter(|_| is_due) {
@@ -293,28 +354,60 @@ impl Memory {
 
     /// Takes note of a failure, and pauses before the next try.
     pub(crate) fn failed(&mut self, now: Duration, at_least: Option<Duration>) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        let (pause, least) = pauses(self.failures, at_least);
         self.failures += 1;
-        self.not_before = Some(now + at_least.map_or(pause, |least| least.max(pause)));
+        self.pause = Some(Pause { until: now + pause, least: now + least });
     }
 
-    /// Takes note of the failure of one part. The others go on meanwhile, but nothing goes on without the load balancer.
-    pub(crate) fn part_failed(&mut self, part: PlanPart, now: Duration) {
-        self.failed(now, None);
-        if part != PlanPart::Balancer {
-            let until = self.not_before.take();
-            self.block(part, Block::Failing, until);
+    /// Pauses for that long, which is no failure.
+    pub(crate) fn pause(&mut self, now: Duration, time: Duration) {
+        let until = now + time;
+        self.pause = Some(Pause { until, least: until });
+    }
+
+    /// Returns when the pause ends.
+    pub(crate) fn paused(&self, now: Duration) -> Option<Duration> {
+        self.pause.map(|pause| pause.until).filter(|until| *until > now)
+    }
+
+    /// Takes note of the failure of one part. The others go on meanwhile.
+    pub(crate) fn part_failed(&mut self, part: PlanPart, now: Duration, at_least: Option<Duration>) {
+        let known = self.blocks.get(&part).filter(|one| one.is_of_late(now));
+        let failures = known.and_then(|one| one.failing).map_or(0, |(failures, _)| failures);
+        let (pause, least) = pauses(failures, at_least);
+        let (until, failing) = (Some(now + pause), Some((failures + 1, now + least)));
+        self.blocks.insert(part, LeftAlone { block: Block::Failing, until, failing });
+        let fails = |one: &&LeftAlone| one.failing.is_some() && one.until.is_some_and(|until| until > now);
+        if self.blocks.values().filter(fails).count() >= FAIL_TOGETHER {
+            self.pause(now, TOGETHER_PAUSE);
         }
+    }
+
+    /// Whether the time has come to try a part again that has failed, and the last look was before: it may have been done late.
+    pub(crate) fn is_retry_blind(&self, now: Duration) -> bool {
+        let last = self.looks.map(|(_, last)| last);
+        let is_due = |one: &LeftAlone| {
+            one.failing.is_some() && one.until.is_some_and(|until| until <= now && last.is_none_or(|last| last < until))
+        };
+        self.blocks.values().any(is_due)
     }
 
     /// Returns when the first of the parts that are left alone is to be tried again.
     pub(crate) fn retry_at(&self, now: Duration) -> Option<Duration> {
-        self.blocks.values().filter_map(|(_, until)| *until).filter(|until| *until > now).min()
+        self.blocks.values().filter_map(|one| one.until).filter(|until| *until > now).min()
     }
 
-    pub(crate) fn succeeded(&mut self) {
+    /// Whether some part has failed, not long ago or long ago.
+    pub(crate) fn has_failing(&self) -> bool {
+        self.blocks.values().any(|one| one.failing.is_some())
+    }
+
+    pub(crate) fn succeeded(&mut self, part: Option<&PlanPart>) {
         self.failures = 0;
-        self.not_before = None;
+        self.pause = None;
+        if let Some(part) = part {
+            self.blocks.retain(|one, alone| one != part || alone.failing.is_none());
+        }
     }
 
     /// Returns how often something was repaired of late.

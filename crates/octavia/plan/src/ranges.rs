@@ -25,15 +25,16 @@ impl Actor {
         wanted.iter().find_map(|id| {
             let seen = self.managed_listener(target, balancer, *id)?;
             let ranges = target.clients(*id);
+            let closed = || self.unless_blocked(update(seen, json!({"admin_state_up": false})), now);
             if *ranges == ClientRanges::NoOne {
-                return seen.admin_state_up.then(|| update(seen, json!({"admin_state_up": false})));
+                return if seen.admin_state_up { closed() } else { None };
             }
             if covers(ranges, &seen.allowed_cidrs) {
                 return None;
             }
             // What is refused must not stay open for those who may not connect any more.
             match self.memory.block_of(&PlanPart::Ranges(*id), now) {
-                Some(Block::Invalid(_)) if seen.admin_state_up => Some(update(seen, json!({"admin_state_up": false}))),
+                Some(Block::Invalid(_)) if seen.admin_state_up => closed(),
                 Some(_) => None,
                 None => Some(update(seen, json!({"allowed_cidrs": cidrs(ranges)}))),
             }

@@ -39,12 +39,13 @@ impl Actor {
         }
         if has_served && can_be_moved(balancer, target) {
             match self.create(target, Some(balancer), now) {
-                // A quota for instance: then the old one goes first.
-                BalancerStep::Blocked(_) => {}
+                // Where there is room for one only, the one that does not serve goes first. Whatever else is in the way of
+                // another one may last, and then there would be none.
+                BalancerStep::Blocked(Block::Quota(_)) if balancer.operating == "ERROR" => {}
                 step => return step,
             }
         }
-        BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() })
+        self.unless_refused(BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() }), now)
     }
 
     /// Whether a port may be repaired now.
@@ -135,6 +136,7 @@ impl Actor {
         match self.part_of(change) {
             _ if !repairs => None,
             PlanPart::Ranges(id) => Some(PlanPart::Port(Some(id))),
+            PlanPart::Removal(_) => Some(PlanPart::Balancer),
             part => Some(part),
         }
     }

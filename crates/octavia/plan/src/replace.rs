@@ -28,24 +28,30 @@ impl Actor {
             return step;
         }
         let Some(new) = successor else {
-            return match self.memory.next_repair(&PlanPart::Balancer, self.budget, now) {
+            let step = match self.memory.next_repair(&PlanPart::Balancer, self.budget, now) {
                 RepairTime::Spent(_) => BalancerStep::Blocked(Block::RepairBudget),
                 RepairTime::At(then) => BalancerStep::Wait(Wait::Until(then)),
                 RepairTime::Now => self.create(target, Some(current), now),
+            };
+            return match step {
+                // Its members change all the same, and again when that is done.
+                BalancerStep::Blocked(_) if current.provisioning.is_pending() => wait(current),
+                step => step,
             };
         };
         if new.provisioning.is_pending() {
             return wait(new);
         }
         if new.provisioning == Provisioning::Error {
-            return delete_balancer(new);
+            return self.unless_refused(delete_balancer(new), now);
         }
         if let Some(step) = self.parts(target, new, now) {
             return step;
         }
         // What is left alone for now would be missing behind the floating IP.
         let of_ports = |(part, _): &(&PlanPart, &Block)| {
-            matches!(part, PlanPart::Port(_) | PlanPart::Ranges(_) | PlanPart::NewMembers(_))
+            use PlanPart::{Closing, NewMembers, Port, Ranges};
+            matches!(part, Port(_) | Ranges(_) | NewMembers(_) | Closing(_))
         };
         if let Some((_, block)) = self.memory.blocked(now).find(of_ports) {
             return BalancerStep::Blocked(block.clone());
@@ -60,7 +66,7 @@ impl Actor {
         }
         match self.moved(&current.vip_port, &new.vip_port, now) {
             Ok(Some(step)) => step,
-            Ok(None) => delete_balancer(current),
+            Ok(None) => self.unless_refused(delete_balancer(current), now),
             Err(block) => BalancerStep::Blocked(block),
         }
     }
@@ -79,7 +85,7 @@ impl Actor {
         Some(if at > now { BalancerStep::Wait(Wait::Until(at)) } else { BalancerStep::Look(CloudLook::Owner) })
     }
 
-    fn members_meanwhile(
+    pub(crate) fn members_meanwhile(
         &self,
         target: &WantedBalancer<'_>,
         current: &SeenBalancer,

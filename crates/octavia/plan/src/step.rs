@@ -88,7 +88,7 @@ impl Actor {
     #[must_use]
     pub fn step(&self, facts: &CloudFacts, now: Duration) -> BalancerStep {
         let memory = &self.memory;
-        if let Some(then) = memory.not_before.filter(|then| *then > now) {
+        if let Some(then) = memory.paused(now) {
             return BalancerStep::Wait(Wait::Until(then));
         }
         if !memory.looked {
@@ -101,8 +101,11 @@ impl Actor {
                 BalancerStep::Look(CloudLook::Owner)
             };
         }
+        if memory.is_retry_blind(now) {
+            return BalancerStep::Look(CloudLook::Owner);
+        }
         match &self.desired {
-            DesiredEntry::Deleting { .. } => self.remove(now),
+            DesiredEntry::Deleting { .. } => self.unless_refused(self.remove(now), now),
             DesiredEntry::LoadBalancer(wanted) => self.make(wanted, facts, now),
         }
     }
@@ -111,6 +114,12 @@ impl Actor {
     pub(crate) fn unless_blocked(&self, step: BalancerStep, now: Duration) -> Option<BalancerStep> {
         let BalancerStep::Change(change) = &step else { return Some(step) };
         self.memory.block_of(&self.part_of(change), now).is_none().then_some(step)
+    }
+
+    /// Returns a step, or what is in its way: a removal is one thing after another.
+    pub(crate) fn unless_refused(&self, step: BalancerStep, now: Duration) -> BalancerStep {
+        let BalancerStep::Change(change) = &step else { return step };
+        self.memory.left_alone(&self.part_of(change), now).unwrap_or(step)
     }
 
     fn remove(&self, now: Duration) -> BalancerStep {

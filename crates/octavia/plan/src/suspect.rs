@@ -64,7 +64,9 @@ impl Actor {
         let Suspect { subnet, address, .. } = suspect;
         let look = || CloudLook::AddressHolder { subnet: subnet.clone(), address: address.clone() };
         Some(match &suspect.orphan {
-            Some((port, _, true)) => BalancerStep::Change(CloudChange::DeletePort { id: port.clone() }),
+            Some((port, _, true)) => {
+                self.unless_refused(BalancerStep::Change(CloudChange::DeletePort { id: port.clone() }), now)
+            }
             Some((_, since, false)) if *since + self.orphan_time(suspect) > now => {
                 BalancerStep::Wait(Wait::Until(*since + self.orphan_time(suspect)))
             }

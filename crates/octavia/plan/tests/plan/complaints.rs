@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::ClientRanges;
 use gimbal_model::Protocol;
-use gimbal_octavia_plan::{BalancerStep, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal, Wait};
 use serde_json::json;
 
-use crate::executor::Way;
+use crate::executor::{Way, World};
 use crate::services::{change, made, world};
 use crate::wish::forwarded;
 
@@ -33,6 +33,53 @@ fn a_minute_of_conflicts_is_no_failure() {
     let over = world.cloud.now();
     made(&wish, &mut world);
     assert!(world.cloud.now() < over + Duration::from_secs(3));
+}
+
+/// Whatever a gateway asks for, endpoints must not be dead for a day.
+#[test]
+fn a_service_that_is_busy_is_left_alone_for_five_minutes_at_most() {
+    for asked in [Duration::from_secs(86_400), Duration::MAX] {
+        let (mut wish, mut world) = world(|_| {});
+        made(&wish, &mut world);
+        wish.members = vec![(9, 80, 1)];
+        world.actor.want(wish.entry());
+        let change = world.run_to_change();
+        let (busy, now) = (ChangeOutcome::Refused(ServiceRefusal::Busy(Some(asked))), world.cloud.now());
+        world.actor.answered(&change, busy, now);
+        assert_eq!(world.step(), BalancerStep::Wait(Wait::Until(now + Duration::from_secs(300))));
+        // That long it was asked for, whatever is wanted meanwhile.
+        wish.members = vec![(8, 80, 1)];
+        world.actor.want(wish.entry());
+        assert_eq!(world.step(), BalancerStep::Wait(Wait::Until(now + Duration::from_secs(300))));
+        made(&wish, &mut world);
+    }
+}
+
+/// What Octavia calls invalid may be so for a while only: a certificate that its store cannot give just now, a flavor that is
+/// not there yet.
+#[test]
+fn what_is_refused_as_invalid_is_asked_for_again_after_an_hour() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    wish.ports.push((Protocol::Tcp, 443));
+    wish.members.push((1, 443, 1));
+    world.actor.want(wish.entry());
+    world.sent.clear();
+    world.refuses = Some(|change| {
+        let refusal = ServiceRefusal::Invalid("Could not retrieve certificate".to_owned());
+        matches!(change, CloudChange::CreateListener { .. }).then_some(ChangeOutcome::Refused(refusal))
+    });
+    let start = world.cloud.now();
+    world.run_for(Duration::from_secs(3 * 3600));
+    let tries =
+        |world: &World| world.sent.iter().filter(|one| matches!(one, CloudChange::CreateListener { .. })).count();
+    // The second one after a look, and then one an hour.
+    assert!((4..=5).contains(&tries(&world)), "{}", tries(&world));
+    assert!(matches!(world.step(), BalancerStep::Blocked(Block::Invalid(_))));
+    world.refuses = None;
+    world.run_for(Duration::from_secs(3600 + 60));
+    assert!(world.cloud.now() - start < Duration::from_secs(5 * 3600));
+    made(&wish, &mut world);
 }
 
 #[test]

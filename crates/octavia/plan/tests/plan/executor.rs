@@ -29,6 +29,9 @@ pub enum Way {
     Late,
 }
 
+/// Says what becomes of a change; `None`: what the services make of it.
+pub type Refuses = fn(&CloudChange) -> Option<ChangeOutcome>;
+
 pub struct World {
     pub cloud: CloudModel,
     pub actor: Actor,
@@ -44,6 +47,8 @@ pub struct World {
     pub kills: u64,
     /// What the provider was shown to lack.
     pub missing: Vec<MissingAbility>,
+    /// What becomes of some changes that do not reach the services.
+    pub refuses: Option<Refuses>,
 }
 
 pub fn key() -> DesiredKey {
@@ -63,7 +68,7 @@ impl World {
     pub fn new(cloud: CloudModel, facts: CloudFacts, desired: DesiredEntry) -> Self {
         let actor = actor(desired);
         let (late, sent, missing) = (Vec::new(), Vec::new(), Vec::new());
-        Self { cloud, actor, facts, late, sent, reads: 0, steps: 0, kills: 0, missing }
+        Self { cloud, actor, facts, late, sent, reads: 0, steps: 0, kills: 0, missing, refuses: None }
     }
 
     pub fn counts(&self) -> WorldCounts {
@@ -120,6 +125,38 @@ impl World {
         self.run()
     }
 
+    /// Takes steps up to the next change, which it returns.
+    #[track_caller]
+    pub fn run_to_change(&mut self) -> CloudChange {
+        for _ in 0..200 {
+            let step = self.step();
+            if let BalancerStep::Change(change) = step {
+                return change;
+            }
+            self.take(&step, Way::Arrives);
+        }
+        panic!("no change: {:?}", self.step());
+    }
+
+    /// Takes steps for some time, and what is left alone for a while is tried again as soon as it may be.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.cloud.now() + time;
+        while self.cloud.now() < end {
+            let (step, now) = (self.step(), self.cloud.now());
+            let rests = match &step {
+                BalancerStep::Done | BalancerStep::Blocked(_) => self.actor.retry_at(now).unwrap_or(end),
+                BalancerStep::Wait(Wait::Until(then)) => *then,
+                _ => {
+                    // A request takes some time.
+                    self.take(&step, Way::Arrives);
+                    self.advance(Duration::from_millis(20));
+                    continue;
+                }
+            };
+            self.advance(rests.min(end).saturating_sub(now));
+        }
+    }
+
     /// Takes one step; `way` is that of a change.
     pub fn take(&mut self, step: &BalancerStep, way: Way) {
         self.steps += 1;
@@ -143,8 +180,11 @@ impl World {
                 let (subnet, address) = (format!("subnet_id={subnet}"), format!("ip_address={address}"));
                 let rows = self.rows("/v2.0/ports", "ports", &[("fixed_ips", &subnet), ("fixed_ips", &address)]);
                 let holder = rows.first().map(SeenPort::read).map(|port| {
-                    let path = AddressHolder::balancer(&port).map(|id| format!("/v2/lbaas/loadbalancers/{id}"));
-                    let in_use = path.is_some_and(|path| self.read(&path, &[]).status != 404);
+                    let in_use = AddressHolder::balancer(&port).map(str::to_owned).is_some_and(|id| {
+                        let path = "/v2/lbaas/loadbalancers";
+                        let one = self.read(&format!("{path}/{id}"), &[]);
+                        one.status != 404 || !self.rows(path, "loadbalancers", &[("vip_port_id", &port.id)]).is_empty()
+                    });
                     AddressHolder { port, in_use }
                 });
                 self.actor.found_holder(holder, self.cloud.now());
@@ -166,6 +206,10 @@ impl World {
 
     pub fn change(&mut self, change: &CloudChange, way: Way) {
         self.sent.push(change.clone());
+        if let Some(outcome) = self.refuses.and_then(|refuses| refuses(change)) {
+            self.missing.extend(self.actor.answered(change, outcome, self.cloud.now()));
+            return;
+        }
         let request = request_of(&change.request());
         let outcome = match way {
             Way::Arrives => outcome(self.cloud.handle(&request)),

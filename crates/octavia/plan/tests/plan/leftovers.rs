@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange, CloudLook};
 use gimbal_octavia_sim::{Fate, SimRequest};
 use serde_json::json;
 
+use crate::executor::Way;
 use crate::services::{made, world};
 
 const ADDRESS: &str = "10.0.0.50";
@@ -52,13 +53,40 @@ fn the_address_of_another_load_balancer_is_a_conflict() {
     assert_eq!(world.rows("/v2.0/ports", "ports", &[]).len(), 1);
 }
 
+/// One read that finds nothing does not prove that a load balancer has gone which was not deleted, and another one would be its
+/// twin.
+#[test]
+fn one_that_is_lost_while_it_is_pending_is_looked_for() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    wish.members = vec![(9, 80, 1)];
+    world.actor.want(wish.entry());
+    while !matches!(world.step(), BalancerStep::Wait(_)) {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+    }
+    world.sent.clear();
+    world.actor.tracked(&world.balancer(), None);
+    assert_eq!(world.step(), BalancerStep::Look(CloudLook::Owner));
+    made(&wish, &mut world);
+    assert!(!world.sent.iter().any(|change| matches!(change, CloudChange::CreateBalancer { .. })), "{:#?}", world.sent);
+    // One that was deleted is gone.
+    world.actor.want(wish.deleting());
+    while !matches!(world.step(), BalancerStep::Wait(_)) {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+    }
+    world.actor.tracked(&world.balancer(), None);
+    assert_eq!(world.step(), BalancerStep::Gone);
+}
+
 #[test]
 fn removal_takes_the_port_of_a_refused_creation_along() {
     let (wish, mut world) = world(|wish| wish.address = Some(ADDRESS));
     world.cloud.expect(Fate::Raises);
     while !world.sent.iter().any(|change| matches!(change, CloudChange::CreateBalancer { .. })) {
         let step = world.step();
-        world.take(&step, crate::executor::Way::Arrives);
+        world.take(&step, Way::Arrives);
     }
     assert_eq!(world.rows("/v2.0/ports", "ports", &[]).len(), 1);
     world.actor.want(wish.deleting());
@@ -71,7 +99,7 @@ fn a_port_of_ours_that_something_else_uses_is_replaced() {
     let (wish, mut world) = world(|wish| (wish.address, wish.from_outside) = (Some(ADDRESS), true));
     while world.actor.seen().ports.is_empty() {
         let step = world.step();
-        world.take(&step, crate::executor::Way::Arrives);
+        world.take(&step, Way::Arrives);
     }
     let port = world.actor.seen().ports[0].id.clone();
     world.by_hand(&SimRequest::put(&format!("/v2.0/ports/{port}"), json!({"port": {"device_id": "lb-gone"}})));

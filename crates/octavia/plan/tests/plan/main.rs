@@ -11,6 +11,7 @@ mod leftovers;
 mod overlap;
 mod provider;
 mod ranges;
+mod refusals;
 mod refused_members;
 mod removal;
 mod repair;

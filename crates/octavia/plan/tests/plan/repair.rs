@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gimbal_model::Protocol;
-use gimbal_octavia_plan::{ApiVerb, BalancerStep, Block, CloudAbility, CloudChange};
+use gimbal_octavia_plan::{ApiVerb, BalancerStep, Block, ChangeOutcome, CloudAbility, CloudChange, ServiceRefusal};
 use gimbal_octavia_sim::{Fate, SimRequest};
 use serde_json::json;
 
-use crate::executor::{Way, World};
+use crate::executor::{Refuses, Way, World};
 use crate::services::{change, made, world};
 use crate::wish::{Wish, forwarded};
 
@@ -138,6 +138,36 @@ fn without_failover_another_one_takes_its_place_behind_the_floating_ip() {
     assert!(matches!(world.sent[3], CloudChange::UpdateFloatingIp { .. }), "{:#?}", world.sent);
     // The next one is not asked for what the role may not do.
     assert_eq!(world.missing.iter().map(|one| one.ability).collect::<Vec<_>>(), [CloudAbility::Failover]);
+}
+
+fn refused(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
+    matches!(change, CloudChange::CreateBalancer { .. }).then_some(ChangeOutcome::Refused(refusal))
+}
+
+/// The reason why another one cannot be made may last, and then there would be none.
+#[test]
+fn one_that_serves_stays_where_another_one_is_refused() {
+    let refusals: [(Refuses, Block); 3] = [
+        (|change| refused(change, ServiceRefusal::Invalid("flavor".into())), Block::Invalid("flavor".into())),
+        (|change| refused(change, ServiceRefusal::Forbidden("role".into())), Block::Forbidden("role".into())),
+        (|change| refused(change, ServiceRefusal::Quota("none".into())), Block::Quota("none".into())),
+    ];
+    for (refuses, block) in refusals {
+        let (wish, mut world) = broken(|wish| (wish.from_outside, wish.floating) = (true, true));
+        let first = world.balancer();
+        world.cloud.provider_mut().failover = false;
+        world.refuses = Some(refuses);
+        assert_eq!(world.run(), BalancerStep::Blocked(block));
+        world.run_for(Duration::from_secs(2 * 3600));
+        let deletes = |change: &CloudChange| matches!(change, CloudChange::DeleteBalancer { .. });
+        assert!(!world.sent.iter().any(deletes), "{:#?}", world.sent);
+        assert_eq!(forwarded(&world.cloud, &first), wish.forwards());
+        // As soon as it is accepted, the old one goes.
+        world.refuses = None;
+        world.run_for(Duration::from_secs(2 * 3600));
+        made(&wish, &mut world);
+        assert_ne!(world.balancer(), first);
+    }
 }
 
 #[test]
