@@ -62,7 +62,8 @@ pub struct LoadBalancerPlacement {
     pub availability_zone: Option<Text>,
 }
 
-/// The address that is wanted. At least one of subnet, network and port is set.
+/// The address that is wanted. At least one of subnet, network and port is set; a header with none of them names its owner, and the
+/// writer refuses it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VipWish {
     /// Subnet.
@@ -257,6 +258,12 @@ impl LoadBalancerHeader {
             name.truncate(name.floor_char_boundary(LIMIT));
         }
         name
+    }
+
+    /// Returns a name from outside as it is sent: without control characters, and cut.
+    #[must_use]
+    pub fn clean_name(name: &str) -> Text {
+        Self::cut(name.chars().filter(|one| !one.is_control()).collect()).into()
     }
 
     /// Returns the name for people.

@@ -17,6 +17,7 @@ mod key;
 mod member;
 mod report;
 mod size;
+mod words;
 
 /// Text that is cheap to copy. IDs of OpenStack and UIDs of Kubernetes are kept as they came.
 pub type Text = std::sync::Arc<str>;
@@ -37,3 +38,4 @@ pub use report::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
     ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool,
 };
+pub use words::{MOST_NAME, MOST_REFERENCE, id_problem, owner_problem, words_problem};

@@ -14,6 +14,8 @@ pub const LEAN_ABOVE: usize = 500_000;
 pub const MOST_BYTES: usize = 1_000_000;
 /// With its status, no object is larger than this.
 pub const MOST_WITH_STATUS: usize = 1_200_000;
+/// No load balancer has more members than this, over all of its ports.
+pub const MOST_DESIRED_MEMBERS: usize = 20_000;
 /// No status lists more members than this.
 pub const MOST_MEMBERS: usize = 2_000;
 

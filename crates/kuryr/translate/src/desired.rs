@@ -9,9 +9,9 @@ use gimbal_kuryr_crd::{
     KlbAlgorithm, KlbHealthMonitor, KlbMemberMode, KlbPort, KlbProxyProtocol, KuryrLoadBalancer, KuryrLoadBalancerSpec,
 };
 use gimbal_kuryr_model::{
-    Algorithm, ApiVersion, Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, FloatingWish, HealthMonitor,
-    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberMode, MonitorKind,
-    ProxyVersion, SharedGroup, Text, Timeouts, VipWish,
+    Algorithm, ApiVersion, Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers, FloatingWish,
+    HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MOST_NAME,
+    MemberMode, MonitorKind, ProxyVersion, SharedGroup, Text, Timeouts, VipWish, owner_problem, words_problem,
 };
 use gimbal_model::{Family, Protocol};
 use ipnet::IpNet;
@@ -51,6 +51,14 @@ pub enum NotStreamed {
     /// It is no address.
     #[error("its address {0:?} cannot be read")]
     VipUnreadable(Text),
+    /// It has a text that the writer would not read.
+    #[error("its {field} {value:?} is not one that OpenStack has")]
+    Invalid {
+        /// What it is.
+        field: &'static str,
+        /// The text, cut to 64 characters.
+        value: Text,
+    },
     /// It is streamed, and the writer does not try to make it.
     #[error("{message}")]
     Rejected {
@@ -69,6 +77,7 @@ impl NotStreamed {
             Self::WaitingForWriter => "WaitingForWriter",
             Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
             Self::VipUnreadable(_) => "InvalidAddress",
+            Self::Invalid { .. } => "Invalid",
             Self::Rejected { reason, .. } => reason,
         }
     }
@@ -79,6 +88,7 @@ impl NotStreamed {
         match self {
             Self::WaitingForWriter => None,
             Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) => Some(conditions::CONFLICT),
+            Self::Invalid { .. } => Some(conditions::UNSUPPORTED),
             Self::Rejected { reason, .. } => match *reason {
                 "OwnerConflict" => Some(conditions::CONFLICT),
                 "Unsupported" => Some(conditions::UNSUPPORTED),
@@ -104,7 +114,7 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
     let ports = ports(spec, facts, &mut findings);
     let listeners = ports.iter().map(|(id, port)| listener(*id, port, spec)).collect();
     let mut header = LoadBalancerHeader {
-        owner: spec.service_uid.clone().unwrap_or_else(|| meta.meta.uid.clone()),
+        owner: named_service(spec).unwrap_or(&meta.meta.uid).clone(),
         known: !status_knowledge(object).needs_discovery(),
         placement: LoadBalancerPlacement {
             project,
@@ -124,9 +134,59 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
         adopt: spec.load_balancer_id.clone(),
     };
     header.sort();
-    let members = members(spec, &ports, family, facts);
+    let members = members(spec, &ports, family, facts, &mut findings);
     let wanted = DesiredLoadBalancer { generation: meta.generation, header: Arc::new(header), members };
+    if let Some((field, value)) = wanted.bad_text() {
+        return Err(NotStreamed::Invalid { field, value: shown(value) });
+    }
     Ok(Streamed { wanted, findings })
+}
+
+/// Returns an entry that names the owner of an object and wants nothing: the writer refuses it, for it says nowhere where a load
+/// balancer would be, and what exists for the owner stays as it is. Without it, that would be an orphan's.
+#[must_use]
+pub fn owner_alone(object: &KuryrLoadBalancer, owner: &Text) -> DesiredLoadBalancer {
+    let is_sent = |group: &SharedGroup| words_problem(&group.name, MOST_NAME).is_none();
+    let header = LoadBalancerHeader {
+        owner: owner.clone(),
+        known: !status_knowledge(object).needs_discovery(),
+        placement: LoadBalancerPlacement::default(),
+        vip: VipWish::default(),
+        floating: None,
+        listeners: Box::default(),
+        clients: ClientRanges::NoOne,
+        balancing: Balancing {
+            family: Family::V4,
+            members: MemberMode::Pod,
+            algorithm: None,
+            affinity_seconds: None,
+            proxy: None,
+        },
+        timeouts: Timeouts::default(),
+        monitor: None,
+        tls_containers: Box::default(),
+        // What its group has is no orphan's either.
+        shared_group: shared_group(object).filter(|group| is_sent(group)).map(|group| {
+            let SharedGroup { name, created: _ } = *group;
+            Box::new(SharedGroup { name, created: None })
+        }),
+        adopt: None,
+    };
+    let generation = object.metadata.generation;
+    DesiredLoadBalancer { generation, header: Arc::new(header), members: DesiredMembers::default() }
+}
+
+/// Returns the UID of the Service that a spec names. What is no UID names none: there is no such Service, and the writer would not
+/// read the entry.
+#[must_use]
+pub fn named_service(spec: &KuryrLoadBalancerSpec) -> Option<&Text> {
+    spec.service_uid.as_ref().filter(|uid| is_uid(uid))
+}
+
+/// Whether a text may be the UID of an owner.
+#[must_use]
+pub fn is_uid(text: &str) -> bool {
+    owner_problem(text).is_none()
 }
 
 fn vip(spec: &KuryrLoadBalancerSpec, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Result<VipWish, NotStreamed> {
@@ -204,7 +264,8 @@ pub(crate) fn listener_id(port: &KlbPort) -> Result<ListenerId, PortProblem> {
 
 fn listener(id: ListenerId, port: &KlbPort, spec: &KuryrLoadBalancerSpec) -> ListenerWish {
     let kind = listener_kind(id, port, spec);
-    ListenerWish { id, kind, name: port.name.clone().filter(|name| !name.is_empty()) }
+    let name = port.name.as_deref().filter(|name| !name.is_empty());
+    ListenerWish { id, kind, name: name.map(LoadBalancerHeader::clean_name) }
 }
 
 /// TLS ends at a TCP listener that has certificates, unless its port says that it is plain HTTP.
@@ -226,7 +287,7 @@ fn shared_group(object: &KuryrLoadBalancer) -> Option<Box<SharedGroup>> {
     let (spec, meta) = (&object.spec, &object.metadata);
     let name = spec.shared_group.as_ref().filter(|name| !name.is_empty())?;
     let name = if name.contains('/') { name.clone() } else { format!("{}/{name}", meta.meta.namespace).into() };
-    let created = match spec.service_uid {
+    let created = match named_service(spec) {
         Some(_) => spec.service_created.clone(),
         None => meta.creation_timestamp.clone(),
     };

@@ -95,6 +95,17 @@ pub enum Finding {
         /// All endpoints.
         total: usize,
     },
+    /// Its ports and endpoints make more members than a load balancer may have.
+    #[error(
+        "{kept} of {total} endpoints are kept: with its ports there would be more than {} members",
+        crate::MOST_DESIRED_MEMBERS
+    )]
+    TooManyMembers {
+        /// Endpoints that are kept.
+        kept: usize,
+        /// All endpoints that serve.
+        total: usize,
+    },
 }
 
 /// Why a port is left out.
@@ -133,7 +144,7 @@ impl Finding {
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match self {
-            Self::TooLarge { .. } => conditions::TOO_LARGE,
+            Self::TooLarge { .. } | Self::TooManyMembers { .. } => conditions::TOO_LARGE,
             Self::Kept(_) => conditions::HELD,
             Self::Port { problem: PortProblem::Duplicate, .. } => conditions::CONFLICT,
             _ => conditions::UNSUPPORTED,
@@ -155,6 +166,7 @@ impl Finding {
             Self::SecondFamily(_) => "SecondFamily",
             Self::NoExternalNetwork => "NoExternalNetwork",
             Self::TooLarge { .. } => "TooManyEndpoints",
+            Self::TooManyMembers { .. } => "TooManyMembers",
         }
     }
 

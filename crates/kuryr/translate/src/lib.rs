@@ -25,8 +25,8 @@ mod status;
 mod wanted;
 
 pub use annotations::{AnnotationProblem, Annotations, NodeSelector};
-pub use bounds::{LEAN_ABOVE, MOST_BYTES, MOST_MEMBERS, MOST_WITH_STATUS, encoded_len};
-pub use desired::{NotStreamed, Streamed, desired};
+pub use bounds::{LEAN_ABOVE, MOST_BYTES, MOST_DESIRED_MEMBERS, MOST_MEMBERS, MOST_WITH_STATUS, encoded_len};
+pub use desired::{NotStreamed, Streamed, desired, is_uid, named_service, owner_alone};
 pub use finding::{Finding, PortProblem, RangeProblem};
 pub use index::{Joined, ServiceIndex};
 pub use nodes::Nodes;

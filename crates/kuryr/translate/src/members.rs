@@ -10,43 +10,61 @@ use gimbal_kuryr_model::{
 use gimbal_model::Family;
 
 use crate::address::address;
+use crate::{Finding, MOST_DESIRED_MEMBERS};
 
 /// Returns the members of these listeners: each address and port once, of one family, joined with the listeners by the name of
-/// the port. Of several slices that have it, the best condition counts.
+/// the port. Of several slices that have it, the best condition counts. Ports and endpoints stand side by side in the spec, and
+/// multiply here, so whole endpoints are left out from where there would be more than [`MOST_DESIRED_MEMBERS`].
 pub(crate) fn members(
     spec: &KuryrLoadBalancerSpec,
     listeners: &[(ListenerId, &KlbPort)],
     family: Family,
     facts: &CloudFacts,
+    findings: &mut Vec<Finding>,
 ) -> DesiredMembers {
+    let mut by_name = BTreeMap::new();
+    for (id, port) in listeners {
+        by_name.entry((port.name.as_deref().unwrap_or_default(), id.protocol.as_str())).or_insert((*id, *port));
+    }
     let mut members: BTreeMap<MemberId, DesiredMember> = BTreeMap::new();
+    let (mut kept, mut total, mut room) = (0, 0, MOST_DESIRED_MEMBERS);
     for slice in &spec.endpoint_slices {
-        for port in &slice.ports {
-            let name = |name: &Option<Text>| name.clone().unwrap_or_default();
-            let same = |(id, listener): &&(ListenerId, &KlbPort)| {
-                name(&listener.name) == name(&port.name)
-                    && port.protocol.as_deref().unwrap_or("TCP") == id.protocol.as_str()
-            };
-            let Some((listener, of_service)) = listeners.iter().find(same) else { continue };
-            let Some(number) = number(port.port, of_service) else { continue };
-            for endpoint in &slice.endpoints {
-                let Some(weight) = weight(endpoint) else { continue };
-                let addresses = endpoint.addresses.iter().filter_map(|text| address(text));
-                for address in addresses.filter(|address| Family::of(*address) == family) {
-                    let id = MemberId { listener: *listener, address, port: number };
-                    let member = DesiredMember {
-                        id,
-                        weight,
-                        name: member_name(endpoint, number),
-                        subnet: subnet(spec, facts, address),
-                    };
-                    let known = members.entry(id).or_insert_with(|| member.clone());
-                    if known.weight < weight {
-                        *known = member;
+        let pools = slice.ports.iter().filter_map(|port| {
+            let name = (port.name.as_deref().unwrap_or_default(), port.protocol.as_deref().unwrap_or("TCP"));
+            let (listener, of_service) = by_name.get(&name)?;
+            Some((*listener, number(port.port, of_service)?))
+        });
+        let pools: Vec<(ListenerId, u16)> = pools.collect();
+        if pools.is_empty() {
+            continue;
+        }
+        for endpoint in &slice.endpoints {
+            let Some(weight) = weight(endpoint) else { continue };
+            let addresses = endpoint.addresses.iter().filter_map(|text| address(text));
+            let addresses: Vec<IpAddr> = addresses.filter(|address| Family::of(*address) == family).collect();
+            let count = pools.len() * addresses.len();
+            total += 1;
+            if room < count {
+                // What comes after it is not served either: who is served must not depend on how much fits.
+                room = 0;
+                continue;
+            }
+            (room, kept) = (room - count, kept + 1);
+            for address in addresses {
+                let subnet = subnet(spec, facts, address);
+                for (listener, port) in &pools {
+                    let id = MemberId { listener: *listener, address, port: *port };
+                    let known = members.get(&id);
+                    if known.is_none_or(|known| known.weight < weight) {
+                        let name = member_name(endpoint, *port);
+                        members.insert(id, DesiredMember { id, weight, name, subnet: subnet.clone() });
                     }
                 }
             }
         }
+    }
+    if kept < total {
+        findings.push(Finding::TooManyMembers { kept, total });
     }
     DesiredMembers::new(members.into_values().collect())
 }
@@ -69,12 +87,13 @@ fn weight(endpoint: &KlbEndpoint) -> Option<u8> {
     (conditions.terminating == Some(true) && conditions.serving == Some(true)).then_some(0)
 }
 
+/// The API server takes any text as the name of a target.
 fn member_name(endpoint: &KlbEndpoint, port: u16) -> Option<Text> {
     let target = endpoint.target_ref.as_ref()?;
     let name = target.name.as_deref()?;
     Some(match (target.kind.as_deref(), target.namespace.as_deref()) {
-        (Some("Node"), _) | (_, None) => LoadBalancerHeader::cut(name.to_owned()).into(),
-        (_, Some(namespace)) => LoadBalancerHeader::cut(format!("{namespace}/{name}:{port}")).into(),
+        (Some("Node"), _) | (_, None) => LoadBalancerHeader::clean_name(name),
+        (_, Some(namespace)) => LoadBalancerHeader::clean_name(&format!("{namespace}/{name}:{port}")),
     })
 }
 

@@ -1,8 +1,9 @@
-//! Checks of texts. What comes from a cluster ends in requests to OpenStack and in log lines.
+//! Checks of texts and numbers. The rules of texts are those of the model, so that the sender has the same.
 
 use std::net::IpAddr;
 
-use gimbal_kuryr_model::{DesiredKey, DesiredKind, ListenerId, Text};
+use gimbal_kuryr_model::{DesiredKey, DesiredKind, ListenerId, Text, id_problem, owner_problem, words_problem};
+pub(crate) use gimbal_kuryr_model::{MOST_NAME as NAME, MOST_REFERENCE as REFERENCE};
 use gimbal_wire::Interner;
 use gimbal_wire::parse::{self, Parsed, WireError, invalid};
 use ipnet::IpNet;
@@ -11,24 +12,19 @@ use prost::bytes::Bytes;
 use crate::pb;
 use crate::values::Numbered;
 
-/// Longest ID or name in OpenStack, in bytes.
-pub(crate) const NAME: usize = 255;
-/// Longest reference or path, in bytes.
-pub(crate) const REFERENCE: usize = 2048;
 /// Longest name of a condition or a reason in Kubernetes, in bytes.
 pub(crate) const CONDITION: usize = 316;
 
-/// Parses an ID of an object in OpenStack. It becomes a part of the path of requests, so it has no character that means
-/// something there.
+/// Parses an ID of an object in OpenStack.
 pub(crate) fn id(field: &'static str, text: String, intern: &mut Interner) -> Parsed<Text> {
-    if text.is_empty() {
-        return invalid(field, "is empty");
+    checked(field, id_problem(&text), text, intern)
+}
+
+fn checked(field: &'static str, problem: Option<String>, text: String, intern: &mut Interner) -> Parsed<Text> {
+    match problem {
+        Some(problem) => invalid(field, problem),
+        None => Ok(intern.text(text)),
     }
-    parse::bounded(field, &text, NAME)?;
-    if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte)) || text.starts_with('.') {
-        return invalid(field, "is not an ID");
-    }
-    Ok(intern.text(text))
 }
 
 pub(crate) fn option_id(field: &'static str, text: Option<String>, intern: &mut Interner) -> Parsed<Option<Text>> {
@@ -41,11 +37,7 @@ pub(crate) fn ids<C: FromIterator<Text>>(field: &'static str, list: Vec<String>,
 
 /// Parses a text that people chose.
 pub(crate) fn words(field: &'static str, text: String, limit: usize, intern: &mut Interner) -> Parsed<Text> {
-    parse::bounded(field, &text, limit)?;
-    if text.contains(char::is_control) {
-        return invalid(field, "contains a control character");
-    }
-    Ok(intern.text(text))
+    checked(field, words_problem(&text, limit), text, intern)
 }
 
 pub(crate) fn option_words(
@@ -59,11 +51,7 @@ pub(crate) fn option_words(
 
 /// Parses the UID of an owner.
 pub(crate) fn owner(text: String, intern: &mut Interner) -> Parsed<Text> {
-    // In OpenStack's tags this stands for a group of owners.
-    if text.starts_with("gimbal-group:") {
-        return invalid("owner", "is not a UID");
-    }
-    id("owner", text, intern)
+    checked("owner", owner_problem(&text), text, intern)
 }
 
 pub(crate) fn key(key: Option<pb::EntryKey>, intern: &mut Interner) -> Parsed<DesiredKey> {

@@ -5,7 +5,7 @@ use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
 use gimbal_kuryr_translate::{Finding, LEAN_ABOVE, MOST_BYTES, Nodes, Translated, encoded_len};
 use serde_json::{Value, json};
 
-use crate::common::{facts, joined, pod, service, slice, translated};
+use crate::common::{desired_of, facts, joined, pod, service, slice, spec_of, translated};
 
 fn of(slices: Vec<BalancedSlice>) -> Translated {
     translated(&joined(service(json!({}), json!({})), slices), &Nodes::default(), Some(&facts()))
@@ -60,4 +60,34 @@ fn whole_endpoints_go_from_the_end_and_both_counts_are_said() {
 fn the_length_is_that_of_the_encoding() {
     let spec = of(slices(3)).spec;
     assert_eq!(encoded_len(&spec), serde_json::to_vec(&spec).unwrap().len());
+}
+
+/// A Service with this many ports, and one slice that has all of them.
+fn with_ports(ports: usize, endpoints: usize) -> KuryrLoadBalancerSpec {
+    let port = |n| json!({"name": format!("p{n}"), "port": 1 + n, "protocol": "TCP", "targetPort": "80"});
+    let of_slice = |n| json!({"name": format!("p{n}"), "port": 1 + n, "protocol": "TCP"});
+    let endpoint = |n: usize| json!({"addresses": [format!("10.1.{}.{}", n / 250, n % 250)], "conditions": {}});
+    let mut spec = serde_json::to_value(spec_of(json!({}), json!({})).spec).unwrap();
+    spec["ports"] = (0..ports).map(port).collect();
+    spec["endpointSlices"] = json!([{
+        "endpoints": (0..endpoints).map(endpoint).collect::<Vec<_>>(),
+        "ports": (0..ports).map(of_slice).collect::<Vec<_>>(),
+    }]);
+    serde_json::from_value(spec).unwrap()
+}
+
+#[test]
+fn ports_and_endpoints_make_no_more_members_than_one_load_balancer_may_have() {
+    let spec = with_ports(300, 1_000);
+    let cut = desired_of(spec.clone());
+    let members = cut.wanted.members.as_slice();
+    assert_eq!(members.len(), 66 * 300, "whole endpoints");
+    assert!(members.iter().any(|member| member.id.address.to_string() == "10.1.0.65"), "the first ones");
+    let said: Vec<_> = cut.findings.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["66 of 1000 endpoints are kept: with its ports there would be more than 20000 members"]);
+    assert_eq!((cut.findings[0].condition(), cut.findings[0].reason()), ("TooLarge", "TooManyMembers"));
+    assert_eq!(desired_of(spec), cut, "the same cut each time");
+    // As many as it may have.
+    let whole = desired_of(with_ports(20, 1_000));
+    assert_eq!((whole.wanted.members.as_slice().len(), whole.findings.len()), (20_000, 0));
 }

@@ -106,6 +106,17 @@ fn names_of_members_are_cut() {
     assert_eq!(members.as_slice()[0].name.as_deref().unwrap().len(), 255);
 }
 
+/// The API server takes any text there, and the writer would not read the entry.
+#[test]
+fn names_of_members_are_cleaned() {
+    let mut odd = pod("10.1.0.4", "a\u{7}b\n");
+    odd["targetRef"]["namespace"] = json!("te\u{0}am");
+    let slices = vec![slice("a", json!([odd]))];
+    let spec = translated(&joined(service(json!({}), json!({})), slices), &Nodes::default(), Some(&facts())).spec;
+    let members = desired_of(spec).wanted.members;
+    assert_eq!(members.as_slice()[0].name.as_deref(), Some("team/ab:8080"));
+}
+
 #[test]
 fn ranges_that_say_nothing_let_no_one_in() {
     let of = |ranges: &str| {

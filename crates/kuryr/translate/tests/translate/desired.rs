@@ -5,7 +5,7 @@ use gimbal_kuryr_model::{
     ApiVersion, ClientRanges, CloudFacts, FloatingWish, ListenerId, ListenerKind, LoadBalancerDefaults,
     MemberAddressing, MonitorKind, ProxyVersion,
 };
-use gimbal_kuryr_translate::{Nodes, NotStreamed, StatusKnowledge, Streamed, desired, status_knowledge};
+use gimbal_kuryr_translate::{Nodes, NotStreamed, StatusKnowledge, Streamed, desired, owner_alone, status_knowledge};
 use gimbal_model::Protocol;
 use serde_json::{Value, json};
 
@@ -38,6 +38,35 @@ fn it_waits_until_it_knows_where() {
     // A subnet that the writer has not described is its own business.
     assert!(of(json!({"ip": "10.97.0.1", "subnet_id": "unknown"})).is_ok());
     assert_eq!(of(json!({"ip": null})).unwrap().address, None);
+}
+
+#[test]
+fn what_the_writer_would_not_read_is_not_sent() {
+    let of = |changes| desired(&object(spec(changes)), &facts());
+    for (changes, said) in [
+        (json!({"subnet_id": "a/b"}), "its subnet of the VIP \"a/b\" is not one that OpenStack has"),
+        (json!({"project_id": "../admin"}), "its project \"../admin\" is not one that OpenStack has"),
+        (json!({"provider": "a\nb"}), "its provider \"a\\nb\" is not one that OpenStack has"),
+        (
+            json!({"tls_container_refs": ["x\u{7}"]}),
+            "its container of a certificate \"x\\u{7}\" is not one that OpenStack has",
+        ),
+        (json!({"shared_group": "a\nb"}), "its shared group \"/a\\nb\" is not one that OpenStack has"),
+    ] {
+        let error = of(changes).unwrap_err();
+        assert_eq!(error.to_string(), said);
+        assert_eq!((error.reason(), error.condition()), ("Invalid", Some("Unsupported")));
+    }
+    // What is no UID names no Service.
+    assert_eq!(&*of(json!({"service_uid": "a/b"})).unwrap().wanted.header.owner, "klb-uid");
+    let ports = json!([{"name": "a\u{7}b", "port": 80, "protocol": "TCP", "targetPort": "1"}]);
+    assert_eq!(of(json!({"ports": ports})).unwrap().wanted.header.listeners[0].name.as_deref(), Some("ab"));
+    // Its owner can be named all the same.
+    let bad = object(spec(json!({"subnet_id": "a/b", "shared_group": "a\nb"})));
+    let alone = owner_alone(&bad, &"6d0e7f4e".into());
+    assert_eq!((&*alone.header.owner, alone.bad_text(), &alone.header.shared_group), ("6d0e7f4e", None, &None));
+    let shared = owner_alone(&object(spec(json!({"shared_group": "web"}))), &"6d0e7f4e".into());
+    assert_eq!(shared.header.shared_group.as_deref().map(|group| &*group.name), Some("/web"));
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! What is refused: a bad entry alone, a bad message as a whole.
 
-use gimbal_kuryr_model::{DesiredKey, DesiredKind};
-use gimbal_kuryr_wire::{Kuryr, pb};
+use std::sync::Arc;
+
+use gimbal_kuryr_model::{
+    DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember, DesiredMembers, FloatingWish,
+    LoadBalancerHeader, Text,
+};
+use gimbal_kuryr_wire::{DesiredHeader, Kuryr, pb};
 use gimbal_session::{AgentMessage, Data, Frame, Piece, PieceChange, Unreadable, WriterMessage};
 use gimbal_wire::{WirePayload, pb as shared};
 use pb::entry_change::Change;
@@ -273,4 +278,60 @@ fn the_descriptors_are_complete() {
     assert_eq!(services, ["DesiredState", "InspectionService", "AdminService"]);
     assert!(set.file.iter().any(|file| file.package() == "gimbal.discovery.v1"), "what is imported is there too");
     assert_eq!(Kuryr::SERVICE, "gimbal.kuryr.v1.DesiredState");
+}
+
+/// The sender has the same rules: what it would not read itself it does not send.
+#[test]
+fn what_the_model_takes_is_read_and_nothing_else() {
+    type Put = fn(&mut LoadBalancerHeader, Text);
+    let fields: [Put; 18] = [
+        |it, text| it.owner = text,
+        |it, text| it.placement.project = text,
+        |it, text| it.placement.provider = Some(text),
+        |it, text| it.placement.flavor = Some(text),
+        |it, text| it.placement.availability_zone = Some(text),
+        |it, text| it.vip.subnet = Some(text),
+        |it, text| it.vip.network = Some(text),
+        |it, text| it.vip.port = Some(text),
+        |it, text| it.vip.additional_subnets = [text].into(),
+        |it, text| it.vip.security_groups = [text].into(),
+        |it, text| it.floating = Some(Box::new(FloatingWish { network: Some(text), ..FloatingWish::default() })),
+        |it, text| it.floating = Some(Box::new(FloatingWish { subnet: Some(text), ..FloatingWish::default() })),
+        |it, text| it.listeners[0].name = Some(text),
+        |it, text| it.monitor.as_mut().unwrap().path = Some(text),
+        |it, text| it.monitor.as_mut().unwrap().codes = Some(text),
+        |it, text| it.tls_containers = [text].into(),
+        |it, text| it.shared_group.as_mut().unwrap().name = text,
+        |it, text| it.adopt = Some(text),
+    ];
+    let piece = chunk(good()).unwrap();
+    let Some(DesiredHeader::LoadBalancer { generation, header }) = piece.header.as_deref() else { panic!() };
+    let is_read = |header: LoadBalancerHeader, members: Vec<DesiredMember>| {
+        let members = DesiredMembers::new(members);
+        let wanted = DesiredLoadBalancer { generation: *generation, header: Arc::new(header), members };
+        let is_good = wanted.bad_text().is_none();
+        let entry = DesiredEntry::LoadBalancer(wanted);
+        let key = DesiredKey::new(DesiredKind::LoadBalancer, "a", "bad");
+        let read = chunk(gimbal_kuryr_wire::shown_entry(&key, &entry));
+        assert_eq!(read.is_ok(), is_good, "{entry:?}");
+        is_good
+    };
+    let long = ["x".repeat(256), "x".repeat(2049)];
+    let texts = ["", "a", "a/b", "a b", "a\nb", "\u{7f}", ".a", "é", "gimbal-group:a", &long[0], &long[1]];
+    let mut good = 0;
+    for text in texts {
+        for put in fields {
+            let mut header = (**header).clone();
+            put(&mut header, text.into());
+            good += usize::from(is_read(header, Vec::new()));
+        }
+        let put: [fn(&mut DesiredMember, Text); 2] =
+            [|it, text| it.name = Some(text), |it, text| it.subnet = Some(text)];
+        for put in put {
+            let mut member = piece.parts[0].clone();
+            put(&mut member, text.into());
+            good += usize::from(is_read((**header).clone(), vec![member]));
+        }
+    }
+    assert!((20..150).contains(&good), "{good}");
 }
