@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{BalancedService, Meta, Node};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kuryr_crd::names::annotations;
 use gimbal_kuryr_model::DesiredEntry;
-use gimbal_kuryr_translate::{Nodes, status_knowledge};
+use gimbal_kuryr_translate::{NodeChange, Nodes, status_knowledge};
 use gimbal_model::SourceKey;
 
 use crate::item::{HeldBalancer, ServiceProof, has_finalizer, is_newer};
@@ -155,8 +156,19 @@ impl<T> KuryrController<T> {
 
     fn node_set(&mut self, node: &Node) {
         self.listed_nodes.insert(node.metadata.name.clone());
-        if self.nodes.apply(node) && self.needs_nodes() {
-            self.mark_all();
+        match self.nodes.apply(node) {
+            _ if !self.needs_nodes() => {}
+            NodeChange::Nothing => {}
+            // Every node has some that change with time, and translating everything takes long.
+            NodeChange::Labels => {
+                let selects = |key: &&SourceKey| {
+                    self.index
+                        .service(key)
+                        .is_some_and(|service| service.annotations().contains_key(annotations::NODE_SELECTOR))
+                };
+                self.dirty.extend(self.index.services().filter(selects).cloned());
+            }
+            NodeChange::Members => self.mark_all(),
         }
     }
 

@@ -40,6 +40,8 @@ pub mod annotations {
     pub const LBAAS_SPEC: &str = "openstack.org/kuryr-lbaas-spec";
     /// Prefix of the annotations of cloud-provider-openstack.
     pub const CLOUD_PROVIDER: &str = "loadbalancer.openstack.org/";
+    /// Of cloud-provider-openstack: labels of the nodes that are members.
+    pub const NODE_SELECTOR: &str = "loadbalancer.openstack.org/node-selector";
     /// Of cloud-provider-openstack: `"true"` for a load balancer without a floating IP.
     pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     /// Of Kubernetes: ranges of clients, where the spec has no `loadBalancerSourceRanges`.

@@ -126,7 +126,7 @@ impl Annotations {
             load_balancer: from.read("loadbalancer.openstack.org/load-balancer-id", id),
             shared_group: from.read(kuryr::SHARED_GROUP, group),
             hostname: from.read("loadbalancer.openstack.org/hostname", hostname),
-            node_selector: from.read("loadbalancer.openstack.org/node-selector", selector),
+            node_selector: from.read(kuryr::NODE_SELECTOR, selector),
         };
         (annotations, from.findings)
     }

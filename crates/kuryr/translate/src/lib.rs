@@ -29,7 +29,7 @@ pub use bounds::{LEAN_ABOVE, MOST_BYTES, MOST_DESIRED_MEMBERS, MOST_MEMBERS, MOS
 pub use desired::{NotStreamed, Streamed, desired, is_uid, named_service, owner_alone};
 pub use finding::{Finding, PortProblem, RangeProblem};
 pub use index::{Joined, ServiceIndex};
-pub use nodes::Nodes;
+pub use nodes::{NodeChange, Nodes};
 pub use rediscover::{StatusKnowledge, status_knowledge};
 pub use service_status::{ServiceOutcome, service_status};
 pub use slices::SlicePart;

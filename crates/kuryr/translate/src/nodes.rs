@@ -18,6 +18,17 @@ const GOING: &str = "ToBeDeletedByClusterAutoscaler";
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Nodes(BTreeMap<Text, Member>);
 
+/// What may change when a node was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeChange {
+    /// Nothing.
+    Nothing,
+    /// The members of Services that select nodes by their labels.
+    Labels,
+    /// The members of every Service.
+    Members,
+}
+
 /// What is kept of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
@@ -28,8 +39,8 @@ struct Member {
 }
 
 impl Nodes {
-    /// Adds a node or replaces it. Returns whether that may change members: heartbeats do not.
-    pub fn apply(&mut self, node: &Node) -> bool {
+    /// Adds a node or replaces it, and returns what may change by that: heartbeats change nothing.
+    pub fn apply(&mut self, node: &Node) -> NodeChange {
         let member = Member {
             v4: internal_address(node, Family::V4),
             v6: internal_address(node, Family::V6),
@@ -37,11 +48,18 @@ impl Nodes {
             excluded: node.metadata.labels.contains_key(labels::EXCLUDE_NODE)
                 || node.spec.taints.iter().any(|taint| &*taint.key == GOING),
         };
-        if self.0.get(&node.metadata.name) == Some(&member) {
-            return false;
-        }
+        let before = self.0.get(&node.metadata.name);
+        let change = match before {
+            Some(before) if *before == member => return NodeChange::Nothing,
+            Some(Member { v4, v6, labels: _, excluded })
+                if (v4, v6, excluded) == (&member.v4, &member.v6, &member.excluded) =>
+            {
+                NodeChange::Labels
+            }
+            _ => NodeChange::Members,
+        };
         self.0.insert(node.metadata.name.clone(), member);
-        true
+        change
     }
 
     /// Removes a node. Returns whether it was there.

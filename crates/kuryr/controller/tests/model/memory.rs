@@ -186,3 +186,30 @@ fn a_refusal_of_what_is_not_offered_is_kept_no_longer_than_the_stream() {
         assert!(!keeps(&world, "elsewhere"));
     }
 }
+
+#[test]
+fn labels_of_nodes_matter_to_who_selects_by_them() {
+    let node = |label: &str| {
+        let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
+        let node = json!({"metadata": {"name": "n", "labels": {"l": label}}, "status": {"addresses": addresses}});
+        Sighting::Set(serde_json::from_value::<Node>(node).unwrap())
+    };
+    let mut world = World::new(true);
+    world.controller.set_facts(&CloudFacts { members: MemberMode::Node, ..facts() });
+    world.controller.saw::<Node>(Sighting::ListBegan);
+    world.controller.saw(node("one"));
+    world.controller.saw::<Node>(Sighting::ListDone);
+    let mut selecting = service("LoadBalancer", 80);
+    selecting["metadata"] = json!({"annotations": {"loadbalancer.openstack.org/node-selector": "l=one"}});
+    selecting["spec"]["ports"][0]["nodePort"] = json!(30080);
+    world.api.create(Kind::Service, "selecting", selecting);
+    world.api.create(Kind::Service, "other", service("LoadBalancer", 80));
+    world.rest();
+    world.controller.saw(node("two"));
+    let shown = format!("{:?}", world.controller);
+    let dirty = shown.split("leads: true, dirty: ").nth(1).and_then(|rest| rest.split(", fresh").next()).unwrap();
+    assert!(dirty.contains("selecting") && !dirty.contains("other"), "{dirty}");
+    world.rest();
+    let spec = &world.api.get(Kind::Balancer, "selecting").unwrap()["spec"];
+    assert_eq!(spec["endpointSlices"][0]["endpoints"].as_array().map_or(0, Vec::len), 0);
+}

@@ -7,7 +7,7 @@ use gimbal_kubernetes_objects::{BalancedService, BalancedSlice};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::DesiredMembers;
 use gimbal_kuryr_translate::{
-    ControllerSettings, Input, Joined, Nodes, ServiceIndex, Streamed, Translated, desired, translate,
+    ControllerSettings, Input, Joined, NodeChange, Nodes, ServiceIndex, Streamed, Translated, desired, translate,
 };
 use gimbal_model::SourceKey;
 use proptest::prelude::*;
@@ -145,7 +145,7 @@ proptest! {
         let apply = |order: &[u8]| {
             let mut nodes = Nodes::default();
             for n in order {
-                assert!(nodes.apply(&node(&format!("node-{n}"), &format!("10.0.0.{n}"))));
+                assert_eq!(nodes.apply(&node(&format!("node-{n}"), &format!("10.0.0.{n}"))), NodeChange::Members);
             }
             translated(&joined(service(json!({}), json!({})), Vec::new()), &nodes, Some(&crate::common::node_facts()))
         };

@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_crd::{KlbIpFamily, KlbMemberMode, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{ApiVersion, CloudFacts, ExternalNetwork, VipMode};
-use gimbal_kuryr_translate::{Nodes, Translated};
+use gimbal_kuryr_translate::{NodeChange, Nodes, Translated};
 use serde_json::{Value, json};
 
 use crate::common::{facts, joined, node, node_facts, pod, service, slice, spec_of, translated};
@@ -177,9 +177,12 @@ fn slices_are_kept_in_canonical_form() {
 #[test]
 fn nodes_are_members_where_the_cloud_says_so() {
     let mut nodes = Nodes::default();
-    assert!(nodes.apply(&node("b", "10.0.0.2")));
-    assert!(nodes.apply(&node("a", "10.0.0.1")));
-    assert!(!nodes.apply(&node("a", "10.0.0.1")));
+    assert_eq!(nodes.apply(&node("b", "10.0.0.2")), NodeChange::Members);
+    assert_eq!(nodes.apply(&node("a", "10.0.0.1")), NodeChange::Members);
+    assert_eq!(nodes.apply(&node("a", "10.0.0.1")), NodeChange::Nothing);
+    let mut labelled = node("a", "10.0.0.1");
+    labelled.metadata.labels.insert("another".into(), "one".into());
+    assert_eq!(nodes.apply(&labelled), NodeChange::Labels);
     let mut excluded = node("c", "10.0.0.3");
     excluded.metadata.labels.insert("node.kubernetes.io/exclude-from-external-load-balancers".into(), "".into());
     let mut going = node("d", "10.0.0.4");
@@ -187,7 +190,9 @@ fn nodes_are_members_where_the_cloud_says_so() {
         serde_json::from_value(json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])).unwrap();
     let mut labelled = node("e", "10.0.0.5");
     labelled.metadata.labels.insert("zone".into(), "1".into());
-    [excluded, going, labelled, node("f", "fd00::6")].iter().for_each(|node| assert!(nodes.apply(node)));
+    [excluded, going, labelled, node("f", "fd00::6")]
+        .iter()
+        .for_each(|node| assert_eq!(nodes.apply(node), NodeChange::Members));
 
     let of = |annotations: Value, spec: Value| {
         let joined = joined(service(spec, annotations), vec![slice("a", json!([pod("10.1.0.4", "a")]))]);
