@@ -145,7 +145,8 @@ impl<T> KuryrController<T> {
             item.forget_report();
             (item.offered, item.drained, item.gone, item.proof, item.hold) = (None, None, None, None, None);
             (item.needs_proof, item.not_offered, item.reject, item.changing_since) = (false, None, None, None);
-            item.asked = None;
+            // Whoever leads meanwhile may make something for them.
+            (item.asked, item.unmade) = (None, [None, None]);
             item.pauses.iter_mut().for_each(ObjectPauses::nothing_to_write);
         }
         // Of some nothing is left to keep.

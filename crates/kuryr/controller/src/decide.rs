@@ -6,10 +6,12 @@ use std::sync::Arc;
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::reasons;
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_kuryr_translate::{Finding, Input, NotBalanced, NotStreamed, desired, translate};
+use gimbal_kuryr_translate::{
+    Finding, Input, NotBalanced, NotStreamed, desired, named_service, owner_alone, translate,
+};
 use gimbal_model::SourceKey;
 
-use crate::item::{ServiceProof, has_finalizer};
+use crate::item::{ServiceProof, has_finalizer, is_alone, spec_version};
 use crate::notice::Told;
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
 use crate::{ClusterObject, KuryrController, KuryrKind, ServiceNotice};
@@ -21,7 +23,7 @@ impl<T> KuryrController<T> {
             return self.stand_by();
         }
         if !self.may_act() {
-            return;
+            return self.wait();
         }
         self.dirty.extend(self.index.drain().into_iter().map(|(key, _)| key));
         while let Some(key) = self.dirty.pop_first() {
@@ -54,6 +56,14 @@ impl<T> KuryrController<T> {
             self.forget_idle(&key);
         }
         self.fresh.clear();
+    }
+
+    /// Keeps of what cannot be decided yet only what there is: a kind may not be there for as long as its definition is missing.
+    fn wait(&mut self) {
+        self.dirty.extend(self.index.drain().into_iter().map(|(key, _)| key));
+        let is_there = |key: &SourceKey| self.index.service(key).is_some() || self.items.contains_key(key);
+        self.dirty.retain(is_there);
+        self.fresh.retain(is_there);
     }
 
     /// Returns whether specs can be made: everything that they are made from has been read.
@@ -144,8 +154,11 @@ impl<T> KuryrController<T> {
             (situation.service_uid().cloned(), situation.service_is_protected()),
             (of_balancer, has_own || (situation.owner == BalancerOwner::Service && situation.service_is_protected())),
         ];
+        let protected: Vec<Text> = owners.iter().filter_map(|(owner, by)| owner.clone().filter(|_| *by)).collect();
         let mut is_withheld = false;
-        for (at, (owner, is_protected)) in owners.into_iter().enumerate() {
+        for (at, (owner, _)) in owners.into_iter().enumerate() {
+            // Both finalizers stand for one owner, and either may have been removed by force.
+            let is_protected = owner.as_ref().is_some_and(|owner| protected.contains(owner));
             let is_offered = owner.is_some() && item.offered_owner() == owner.as_ref();
             if is_offered {
                 item.unmade
@@ -208,18 +221,23 @@ impl<T> KuryrController<T> {
     fn present(&mut self, key: &SourceKey, situation: &Situation, owner: &Text) -> Option<DesiredEntry> {
         let balancer = situation.balancer.as_ref().filter(|_| situation.owner_uid() == Some(owner))?;
         let facts = self.facts.clone()?;
+        let can_translate = self.can_translate();
         let item = self.items.get_mut(key)?;
         let of_service = situation.owner == BalancerOwner::Service;
         let names_owner = if of_service {
             balancer.spec.service_uid.as_ref() == Some(owner)
         } else {
-            balancer.spec.service_uid.is_none()
+            named_service(&balancer.spec).is_none()
         };
         let is_shown = item.held.as_ref().is_some_and(|held| !held.ahead) && !(of_service && item.service_ahead);
         let is_protected = has_finalizer(balancer) && (!of_service || situation.service_is_protected());
         if !is_shown || !is_protected || !names_owner || balancer.metadata.is_being_deleted() {
             return None;
         }
+        if of_service && item.is_edited(balancer, can_translate) {
+            return None;
+        }
+        item.ours = Some(spec_version(balancer));
         match desired(balancer, &facts) {
             Ok(streamed) => {
                 (item.not_offered, item.offer_findings) = (None, streamed.findings);
@@ -227,7 +245,9 @@ impl<T> KuryrController<T> {
             }
             Err(error) => {
                 item.not_offered = Some(error);
-                None
+                // What a former process, or another one, may have made for it has an owner.
+                let is_made = item.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
+                is_made.then(|| DesiredEntry::LoadBalancer(owner_alone(balancer, owner)))
             }
         }
     }
@@ -254,6 +274,8 @@ impl<T> KuryrController<T> {
         if is_deleting {
             item.not_offered = None;
         }
+        // What the writer says of an entry that wants nothing is not about what is wanted now.
+        item.reject.take_if(|_| item.offered.as_deref().is_some_and(is_alone));
         item.offered = entry.map(Arc::new);
         self.undrained.insert(key.clone());
     }

@@ -4,7 +4,7 @@ use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind};
 use gimbal_kuryr_translate::Finding;
 use gimbal_model::SourceKey;
 
-use crate::item::{BalancerItem, has_finalizer};
+use crate::item::{BalancerItem, has_finalizer, is_alone};
 use crate::situation::{BalancerOwner, ServiceNeed, Situation};
 use crate::{KuryrController, KuryrKind};
 
@@ -47,10 +47,14 @@ impl<T> KuryrController<T> {
             Some(DesiredEntry::LoadBalancer(wanted)) => {
                 let members = wanted.members.as_slice().len();
                 let ports = wanted.header.listeners.len();
-                vec![format!(
-                    "It is offered to the writer as generation {}: {ports} ports, {members} members.",
-                    wanted.generation
-                )]
+                let mut said = vec![if item.offered.as_deref().is_some_and(is_alone) {
+                    "The writer hears of its owner, and of nothing else.".to_owned()
+                } else {
+                    let generation = wanted.generation;
+                    format!("It is offered to the writer as generation {generation}: {ports} ports, {members} members.")
+                }];
+                said.extend(item.not_offered.as_ref().map(|why| format!("It is not offered as it is: {why}.")));
+                said
             }
             Some(DesiredEntry::Deleting { owner }) if item.gone.as_ref() == Some(owner) => {
                 vec![format!("Nothing of owner {owner} is left in OpenStack; its finalizers are being removed.")]

@@ -6,11 +6,12 @@ use std::time::Instant;
 use gimbal_kubernetes_objects::{BalancedService, Meta};
 use gimbal_kuryr_crd::names::{conditions, finalizers};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Text};
-use gimbal_kuryr_translate::{Finding, NotStreamed, status_knowledge};
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Text, VipWish};
+use gimbal_kuryr_translate::{Finding, NotStreamed, is_uid, named_service, status_knowledge};
 
 use crate::notice::Told;
-use crate::pauses::ObjectPauses;
+use crate::patch::fingerprint;
+use crate::pauses::{ObjectPauses, Purpose};
 use crate::sharing::share_in_status;
 
 /// One namespace and name.
@@ -52,6 +53,8 @@ pub(crate) struct BalancerItem<T> {
     pub(crate) service_done: bool,
     /// The spec that is wanted, while it differs from the one that is held.
     pub(crate) wanted_spec: Option<Box<KuryrLoadBalancerSpec>>,
+    /// UID and generation of the KuryrLoadBalancer whose spec we have written, or offered, last.
+    pub(crate) ours: Option<(Text, i64)>,
     /// What was left out of the spec.
     pub(crate) findings: Vec<Finding>,
     /// What was left out of what is offered.
@@ -98,6 +101,7 @@ impl<T> Default for BalancerItem<T> {
             status_done: false,
             service_done: false,
             wanted_spec: None,
+            ours: None,
             findings: Vec::new(),
             offer_findings: Vec::new(),
             hostname: None,
@@ -175,6 +179,18 @@ impl<T> BalancerItem<T> {
             && self.pauses.iter().all(ObjectPauses::is_idle)
     }
 
+    /// Whether the spec of the KuryrLoadBalancer is what somebody has made of it while something else is offered. It is set back, and
+    /// the writer must not act upon it before. What is wanted is in `wanted_spec` only if it `is_known`.
+    pub(crate) fn is_edited(&self, balancer: &KuryrLoadBalancer, is_known: bool) -> bool {
+        let offers = self.offered.as_ref().is_some_and(|entry| !entry.is_deleting());
+        if !offers || self.ours.as_ref() == Some(&spec_version(balancer)) {
+            return false;
+        }
+        let Some(wanted) = &self.wanted_spec else { return !is_known };
+        let (wanted, held) = (fingerprint(wanted), fingerprint(&balancer.spec));
+        wanted != held && !self.pauses[1].is_accepted(Purpose::Conform, wanted, || held)
+    }
+
     /// What was offered last, and what the writer said of it.
     pub(crate) fn said(&self) -> (Option<&DesiredEntry>, Option<&LoadBalancerReport>) {
         (self.drained.as_deref(), self.report.as_deref())
@@ -225,12 +241,22 @@ pub(crate) fn has_finalizer(balancer: &KuryrLoadBalancer) -> bool {
     balancer.metadata.has_finalizer(finalizers::LOAD_BALANCER)
 }
 
-/// The UIDs of Services that a KuryrLoadBalancer names as its owner: by reference, and in its spec.
+/// Names the spec of a KuryrLoadBalancer: the API server counts its changes.
+pub(crate) fn spec_version(balancer: &KuryrLoadBalancer) -> (Text, i64) {
+    (balancer.metadata.meta.uid.clone(), balancer.metadata.generation)
+}
+
+/// Whether an entry names its owner, and wants nothing.
+pub(crate) fn is_alone(entry: &DesiredEntry) -> bool {
+    matches!(entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == VipWish::default())
+}
+
+/// The UIDs of Services that a KuryrLoadBalancer names as its owner: by reference, and in its spec. What is no UID names none.
 pub(crate) fn named_owners(balancer: &KuryrLoadBalancer) -> [Option<&Text>; 2] {
     let references = balancer.metadata.owner_references.iter();
     let reference = references.filter(|owner| &*owner.kind == "Service" && &*owner.api_version == "v1");
-    let spec = balancer.spec.service_uid.as_ref().filter(|uid| !uid.is_empty());
-    [reference.map(|owner| &owner.uid).next(), spec]
+    let mut reference = reference.map(|owner| &owner.uid).filter(|uid| is_uid(uid));
+    [reference.next(), named_service(&balancer.spec)]
 }
 
 /// Whether we have written its status: Kuryr wrote no conditions.

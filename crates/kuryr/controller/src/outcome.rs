@@ -5,7 +5,7 @@ use std::time::Instant;
 use gimbal_kuryr_crd::names::reasons;
 use gimbal_model::SourceKey;
 
-use crate::item::{ServiceProof, named_owners};
+use crate::item::{ServiceProof, named_owners, spec_version};
 use crate::notice::Told;
 use crate::patch::fingerprint;
 use crate::pauses::{InFlightWrite, Purpose};
@@ -89,6 +89,9 @@ impl<T> KuryrController<T> {
                         let before = self.items.get(key).and_then(|item| item.balancer());
                         notices.extend(before.and_then(|before| new_provider(&before.spec, &balancer.spec)));
                         self.note_accepted(key, which, Purpose::Conform, wanted, fingerprint(&balancer.spec));
+                        if let Some(item) = self.items.get_mut(key) {
+                            item.ours = Some(spec_version(&balancer));
+                        }
                     }
                     Purpose::Status => {
                         let stored = balancer.status.clone().unwrap_or_default();

@@ -24,6 +24,8 @@ impl<T> KuryrController<T> {
         }
         for item in self.items.values_mut() {
             (item.service_ahead, item.dead, item.dead_balancer, item.proof) = (false, None, None, None);
+            // Generations come again, and so may what had a finalizer once.
+            (item.ours, item.unmade) = (None, [None, None]);
             // A deletion of which the writer has not heard is decided anew.
             if let Some(entry) =
                 item.offered.take_if(|entry| entry.is_deleting() && item.drained.as_ref() != Some(entry))

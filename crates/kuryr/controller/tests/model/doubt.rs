@@ -3,18 +3,26 @@
 use std::time::Duration;
 
 use gimbal_kuryr_controller_core::ClusterKnowledge;
+use gimbal_kuryr_model::{DesiredEntry, VipWish};
 use serde_json::{Value, json};
 
 use crate::api::{BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, has};
 use crate::common::{ORDER, conditions, get, served};
-use crate::world::{World, service};
+use crate::world::{World, service, slice};
 
 fn is_complete(world: &World) -> bool {
     world.controller.knowledge() == ClusterKnowledge::Complete
 }
 
+/// What is offered names this owner, and wants nothing.
+fn names_alone(world: &World, owner: &str) -> bool {
+    let alone = |entry: &DesiredEntry| matches!(entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == VipWish::default());
+    world.offered.len() == 1 && world.offered.values().all(|entry| alone(entry) && &**entry.owner() == owner)
+}
+
+/// If its namespace were unknown instead, orphans of the whole cluster would stay for as long as one Service contradicts itself.
 #[test]
-fn a_namespace_with_a_living_owner_that_is_not_offered_is_unknown() {
+fn a_living_owner_that_cannot_be_served_is_named() {
     let mut world = served();
     let ip = |ip: &'static str| {
         move |it: &mut Value| {
@@ -26,6 +34,7 @@ fn a_namespace_with_a_living_owner_that_is_not_offered_is_unknown() {
     world.rest();
     assert_eq!(conditions(&world)[0], "Ready=False VipOutsideSubnet");
     assert!(is_complete(&world) && world.offered.len() == 1, "what was offered before stays");
+    assert!(!names_alone(&world, "Service-2"));
     for restarts in [true, false] {
         if restarts {
             world.restart(&ORDER);
@@ -33,13 +42,108 @@ fn a_namespace_with_a_living_owner_that_is_not_offered_is_unknown() {
             world.lead(false);
             world.lead(true);
         }
-        assert!(world.offered.is_empty() && !is_complete(&world));
+        assert!(is_complete(&world) && names_alone(&world, "Service-2"), "{:?}", world.offered);
+        let writes = world.writes;
         world.rest();
-        assert!(world.offered.is_empty() && !is_complete(&world));
+        assert!(is_complete(&world) && names_alone(&world, "Service-2"), "{:?}", world.offered);
+        assert_eq!((conditions(&world)[0].as_str(), world.writes), ("Ready=False VipOutsideSubnet", writes));
     }
     world.api.edit(Kind::Service, "a", ip("10.96.0.10"));
     world.rest();
-    assert!(is_complete(&world) && world.offered.len() == 1);
+    world.check();
+    assert!(!names_alone(&world, "Service-2"));
+    // So does one that is deleted.
+    world.api.edit(Kind::Service, "a", ip("10.97.0.10"));
+    world.rest();
+    world.restart(&ORDER);
+    world.rest();
+    assert!(names_alone(&world, "Service-2"));
+    world.api.delete(Kind::Service, "a");
+    world.rest();
+    world.check();
+    assert!(world.writer.made.is_empty());
+}
+
+#[test]
+fn a_text_that_is_not_sent_concerns_one_object() {
+    let mut world = World::new(true);
+    let spec = json!({
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
+    });
+    world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));
+    world.rest();
+    world.check();
+    world.api.edit(Kind::Balancer, "a", |it| it["spec"]["subnet_id"] = json!("a/b"));
+    world.rest();
+    assert_eq!(conditions(&world)[0], "Ready=False Invalid");
+    world.restart(&ORDER);
+    world.rest();
+    assert!(is_complete(&world) && names_alone(&world, "Balancer-1"), "{:?}", world.offered);
+    // What is no UID names no owner.
+    world.api.edit(Kind::Balancer, "a", |it| {
+        it["spec"]["subnet_id"] = json!("services");
+        it["spec"]["service_uid"] = json!("a/b");
+    });
+    world.rest();
+    assert!(is_complete(&world) && !names_alone(&world, "Balancer-1"), "{:?}", world.offered);
+    world.api.delete(Kind::Balancer, "a");
+    world.rest();
+    assert_eq!(get(&world, Kind::Balancer), Value::Null);
+    assert!(world.writer.made.is_empty());
+}
+
+/// Whether the writer knows that something may exist for an owner: by its entry, or because its namespace is unknown.
+fn is_known(world: &World, owner: &str) -> bool {
+    !is_complete(world) || world.offered.values().any(|entry| &**entry.owner() == owner)
+}
+
+fn outside(it: &mut Value) {
+    it["spec"]["clusterIP"] = json!("10.97.0.10");
+    it["spec"]["clusterIPs"] = json!(["10.97.0.10"]);
+}
+
+#[test]
+fn what_another_controller_has_served_meanwhile_is_not_unmade() {
+    let mut world = World::new(true);
+    world.api.create(Kind::Slice, "a", slice("a", 2));
+    let mut wanted = service("LoadBalancer", 80);
+    outside(&mut wanted);
+    world.api.create(Kind::Service, "a", wanted);
+    for kind in ORDER {
+        while world.watch(kind) {}
+    }
+    world.drain();
+    world.lead(false);
+    // By now the other one has served it, with the address that it had then.
+    world.api.edit(Kind::Service, "a", |it| it["metadata"]["finalizers"] = json!([SERVICE_FINALIZER]));
+    let owner = get(&world, Kind::Service)["metadata"]["uid"].as_str().unwrap().to_owned();
+    let spec = json!({
+        "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
+        "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
+    });
+    let object = json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec});
+    world.api.create(Kind::Balancer, "a", object);
+    for kind in ORDER {
+        while world.watch(kind) {}
+    }
+    world.lead(true);
+    assert!(is_known(&world, &owner));
+    world.rest();
+    assert!(is_known(&world, &owner), "{:?}", world.explain("a"));
+}
+
+#[test]
+fn a_service_without_its_finalizer_is_not_unmade_while_its_object_has_one() {
+    let mut world = served();
+    world.api.edit(Kind::Service, "a", outside);
+    world.rest();
+    let owner = get(&world, Kind::Service)["metadata"]["uid"].as_str().unwrap().to_owned();
+    world.api.edit(Kind::Service, "a", |it| it["metadata"]["finalizers"] = json!([]));
+    world.restart(&ORDER);
+    assert!(is_known(&world, &owner));
+    world.rest();
+    assert!(is_known(&world, &owner), "{:?}", world.explain("a"));
 }
 
 #[test]

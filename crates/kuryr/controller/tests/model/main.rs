@@ -8,6 +8,7 @@ mod behind;
 mod checks;
 mod common;
 mod doubt;
+mod edited;
 mod heap;
 mod kept;
 mod life;

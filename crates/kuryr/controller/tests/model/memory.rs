@@ -188,6 +188,33 @@ fn a_refusal_of_what_is_not_offered_is_kept_no_longer_than_the_stream() {
 }
 
 #[test]
+fn names_that_come_and_go_are_forgotten_while_there_is_no_definition() {
+    let mut world = World::new(true);
+    world.restart(&[Kind::Service, Kind::Slice]);
+    world.unreadable(Kind::Balancer);
+    for n in 0..20 {
+        let name = format!("a-passing-one-{n}");
+        world.api.create(Kind::Slice, &name, slice(&name, 2));
+        world.api.create(Kind::Service, &name, service("LoadBalancer", 80));
+        while world.watch(Kind::Service) || world.watch(Kind::Slice) {}
+        world.api.delete(Kind::Service, &name);
+        world.api.delete(Kind::Slice, &name);
+        while world.watch(Kind::Service) || world.watch(Kind::Slice) {}
+        world.plan();
+        world.drain();
+    }
+    assert!(!keeps(&world, "a-passing-one"), "{:?}", world.controller);
+    // What is there when it comes is served.
+    world.api.create(Kind::Slice, "a", slice("a", 2));
+    world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
+    while world.watch(Kind::Service) || world.watch(Kind::Slice) {}
+    world.plan();
+    world.list(Kind::Balancer);
+    world.rest();
+    world.check();
+}
+
+#[test]
 fn labels_of_nodes_matter_to_who_selects_by_them() {
     let node = |label: &str| {
         let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);

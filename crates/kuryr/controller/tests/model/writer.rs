@@ -95,6 +95,9 @@ impl Writer {
         let Some(key) = self.work.pop_front() else { return false };
         let Some(entry) = self.holds.get(&key).cloned() else { return true };
         let refusal = self.refuses.get(&*key.name).filter(|_| !entry.is_deleting()).cloned();
+        // It wants nothing.
+        let is_alone = matches!(&*entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == Default::default());
+        let refusal = refusal.or_else(|| is_alone.then(|| "no subnet for the VIP".to_owned()));
         self.say(&key, refusal.clone());
         if refusal.is_some() {
             // What was made stays, and was reported before.

@@ -1,0 +1,87 @@
+//! What somebody makes of the KuryrLoadBalancer of a Service.
+
+use gimbal_kuryr_model::DesiredEntry;
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::common::{get, served};
+use crate::world::{World, slice};
+
+/// The writer would replace the load balancer before it hears that it was a mistake.
+#[test]
+fn what_somebody_changes_is_not_offered_before_it_is_set_back() {
+    let edit = |it: &mut Value| it["spec"]["provider"] = json!("ovn");
+    for fate in [0, 7, 9, 10, 11] {
+        let mut world = served();
+        let before = world.offered.clone();
+        world.api.edit(Kind::Balancer, "a", edit);
+        world.watch(Kind::Balancer);
+        world.drain();
+        assert_eq!(world.offered, before);
+        assert!(world.plan() && world.answer(0, fate));
+        world.drain();
+        assert_eq!(world.offered, before, "{fate}");
+        world.rest();
+        world.check();
+    }
+    // Nor where it is not known what is wanted.
+    let mut world = served();
+    let before = world.offered.clone();
+    world.unreadable(Kind::Slice);
+    world.api.edit(Kind::Balancer, "a", edit);
+    world.watch(Kind::Balancer);
+    world.drain();
+    assert_eq!(world.offered, before);
+    world.list(Kind::Slice);
+    world.rest();
+    world.check();
+    // One that somebody has put in its place.
+    let mut world = served();
+    let mut copy = get(&world, Kind::Balancer);
+    copy["spec"]["provider"] = json!("ovn");
+    world.api.edit(Kind::Balancer, "a", |it| it["metadata"]["finalizers"] = json!([]));
+    world.api.delete(Kind::Balancer, "a");
+    world.api.create(Kind::Balancer, "a", copy);
+    while world.watch(Kind::Balancer) {}
+    world.drain();
+    assert!(world.offered.values().all(|entry| *entry == before.values().next().cloned().unwrap()));
+    world.rest();
+    world.check();
+}
+
+#[test]
+fn what_was_written_is_offered_while_more_is_to_come() {
+    let mut world = served();
+    let members = |world: &World| match world.offered.values().next().map(|entry| (**entry).clone()) {
+        Some(DesiredEntry::LoadBalancer(wanted)) => wanted.members.as_slice().len(),
+        _ => 0,
+    };
+    for (fate, pods, others) in [(0, 3, 4), (7, 5, 6), (0, 7, 8)] {
+        let endpoints = |pods| move |it: &mut Value| it["endpoints"] = slice("a", pods)["endpoints"].clone();
+        world.api.edit(Kind::Slice, "a", endpoints(pods));
+        world.watch(Kind::Slice);
+        assert!(world.plan() && world.answer(0, fate));
+        world.api.edit(Kind::Slice, "a", endpoints(others));
+        world.watch(Kind::Slice);
+        world.watch(Kind::Balancer);
+        world.drain();
+        // Whose answer was lost is not known.
+        let expected = if fate == 0 { pods } else { pods - 1 };
+        assert_eq!(members(&world), usize::from(expected));
+        world.rest();
+        assert_eq!(members(&world), usize::from(others));
+    }
+    // Nor does it stop where a webhook makes something else of it.
+    world.api.webhook = Some(|kind, object| {
+        if kind == Kind::Balancer {
+            object["spec"]["availability_zone"] = json!("of-the-webhook");
+        }
+    });
+    for pods in [2, 3] {
+        let endpoints = slice("a", pods)["endpoints"].clone();
+        world.api.edit(Kind::Slice, "a", |it| it["endpoints"] = endpoints);
+        world.rest();
+        assert_eq!(members(&world), usize::from(pods));
+    }
+    world.check();
+}
