@@ -88,7 +88,9 @@ impl<T> KuryrController<T> {
         }
         let Some(joined) = self.index.get(key) else { return };
         let (facts, settings) = (self.facts.as_deref(), &self.settings.services);
-        let input = Input { joined: &joined, nodes: &self.nodes, facts, settings, exists: true };
+        let chosen = self.items.get(key).and_then(|item| item.chosen(&joined.service.metadata.meta.uid));
+        let chosen = chosen.as_ref();
+        let input = Input { joined: &joined, nodes: &self.nodes, facts, settings, exists: true, chosen };
         // Why it has none was asked already.
         let Ok(mut translated) = translate(&input) else { return };
         if !self.settings.namespaces.contains(&key.namespace) {

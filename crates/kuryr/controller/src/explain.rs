@@ -22,7 +22,9 @@ impl<T> KuryrController<T> {
         let Some(item) = self.items.get(&key) else { return said };
         said.extend(self.about_offer(&key, &situation, item));
         said.extend(item.findings.iter().chain(&item.offer_findings).map(|finding| match finding {
-            Finding::Kept(_) => format!("About its settings: {finding}."),
+            Finding::Kept(_) | Finding::AsBefore { .. } | Finding::FloatingAsBefore => {
+                format!("About its settings: {finding}.")
+            }
             _ => format!("Left out: {finding}."),
         }));
         if let Some(report) = &item.report {

@@ -7,7 +7,7 @@ use gimbal_kubernetes_objects::{BalancedService, Meta};
 use gimbal_kuryr_crd::names::{conditions, finalizers};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Text, VipWish};
-use gimbal_kuryr_translate::{Finding, NotStreamed, is_uid, named_service, status_knowledge};
+use gimbal_kuryr_translate::{Chosen, Finding, NotStreamed, is_uid, named_service, status_knowledge};
 
 use crate::notice::Told;
 use crate::patch::fingerprint;
@@ -189,6 +189,22 @@ impl<T> BalancerItem<T> {
         let Some(wanted) = &self.wanted_spec else { return !is_known };
         let (wanted, held) = (fingerprint(wanted), fingerprint(&balancer.spec));
         wanted != held && !self.pauses[1].is_accepted(Purpose::Conform, wanted, || held)
+    }
+
+    /// What was chosen for the load balancer of a Service: what its KuryrLoadBalancer says, unless somebody has edited it.
+    pub(crate) fn chosen(&self, service: &Text) -> Option<Chosen> {
+        let offered = match self.offered.as_deref() {
+            Some(entry) if is_alone(entry) || entry.owner() != service => None,
+            Some(DesiredEntry::LoadBalancer(wanted)) => Some(&wanted.header),
+            Some(DesiredEntry::Deleting { .. }) | None => None,
+        };
+        let is_made = |spec: &KuryrLoadBalancerSpec| named_service(spec) == Some(service) && spec.project_id.is_some();
+        let held = self.balancer().filter(|held| is_made(&held.spec));
+        let is_ours = |held: &&Arc<KuryrLoadBalancer>| self.ours.as_ref() == Some(&spec_version(held));
+        match (held.filter(|held| offered.is_none() || is_ours(held)), offered) {
+            (Some(held), _) => Some(Chosen::of_spec(&held.spec)),
+            (None, offered) => offered.map(|header| Chosen::of_header(header)),
+        }
     }
 
     /// What was offered last, and what the writer said of it.

@@ -81,6 +81,19 @@ pub enum Finding {
     /// None would be made any more.
     #[error("it is kept although {0}: a setting takes nothing away, delete this KuryrLoadBalancer to let it go")]
     Kept(NotBalanced),
+    /// What an annotation names cannot be had any more.
+    #[error("annotation {name}={value:?} is left out: {problem}; what was chosen for this load balancer before stays")]
+    AsBefore {
+        /// Its key.
+        name: &'static str,
+        /// Its value, cut to 64 characters.
+        value: Text,
+        /// The reason.
+        problem: AnnotationProblem,
+    },
+    /// There is no network for its floating IP any more.
+    #[error("its floating IP stays, although the cloud has no external network for this cluster any more")]
+    FloatingAsBefore,
     /// There is no second address.
     #[error("the Service has no address of its second family: {0}")]
     SecondFamily(&'static str),
@@ -140,12 +153,18 @@ pub enum RangeProblem {
 }
 
 impl Finding {
+    /// Whether something that was asked for is not there to be chosen.
+    pub(crate) fn is_of_choice(&self) -> bool {
+        use AnnotationProblem::{NoSuchClass, NotAllowed};
+        matches!(self, Self::Annotation { problem: NoSuchClass | NotAllowed, .. })
+    }
+
     /// Returns the type of the condition that says so.
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } | Self::TooManyMembers { .. } => conditions::TOO_LARGE,
-            Self::Kept(_) => conditions::HELD,
+            Self::Kept(_) | Self::AsBefore { .. } | Self::FloatingAsBefore => conditions::HELD,
             Self::Port { problem: PortProblem::Duplicate, .. } => conditions::CONFLICT,
             _ => conditions::UNSUPPORTED,
         }
@@ -162,7 +181,7 @@ impl Finding {
             Self::Address { .. } => "InvalidAddress",
             Self::FloatingAddress { .. } => "FloatingAddressNotAllowed",
             Self::SourceRange { .. } => "InvalidSourceRange",
-            Self::Kept(_) => "Setting",
+            Self::Kept(_) | Self::AsBefore { .. } | Self::FloatingAsBefore => "Setting",
             Self::SecondFamily(_) => "SecondFamily",
             Self::NoExternalNetwork => "NoExternalNetwork",
             Self::TooLarge { .. } => "TooManyEndpoints",

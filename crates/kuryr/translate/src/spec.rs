@@ -17,7 +17,8 @@ use crate::bounds::bound;
 use crate::finding::shown;
 use crate::wanted::unwanted;
 use crate::{
-    AnnotationProblem, Annotations, ControllerSettings, Finding, Joined, Nodes, NotBalanced, RangeProblem, SlicePart,
+    AnnotationProblem, Annotations, Chosen, ControllerSettings, Finding, Joined, Nodes, NotBalanced, RangeProblem,
+    SlicePart,
 };
 
 mod choices;
@@ -39,6 +40,8 @@ pub struct Input<'a> {
     /// Whether the KuryrLoadBalancer exists and is to stay. One that exists does not go because its endpoints went, or because
     /// of a setting.
     pub exists: bool,
+    /// What was chosen for it before, if it exists.
+    pub chosen: Option<&'a Chosen>,
 }
 
 /// The spec of a KuryrLoadBalancer, and what was left out of it.
@@ -57,7 +60,17 @@ pub struct Translated {
 /// # Errors
 /// Why the Service has no load balancer.
 pub fn translate(input: &Input<'_>) -> Result<Translated, NotBalanced> {
-    let Input { joined, nodes, facts, settings, exists } = *input;
+    let anew = made(&Input { chosen: None, ..*input })?;
+    let has_no_network = input.facts.is_some_and(|facts| facts.external.is_none());
+    if input.chosen.is_none() || !(has_no_network || anew.findings.iter().any(Finding::is_of_choice)) {
+        return Ok(anew);
+    }
+    let as_before = made(input)?;
+    Ok(if as_before.spec == anew.spec { anew } else { as_before })
+}
+
+fn made(input: &Input<'_>) -> Result<Translated, NotBalanced> {
+    let Input { joined, nodes, facts, settings, exists, chosen } = *input;
     let service: &BalancedService = &joined.service;
     let unwanted = unwanted(service, settings, facts);
     if let Some(unwanted) = unwanted.filter(|unwanted| !exists || !unwanted.is_of_settings()) {
@@ -72,7 +85,7 @@ pub fn translate(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     let hostname = annotations.hostname.clone();
     let mut spec = of_service(service, &annotations, facts, &mut findings);
     if let Some(facts) = facts {
-        Choices { service, annotations: &annotations, facts, findings: &mut findings }.fill(&mut spec);
+        Choices { service, annotations: &annotations, facts, chosen, findings: &mut findings }.fill(&mut spec);
     }
     internal_address(&mut spec, facts, &mut findings);
     let family = primary_family(&spec);

@@ -1,11 +1,11 @@
-//! What somebody makes of the KuryrLoadBalancer of a Service.
+//! What somebody makes of the KuryrLoadBalancer of a Service, and what a setting would.
 
-use gimbal_kuryr_model::DesiredEntry;
+use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredEntry, LoadBalancerHeader};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
-use crate::common::{get, served};
-use crate::world::{World, slice};
+use crate::common::{ORDER, conditions, get, served};
+use crate::world::{World, facts, service, slice};
 
 /// The writer would replace the load balancer before it hears that it was a mistake.
 #[test]
@@ -84,4 +84,65 @@ fn what_was_written_is_offered_while_more_is_to_come() {
         assert_eq!(members(&world), usize::from(pods));
     }
     world.check();
+}
+
+fn header(world: &World) -> LoadBalancerHeader {
+    match world.offered.values().next().map(|entry| &**entry) {
+        Some(DesiredEntry::LoadBalancer(wanted)) => (*wanted.header).clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_class_that_is_gone_takes_no_load_balancer_away() {
+    let fast = ClassDefaults { provider: Some("ovn".into()), flavor: Some("large".into()), ..ClassDefaults::default() };
+    let with_class = CloudFacts { classes: [("fast".into(), fast)].into(), ..facts() };
+    let mut world = World::new(true);
+    world.controller.set_facts(&with_class);
+    let mut wanted = service("LoadBalancer", 80);
+    wanted["metadata"]["annotations"] = json!({"loadbalancer.openstack.org/class": "fast"});
+    world.api.create(Kind::Service, "a", wanted);
+    world.rest();
+    let before = header(&world);
+    assert_eq!(before.placement.provider.as_deref(), Some("ovn"));
+    // A new process has the facts without the class from the beginning.
+    for restarts in [false, true] {
+        if restarts {
+            world.restart(&ORDER);
+        }
+        world.controller.set_facts(&facts());
+        world.rest();
+        assert_eq!(header(&world), before);
+        assert!(conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+        // What somebody makes of it is set back all the same.
+        world.api.edit(Kind::Balancer, "a", |it| it["spec"]["provider"] = json!("amphora"));
+        world.rest();
+        assert_eq!(header(&world), before);
+        assert_eq!(get(&world, Kind::Balancer)["spec"]["provider"], json!("ovn"));
+        // It can still be changed.
+        world.api.create(Kind::Slice, "a", slice("a", 2));
+        world.rest();
+        assert_eq!(header(&world), before);
+    }
+    world.controller.set_facts(&with_class);
+    world.rest();
+    assert!(!conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+    world.check();
+}
+
+#[test]
+fn a_network_that_is_gone_takes_no_floating_ip_away() {
+    let mut world = served();
+    let before = header(&world);
+    assert!(before.floating.is_some());
+    world.controller.set_facts(&CloudFacts { external: None, ..facts() });
+    world.rest();
+    assert_eq!(header(&world), before);
+    assert!(conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+    // A new one gets none.
+    world.api.create(Kind::Service, "b", service("LoadBalancer", 80));
+    world.rest();
+    let new = world.offered.values().find(|entry| *entry.owner() != before.owner).cloned().unwrap();
+    let DesiredEntry::LoadBalancer(new) = &*new else { panic!("{new:?}") };
+    assert_eq!(new.header.floating, None);
 }

@@ -8,12 +8,13 @@ pub(super) struct Choices<'a> {
     pub service: &'a BalancedService,
     pub annotations: &'a Annotations,
     pub facts: &'a CloudFacts,
+    pub chosen: Option<&'a Chosen>,
     pub findings: &'a mut Vec<Finding>,
 }
 
-impl Choices<'_> {
+impl<'a> Choices<'a> {
     pub(super) fn fill(mut self, spec: &mut KuryrLoadBalancerSpec) {
-        let class = self.class().cloned().unwrap_or_default();
+        let class = self.class();
         let (annotations, facts) = (self.annotations, self.facts);
         spec.project_id = Some(self.project());
         spec.provider = class.provider.clone().or_else(|| facts.provider.clone());
@@ -35,22 +36,35 @@ impl Choices<'_> {
         self.findings.push(Finding::Annotation { name, value: shown(value), problem });
     }
 
-    fn class(&mut self) -> Option<&ClassDefaults> {
-        let name = self.annotations.class.as_ref()?;
-        let class = self.facts.classes.get(name);
-        if class.is_none() {
-            self.reject("loadbalancer.openstack.org/class", name, AnnotationProblem::NoSuchClass);
+    /// What is asked for cannot be had. Of a load balancer that exists that may be news, and it would be replaced: what was chosen
+    /// for it stays, and is returned.
+    fn reject_or_keep(&mut self, name: &'static str, value: &str, problem: AnnotationProblem) -> Option<&'a Chosen> {
+        let chosen = self.chosen;
+        match chosen {
+            Some(_) => self.findings.push(Finding::AsBefore { name, value: shown(value), problem }),
+            None => self.reject(name, value, problem),
         }
-        class
+        chosen
     }
 
+    fn class(&mut self) -> ClassDefaults {
+        let Some(name) = &self.annotations.class else { return ClassDefaults::default() };
+        if let Some(class) = self.facts.classes.get(name) {
+            return class.clone();
+        }
+        let annotation = "loadbalancer.openstack.org/class";
+        let chosen = self.reject_or_keep(annotation, name, AnnotationProblem::NoSuchClass);
+        chosen.map(Chosen::as_class).unwrap_or_default()
+    }
+
+    /// The writer refuses a project that it does not allow any more, and what was made there stays.
     fn project(&mut self) -> Text {
         match &self.annotations.project {
             Some(asked) if *asked == self.facts.project || self.facts.allowed_projects.contains(asked) => asked.clone(),
             Some(asked) => {
-                let asked = asked.clone();
-                self.reject(gimbal_kuryr_crd::names::annotations::PROJECT, &asked, AnnotationProblem::NotAllowed);
-                self.facts.project.clone()
+                let annotation = gimbal_kuryr_crd::names::annotations::PROJECT;
+                let chosen = self.reject_or_keep(annotation, asked, AnnotationProblem::NotAllowed);
+                chosen.and_then(|chosen| chosen.project.clone()).unwrap_or_else(|| self.facts.project.clone())
             }
             None => self.facts.project.clone(),
         }
@@ -117,10 +131,24 @@ impl Choices<'_> {
             let external = |text: &&Text| address(text).is_some_and(|address: IpAddr| self.facts.is_external(address));
             spec.lb_ip = self.service.spec.external_ips.iter().find(external).and_then(canonical);
         }
+        let before = self.chosen.filter(|chosen| chosen.floating_network.is_some());
+        if let (None, Some(before)) = (&self.facts.external, before) {
+            let is_asked = |address: &Text| {
+                self.service.spec.external_ips.iter().filter_map(canonical).any(|asked| asked == *address)
+            };
+            spec.lb_ip = spec.lb_ip.take().or_else(|| before.floating_address.clone().filter(is_asked));
+        }
         if spec.lb_ip.is_none() && !outside {
             return;
         }
         let Some(external) = &self.facts.external else {
+            // The address of one that is let go is lost for good. The writer refuses it, and nothing changes.
+            if let Some(before) = before {
+                spec.floating_network_id = before.floating_network.clone();
+                spec.floating_subnet_id = before.floating_subnet.clone();
+                self.findings.push(Finding::FloatingAsBefore);
+                return;
+            }
             spec.lb_ip = None;
             self.findings.push(Finding::NoExternalNetwork);
             return;
@@ -134,6 +162,12 @@ impl Choices<'_> {
         let network = match self.annotations.floating_network.as_ref() {
             Some(asked) if *asked != external.network && !external.allowed.contains(asked) => {
                 let name = "loadbalancer.openstack.org/floating-network-id";
+                if let Some(before) = before {
+                    self.reject_or_keep(name, asked, AnnotationProblem::NotAllowed);
+                    spec.floating_network_id = before.floating_network.clone();
+                    spec.floating_subnet_id = before.floating_subnet.clone();
+                    return;
+                }
                 self.reject(name, asked, AnnotationProblem::NotAllowed);
                 None
             }

@@ -1,8 +1,8 @@
 //! What was not understood opens no door, and what is not served is said.
 
 use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
-use gimbal_kuryr_model::{ClientRanges, CloudFacts, LoadBalancerReport, VipMode};
-use gimbal_kuryr_translate::{Nodes, Streamed, Translated, desired};
+use gimbal_kuryr_model::{ClientRanges, CloudFacts, ExternalNetwork, LoadBalancerReport, VipMode};
+use gimbal_kuryr_translate::{Chosen, ControllerSettings, Input, Nodes, Streamed, Translated, desired, translate};
 use serde_json::{Value, json};
 
 use crate::common::{desired_of, facts, joined, node, node_facts, object, pod, service, slice, spec_of, translated};
@@ -115,6 +115,60 @@ fn names_of_members_are_cleaned() {
     let spec = translated(&joined(service(json!({}), json!({})), slices), &Nodes::default(), Some(&facts())).spec;
     let members = desired_of(spec).wanted.members;
     assert_eq!(members.as_slice()[0].name.as_deref(), Some("team/ab:8080"));
+}
+
+#[test]
+fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
+    let of = |spec: Value, annotations: Value, facts: &CloudFacts, before: Option<&KuryrLoadBalancerSpec>| {
+        let chosen = before.map(Chosen::of_spec);
+        let joined = joined(service(spec, annotations), Vec::new());
+        let (settings, chosen) = (ControllerSettings::default(), chosen.as_ref());
+        let nodes = Nodes::default();
+        translate(&Input {
+            joined: &joined,
+            nodes: &nodes,
+            facts: Some(facts),
+            settings: &settings,
+            exists: true,
+            chosen,
+        })
+        .unwrap()
+    };
+    let reduced = CloudFacts {
+        classes: Default::default(),
+        allowed_projects: Default::default(),
+        external: facts().external.map(|external| ExternalNetwork { allowed: Default::default(), ..external }),
+        ..facts()
+    };
+    let closed = CloudFacts { external: None, ..facts() };
+    for (spec, annotations, later, said) in [
+        (json!({}), json!({"loadbalancer.openstack.org/class": "fast"}), &reduced, "there is no such class"),
+        (json!({}), json!({"openstack.org/kuryr-project": "other-project"}), &reduced, "this cluster may not use it"),
+        (
+            json!({}),
+            json!({"loadbalancer.openstack.org/floating-network-id": "partner-net"}),
+            &reduced,
+            "this cluster may not use it",
+        ),
+        (json!({}), json!({}), &closed, "its floating IP stays"),
+        (json!({"loadBalancerIP": "172.24.4.9"}), json!({}), &closed, "its floating IP stays"),
+        (json!({"type": "ClusterIP", "externalIPs": ["172.24.5.7"]}), json!({}), &closed, "its floating IP stays"),
+    ] {
+        let first = of(spec.clone(), annotations.clone(), &facts(), None);
+        assert_eq!(messages(&first), Vec::<String>::new());
+        let later = of(spec, annotations, later, Some(&first.spec));
+        assert_eq!(later.spec, first.spec, "{said}");
+        let [finding] = later.findings.as_slice() else { panic!("{:?}", later.findings) };
+        assert!(finding.to_string().contains(said), "{finding}");
+        assert_eq!((finding.condition(), finding.reason()), ("Held", "Setting"));
+        // What is streamed tells as much.
+        let header = desired_of(first.spec.clone()).wanted.header;
+        assert_eq!(Chosen::of_header(&header), Chosen::of_spec(&first.spec));
+    }
+    // Where nothing else was chosen, it is a mistake like any other.
+    let plain = of(json!({}), json!({}), &facts(), None).spec;
+    let typo = of(json!({}), json!({"loadbalancer.openstack.org/class": "fsat"}), &facts(), Some(&plain));
+    assert_eq!((typo.findings[0].condition(), &typo.spec), ("Unsupported", &plain));
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub fn joined(service: BalancedService, slices: Vec<BalancedSlice>) -> Joined {
 
 pub fn translated(joined: &Joined, nodes: &Nodes, facts: Option<&CloudFacts>) -> Translated {
     let settings = ControllerSettings::default();
-    translate(&Input { joined, nodes, facts, settings: &settings, exists: false }).unwrap()
+    translate(&Input { joined, nodes, facts, settings: &settings, exists: false, chosen: None }).unwrap()
 }
 
 /// The spec of a Service without endpoints.

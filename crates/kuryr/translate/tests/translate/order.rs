@@ -116,7 +116,7 @@ proptest! {
         prop_assert_eq!(&desired(&stored, &facts()).unwrap(), &wanted);
         let settings = ControllerSettings::default();
         let input = Input {
-            joined: &joined, nodes: &Nodes::default(), facts: Some(&facts()), settings: &settings, exists: true,
+            joined: &joined, nodes: &Nodes::default(), facts: Some(&facts()), settings: &settings, exists: true, chosen: None,
         };
         prop_assert_eq!(translate(&input).unwrap(), translated);
     }

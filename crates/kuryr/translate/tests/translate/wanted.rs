@@ -61,7 +61,7 @@ fn endpoints_are_waited_for_only_where_that_is_asked_for() {
         (true, false, &with, true),
     ] {
         let settings = ControllerSettings { require_endpoints, ..ControllerSettings::default() };
-        let input = Input { joined, nodes: &Nodes::default(), facts: None, settings: &settings, exists };
+        let input = Input { joined, nodes: &Nodes::default(), facts: None, settings: &settings, exists, chosen: None };
         let error = translate(&input).err();
         assert_eq!(error, (!made).then_some(NotBalanced::NoEndpoints), "{require_endpoints} {exists}");
     }

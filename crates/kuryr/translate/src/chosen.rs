@@ -1,0 +1,74 @@
+//! What was chosen for a load balancer that exists.
+
+use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
+use gimbal_kuryr_model::{ClassDefaults, LoadBalancerHeader, Text};
+
+/// What was chosen for a load balancer that exists, and would be another one if it were chosen anew: what it keeps for its life,
+/// and where its floating IP comes from. Where the writer's configuration does not have any more what a Service names, this stays
+/// (docs/way-back.md#which-services).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chosen {
+    pub(crate) project: Option<Text>,
+    pub(crate) provider: Option<Text>,
+    pub(crate) flavor: Option<Text>,
+    pub(crate) availability_zone: Option<Text>,
+    pub(crate) network: Option<Text>,
+    pub(crate) subnet: Option<Text>,
+    pub(crate) member_subnet: Option<Text>,
+    pub(crate) floating_network: Option<Text>,
+    pub(crate) floating_subnet: Option<Text>,
+    pub(crate) floating_address: Option<Text>,
+}
+
+impl Chosen {
+    /// Reads it from the spec of its KuryrLoadBalancer.
+    #[must_use]
+    pub fn of_spec(spec: &KuryrLoadBalancerSpec) -> Self {
+        Self {
+            project: spec.project_id.clone(),
+            provider: spec.provider.clone(),
+            flavor: spec.flavor_id.clone(),
+            availability_zone: spec.availability_zone.clone(),
+            network: spec.vip_network_id.clone(),
+            subnet: spec.subnet_id.clone(),
+            member_subnet: spec.member_subnet_id.clone(),
+            floating_network: spec.floating_network_id.clone(),
+            floating_subnet: spec.floating_subnet_id.clone(),
+            floating_address: spec.lb_ip.clone(),
+        }
+    }
+
+    /// Reads it from what is streamed of it, which says nothing of the members' subnet.
+    #[must_use]
+    pub fn of_header(header: &LoadBalancerHeader) -> Self {
+        let LoadBalancerHeader { placement, vip, floating, .. } = header;
+        let floating = floating.as_deref();
+        Self {
+            project: Some(placement.project.clone()),
+            provider: placement.provider.clone(),
+            flavor: placement.flavor.clone(),
+            availability_zone: placement.availability_zone.clone(),
+            network: vip.network.clone(),
+            subnet: vip.subnet.clone(),
+            member_subnet: None,
+            floating_network: floating.and_then(|floating| floating.network.clone()),
+            floating_subnet: floating.and_then(|floating| floating.subnet.clone()),
+            floating_address: floating.and_then(|floating| floating.address).map(|address| address.to_string().into()),
+        }
+    }
+
+    /// Returns it as a class: annotations outrank it, and it outranks the defaults of the cluster.
+    pub(crate) fn as_class(&self) -> ClassDefaults {
+        ClassDefaults {
+            floating_network: self.floating_network.clone(),
+            floating_subnet: self.floating_subnet.clone(),
+            floating_subnet_tags: Vec::new(),
+            network: self.network.clone(),
+            subnet: self.subnet.clone(),
+            member_subnet: self.member_subnet.clone(),
+            provider: self.provider.clone(),
+            flavor: self.flavor.clone(),
+            availability_zone: self.availability_zone.clone(),
+        }
+    }
+}
