@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{ApiService, BalancerStep, CloudChange, CloudLook, Wait, is_group};
+use gimbal_octavia_plan::{ApiService, BalancerStep, CloudChange, Wait, is_group};
 use gimbal_schedule::Urgency;
 
 use crate::call::{CallToMake, CloudCall};
 use crate::cell::{Cell, CellState};
-use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
+use crate::cluster::{ManagedCluster, NameCheck};
 use crate::event::RegistryEvent;
 use crate::journal::Deed;
-use crate::owner_look::{OwnerLook, OwnerRows, list};
 use crate::pace::Line;
 use crate::removals::{self, GuardedOwner};
-use crate::shared::{CallFor, ReadFor, RegistryCore};
+use crate::shared::{CallFor, RegistryCore};
 
 /// After this many other changes of what Octavia has, a creation comes first.
 const CHANGES_PER_CREATION: u32 = 4;
@@ -382,96 +381,6 @@ impl ManagedCluster {
             self.tracker.track(balancer, (owner, &project), what, since, &shared.times, now);
         }
         self.rest(owner, cell, CellState::Pending, None, now);
-    }
-
-    fn read(&mut self, owner: &Text, cell: &mut Cell, look: CloudLook) {
-        let (what, read) = match look {
-            CloudLook::Owner => {
-                // Looks begin in turns: who has many of them waits for himself.
-                self.lines.entry(Line::Looks).or_default().push(owner, &cell.key.namespace, Urgency::Fresh);
-                cell.state = CellState::InLine(Line::Looks);
-                return;
-            }
-            CloudLook::Members { pool } => {
-                let read = list(ApiService::Octavia, "member", &format!("pools/{pool}/members"), Vec::new());
-                (ReadFor::Members { owner: owner.clone(), pool }, read)
-            }
-            CloudLook::FloatingIp { address, network } => {
-                let mut query = vec![("floating_ip_address", address)];
-                query.extend(network.map(|network| ("floating_network_id", network)));
-                let read = list(ApiService::Neutron, "floatingip", "floatingips", query);
-                (ReadFor::FloatingIp { owner: owner.clone() }, read)
-            }
-            CloudLook::AddressHolder { subnet, address } => {
-                let query =
-                    vec![("fixed_ips", format!("ip_address={address}")), ("fixed_ips", format!("subnet_id={subnet}"))];
-                let read = list(ApiService::Neutron, "port", "ports", query);
-                (ReadFor::Holder { owner: owner.clone() }, read)
-            }
-        };
-        cell.state = CellState::Reading;
-        self.reads.push_back(PlannedRead { what, project: cell.project.clone(), read });
-    }
-
-    /// Begins the next look that waits for its turn. Returns whether there was one.
-    pub(crate) fn next_look(&mut self, now: Instant) -> bool {
-        while let Some(owner) = self.lines.get_mut(&Line::Looks).and_then(|line| line.pop(now)) {
-            let Some(mut cell) = self.cells.remove(&owner) else { continue };
-            let is_next = matches!(cell.state, CellState::InLine(Line::Looks));
-            if is_next {
-                self.look(&owner, &mut cell, None);
-            }
-            self.cells.insert(owner, cell);
-            if is_next {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Begins a look at everything that an owner has.
-    pub(crate) fn look(&mut self, owner: &Text, cell: &mut Cell, known: Option<OwnerRows>) {
-        self.set_timer(owner, cell, None);
-        let mut projects = self.settings.projects.clone();
-        if !projects.contains(&cell.project) && !cell.project.is_empty() {
-            projects.insert(0, cell.project.clone());
-        }
-        projects.extend(self.left.of(owner).filter(|project| **project != cell.project).cloned());
-        // Lists show nothing of other projects, nor of those that cannot be read.
-        let is_listed = projects.len() == self.settings.projects.len() && !self.poller.is_failing();
-        let known = known.filter(|_| is_listed);
-        if known.as_ref().is_none_or(|rows| rows.ports.is_none()) {
-            cell.lists_ports = false;
-        }
-        let (mut look, mut reads) = OwnerLook::begin(&self.mark(owner), &projects, known, self.life);
-        look.spare(self.spared(cell, projects));
-        if cell.is_orphan || cell.is_deleting() {
-            reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));
-        }
-        self.plan_look(owner, reads);
-        cell.is_outdated = false;
-        cell.state = CellState::Looking(Box::new(look));
-    }
-
-    /// Returns the projects that a look needs not read: those that the policy does not allow any more, and those that cannot be
-    /// read for some time. Where the owner's load balancer is made, everything is to be known before.
-    fn spared(&self, cell: &Cell, mut projects: Vec<Text>) -> BTreeSet<Text> {
-        let own = match cell.wanted() {
-            DesiredEntry::LoadBalancer(wanted) => Some(&wanted.header.placement.project),
-            DesiredEntry::Deleting { .. } => None,
-        };
-        let own = own.map(|own| if own.is_empty() { &cell.project } else { own });
-        let may_fail = |one: &Text| !self.settings.projects.contains(one) || self.unreadable.lasts(one);
-        projects.retain(|one| Some(one) != own && may_fail(one));
-        projects.into_iter().collect()
-    }
-
-    pub(crate) fn plan_look(&mut self, owner: &Text, reads: Vec<crate::owner_look::LookRead>) {
-        let planned = reads.into_iter().map(|(part, project, read)| {
-            let what = ReadFor::Look { owner: owner.clone(), part };
-            PlannedRead { what, project, read }
-        });
-        self.reads.extend(planned);
     }
 
     fn gone(&mut self, owner: &Text, cell: &mut Cell, shared: &mut RegistryCore, now: Instant) {

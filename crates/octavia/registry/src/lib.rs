@@ -38,6 +38,7 @@ mod fingerprint;
 mod journal;
 mod learned;
 mod left;
+mod looking;
 mod orphans;
 mod owner_look;
 mod pace;
