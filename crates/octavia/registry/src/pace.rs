@@ -199,10 +199,11 @@ impl CloudPace {
     }
 }
 
-/// Returns the resource that a refusal for a quota names: `... for resources: Listener`, `... for resources: ['port']`.
+/// Returns the resource that a refusal for a quota names: `Listener`, `['port']`, with or without what the service says before
+/// that (`... for resources: Listener`).
 fn named_resource(words: &str) -> Option<&'static str> {
     const RESOURCES: [&str; 7] = ["loadbalancer", "listener", "pool", "healthmonitor", "member", "port", "floatingip"];
-    let (_, named) = words.rsplit_once("resources:")?;
+    let named = words.rsplit_once("resources:").map_or(words, |(_, named)| named);
     let named: String = named.chars().filter(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase();
     RESOURCES.into_iter().find(|resource| named.starts_with(resource))
 }
@@ -218,6 +219,10 @@ mod tests {
             ("Quota has been met for resources: Load Balancer", Some("loadbalancer")),
             ("Quota has been met for resources: HealthMonitor", Some("healthmonitor")),
             ("Quota exceeded for resources: ['port'].", Some("port")),
+            // As the client gives it: without what comes before.
+            ("Listener", Some("listener")),
+            ("Load Balancer", Some("loadbalancer")),
+            ("['port']", Some("port")),
             ("no more of this", None),
         ] {
             assert_eq!(named_resource(words), resource, "{words}");

@@ -110,6 +110,20 @@ fn a_quota_is_told_and_tried_again_as_soon_as_something_was_deleted() {
 }
 
 #[test]
+fn who_asks_for_more_listeners_than_there_are_stops_nobody_who_asks_for_fewer() {
+    let mut world = World::usual();
+    world.cloud.set_quota("p1", ProjectQuota { listeners: Some(15), ..ProjectQuota::default() });
+    let (big, mut wish) = (key("big", "web"), Wish::new("big", &world.subnet));
+    wish.ports = (1..=20).collect();
+    world.want("prod1", big.clone(), wish);
+    world.want_many("prod1", "small", 10);
+    world.run(60 * SECOND);
+    let ready = world.wishes.keys().filter(|(of, key)| world.phase(of, key) == Some(Phase::Ready)).count();
+    assert_eq!(ready, 10, "{:?}", world.balancers());
+    assert_eq!(world.conditions("prod1", &big), ["QuotaExceeded/Quota"]);
+}
+
+#[test]
 fn the_policy_limits_what_a_cluster_has() {
     let mut world = World::usual();
     world.clusters.get_mut("prod1").unwrap().limits.load_balancers = Some(2);

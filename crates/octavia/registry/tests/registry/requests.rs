@@ -128,7 +128,8 @@ pub fn outcome(response: SimResponse) -> ChangeOutcome {
         409 if words.contains("in use") => ServiceRefusal::InUse,
         409 => ServiceRefusal::Duplicate,
         412 => ServiceRefusal::Changed,
-        403 if words.contains("Quota") => ServiceRefusal::Quota(words),
+        // As the client does: the resource alone is given.
+        403 if words.contains("Quota") => ServiceRefusal::Quota(words.rsplit(": ").next().unwrap().to_owned()),
         403 => ServiceRefusal::Forbidden(words),
         404 => ServiceRefusal::NotFound,
         400 => ServiceRefusal::Invalid(words),
