@@ -42,7 +42,7 @@ impl Session {
     /// Lists objects, every page of them.
     ///
     /// # Errors
-    /// See [`Error`]; [`Error::NotFound`] if what the collection belongs to does not exist.
+    /// See [`Error`]; [`Error::NotFound`] if what the collection belongs to does not exist, and the service itself says so.
     pub async fn rows(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<CompleteList<Value>, Error> {
         let key = query.key;
         let mut limit = self.shared.transport.page();
@@ -83,10 +83,10 @@ impl Session {
         }
     }
 
-    /// Reads one object; `None` if it does not exist.
+    /// Reads one object; `None` if its service says that it does not exist.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`]; [`Error::Refused`] for a 404 that somebody before the service has written.
     pub async fn row(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<Option<Value>, Error> {
         let answer = match self.raw(at, Verb::Get, query).await {
             Err(Error::NotFound { .. }) => return Ok(None),

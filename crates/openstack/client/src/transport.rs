@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::answer::{Answer, refusal};
 use crate::mutation_result::RawAnswer;
 use crate::send_permit::{PermitRefused, PermittedBody, SendPermit};
+use crate::service_fault::service_fault;
 use crate::{
     CallKind, CallLabels, CallOutcome, Calls, ClientOptions, CloudCredentials, Error, MutationResult, NotSent,
 };
@@ -257,6 +258,13 @@ impl Transport {
         let RawAnswer { status, headers, body } = self.read(question, received).await?;
         if status.is_success() {
             return Ok(Answer { headers, body });
+        }
+        if let (404, Some(labels)) = (status.as_u16(), question.labels)
+            && service_fault(labels.service, 404, &body).is_none()
+        {
+            // A gateway that has lost its route: what is behind it may well exist.
+            let message = format!("{}: 404, which is not the answer of the service itself", question.name());
+            return Err(Failed::Final(Error::Refused { message }));
         }
         // Keystone's error may repeat the request's body, which contains a secret.
         let words = if question.kind == Some(CallKind::Token) { &[][..] } else { &body[..] };

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::common::{cloud_with, connect, credentials, list, load_balancing, options};
-use gimbal_openstack_client::{CallKind, CallOutcome, ClientOptions, Cloud, Dialect, Error, Lookup, TokenScope};
+use gimbal_openstack_client::{
+    CallKind, CallOutcome, ClientOptions, Cloud, Dialect, Error, Lookup, RawQuery, ServiceType, TokenScope,
+};
 use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault, Paging};
 use serde_json::json;
 
@@ -104,6 +106,23 @@ async fn of_many_calls_one_finds_out_whether_a_server_is_back() {
     assert_eq!(fake.count(LISTS), 37);
     // All calls together wait one second, not one each.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// A gateway that has lost its route says nothing about what is behind it.
+#[tokio::test]
+async fn an_object_is_gone_only_if_its_service_says_so() {
+    let (fake, cloud) = cloud_with(1).await;
+    let session = cloud.session(&TokenScope::Project("p1".into()));
+    let at = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
+    let read =
+        async |id: &str| session.row(&at, &RawQuery::new("loadbalancer", "loadbalancer", &["loadbalancers", id])).await;
+    assert_eq!(read("lb0").await.unwrap().unwrap()["id"], "lb0");
+    assert_eq!(read("none").await.unwrap(), None);
+    for page in ["", "<html>404 Not Found</html>", r#"{"error_msg":"404 Route Not Found"}"#] {
+        fake.fail(Fault::on("/loadbalancers/lb0").text(404, page));
+        let answer = read("lb0").await;
+        assert!(matches!(answer, Err(Error::Refused { .. })), "{page}: {answer:?}");
+    }
 }
 
 #[tokio::test]
