@@ -174,7 +174,16 @@ impl ManagedCluster {
         if may_change && self.is_held(owner, cell, shared, now) {
             return None;
         }
-        let step = cell.actor.step(&self.facts, shared.at(now));
+        let mut step = cell.actor.step(&self.facts, shared.at(now));
+        if let Some(until) = self.is_early(cell, &step) {
+            self.works(owner, cell, now);
+            cell.actor.look_again();
+            if now < until {
+                self.rest(owner, cell, CellState::Resting, Some(until), now);
+                return None;
+            }
+            step = cell.actor.step(&self.facts, shared.at(now));
+        }
         self.let_owners_go(owner, cell, &step);
         if !may_change && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_) | BalancerStep::Gone) {
             // Some of its owners have not been heard yet.
@@ -185,14 +194,7 @@ impl ManagedCluster {
         }
         match step {
             BalancerStep::Look(look) => self.read(owner, cell, look),
-            BalancerStep::Change(change) => match self.is_late(cell, &change, now) {
-                Some(until) => {
-                    self.works(owner, cell, now);
-                    cell.actor.look_again();
-                    self.rest(owner, cell, CellState::Resting, Some(until), now);
-                }
-                None => return self.change(owner, cell, change, shared, now),
-            },
+            BalancerStep::Change(change) => return self.change(owner, cell, change, shared, now),
             BalancerStep::Wait(Wait::Until(at)) => {
                 self.works(owner, cell, now);
                 let at = shared.instant(at);
@@ -239,13 +241,21 @@ impl ManagedCluster {
         None
     }
 
-    /// Returns when to look again before something is made that may be on its way already: a creation that a killed writer
-    /// has sent appears in no list before OpenStack has finished it.
-    fn is_late(&self, cell: &Cell, change: &CloudChange, now: Instant) -> Option<Instant> {
-        use CloudChange::{CreateBalancer, CreateFloatingIp, CreatePort};
+    /// Returns from when on a look must have shown nothing before a step that is wrong if something is on its way: a creation
+    /// that a killed writer has sent appears in no list before OpenStack has finished it.
+    fn is_early(&self, cell: &Cell, step: &BalancerStep) -> Option<Instant> {
+        use CloudChange::{CreateBalancer, CreateFloatingIp, CreatePort, DeletePort};
         let until = self.alive_since.filter(|_| cell.is_resumed)? + LATE;
-        let is_made = matches!(change, CreateBalancer { .. } | CreatePort { .. } | CreateFloatingIp { .. });
-        (is_made && now < until).then_some(until)
+        let is_wrong = match step {
+            // It would be there twice.
+            BalancerStep::Change(CreateBalancer { .. } | CreatePort { .. } | CreateFloatingIp { .. }) => true,
+            // The load balancer that is made on the port would lose it.
+            BalancerStep::Change(DeletePort { .. }) => cell.is_deleting(),
+            // It would stand there without an owner.
+            BalancerStep::Gone => true,
+            _ => false,
+        };
+        (is_wrong && cell.looked_at.is_none_or(|at| at < until)).then_some(until)
     }
 
     /// Rests in a state, at most until `at`.

@@ -269,6 +269,36 @@ fn what_a_killed_writer_has_asked_for_and_appears_late_is_not_made_twice() {
     }
 }
 
+/// Nothing may be said to be left while something may still appear: who is told so forgets the owner.
+#[test]
+fn what_a_killed_writer_has_asked_for_is_awaited_before_its_owner_is_gone() {
+    let kinds: [fn(&CloudChange) -> Option<Way>; 3] = [
+        |change| matches!(change, CloudChange::CreatePort { .. }).then_some(Way::Late),
+        |change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Late),
+        |change| matches!(change, CloudChange::CreateFloatingIp { .. }).then_some(Way::Late),
+    ];
+    for (nth, way_of) in kinds.into_iter().enumerate() {
+        for from_outside in [true, false] {
+            let mut world = World::usual();
+            world.way_of = Some(way_of);
+            let (web, mut wish) = (key("shop", "web"), Wish::new("u1", &world.subnet));
+            (wish.from_outside, wish.floating) = (from_outside, from_outside);
+            if !from_outside && nth != 1 {
+                continue;
+            }
+            world.want("prod1", web.clone(), wish);
+            let count = |world: &World| world.sent.iter().filter(|sent| way_of(&sent.change).is_some()).count();
+            world.run_until(60 * SECOND, "it is sent", |world| count(world) > 0);
+            world.wishes.values_mut().for_each(|wish| wish.deleting = true);
+            world.restart(0);
+            world.run_until(90 * SECOND, "gone", |world| world.phase("prod1", &web) == Some(Phase::Gone));
+            assert_eq!(world.left_of("prod1"), [""; 0], "{nth} {from_outside}");
+            world.run(15 * SECOND);
+            assert_eq!(world.left_of("prod1"), [""; 0], "{nth} {from_outside}: came late");
+        }
+    }
+}
+
 #[test]
 fn what_is_wanted_first_while_a_stream_goes_on_waits_for_nobody() {
     let mut world = World::usual();
