@@ -19,6 +19,9 @@ use crate::token::Token;
 use crate::transport::{ApiRequest, Transport};
 use crate::{CallKind, Calls, CloudCredentials, Error, Session, TokenScope, keystone};
 
+/// For this long after a scope was refused to a new base token, that token is not replaced because of the same scope.
+const REFUSED: Duration = Duration::from_secs(30);
+
 /// Options of the client.
 #[derive(Clone)]
 pub struct ClientOptions {
@@ -86,6 +89,8 @@ pub(crate) struct Shared {
     base: Arc<Slot>,
     /// The tokens of the existing sessions.
     slots: Mutex<HashMap<TokenScope, Weak<Slot>>>,
+    /// Scopes that were refused to a base token that had just been issued, and when.
+    refused: Mutex<HashMap<TokenScope, Instant>>,
     pub pages: HashMap<CallKind, PageSize>,
 }
 
@@ -121,7 +126,8 @@ impl Cloud {
         let random = Random(options.random.clone());
         let transport = Transport::new(&credentials, options)?;
         let base = Arc::new(Slot::from_credentials());
-        let shared = Shared { transport, credentials, random, base, slots: Mutex::default(), pages };
+        let shared =
+            Shared { transport, credentials, random, base, slots: Mutex::default(), refused: Mutex::default(), pages };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -217,15 +223,31 @@ impl Shared {
     /// which it was.
     pub(crate) async fn rescope(&self, scope: &TokenScope) -> Result<Token, Error> {
         let base = self.base().await?;
+        let no_role = |message| Error::Forbidden { message: format!("{message}: no role on {scope:?}") };
         match self.issue(keystone::by_token(&base.value, scope)).await {
+            // Whoever tries again and again must not log in each time.
+            Err(Error::Unauthorized { message }) if self.was_refused_lately(scope) => return Err(no_role(message)),
             Err(Error::Unauthorized { .. } | Error::NotFound { .. }) => {}
             result => return result,
         }
         let base = self.base.another(&base, async || self.authenticate().await).await?;
-        self.issue(keystone::by_token(&base.value, scope)).await.map_err(|error| match error {
-            Error::Unauthorized { message } => Error::Forbidden { message: format!("{message}: no role on {scope:?}") },
+        let result = self.issue(keystone::by_token(&base.value, scope)).await;
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.remove(scope);
+        result.map_err(|error| match error {
+            Error::Unauthorized { message } => {
+                refused.insert(scope.clone(), Instant::now());
+                no_role(message)
+            }
             other => other,
         })
+    }
+
+    /// Returns whether a new base token did not help for a scope a moment ago.
+    fn was_refused_lately(&self, scope: &TokenScope) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|_, at| at.elapsed() < REFUSED);
+        refused.contains_key(scope)
     }
 
     async fn issue(&self, body: Value) -> Result<Token, Error> {

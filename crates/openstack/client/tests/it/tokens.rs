@@ -77,6 +77,26 @@ async fn a_hundred_callers_log_in_once() {
 }
 
 #[tokio::test]
+async fn a_scope_without_a_role_costs_one_login_however_often_it_is_tried() {
+    let (fake, cloud) = cloud_with(1).await;
+    fake.set(|cloud| {
+        cloud.project("p2", "beta");
+        cloud.foreign.insert("p2".to_owned());
+    });
+    let logins = || fake.bodies().iter().filter(|body| body["auth"]["identity"].get("password").is_some()).count();
+    let before = logins();
+    let session = cloud.session(&TokenScope::Project("p2".into()));
+    for _ in 0..10 {
+        let error = session.roles().await.unwrap_err();
+        assert!(matches!(error, Error::Forbidden { .. }), "{error}");
+    }
+    assert_eq!(logins() - before, 1);
+    // The role is there at once when it is given.
+    fake.set(|cloud| cloud.foreign.clear());
+    session.roles().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_revoked_token_is_replaced_once_for_all() {
     let (fake, cloud) = cloud_with(1).await;
     list(&cloud).await.unwrap();
