@@ -14,9 +14,6 @@ use serde_json::Value;
 
 use crate::outages::{self, Outages};
 
-/// How long to wait after a call that could not even be sent, so that the next one does not follow at once.
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
-
 /// How long a catalog without Neutron is believed.
 const WITHOUT_NEUTRON: Duration = Duration::from_secs(60);
 
@@ -184,7 +181,6 @@ impl CloudAccess {
         match &result {
             MutationResult::NotSent(NotSent::Failed(error)) => {
                 self.note(project, "changes", Some(&error.to_string()));
-                tokio::time::sleep(AFTER_FAILURE).await;
             }
             MutationResult::NotSent(NotSent::NotPermitted) => {}
             _ => self.note(project, "changes", None),
@@ -251,11 +247,26 @@ pub(crate) fn answer_of(result: MutationResult) -> CallAnswer {
             true => ChangeOutcome::Accepted(Value::Null),
             false => serde_json::from_slice(&body).map_or(ChangeOutcome::Unknown, ChangeOutcome::Accepted),
         },
-        MutationResult::NotSent(_) => return CallAnswer::NotSent,
+        MutationResult::NotSent(NotSent::NotPermitted) => return CallAnswer::NotSent,
+        MutationResult::NotSent(NotSent::Failed(error)) => {
+            return CallAnswer::Unsendable { words: unsendable(&error).to_owned() };
+        }
         MutationResult::Refused(refusal) => ChangeOutcome::Refused(refusal_of(refusal)),
         MutationResult::ProviderFailed(_) => ChangeOutcome::Refused(ServiceRefusal::ProviderFailed),
         MutationResult::Unknown(_) => ChangeOutcome::Unknown,
     })
+}
+
+/// Returns why a change could not be sent, as the cluster may learn it: the log says where OpenStack is, too.
+fn unsendable(error: &Error) -> &'static str {
+    match error {
+        Error::Forbidden { .. } => "openstack-writer has no role there",
+        Error::InvalidCredentials { .. } | Error::Unauthorized { .. } => {
+            "OpenStack refuses openstack-writer's credentials"
+        }
+        Error::Catalog { .. } | Error::Region { .. } => "OpenStack's catalog lacks the service, or has it elsewhere",
+        _ => "OpenStack cannot be reached",
+    }
 }
 
 fn refusal_of(refusal: MutationRefusal) -> ServiceRefusal {
@@ -318,7 +329,10 @@ pub(crate) mod tests {
                 CallAnswer::Changed(ChangeOutcome::Accepted(serde_json::json!({"pool": 1}))),
             ),
             (MutationResult::NotSent(NotSent::NotPermitted), CallAnswer::NotSent),
-            (MutationResult::NotSent(NotSent::Failed(unknown())), CallAnswer::NotSent),
+            (
+                MutationResult::NotSent(NotSent::Failed(unknown())),
+                CallAnswer::Unsendable { words: "OpenStack cannot be reached".to_owned() },
+            ),
             (MutationResult::Unknown(unknown()), CallAnswer::Changed(ChangeOutcome::Unknown)),
             (
                 MutationResult::ProviderFailed(unknown()),

@@ -248,7 +248,10 @@ impl CloudWriterMetrics {
             CallAnswer::Changed(ChangeOutcome::Accepted(_)) => "accepted",
             CallAnswer::Changed(ChangeOutcome::Refused(_)) => "refused",
             CallAnswer::Changed(ChangeOutcome::Unknown) => "unknown",
-            CallAnswer::NotSent | CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => "not_sent",
+            CallAnswer::NotSent
+            | CallAnswer::Unsendable { .. }
+            | CallAnswer::Rows(_)
+            | CallAnswer::ReadFailed { .. } => "not_sent",
         };
         self.0.own.steps.get_or_create_owned(&StepLabels { verb, resource: call.resource, outcome }).inc();
     }

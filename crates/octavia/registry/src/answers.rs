@@ -23,7 +23,7 @@ use crate::removals::{self, GuardedOwner};
 use crate::shared::{ReadFor, RegistryCore};
 use crate::tracker::TrackRead;
 
-/// The first and the longest pause after a look that failed.
+/// The first and the longest pause after a look that failed, or a change that could not be sent.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -117,7 +117,7 @@ impl ManagedCluster {
     }
 
     pub(crate) fn look_failed(&mut self, owner: &Text, cell: &mut crate::cell::Cell, now: Instant) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << cell.failed_looks.min(10)).min(LONGEST_PAUSE);
+        let pause = pause_after(cell.failed_looks);
         cell.failed_looks += 1;
         cell.state = CellState::Resting;
         self.set_timer(owner, cell, Some(now + pause));
@@ -257,23 +257,23 @@ impl ManagedCluster {
         }
     }
 
-    /// Takes what came of a change; `None` if it was not sent.
+    /// Takes what came of a change, or that it was not sent, and if it could not be, why.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn was_changed(
         &mut self,
         id: CallId,
         (owner, project): (&Text, &Text),
         change: &CloudChange,
-        outcome: Option<ChangeOutcome>,
+        outcome: Result<ChangeOutcome, Option<Text>>,
         shared: &mut RegistryCore,
         now: Instant,
     ) {
         let is_removal = change.request().verb == ApiVerb::Delete;
         let line = Line::of(change, project);
-        if let Some(ChangeOutcome::Refused(ServiceRefusal::Quota(words))) = &outcome {
+        if let Ok(ChangeOutcome::Refused(ServiceRefusal::Quota(words))) = &outcome {
             shared.pace.filled(project, change, words, now);
         }
-        if line == Line::Neutron && is_removal && matches!(outcome, Some(ChangeOutcome::Accepted(_))) {
+        if line == Line::Neutron && is_removal && matches!(outcome, Ok(ChangeOutcome::Accepted(_))) {
             shared.deleted_in(project);
         }
         let Some(mut cell) = self.cells.remove(owner) else { return };
@@ -281,8 +281,18 @@ impl ManagedCluster {
             let at = shared.at(now);
             cell.state = CellState::Ready;
             match outcome {
-                None => cell.journal.change(at, Deed::NotSent, change),
-                Some(outcome) => {
+                Err(None) => cell.journal.change(at, Deed::NotSent, change),
+                Err(Some(words)) => {
+                    cell.journal.change(at, Deed::NotSent, change);
+                    cell.last_error = Some(words);
+                    cell.state = CellState::Resting;
+                    let pause = pause_after(cell.unsent);
+                    cell.unsent += 1;
+                    self.set_timer(owner, &mut cell, Some(now + pause));
+                    self.told.insert(owner.clone());
+                }
+                Ok(outcome) => {
+                    cell.unsent = 0;
                     let deed = match &outcome {
                         ChangeOutcome::Accepted(_) => Deed::Accepted,
                         ChangeOutcome::Refused(_) => Deed::Refused,
@@ -310,6 +320,11 @@ impl ManagedCluster {
             self.drop_cell(owner, now);
         }
     }
+}
+
+/// Returns the pause after a failure that follows as many others.
+fn pause_after(others: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << others.min(10)).min(LONGEST_PAUSE)
 }
 
 /// Whether something that was seen before is gone.

@@ -43,7 +43,8 @@ pub enum CallLane {
 pub enum CloudCall {
     /// Read: answer [`CallAnswer::Rows`] or [`CallAnswer::ReadFailed`].
     Read(CloudRead),
-    /// Send [`CloudChange::request`] once, and repeat nothing: answer [`CallAnswer::Changed`] or [`CallAnswer::NotSent`].
+    /// Send [`CloudChange::request`] once, and repeat nothing: answer [`CallAnswer::Changed`], [`CallAnswer::NotSent`] or
+    /// [`CallAnswer::Unsendable`].
     Change(CloudChange),
 }
 
@@ -80,4 +81,9 @@ pub enum CallAnswer {
     Changed(ChangeOutcome),
     /// The change was not sent, so that it has had no effect.
     NotSent,
+    /// The change could not be sent, as without a token, so that it has had no effect. The next one may fail likewise.
+    Unsendable {
+        /// Why, for people.
+        words: String,
+    },
 }

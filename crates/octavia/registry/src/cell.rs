@@ -72,6 +72,8 @@ pub(crate) struct Cell {
     /// Somebody else has changed what it has since its look began, which may have missed that.
     pub(crate) is_outdated: bool,
     pub(crate) failed_looks: u32,
+    /// Changes in a row that could not be sent.
+    pub(crate) unsent: u32,
     /// Projects that the last look could not read.
     pub(crate) unread: BTreeSet<Text>,
     /// When its last change was answered. Lists that began before show less.
@@ -127,6 +129,7 @@ impl Cell {
             looked_at: None,
             is_outdated: false,
             failed_looks: 0,
+            unsent: 0,
             unread: BTreeSet::new(),
             changed_at: None,
             agreed_at: None,

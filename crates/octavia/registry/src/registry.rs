@@ -252,7 +252,9 @@ impl Registry {
                 let (rows, words, retry_after) = match answer {
                     CallAnswer::Rows(rows) => (Some(rows), String::new(), None),
                     CallAnswer::ReadFailed { words, retry_after } => (None, words, retry_after),
-                    CallAnswer::Changed(_) | CallAnswer::NotSent => (None, String::new(), None),
+                    CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
+                        (None, String::new(), None)
+                    }
                 };
                 shared.pace.read_ends(retry_after, now);
                 if let Some(cluster) = cluster {
@@ -264,14 +266,14 @@ impl Registry {
             }
             CallFor::Change { owner, line, change, project } => {
                 let outcome = outcome_of(answer);
-                shared.pace.change_ends(&line, call.sent, outcome.as_ref(), now);
-                count(shared, outcome.as_ref());
+                shared.pace.change_ends(&line, call.sent, outcome.as_ref().ok(), now);
+                count(shared, outcome.as_ref().ok());
                 if let Some(cluster) = cluster {
                     cluster.was_changed(id, (&owner, &project), &change, outcome, shared, now);
                 }
             }
             CallFor::Adoption { balancer, line } => {
-                let outcome = outcome_of(answer);
+                let outcome = outcome_of(answer).ok();
                 shared.pace.change_ends(&line, call.sent, outcome.as_ref(), now);
                 count(shared, outcome.as_ref());
                 if let Some(cluster) = cluster {
@@ -312,12 +314,14 @@ impl Registry {
     }
 }
 
-fn outcome_of(answer: CallAnswer) -> Option<ChangeOutcome> {
+/// Returns what came of a change, or that it was not sent, and if it could not be, why.
+fn outcome_of(answer: CallAnswer) -> Result<ChangeOutcome, Option<Text>> {
     match answer {
-        CallAnswer::Changed(outcome) => Some(outcome),
-        CallAnswer::NotSent => None,
+        CallAnswer::Changed(outcome) => Ok(outcome),
+        CallAnswer::NotSent => Err(None),
+        CallAnswer::Unsendable { words } => Err(Some(words.into())),
         // Whoever answers a change like a read knows nothing about it.
-        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => Some(ChangeOutcome::Unknown),
+        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => Ok(ChangeOutcome::Unknown),
     }
 }
 

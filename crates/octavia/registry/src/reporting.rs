@@ -141,6 +141,10 @@ impl ManagedCluster {
         if let Some(words) = self.unread(cell) {
             add("Degraded", "ProjectUnreadable", &words);
         }
+        if cell.unsent >= RUNS {
+            let words = format!("nothing can be changed in project {}: {words}", cell.project);
+            add("Degraded", "ProjectUnreadable", &words);
+        }
         if matches!(cell.state, CellState::OverQuota) {
             add("QuotaExceeded", "Quota", words);
         }
@@ -229,7 +233,7 @@ impl ManagedCluster {
         match cell.state {
             CellState::Done | CellState::Blocked(_) | CellState::OverQuota | CellState::Gone => true,
             _ if self.held.contains(owner) && cell.is_deleting() => true,
-            _ if self.unread(cell).is_some() => true,
+            _ if self.unread(cell).is_some() || cell.unsent >= RUNS => true,
             _ => cell.working_since.is_some_and(|since| since + SLOW <= now),
         }
     }

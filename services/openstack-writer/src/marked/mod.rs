@@ -107,7 +107,9 @@ impl ProjectReader<'_> {
         match self.cloud.call(self.project, &CloudCall::Read(read), || false).await {
             CallAnswer::Rows(rows) => Ok(rows),
             CallAnswer::ReadFailed { words, .. } => Err(words),
-            CallAnswer::Changed(_) | CallAnswer::NotSent => Err("a read was answered like a change".to_owned()),
+            CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
+                Err("a read was answered like a change".to_owned())
+            }
         }
     }
 }

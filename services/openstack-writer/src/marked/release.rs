@@ -130,7 +130,10 @@ impl MarkRelease {
             // The next read tells.
             CallAnswer::Changed(ChangeOutcome::Unknown) => return Ok(Sent::Again),
             CallAnswer::Changed(ChangeOutcome::Refused(refusal)) => refusal,
-            CallAnswer::NotSent | CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => {
+            CallAnswer::NotSent
+            | CallAnswer::Unsendable { .. }
+            | CallAnswer::Rows(_)
+            | CallAnswer::ReadFailed { .. } => {
                 let words = format!(
                     "the change of {} was not sent: OpenStack is not reached, the cluster's controller was not heard of lately, \
                      or its quarantine has ended; order it again, what is done stays done",

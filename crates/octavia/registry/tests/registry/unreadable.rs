@@ -87,3 +87,33 @@ fn as_long_as_nothing_can_be_listed_nothing_is_decided() {
     assert!(!world.events.iter().any(|event| matches!(event, RegistryEvent::Listed { .. })));
     assert_eq!(world.writers[0].registry.cluster("prod1", world.now()).unwrap().unreadable.len(), 2);
 }
+
+/// The role is lost while nothing has to be looked at: only changes show it.
+#[test]
+fn who_may_change_nothing_any_more_tries_seldom_and_says_so() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    for (name, project) in [("s1", "p1"), ("s2", "p2")] {
+        let mut wish = Wish::new(name, &world.subnet);
+        wish.project = project.to_owned();
+        world.want("prod1", key("shop", name), wish);
+    }
+    world.converge(120 * SECOND);
+    world.unsendable_project = Some("p2".to_owned());
+    world.sent.clear();
+    for name in ["s1", "s2"] {
+        world.change("prod1", &key("shop", name), |wish| wish.members = vec![(9, 80)]);
+    }
+    world.run(600 * SECOND);
+    let tried = world.sent.len() - 1;
+    assert!((5..=20).contains(&tried), "{tried}");
+    assert_eq!(world.phase("prod1", &key("shop", "s1")), Some(Phase::Ready));
+    let s2 = key("shop", "s2");
+    assert_eq!(world.conditions("prod1", &s2), ["Degraded/ProjectUnreadable"]);
+    let message = &world.reports[&("prod1".to_owned(), s2.clone())].conditions[0].message;
+    assert_eq!(&**message, "nothing can be changed in project p2: no role");
+    world.unsendable_project = None;
+    world.converge(120 * SECOND);
+    assert_eq!(world.conditions("prod1", &s2), [""; 0]);
+}

@@ -87,6 +87,8 @@ pub struct World {
     pub trouble: u64,
     /// A project that cannot be read.
     pub closed_project: Option<String>,
+    /// A project that nothing can be sent to.
+    pub unsendable_project: Option<String>,
     /// Reads that fail.
     pub closed_lists: Option<fn(&CloudRead) -> bool>,
     /// Reads that find nothing, as those of a gateway that does not know the way.
@@ -133,6 +135,7 @@ impl World {
             dice: Dice::new(seed),
             trouble: 0,
             closed_project: None,
+            unsendable_project: None,
             closed_lists: None,
             lost_reads: None,
             way_of: None,
@@ -355,7 +358,9 @@ impl World {
                 );
                 self.sent.push(SentChange { at, cluster: cluster.to_string(), change: change.clone() });
                 let request = request_of(&change.request());
+                let is_unsendable = self.unsendable_project.as_deref() == Some(&*project);
                 match self.way_of.and_then(|way_of| way_of(&change)).unwrap_or_else(|| self.way()) {
+                    _ if is_unsendable => (at + LATENCY, CallAnswer::Unsendable { words: "no role".to_owned() }),
                     Way::Arrives => (at + LATENCY, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
                     Way::Throttled => {
                         let busy = ServiceRefusal::Busy(Some(SECOND));
