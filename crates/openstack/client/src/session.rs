@@ -152,7 +152,7 @@ impl Session {
         match found {
             Ok(Ok(load_balancing)) => Ok(load_balancing),
             Ok(Err(place)) => {
-                self.slot.forget(&token).await;
+                self.slot.forget(&token);
                 let message = format!(
                     "it says that load balancing is served {place}, and at the start it was {expected}; \
                      start again if it has moved for good"
@@ -160,7 +160,7 @@ impl Session {
                 Err(Error::Catalog { message })
             }
             Err(error) => {
-                self.slot.forget(&token).await;
+                self.slot.forget(&token);
                 Err(error)
             }
         }
@@ -223,7 +223,7 @@ impl Session {
             Ok(url) => Ok(ServiceEndpoint::new(service, &url, token.project.as_ref())),
             Err(error) => {
                 // The catalog may be corrected soon.
-                self.slot.forget(&token).await;
+                self.slot.forget(&token);
                 Err(error)
             }
         }
@@ -269,7 +269,7 @@ impl Session {
             Err(error) => {
                 if matches!(error, Error::Catalog { .. } | Error::Region { .. }) {
                     // The catalog may be corrected soon.
-                    self.slot.forget(token).await;
+                    self.slot.forget(token);
                 }
                 MutationResult::NotSent(NotSent::Failed(error))
             }

@@ -1,7 +1,7 @@
 //! The cache of one scope's token, which one caller renews for all.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -22,13 +22,16 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(300);
 /// again do not lock the account anew.
 const LONGEST_AFTER_REFUSAL: Duration = Duration::from_secs(3600);
 
-/// The token of one scope. The first caller that finds no token, or one that is due, requests another while all others
-/// wait, and all of them get the same result: with Keystone down, a hundred callers cause one request, not a hundred in
-/// sequence.
+/// The token of one scope. The first caller that finds no token, or one that is due, requests another. As long as the former
+/// one is good, all others go on with that; else they wait, and all of them get the same result: with Keystone down, a
+/// hundred callers cause one request, not a hundred in sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     /// Whether its token is made from the credentials, and not from another token.
     from_credentials: bool,
+    /// The token. Never locked while anybody waits for something.
+    token: std::sync::Mutex<Option<Arc<Token>>>,
+    /// Locked by whoever requests another token.
     state: Mutex<State>,
     /// The number of completed attempts.
     tries: AtomicU64,
@@ -36,7 +39,6 @@ pub(crate) struct Slot {
 
 #[derive(Debug, Default)]
 struct State {
-    token: Option<Arc<Token>>,
     failure: Option<Error>,
     next_try: Option<Instant>,
     /// How often in a row Keystone has refused the credentials.
@@ -65,11 +67,26 @@ impl Slot {
     }
 
     /// Drops `token`, so that the next caller gets a new one.
-    pub(crate) async fn forget(&self, token: &Arc<Token>) {
-        let mut state = self.state.lock().await;
-        if state.token.as_ref().is_some_and(|held| Arc::ptr_eq(held, token)) {
+    pub(crate) fn forget(&self, token: &Arc<Token>) {
+        // If it is locked, another token is requested already.
+        if self.drop_token(token)
+            && let Ok(mut state) = self.state.try_lock()
+        {
             *state = State::default();
         }
+    }
+
+    fn with_token<T>(&self, work: impl FnOnce(&mut Option<Arc<Token>>) -> T) -> T {
+        work(&mut self.token.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Drops `token`. Returns whether it was held.
+    fn drop_token(&self, token: &Arc<Token>) -> bool {
+        self.with_token(|held| held.take_if(|held| Arc::ptr_eq(held, token)).is_some())
+    }
+
+    fn good_token(&self, now: Instant) -> Option<Arc<Token>> {
+        self.with_token(|held| held.clone()).filter(|token| token.is_good(now))
     }
 
     async fn after(
@@ -78,14 +95,19 @@ impl Slot {
         make: impl AsyncFnOnce() -> Result<Token, Error>,
     ) -> Result<Arc<Token>, Error> {
         let tries = self.tries.load(SeqCst);
-        let mut state = self.state.lock().await;
-        if let (Some(token), Some(rejected)) = (&state.token, rejected)
-            && Arc::ptr_eq(token, rejected)
-        {
-            state.token = None;
+        if let Some(rejected) = rejected {
+            self.drop_token(rejected);
         }
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            // Keystone may take its time, or never answer, and most of a token's life is left when it is due.
+            Err(_) => match self.good_token(Instant::now()) {
+                Some(token) => return Ok(token),
+                None => self.state.lock().await,
+            },
+        };
         let now = Instant::now();
-        let good = state.token.clone().filter(|token| token.is_good(now));
+        let good = self.good_token(now);
         if let Some(token) = &good
             && (!token.is_due(now) || state.next_try.is_some_and(|next| now < next))
         {
@@ -110,7 +132,8 @@ impl Slot {
         match made {
             Ok(token) => {
                 let token = Arc::new(token);
-                *state = State { token: Some(token.clone()), ..State::default() };
+                self.with_token(|held| *held = Some(token.clone()));
+                *state = State::default();
                 Ok(token)
             }
             Err(error) => {
@@ -143,6 +166,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use futures::future::join_all;
     use serde_json::json;
     use tokio::sync::Semaphore;
@@ -268,6 +293,23 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &slot.token(async || token()).await.unwrap()));
         advance(Duration::from_secs(3600)).await;
         slot.token(async || down()).await.unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_renewal_while_a_token_is_good() {
+        let slot = Slot::default();
+        let first = slot.token(async || token()).await.unwrap();
+        advance(Duration::from_secs(2900)).await;
+        let mut renewal = Box::pin(slot.token(async || std::future::pending().await));
+        assert!(futures::poll!(&mut renewal).is_pending());
+        for _ in 0..2 {
+            let mut others = Box::pin(slot.token(never));
+            let Poll::Ready(token) = futures::poll!(&mut others) else { panic!("it waits") };
+            assert!(Arc::ptr_eq(&first, &token.unwrap()));
+        }
+        // One that a service has refused is good for nobody.
+        assert!(futures::poll!(Box::pin(slot.another(&first, never))).is_pending());
+        assert!(futures::poll!(Box::pin(slot.token(never))).is_pending());
     }
 
     #[tokio::test]
