@@ -302,7 +302,8 @@ impl ClusterState {
     fn settings(&self) -> Option<ClusterSettings> {
         let policy = &self.config.policy;
         let mut projects = vec![policy.project.clone()];
-        projects.extend(policy.projects.iter().cloned());
+        // The configuration may name it in both places. Lists would show all of it twice.
+        projects.extend(policy.projects.iter().filter(|one| **one != policy.project).cloned());
         Some(ClusterSettings {
             projects,
             former_projects: policy.former_projects.iter().cloned().collect(),

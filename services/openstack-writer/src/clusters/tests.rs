@@ -395,3 +395,13 @@ fn an_entry_waits_from_its_first_wish_that_was_not_met() {
     waiting.reported(&web, 3, &report(3));
     assert_eq!(waiting.by_age(start + 21 * SECOND), [0; 4]);
 }
+
+/// Lists would show everything in it twice.
+#[test]
+fn a_project_that_is_named_twice_is_listed_once() {
+    let ends = Ends::new(&[]);
+    let mut state = ClusterState::new(ends.all.get("prod1").unwrap().config.clone());
+    state.uid = Some("uid".into());
+    state.config.policy.projects = ["other".into(), "own".into()].into();
+    assert_eq!(state.settings().unwrap().projects, ["own", "other"].map(Text::from));
+}
