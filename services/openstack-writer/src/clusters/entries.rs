@@ -92,33 +92,36 @@ impl Clusters {
     }
 
     pub(super) fn check(&mut self, name: &Text, key: &DesiredKey, now: Instant) {
-        let mut waiting = vec![key.clone()];
-        while let Some(key) = waiting.pop() {
-            let is_room_free = self.check_one(name, &key, now);
+        // Each with whether it is for the quota that it gets another chance.
+        let mut waiting = vec![(key.clone(), false)];
+        while let Some((key, lacks_room)) = waiting.pop() {
             let Some(state) = self.clusters.get_mut(name) else { return };
-            waiting.extend(state.owners.take_freed().into_iter().rev());
-            if is_room_free {
+            if lacks_room && !state.used.has_room(&key, &state.config.policy.quota) {
+                // Another one has taken it.
+                continue;
+            }
+            let had = state.used.sum();
+            let is_decided = self.check_one(name, &key, now);
+            let Some(state) = self.clusters.get_mut(name) else { return };
+            waiting.extend(state.owners.take_freed().into_iter().rev().map(|key| (key, false)));
+            if is_decided {
                 // Whoever was refused for want of room gets another chance: what exists first.
-                let of_quota = |key: &&DesiredKey| {
-                    state.end.rejects().get(*key).is_some_and(|reject| reject.reason == KuryrReason::Quota)
-                };
-                let mut refused: Vec<DesiredKey> = state.refused.iter().filter(of_quota).cloned().collect();
-                refused.sort_by_key(|key| state.ranking.place(key));
-                waiting.extend(refused.into_iter().rev());
+                let mut refused = state.used.may_fit(had, &state.config.policy.quota);
+                refused.sort_by_cached_key(|key| (state.ranking.place(key), key.clone()));
+                waiting.extend(refused.into_iter().rev().map(|key| (key, true)));
             }
         }
     }
 
-    /// Returns whether room became free in the quota.
+    /// Returns whether it is allowed, or gone, which may leave room in the quota.
     fn check_one(&mut self, name: &Text, key: &DesiredKey, now: Instant) -> bool {
         let Some(state) = self.clusters.get_mut(name) else { return false };
-        let had = state.used.sum();
         state.left_out.remove(key);
+        state.used.decide_anew(key);
         let verdict = state.verdict(key);
-        let shrank = state.used.sum().is_less_somewhere(had);
         state.unchecked.remove(key);
         let was_refused = state.refused.remove(key);
-        let (outcome, freed) = match verdict {
+        let (outcome, is_decided) = match verdict {
             Verdict::NotYet => {
                 state.unchecked.insert(key.clone());
                 // The rest of the snapshot must not wait for it.
@@ -138,16 +141,16 @@ impl Clusters {
                 if !self.registry.want(name, key.clone(), entry, now) {
                     tracing::error!(cluster = %name, %key, "another entry has the owner of one that was allowed");
                 }
-                (Outcome::Applied, shrank)
+                (Outcome::Applied, true)
             }
             Verdict::Gone => {
-                let freed = state.used.release(key);
+                state.used.release(key);
                 state.waiting.ended(key);
                 state.owners.gone(key);
                 state.ranking.forget(key);
                 state.end.forget_removed(key);
                 self.registry.forget(name, key, now);
-                (Outcome::Applied, freed)
+                (Outcome::Applied, true)
             }
             Verdict::Refused(breach) => {
                 state.refused.insert(key.clone());
@@ -179,7 +182,7 @@ impl Clusters {
             state.end.settle(key, outcome);
         }
         self.touched(name, key.clone());
-        freed
+        is_decided
     }
 
     pub(super) fn touched(&mut self, name: &Text, key: DesiredKey) {

@@ -32,6 +32,13 @@ impl Default for ClusterQuota {
     }
 }
 
+impl ClusterQuota {
+    /// Returns the most objects in the order of [`KINDS`].
+    fn by_kind(&self) -> [u64; KINDS.len()] {
+        [self.load_balancers, self.listeners, self.members, self.ports, self.floating_ips]
+    }
+}
+
 /// The number of objects of one load balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntrySize {
@@ -64,6 +71,24 @@ struct Counted {
     group: Option<Text>,
 }
 
+/// The kinds of objects, in words and as keys of the configuration file, in the order of [`EntrySize::by_kind`].
+const KINDS: [(&str, &str); 5] = [
+    ("load balancers", "loadBalancers"),
+    ("listeners", "listeners"),
+    ("members", "members"),
+    ("ports", "ports"),
+    ("floating IPs", "floatingIps"),
+];
+
+/// What an entry lacked when it was refused.
+#[derive(Debug, Clone, Copy)]
+struct Shortage {
+    /// How many more than were counted it needed of the kind.
+    more: u64,
+    /// It may need fewer as soon as another entry of its group is counted.
+    shares: bool,
+}
+
 /// What a cluster has of its quota.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterUse {
@@ -71,6 +96,8 @@ pub struct ClusterUse {
     /// Entries of each group, and those of them that want a floating IP.
     groups: BTreeMap<Text, (u64, u64)>,
     sum: EntrySize,
+    /// The entries that were refused, by what there was too little of.
+    short: [BTreeMap<DesiredKey, Shortage>; KINDS.len()],
 }
 
 impl ClusterUse {
@@ -93,22 +120,18 @@ impl ClusterUse {
         }
         let counted = Counted { size, group: group.cloned() };
         self.count(&counted);
-        let rows = [
-            ("load balancers", "loadBalancers", had.balancers, self.sum.balancers, quota.load_balancers),
-            ("listeners", "listeners", had.listeners, self.sum.listeners, quota.listeners),
-            ("members", "members", had.members, self.sum.members, quota.members),
-            ("ports", "ports", had.ports, self.sum.ports, quota.ports),
-            ("floating IPs", "floatingIps", had.floating_ips, self.sum.floating_ips, quota.floating_ips),
-        ];
+        let (before_it, with_it, most) = (had.by_kind(), self.sum.by_kind(), quota.by_kind());
         // What does not grow is taken even where a quota was lowered below what there is.
-        let full = rows.into_iter().find(|(_, _, used, then, most)| then > used && then > most);
-        if let Some((what, name, used, then, most)) = full {
+        let is_full = |kind: &usize| with_it[*kind] > before_it[*kind] && with_it[*kind] > most[*kind];
+        if let Some(kind) = (0..KINDS.len()).find(is_full) {
             self.uncount(&counted);
             if let Some(before) = before {
                 self.count(&before);
                 self.entries.insert(key.clone(), before);
             }
-            let more = then - used;
+            let (more, used, most) = (with_it[kind] - before_it[kind], before_it[kind], most[kind]);
+            self.short[kind].insert(key.clone(), Shortage { more, shares: group.is_some() });
+            let (what, name) = KINDS[kind];
             let message = format!("{more} more {what} beside {used} are more than the {most} of quota.{name}");
             return Err(PolicyBreach { reason: KuryrReason::Quota, message });
         }
@@ -122,11 +145,38 @@ impl ClusterUse {
         self.sum
     }
 
-    /// Counts a load balancer no more. Returns whether it was counted.
-    pub fn release(&mut self, key: &DesiredKey) -> bool {
-        let Some(counted) = self.entries.remove(key) else { return false };
-        self.uncount(&counted);
-        true
+    /// Counts a load balancer no more.
+    pub fn release(&mut self, key: &DesiredKey) {
+        if let Some(counted) = self.entries.remove(key) {
+            self.uncount(&counted);
+        }
+    }
+
+    /// Forgets that an entry was refused.
+    pub fn decide_anew(&mut self, key: &DesiredKey) {
+        for short in &mut self.short {
+            short.remove(key);
+        }
+    }
+
+    /// Returns the entries that were refused for want of something that there is less of now than `before`, as far as there
+    /// is room for them.
+    #[must_use]
+    pub fn may_fit(&self, before: EntrySize, quota: &ClusterQuota) -> Vec<DesiredKey> {
+        let (before, now) = (before.by_kind(), self.sum.by_kind());
+        let freed = (0..KINDS.len()).filter(|kind| now[*kind] < before[*kind]);
+        let entries = freed.flat_map(|kind| &self.short[kind]);
+        entries.map(|(key, _)| key).filter(|key| self.has_room(key, quota)).cloned().collect()
+    }
+
+    /// Whether there may be room by now for an entry that was refused.
+    #[must_use]
+    pub fn has_room(&self, key: &DesiredKey, quota: &ClusterQuota) -> bool {
+        let (now, most) = (self.sum.by_kind(), quota.by_kind());
+        (0..KINDS.len()).any(|kind| {
+            let short = self.short[kind].get(key);
+            short.is_some_and(|short| short.shares || now[kind] + short.more <= most[kind])
+        })
     }
 
     fn count(&mut self, one: &Counted) {
@@ -164,10 +214,9 @@ impl EntrySize {
 }
 
 impl EntrySize {
-    /// Returns whether there are fewer objects of any kind than before.
-    #[must_use]
-    pub fn is_less_somewhere(self, before: Self) -> bool {
-        self != before.plus(self.minus(before))
+    /// Returns the numbers of objects in the order of [`KINDS`].
+    fn by_kind(self) -> [u64; KINDS.len()] {
+        [self.balancers, self.listeners, self.members, self.ports, self.floating_ips]
     }
 
     fn plus(self, other: Self) -> Self {
