@@ -78,7 +78,7 @@ pub(crate) struct ManagedCluster {
     pub(crate) groups: Groups,
     pub(crate) cells: BTreeMap<Text, Box<Cell>>,
     pub(crate) ready: VecDeque<Text>,
-    timers: BTreeSet<(Instant, Text)>,
+    pub(crate) timers: BTreeSet<(Instant, Text)>,
     pub(crate) lines: BTreeMap<Line, Queue<Text, Text>>,
     pub(crate) bucket: Option<TokenBucket>,
     pub(crate) reads: VecDeque<PlannedRead>,
@@ -432,31 +432,6 @@ impl ManagedCluster {
     pub(crate) fn wake_held(&mut self) {
         let owners: Vec<Text> = self.held.iter().cloned().collect();
         owners.iter().for_each(|owner| self.wake(owner));
-    }
-
-    /// Sets when an owner is asked again.
-    pub(crate) fn set_timer(&mut self, owner: &Text, cell: &mut Cell, at: Option<Instant>) {
-        if let Some(before) = cell.timer.take() {
-            self.timers.remove(&(before, owner.clone()));
-        }
-        cell.timer = at;
-        self.timers.extend(at.map(|at| (at, owner.clone())));
-    }
-
-    /// Wakes whose timer is over.
-    pub(crate) fn timers_due(&mut self, now: Instant) {
-        while let Some((at, owner)) = self.timers.first().cloned().filter(|(at, _)| *at <= now) {
-            self.timers.remove(&(at, owner.clone()));
-            if let Some(cell) = self.cells.get_mut(&owner) {
-                cell.timer = None;
-            }
-            self.told.insert(owner.clone());
-            self.wake(&owner);
-        }
-    }
-
-    pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
     }
 
     /// Tells the guard what would go. It has to know of every loss before it is asked about the first.

@@ -50,6 +50,7 @@ mod settings;
 mod settle_times;
 mod shared;
 mod sharing;
+mod timers;
 mod tracker;
 mod unreadable;
 mod view;
