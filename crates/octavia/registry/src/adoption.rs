@@ -67,11 +67,13 @@ impl ManagedCluster {
             self.end_adoption(&balancer, key, outcome, shared);
             return true;
         }
-        let (look, reads) = OwnerLook::at_balancer(&balancer, &project);
+        let (mut look, reads) = OwnerLook::at_balancer(&balancer, &project);
+        look.number = self.next_number();
+        let number = look.number;
         let stage = AdoptionStage::Looking(Box::new(look));
         let adoption = PendingAdoption { key: key.clone(), dry_run, project, stage, lost: 0 };
         self.adoptions.insert(balancer.clone(), adoption);
-        self.plan_adoption(&balancer, reads);
+        self.plan_adoption(&balancer, number, reads);
         true
     }
 
@@ -115,9 +117,9 @@ impl ManagedCluster {
         }
     }
 
-    fn plan_adoption(&mut self, balancer: &Text, reads: Vec<crate::owner_look::LookRead>) {
+    fn plan_adoption(&mut self, balancer: &Text, number: u64, reads: Vec<crate::owner_look::LookRead>) {
         self.reads.extend(reads.into_iter().map(|(part, project, read)| {
-            let what = ReadFor::Adoption { balancer: balancer.clone(), part };
+            let what = ReadFor::Adoption { balancer: balancer.clone(), number, part };
             PlannedRead { what, project, read }
         }));
     }
@@ -131,7 +133,7 @@ impl ManagedCluster {
     pub(crate) fn adoption_read(
         &mut self,
         balancer: &Text,
-        part: &LookPart,
+        (number, part): (u64, &LookPart),
         project: &Text,
         rows: Option<Vec<Value>>,
         shared: &mut RegistryCore,
@@ -139,6 +141,9 @@ impl ManagedCluster {
     ) {
         let Some(adoption) = self.adoptions.get_mut(balancer) else { return };
         let AdoptionStage::Looking(look) = &mut adoption.stage else { return };
+        if look.number != number {
+            return;
+        }
         let more = match rows {
             Some(rows) => look.rows(part, project, rows),
             None => {
@@ -147,7 +152,7 @@ impl ManagedCluster {
             }
         };
         if !look.is_over() {
-            return self.plan_adoption(balancer, more);
+            return self.plan_adoption(balancer, number, more);
         }
         let (key, dry_run, lost) = (adoption.key.clone(), adoption.dry_run, adoption.lost);
         let AdoptionStage::Looking(look) = std::mem::replace(&mut adoption.stage, AdoptionStage::Sending) else {
@@ -216,8 +221,8 @@ impl ManagedCluster {
         }
         shared.pace.change_begins(&Line::Octavia);
         shared.sums.changes += 1;
-        let (name, uid) = (self.settings.name.clone(), self.settings.uid.clone());
-        let id = shared.begin(&name, &uid, CallFor::Adoption { balancer, line: Line::Octavia }, now);
+        let name = self.settings.name.clone();
+        let id = shared.begin(&name, self.number, CallFor::Adoption { balancer, line: Line::Octavia }, now);
         let not_after = self.live_until(shared.settings.heartbeat_age);
         let what = CloudCall::Change(change);
         Some(CallToMake { id, cluster: name, project, lane: CallLane::Octavia, what, not_after })
@@ -233,6 +238,7 @@ impl ManagedCluster {
         now: Instant,
     ) {
         use ServiceRefusal::{Busy, Changed, Pending};
+        let number = self.next_number();
         let Some(adoption) = self.adoptions.get_mut(balancer) else { return };
         let key = adoption.key.clone();
         let is_unsure = match &outcome {
@@ -243,9 +249,10 @@ impl ManagedCluster {
         };
         if is_unsure && adoption.lost < LOOK_UPS {
             adoption.lost += 1;
-            let (look, reads) = OwnerLook::at_balancer(balancer, &adoption.project);
+            let (mut look, reads) = OwnerLook::at_balancer(balancer, &adoption.project);
+            look.number = number;
             adoption.stage = AdoptionStage::Looking(Box::new(look));
-            return self.plan_adoption(balancer, reads);
+            return self.plan_adoption(balancer, number, reads);
         }
         if let Some(owner) = self.keys.get(&key).cloned() {
             // Whether it was accepted or not: the mark tells.

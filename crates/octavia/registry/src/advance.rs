@@ -138,8 +138,8 @@ impl ManagedCluster {
         let lane = line.lane();
         let project = cell.project.clone();
         let what = CallFor::Change { owner: owner.clone(), line, change: change.clone(), project: project.clone() };
-        let (name, uid) = (self.settings.name.clone(), self.settings.uid.clone());
-        let id = shared.begin(&name, &uid, what, now);
+        let name = self.settings.name.clone();
+        let id = shared.begin(&name, self.number, what, now);
         cell.state = CellState::Sending(id);
         let not_after = self.live_until(shared.settings.heartbeat_age);
         CallToMake { id, cluster: name, project, lane, what: CloudCall::Change(change), not_after }

@@ -38,7 +38,9 @@ impl ManagedCluster {
         now: Instant,
     ) {
         match what {
-            ReadFor::Look { owner, part } => self.look_read(&owner, &part, project, rows, shared, now),
+            ReadFor::Look { owner, number, part } => {
+                self.look_read(&owner, (number, &part), project, rows, shared, now);
+            }
             ReadFor::Members { owner, pool } => self.with_reading(&owner, now, |cell, _| {
                 cell.proven = cell.proven.saturating_add(u16::from(rows.is_some()));
                 rows.map(|rows| cell.actor.read_members(&pool, &rows)).is_some()
@@ -97,7 +99,9 @@ impl ManagedCluster {
                 None => self.tracker.read_failed(&balancer, now),
             },
             ReadFor::Poll(part) => self.polled(part, project, rows, shared, now),
-            ReadFor::Adoption { balancer, part } => self.adoption_read(&balancer, &part, project, rows, shared, now),
+            ReadFor::Adoption { balancer, number, part } => {
+                self.adoption_read(&balancer, (number, &part), project, rows, shared, now);
+            }
         }
     }
 
@@ -126,7 +130,7 @@ impl ManagedCluster {
     fn look_read(
         &mut self,
         owner: &Text,
-        part: &LookPart,
+        (number, part): (u64, &LookPart),
         project: &Text,
         rows: Option<Vec<Value>>,
         shared: &mut RegistryCore,
@@ -134,7 +138,9 @@ impl ManagedCluster {
     ) {
         let Some(mut cell) = self.cells.remove(owner) else { return };
         let mut more = Vec::new();
-        if let CellState::Looking(look) = &mut cell.state {
+        if let CellState::Looking(look) = &mut cell.state
+            && look.number == number
+        {
             match rows {
                 Some(rows) => more = look.rows(part, project, rows),
                 None => look.read_failed(project),
@@ -188,7 +194,7 @@ impl ManagedCluster {
             }
         }
         self.cells.insert(owner.clone(), cell);
-        self.plan_look(owner, more);
+        self.plan_look(owner, number, more);
     }
 
     fn looked(

@@ -52,6 +52,10 @@ pub(crate) struct PlannedRead {
 /// One cluster.
 #[derive(Debug)]
 pub(crate) struct ManagedCluster {
+    /// Tells its calls from those of another one that had its name and UID before.
+    pub(crate) number: u64,
+    /// The number of the last look.
+    pub(crate) looks: u64,
     pub(crate) settings: ClusterSettings,
     given: CloudFacts,
     /// What was given, with what was learned.
@@ -64,6 +68,8 @@ pub(crate) struct ManagedCluster {
     pub(crate) alive_since: Option<Instant>,
     /// Whether a snapshot has ended in that life: what is wanted from then on is new.
     pub(crate) has_snapshot: bool,
+    /// Whether a snapshot of the open stream has ended. No other one follows where the stream was only silent for a moment.
+    pub(crate) is_told_all: bool,
     /// Whether what is wanted is what the open stream wants. Until then nothing is changed.
     pub(crate) is_current: bool,
     /// Whether what is wanted is complete.
@@ -113,9 +119,11 @@ pub(crate) struct ManagedCluster {
 }
 
 impl ManagedCluster {
-    pub(crate) fn new(settings: ClusterSettings) -> Self {
+    pub(crate) fn new(number: u64, settings: ClusterSettings) -> Self {
         let bucket = bucket(&settings);
         Self {
+            number,
+            looks: 0,
             given: CloudFacts::default(),
             facts: CloudFacts::default(),
             learned: Learned::default(),
@@ -123,6 +131,7 @@ impl ManagedCluster {
             life: 0,
             alive_since: None,
             has_snapshot: false,
+            is_told_all: false,
             is_current: false,
             is_complete: false,
             name_check: NameCheck::Unchecked,
@@ -222,7 +231,8 @@ impl ManagedCluster {
 
     pub(crate) fn stream_ended(&mut self) {
         self.heard = None;
-        (self.is_current, self.is_complete, self.has_snapshot) = (false, false, false);
+        (self.is_current, self.is_complete) = (false, false);
+        (self.has_snapshot, self.is_told_all) = (false, false);
     }
 
     /// Whether its stream was heard of lately.
@@ -310,7 +320,7 @@ impl ManagedCluster {
         let mut cell = Box::new(Cell::new(key, actor, project));
         cell.is_resumed = !self.has_snapshot;
         // What is there after a restart says nothing about how long it took.
-        cell.wanted_at = Some(now).filter(|_| self.has_snapshot && deed == Deed::Wanted);
+        cell.wanted_at = Some(now).filter(|_| self.is_told_all && deed == Deed::Wanted);
         cell.journal.note(at, deed);
         self.is_no_orphan(&owner, now);
         self.cells.insert(owner.clone(), cell);

@@ -75,11 +75,12 @@ impl ManagedCluster {
             cell.lists_ports = false;
         }
         let (mut look, mut reads) = OwnerLook::begin(&self.mark(owner), &projects, known, self.life);
+        look.number = self.next_number();
         look.spare(self.spared(cell, projects));
         if cell.is_orphan || cell.is_deleting() {
             reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));
         }
-        self.plan_look(owner, reads);
+        self.plan_look(owner, look.number, reads);
         cell.is_outdated = false;
         cell.state = CellState::Looking(Box::new(look));
     }
@@ -97,9 +98,15 @@ impl ManagedCluster {
         projects.into_iter().collect()
     }
 
-    pub(crate) fn plan_look(&mut self, owner: &Text, reads: Vec<crate::owner_look::LookRead>) {
+    /// Returns the number of a look that begins.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.looks += 1;
+        self.looks
+    }
+
+    pub(crate) fn plan_look(&mut self, owner: &Text, number: u64, reads: Vec<crate::owner_look::LookRead>) {
         let planned = reads.into_iter().map(|(part, project, read)| {
-            let what = ReadFor::Look { owner: owner.clone(), part };
+            let what = ReadFor::Look { owner: owner.clone(), number, part };
             PlannedRead { what, project, read }
         });
         self.reads.extend(planned);

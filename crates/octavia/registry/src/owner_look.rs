@@ -70,6 +70,8 @@ pub(crate) struct OwnerRows {
 /// A look that goes on.
 #[derive(Debug)]
 pub(crate) struct OwnerLook {
+    /// Tells its reads from those of a former look, which may still be answered.
+    pub(crate) number: u64,
     /// The life of the stream in which it began.
     pub(crate) life: u32,
     /// Name of the cluster whose objects are looked for; unset: whoever's they are.
@@ -104,6 +106,7 @@ impl OwnerLook {
     /// Begins a look in these projects. What `known` has is not read again.
     pub(crate) fn begin(mark: &Mark, projects: &[Text], known: Option<OwnerRows>, life: u32) -> (Self, Vec<LookRead>) {
         let mut look = Self {
+            number: 0,
             life,
             cluster: Some(mark.cluster.clone()),
             is_alone: !is_group(&mark.owner),
@@ -188,6 +191,7 @@ impl OwnerLook {
     /// Begins a look at one load balancer, whoever's it is.
     pub(crate) fn at_balancer(id: &str, project: &Text) -> (Self, Vec<LookRead>) {
         let look = Self {
+            number: 0,
             life: 0,
             cluster: None,
             is_alone: false,

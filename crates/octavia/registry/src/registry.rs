@@ -8,7 +8,7 @@ use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKey, LoadBalancerRepor
 use gimbal_octavia_plan::ChangeOutcome;
 
 use crate::call::{CallAnswer, CallId, CallLane, CallToMake, CloudCall};
-use crate::cell::CellState;
+use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::event::RegistryEvent;
 use crate::pace::Line;
@@ -49,7 +49,8 @@ impl Registry {
             Some(cluster) if cluster.settings.uid == settings.uid => cluster.configure(settings, now),
             _ => {
                 self.remove_cluster(&settings.name.clone());
-                self.clusters.insert(settings.name.clone(), ManagedCluster::new(settings));
+                let number = self.shared.next_cluster();
+                self.clusters.insert(settings.name.clone(), ManagedCluster::new(number, settings));
             }
         }
     }
@@ -110,7 +111,7 @@ impl Registry {
     /// that a guard holds, if they are older.
     pub fn snapshot_of(&mut self, cluster: &str, namespaces: Option<&[Text]>, begun: Instant, now: Instant) {
         let Some(cluster) = self.clusters.get_mut(cluster) else { return };
-        cluster.has_snapshot = true;
+        (cluster.has_snapshot, cluster.is_told_all) = (true, true);
         let cells = &cluster.cells;
         let covers = |owner: &GuardedOwner| {
             let is_in =
@@ -246,7 +247,7 @@ impl Registry {
     pub fn answered(&mut self, id: CallId, answer: CallAnswer, now: Instant) {
         let Some(call) = self.shared.calls.remove(&id) else { return };
         let shared = &mut self.shared;
-        let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.settings.uid == call.uid);
+        let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.number == call.number);
         match call.what {
             CallFor::Read { what, project } => {
                 let (rows, words, retry_after) = match answer {
@@ -355,8 +356,8 @@ fn next_read(cluster: &mut ManagedCluster, shared: &mut RegistryCore, now: Insta
         shared.pace.read_begins();
         shared.sums.reads += 1;
         let what = CallFor::Read { what: planned.what, project: planned.project.clone() };
-        let (name, uid) = (cluster.settings.name.clone(), cluster.settings.uid.clone());
-        let id = shared.begin(&name, &uid, what, now);
+        let name = cluster.settings.name.clone();
+        let id = shared.begin(&name, cluster.number, what, now);
         let what = CloudCall::Read(planned.read);
         return Some(CallToMake {
             id,
@@ -382,8 +383,9 @@ impl ManagedCluster {
     /// Whether a planned read is still of use.
     fn is_awaited(&self, what: &ReadFor) -> bool {
         match what {
-            ReadFor::Look { owner, .. } => {
-                self.cells.get(owner).is_some_and(|cell| matches!(cell.state, CellState::Looking(_)))
+            ReadFor::Look { owner, number, .. } => {
+                let is_its = |cell: &Cell| matches!(&cell.state, CellState::Looking(look) if look.number == *number);
+                self.cells.get(owner).is_some_and(|cell| is_its(cell))
             }
             ReadFor::Members { owner, .. }
             | ReadFor::FloatingIp { owner }

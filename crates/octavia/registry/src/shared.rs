@@ -19,7 +19,7 @@ use crate::tracker::TrackRead;
 #[derive(Debug, Clone)]
 pub(crate) enum ReadFor {
     /// A look at everything that an owner has.
-    Look { owner: Text, part: LookPart },
+    Look { owner: Text, number: u64, part: LookPart },
     /// The members of a pool.
     Members { owner: Text, pool: String },
     /// The floating IP with an address.
@@ -35,7 +35,7 @@ pub(crate) enum ReadFor {
     /// Everything that a cluster has.
     Poll(PollPart),
     /// A load balancer that is to be taken over.
-    Adoption { balancer: Text, part: LookPart },
+    Adoption { balancer: Text, number: u64, part: LookPart },
 }
 
 /// What a call is for.
@@ -50,8 +50,8 @@ pub(crate) enum CallFor {
 #[derive(Debug, Clone)]
 pub(crate) struct CallUnderWay {
     pub(crate) cluster: Text,
-    /// The UID that the cluster had.
-    pub(crate) uid: Text,
+    /// Which one it was: another one may have its name and UID by now.
+    pub(crate) number: u64,
     pub(crate) what: CallFor,
     pub(crate) sent: Instant,
 }
@@ -77,6 +77,7 @@ pub(crate) struct RegistryCore {
     pub(crate) times: SettleTimes,
     pub(crate) calls: BTreeMap<CallId, CallUnderWay>,
     next_id: u64,
+    last_cluster: u64,
     pub(crate) events: Vec<RegistryEvent>,
     pub(crate) sums: Sums,
     /// Owners that may try again, for something was deleted in their project.
@@ -92,6 +93,7 @@ impl RegistryCore {
             times: SettleTimes::default(),
             calls: BTreeMap::new(),
             next_id: 0,
+            last_cluster: 0,
             events: Vec::new(),
             sums: Sums::default(),
             freed: Vec::new(),
@@ -107,10 +109,16 @@ impl RegistryCore {
         self.start + at
     }
 
-    pub(crate) fn begin(&mut self, cluster: &Text, uid: &Text, what: CallFor, now: Instant) -> CallId {
+    /// Returns the number of a cluster that is configured now.
+    pub(crate) fn next_cluster(&mut self) -> u64 {
+        self.last_cluster += 1;
+        self.last_cluster
+    }
+
+    pub(crate) fn begin(&mut self, cluster: &Text, number: u64, what: CallFor, now: Instant) -> CallId {
         self.next_id += 1;
         let id = CallId(self.next_id);
-        self.calls.insert(id, CallUnderWay { cluster: cluster.clone(), uid: uid.clone(), what, sent: now });
+        self.calls.insert(id, CallUnderWay { cluster: cluster.clone(), number, what, sent: now });
         id
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod adoption;
+mod answers;
 mod any_trouble;
 mod crowds;
 mod drift;

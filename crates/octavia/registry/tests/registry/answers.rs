@@ -1,0 +1,110 @@
+//! Answers that come for something that is there no more.
+
+use gimbal_octavia_registry::{CallAnswer, CallId, CloudCall, CloudRead, RegistryEvent};
+
+use crate::wish::{Wish, key};
+use crate::world::{SECOND, World};
+
+/// Returns the reads that are to be made now. Nothing is to be changed.
+fn reads(world: &mut World) -> Vec<(CallId, CloudRead)> {
+    let now = world.now();
+    let mut all = Vec::new();
+    while let Some(call) = world.writers[0].registry.next_call(now) {
+        let CloudCall::Read(read) = call.what else { panic!("{call:?}") };
+        all.push((call.id, read));
+    }
+    all
+}
+
+fn answer(world: &mut World, reads: Vec<(CallId, CloudRead)>) {
+    let now = world.now();
+    for (id, read) in reads {
+        let rows = world.read(&read);
+        world.writers[0].registry.answered(id, CallAnswer::Rows(rows), now);
+    }
+}
+
+fn answer_all(world: &mut World) {
+    loop {
+        let next = reads(world);
+        if next.is_empty() {
+            return;
+        }
+        answer(world, next);
+    }
+}
+
+fn made() -> World {
+    let mut world = World::usual();
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    world.converge(60 * SECOND);
+    world.run(130 * SECOND);
+    world.sent.clear();
+    world
+}
+
+#[test]
+fn what_a_former_look_has_asked_for_is_no_part_of_a_new_one() {
+    let mut world = made();
+    let (web, now) = (key("shop", "web"), world.now());
+    world.writers[0].registry.look_anew("prod1", &"u1".into(), now);
+    let first = reads(&mut world);
+    answer(&mut world, first);
+    // They come only when the owner is looked at anew: its entry was gone for a moment.
+    let late = reads(&mut world);
+    assert!(late.len() >= 3, "{late:?}");
+    let wish = world.wishes[&("prod1".to_owned(), web.clone())].entry();
+    world.writers[0].registry.forget("prod1", &web, now);
+    assert!(world.writers[0].registry.want("prod1", web, wish, now));
+    let second = reads(&mut world);
+    answer(&mut world, late);
+    answer_all(&mut world);
+    answer(&mut world, second);
+    answer_all(&mut world);
+    world.run(60 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+}
+
+#[test]
+fn what_was_asked_for_a_cluster_that_is_configured_again_is_not_told_of_the_new_one() {
+    let mut world = made();
+    let configure = |world: &mut World| {
+        world.writers[0].registry.remove_cluster("prod1");
+        world.connect(0, "prod1");
+        reads(world)
+    };
+    let mut first = configure(&mut world);
+    let balancers = first.iter().position(|(_, read)| read.path == "loadbalancers").unwrap();
+    let balancers = first.remove(balancers);
+    answer(&mut world, vec![balancers]);
+    let second = configure(&mut world);
+    world.writers[0].registry.take_events();
+    answer(&mut world, first);
+    let (lists, listeners) = second.into_iter().partition(|(_, read)| read.path != "listeners");
+    answer(&mut world, listeners);
+    let listed = |world: &mut World| -> Vec<usize> {
+        let events = world.writers[0].registry.take_events();
+        let found = events.into_iter().filter_map(|event| match event {
+            RegistryEvent::Listed { found, is_complete: true, .. } => Some(found.len()),
+            _ => None,
+        });
+        found.collect()
+    };
+    assert_eq!(listed(&mut world), [0; 0], "the load balancers are not listed yet");
+    answer(&mut world, lists);
+    answer_all(&mut world);
+    assert_eq!(listed(&mut world), [1]);
+}
+
+#[test]
+fn what_is_wanted_after_a_stream_was_silent_for_a_moment_is_timed() {
+    let mut world = made();
+    world.silence(0, "prod1");
+    world.run(12 * SECOND);
+    world.writers[0].streams.push("prod1".to_owned());
+    world.events.clear();
+    world.run(30 * SECOND);
+    world.want("prod1", key("shop", "new"), Wish::new("u2", &world.subnet));
+    world.converge(60 * SECOND);
+    assert!(world.events.iter().any(|event| matches!(event, RegistryEvent::Served { .. })), "{:?}", world.events);
+}
