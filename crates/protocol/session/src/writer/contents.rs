@@ -21,12 +21,14 @@ pub(super) struct RequestedContents<P: Payload> {
     clock: Option<Instant>,
 }
 
-/// Why a content was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
-    #[error("a content came that was not asked for")]
-    NotRequested,
-    #[error("a content came that does not have the hash that was asked for")]
+/// What becomes of a content that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ContentFate {
+    /// It is what was asked for.
+    Taken,
+    /// It is not awaited: another answer came before, to a request that was made twice, or it is not wanted any more.
+    NotAwaited,
+    /// It does not have the hash that was asked for.
     OtherHash,
 }
 
@@ -78,13 +80,13 @@ impl<P: Payload> RequestedContents<P> {
 
     /// Takes an answer, late ones too. One with another hash ends the request as well: the same agent would say the
     /// same.
-    pub(super) fn receive(&mut self, hash: &P::Hash, content: Option<&P::Content>) -> Result<(), Refused> {
+    pub(super) fn receive(&mut self, hash: &P::Hash, content: Option<&P::Content>) -> ContentFate {
         if self.requested.remove(hash).is_none() && !self.waiting.remove(hash) {
-            return Err(Refused::NotRequested);
+            return ContentFate::NotAwaited;
         }
         if content.is_some_and(|content| content.hash() != *hash) {
-            return Err(Refused::OtherHash);
+            return ContentFate::OtherHash;
         }
-        Ok(())
+        ContentFate::Taken
     }
 }

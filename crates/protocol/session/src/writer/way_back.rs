@@ -1,6 +1,6 @@
 //! What goes back to the agent: reports, facts, and requests for contents.
 
-use super::contents::Refused;
+use super::contents::ContentFate;
 use super::reports::{NeverSent, ReportError, TooLarge};
 use super::{WriterEnd, WriterOutput};
 use crate::{Payload, WriterMessage};
@@ -58,7 +58,7 @@ impl<P: Payload> WriterEnd<P> {
         self.contents.want(hash);
     }
 
-    /// Stops asking for a content. An answer that still comes is refused.
+    /// Stops asking for a content. An answer that still comes is ignored.
     pub fn forget_content(&mut self, hash: &P::Hash) {
         self.contents.forget(hash);
     }
@@ -126,13 +126,15 @@ impl<P: Payload> WriterEnd<P> {
     }
 
     pub(super) fn content(&mut self, hash: P::Hash, content: Option<P::Content>, out: &mut Vec<WriterOutput<P>>) {
-        let refused = match self.contents.receive(&hash, content.as_ref()) {
-            Ok(()) => return out.push(WriterOutput::Content { hash, content }),
-            Err(refused) => refused,
+        let content = match self.contents.receive(&hash, content.as_ref()) {
+            ContentFate::Taken => content,
+            ContentFate::NotAwaited => return,
+            ContentFate::OtherHash => {
+                let reason = "a content came that does not have the hash that was asked for".to_owned();
+                out.push(WriterOutput::Unreadable { key: None, reason });
+                None
+            }
         };
-        out.push(WriterOutput::Unreadable { key: None, reason: refused.to_string() });
-        if refused == Refused::OtherHash {
-            out.push(WriterOutput::Content { hash, content: None });
-        }
+        out.push(WriterOutput::Content { hash, content });
     }
 }

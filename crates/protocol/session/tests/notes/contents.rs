@@ -29,7 +29,25 @@ fn a_content_travels_when_it_is_asked_for_and_has_the_hash() {
         "the agent has no content of that hash"
     );
     let outputs = writer.receive(AgentMessage::Content { hash, content: Some(secret) }, now);
-    assert!(matches!(&outputs[..], [WriterOutput::Unreadable { .. }]), "it was not asked for again: {outputs:?}");
+    assert_eq!(outputs, [], "it was not asked for again");
+}
+
+/// The request is repeated while the answer to the first one is on its way. The agent answers both.
+#[test]
+fn the_second_answer_to_a_request_that_was_repeated_is_ignored() {
+    let (_, mut writer, now) = ends(10);
+    let secret = Secret(vec![1, 2, 3]);
+    let hash = gimbal_session::Content::hash(&secret);
+    writer.want_content(hash);
+    let asks = |said: Vec<_>| said.contains(&WriterMessage::<Notes>::ContentRequest(hash));
+    assert!(asks(writer.take_messages()));
+    let late = now + Duration::from_secs(30);
+    writer.tick(late);
+    assert!(asks(writer.take_messages()));
+    let answer = || AgentMessage::Content { hash, content: Some(secret.clone()) };
+    let content = WriterOutput::Content { hash, content: Some(secret.clone()) };
+    assert_eq!(writer.receive(answer(), late), [content]);
+    assert_eq!(writer.receive(answer(), late), []);
 }
 
 #[test]
