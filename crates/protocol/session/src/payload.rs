@@ -50,7 +50,8 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// What of an entry cannot be divided between frames, in messages to people.
     const INDIVISIBLE: &'static str;
 
-    /// Whether the writer keeps what it has of an entry whose newest state fits in no frame; else that counts as gone.
+    /// Whether the writer keeps what it has of an entry whose newest state fits in no frame; else that counts as gone. An
+    /// agent that never had a state of it that fits takes its namespace for unknown, so that its absence is not implied.
     const KEEPS_TOO_LARGE: bool = false;
 
     /// Interval of the agent's heartbeats.

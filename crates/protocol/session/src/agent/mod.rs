@@ -7,6 +7,7 @@ mod receive;
 mod send;
 mod snapshot;
 mod stream;
+mod too_large;
 mod way_back;
 
 use std::collections::BTreeMap;
@@ -16,13 +17,12 @@ use std::time::Instant;
 use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
-use crate::size::largest_part;
-use crate::split::LARGEST_PART;
 use crate::{
     Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services,
     UnknownScopes, key,
 };
 use stream::Stream;
+use too_large::TooLargeEntry;
 
 pub use inbox::ReceivedReport;
 pub use receive::AgentVerdict;
@@ -74,9 +74,10 @@ pub struct AgentEnd<P: Payload = Services> {
     unknown: UnknownScopes,
     rest_unknown: bool,
     freshness: Vec<Freshness>,
+    /// What the writer rejects, and what fits in no frame.
     rejects: BTreeMap<P::Key, Reject<P>>,
     /// Entries that fit in no frame. Neither end holds them, so the digests agree without them.
-    too_large: BTreeMap<P::Key, Reject<P>>,
+    too_large: BTreeMap<P::Key, TooLargeEntry<P>>,
     supersessions: receive::Supersessions,
     stream: Option<Stream<P>>,
     /// The window for reports on each stream; `None` allows none.
@@ -120,13 +121,14 @@ impl<P: Payload> AgentEnd<P> {
     }
 
     /// Sets the newest state of a key in the source; `None` if it is gone. An entry that fits in no frame counts as
-    /// gone, or stays as it was ([`Payload::KEEPS_TOO_LARGE`]), and is listed in [`Self::rejects`].
+    /// gone, or stays as it was ([`Payload::KEEPS_TOO_LARGE`]), and is listed in [`Self::rejects`]. If this end does not
+    /// know how it was, its namespace is unknown until it fits or is gone.
     pub fn set(&mut self, key: P::Key, entry: Option<Arc<P::Entry>>, now: Instant) {
-        if self.too_large.remove(&key).is_some() {
-            self.rejects.remove(&key);
-        }
+        let withheld = self.withholds(key.namespace());
+        self.forget_too_large(&key);
         let offered = entry.is_some();
         let entry = entry.filter(|entry| self.fits(&key, entry));
+        self.follow_withheld(key.namespace(), withheld);
         if P::KEEPS_TOO_LARGE && offered && entry.is_none() {
             return;
         }
@@ -140,7 +142,8 @@ impl<P: Payload> AgentEnd<P> {
             self.tree.subtract(key.namespace(), old.digest);
         }
         if let Some(stream) = &mut self.stream {
-            let refused = self.rejects.get(&key).is_some_and(|reject| reject.reason == P::Reason::INVALID);
+            let said = self.too_large.get(&key).map_or_else(|| self.rejects.get(&key), |large| large.hides.as_ref());
+            let refused = said.is_some_and(|reject| reject.reason == P::Reason::INVALID);
             stream.changed(&key, last_sent, refused, now);
         }
         match (entry, digest) {
@@ -156,26 +159,6 @@ impl<P: Payload> AgentEnd<P> {
                 }
             }
         }
-    }
-
-    /// Returns the rejects of entries whose newest state fits in no frame, and whether an older one is offered instead.
-    pub fn too_large(&self) -> impl Iterator<Item = (&P::Key, &Reject<P>, bool)> {
-        self.too_large.iter().map(|(key, reject)| (key, reject, self.entries.contains_key(key)))
-    }
-
-    fn fits(&mut self, key: &P::Key, entry: &P::Entry) -> bool {
-        let len = largest_part::<P>(key, entry);
-        if len <= LARGEST_PART {
-            return true;
-        }
-        let message = format!(
-            "{} take {len} bytes, more than the {LARGEST_PART} that fit in a frame: make labels and annotations smaller",
-            P::INDIVISIBLE
-        );
-        let reject = Reject { key: Some(key.clone()), reason: P::Reason::TOO_LARGE, retryable: false, message };
-        self.too_large.insert(key.clone(), reject.clone());
-        self.rejects.insert(key.clone(), reject);
-        false
     }
 
     /// Called when the whole source was read, for the first time or after a part of it was unknown. Nothing is unknown

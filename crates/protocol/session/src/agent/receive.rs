@@ -85,13 +85,7 @@ impl<P: Payload> AgentEnd<P> {
             WriterMessage::Facts(facts) => self.facts = Some(facts),
             WriterMessage::ContentRequest(hash) => stream.contents.request(hash),
             WriterMessage::Reject(reject) => self.rejected(reject),
-            WriterMessage::Resolved(key) => {
-                match self.too_large.get(&key) {
-                    // The writer is done with the state that it held; the newest is still too large to be sent.
-                    Some(local) => self.rejects.insert(key, local.clone()),
-                    None => self.rejects.remove(&key),
-                };
-            }
+            WriterMessage::Resolved(key) => self.said_of(&key, None),
         }
         AgentVerdict::Continue
     }
@@ -108,14 +102,14 @@ impl<P: Payload> AgentEnd<P> {
         stream.generation = Some(welcome.generation);
         stream.window.set_credit(welcome.credit);
         owe(stream, welcome.need, &tree);
-        self.rejects.clone_from(&self.too_large);
+        self.forget_said();
         AgentVerdict::Continue
     }
 
     fn rejected(&mut self, reject: Reject<P>) {
         // One without a key is about a whole message; the transport logs it.
-        if let Some(key) = &reject.key {
-            self.rejects.insert(key.clone(), reject);
+        if let Some(key) = reject.key.clone() {
+            self.said_of(&key, Some(reject));
         }
     }
 

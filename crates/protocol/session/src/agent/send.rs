@@ -16,6 +16,8 @@ use crate::{AgentMessage, Data, Entry, EntryChange, Frame, Hello, Key, PROTOCOL,
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
 const NAMESPACES: usize = 1000;
+/// Why a namespace counts as unknown although the source was read.
+const WITHHELD: &str = "it has an entry that fits in no frame";
 
 impl<P: Payload> AgentEnd<P> {
     /// Returns the next message to send, if there is one and the writer has room for it. Hello first; then Goodbye,
@@ -41,6 +43,7 @@ impl<P: Payload> AgentEnd<P> {
             return Some(back);
         }
         self.flowing()?;
+        self.spell_out(now);
         self.change(now).or_else(|| self.begin()).or_else(|| self.delta(now)).or_else(|| self.bulk())
     }
 
@@ -64,15 +67,17 @@ impl<P: Payload> AgentEnd<P> {
     /// Returns the announcement of an unknown scope. Each is announced once on a stream, and again when its reason
     /// changes. Namespaces with the same reason share a message.
     fn announcement(&mut self) -> Option<AgentMessage<P>> {
+        let withheld: Vec<Arc<str>> =
+            self.withheld().filter(|namespace| !self.unknown.contains(namespace)).cloned().collect();
         let stream = self.stream.as_mut()?;
         let (scope, reason) = match self.unknown.all() {
             Some(reason) if stream.announced.all() != Some(reason) => (Scope::All, reason.to_owned()),
             _ => {
                 let announced = &stream.announced;
                 let is_announced = |namespace: &str, reason: &str| announced.reason(namespace) == Some(reason);
-                let unannounced =
-                    self.unknown.namespaces().filter(|(namespace, reason)| !is_announced(namespace, reason));
-                let mut unannounced = unannounced.peekable();
+                let withheld = withheld.iter().map(|namespace| (namespace, WITHHELD));
+                let unknown = self.unknown.namespaces().chain(withheld);
+                let mut unannounced = unknown.filter(|(namespace, reason)| !is_announced(namespace, reason)).peekable();
                 let reason = unannounced.peek()?.1.to_owned();
                 let alike = unannounced.filter(|(_, other)| *other == reason).map(|(namespace, _)| namespace.clone());
                 (Scope::Namespaces(alike.take(NAMESPACES).collect()), reason)
@@ -134,12 +139,13 @@ impl<P: Payload> AgentEnd<P> {
         if self.unknown.all().is_some() {
             return None;
         }
-        if stream.owed.has_rest() && self.unknown.is_empty() && !self.rest_unknown {
+        if stream.owed.has_rest() && self.unknown.is_empty() && !self.rest_unknown && self.withheld().next().is_none() {
             return Some(Scope::All);
         }
         let held = |namespace: &str| self.tree.namespace(namespace).0 > 0;
         let read = |namespace: &str| !self.rest_unknown || held(namespace) || self.emptied.contains(namespace);
-        let known = |namespace: &&Arc<str>| !self.unknown.contains(namespace) && read(namespace);
+        let known =
+            |namespace: &&Arc<str>| !self.unknown.contains(namespace) && !self.withholds(namespace) && read(namespace);
         // Only a snapshot of everything covers namespaces that neither end names. Until that can begin, the namespaces
         // that have entries, or that the writer named, do not wait for the unknown ones.
         let namespaces: Vec<_> = if stream.owed.has_rest() {

@@ -56,6 +56,8 @@ pub(super) struct Stream<P: Payload> {
     /// Empty namespaces that the writer named last. A snapshot covers them even if the agent has no entries there.
     pub(super) named: BTreeSet<Arc<str>>,
     pub(super) snapshot: Option<Snapshot<P>>,
+    /// Owed namespaces that no snapshot can cover now, and whose entries were queued one by one.
+    pub(super) spelled_out: BTreeSet<Arc<str>>,
     /// Whether the writer asked for a snapshot that has not begun.
     pub(super) asked: bool,
     pub(super) inbox: Inbox<P>,
@@ -79,6 +81,7 @@ impl<P: Payload> Stream<P> {
             owed: NamespaceSet::default(),
             named: BTreeSet::new(),
             snapshot: None,
+            spelled_out: BTreeSet::new(),
             asked: false,
             inbox: Inbox::new(number),
             contents: ContentAnswers::default(),
@@ -111,6 +114,11 @@ impl<P: Payload> Stream<P> {
         }
     }
 
+    /// Queues a key of which it is not known what the writer holds.
+    pub(super) fn queue_unknown(&mut self, key: &P::Key, now: Instant) {
+        self.outbox.mark(key, || LastSent::Unknown, now);
+    }
+
     /// Called when a key has to be sent whole, whatever was sent of it.
     pub(super) fn send_whole(&mut self, key: &P::Key, now: Instant) {
         if self.offer.as_ref().is_some_and(|offer| offer.data) {
@@ -124,6 +132,7 @@ impl<P: Payload> Stream<P> {
             return;
         }
         self.owed.add(scope);
+        self.spelled_out.clear();
         let owed = &self.owed;
         self.outbox.forget(|namespace| owed.contains(namespace));
         if let Some(begun) = self.begun.take_if(|begun| owed.contains(begun.key.namespace())) {

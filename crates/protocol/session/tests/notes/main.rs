@@ -7,4 +7,5 @@ mod contents;
 mod model;
 mod payload;
 mod rules;
+mod too_large;
 mod world;

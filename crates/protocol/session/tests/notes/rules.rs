@@ -449,19 +449,3 @@ fn a_removed_entry_has_no_report() {
         assert_eq!(writer.report(key, report(2)), Err(ReportError::NoEntry), "a late result of work on it");
     }
 }
-
-#[test]
-fn an_entry_that_outgrows_every_frame_stays_as_it_was_until_it_goes() {
-    let (mut agent, mut writer, now) = ends(10);
-    let (a, huge) = (key("ns", "a"), "x".repeat(1 << 20));
-    agent.set(a.clone(), Some(Note::present(1, &huge, [])), now);
-    agent.set(key("ns", "d"), Some(Note::present(1, &huge, [])), now);
-    exchange(&mut agent, &mut writer, now);
-    assert!(writer.entry(&a).is_some_and(|held| *held == Note::present(1, "a", [])));
-    let local: Vec<_> = agent.too_large().map(|(key, reject, is_offered)| (key, reject.reason, is_offered)).collect();
-    assert_eq!(local, [(&a, Refusal::TooLarge, true), (&key("ns", "d"), Refusal::TooLarge, false)]);
-    agent.set(a.clone(), None, now);
-    exchange(&mut agent, &mut writer, now);
-    assert!(writer.entry(&a).is_none());
-    assert_eq!(agent.too_large().count(), 1);
-}
