@@ -183,18 +183,17 @@ impl<P: Payload> AgentEnd<P> {
             let Some((key, base, since)) = stream.outbox.oldest() else { break };
             let key = key.clone();
             let current = self.entries.get(&key).map(|held| &held.entry);
-            if current.is_none() {
-                stream.inbox.forget(&key);
-            }
-            let Some(change) = change_from(&key, base, current, stream.snapshot.as_ref()) else {
-                stream.outbox.pop();
-                continue;
-            };
-            let parts = parts(&key, change, stream.window.target());
-            if parts.front().is_none_or(|part| !room.would_take(change_len(part))) {
+            let change = change_from(&key, base, current, stream.snapshot.as_ref(), self.report_credit.is_some());
+            let parts = change.map(|change| parts(&key, change, stream.window.target()));
+            if parts.as_ref().is_some_and(|parts| parts.front().is_none_or(|part| !room.would_take(change_len(part)))) {
                 break;
             }
             stream.outbox.pop();
+            // Only now: an entry that comes back before its removal is sent keeps its report.
+            if current.is_none() {
+                stream.inbox.forget(&key);
+            }
+            let Some(parts) = parts else { continue };
             if let Some(snapshot) = &mut stream.snapshot {
                 snapshot.mention(&key);
             }
@@ -233,22 +232,28 @@ impl<P: Payload> AgentEnd<P> {
 }
 
 /// Returns the change from what the writer holds to `current`; `None` if there is nothing to send.
+///
+/// An entry that changed and is now what the writer holds is sent whole if there are reports of it (`reported`): what was
+/// reported of it may have been dropped as out of date, and the writer reports again of what comes again.
 fn change_from<P: Payload>(
     key: &P::Key,
     base: &LastSent<P>,
     current: Option<&Arc<P::Entry>>,
     snapshot: Option<&Snapshot<P>>,
+    reported: bool,
 ) -> Option<EntryChange<P>> {
+    let whole = || current.map(|entry| EntryChange::Replace((**entry).clone()));
     let start = match (base, snapshot) {
         (LastSent::Unknown, Some(snapshot)) if snapshot.covers(key.namespace()) => snapshot.start(key, current),
         _ => Start::From(base.clone()),
     };
     match start {
         Start::Carried => None,
-        Start::From(LastSent::Sent(old)) => P::Entry::between(old.as_deref(), current.map(Arc::as_ref)),
-        Start::From(LastSent::Unknown | LastSent::Whole) => {
-            Some(current.map_or(EntryChange::Remove, |entry| EntryChange::Replace((**entry).clone())))
+        Start::From(LastSent::Sent(old)) => {
+            let change = P::Entry::between(old.as_deref(), current.map(Arc::as_ref));
+            change.or_else(|| whole().filter(|_| reported))
         }
+        Start::From(LastSent::Unknown | LastSent::Whole) => Some(whole().unwrap_or(EntryChange::Remove)),
     }
 }
 

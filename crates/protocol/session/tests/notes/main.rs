@@ -3,6 +3,7 @@
 //! the end.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
+mod come_back;
 mod contents;
 mod model;
 mod payload;

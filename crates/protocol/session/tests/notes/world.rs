@@ -72,15 +72,10 @@ impl World {
             Some(note) => self.source.insert(key.clone(), note.clone()),
             None => self.source.remove(&key),
         };
-        let is_back = note.is_some() && !self.statuses.contains_key(&key);
         if note.is_none() {
             self.statuses.remove(&key);
         }
-        self.agent.set(key.clone(), note, self.now);
-        // One that comes back unchanged before its removal was sent has lost its status, and the writer has seen nothing.
-        if is_back {
-            self.agent.send_again(&key, self.now);
-        }
+        self.agent.set(key, note, self.now);
     }
 
     /// Deletes a note in the source. It stays, marked as deleting, until the writer reports that nothing of it is left.
