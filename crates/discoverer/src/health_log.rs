@@ -1,6 +1,7 @@
 //! Liveness, readiness, and log lines that are written once for each change.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use gimbal_runtime::{Liveness, Readiness, ReadinessGuard};
 use gimbal_session::Reject;
@@ -11,13 +12,25 @@ use crate::source::SourceStatus;
 
 /// Number of rejects that are remembered to be logged once. Beyond it, the first names are forgotten and logged again.
 const REMEMBERED: usize = 100_000;
+/// How long the writer has, on a new stream, to say again what it rejects. What it has decided by then and not said again
+/// has ended.
+const SAID_AGAIN_WITHIN: Duration = Duration::from_secs(30);
 
 pub(crate) struct HealthLog<P: OfferedPayload> {
     health: Liveness,
     source: ReadinessBlock,
     identity: ReadinessBlock,
     trouble: TroubleLog,
-    rejects: BTreeMap<P::Key, P::Reason>,
+    rejects: BTreeMap<P::Key, KnownReject<P>>,
+    /// When the stream began, while there may be rejects that were not said on it.
+    unsaid_since: Option<Instant>,
+}
+
+/// A reject that was logged.
+struct KnownReject<P: OfferedPayload> {
+    reason: P::Reason,
+    /// Whether it was said on this stream.
+    is_said: bool,
 }
 
 /// The trouble with the source that was logged last.
@@ -40,10 +53,14 @@ impl TroubleLog {
     /// Returns what is to be logged, if anything. The source is well again once it is `complete`: an answer alone ends its
     /// trouble, but may be the first of many that lead to nothing.
     fn change(&mut self, trouble: Option<String>, unknown: bool, complete: bool) -> Option<TroubleChange> {
+        // What is logged then is compared with what was logged before.
+        let waits = trouble.is_none() && !complete;
+        if waits {
+            return None;
+        }
         // A source in trouble may become unknown later for the same reason, which is logged again.
         let turned = std::mem::replace(&mut self.unknown, unknown) != unknown;
-        let waits = trouble.is_none() && !complete;
-        if waits || (trouble == self.trouble && !(turned && unknown && trouble.is_some())) {
+        if trouble == self.trouble && !(turned && unknown && trouble.is_some()) {
             return None;
         }
         self.trouble.clone_from(&trouble);
@@ -87,6 +104,7 @@ impl<P: OfferedPayload> HealthLog<P> {
             identity: ReadinessBlock::new(readiness, format!("the source's identity ({identified_by})")),
             trouble: TroubleLog::default(),
             rejects: BTreeMap::new(),
+            unsaid_since: None,
         }
     }
 
@@ -117,15 +135,36 @@ impl<P: OfferedPayload> HealthLog<P> {
             tracing::warn!(reason = P::reason_name(*reason), text, "the writer could not read a message");
             return None;
         };
-        if self.rejects.get(key) == Some(reason) {
+        if let Some(known) = self.rejects.get_mut(key).filter(|known| known.reason == *reason) {
+            known.is_said = true;
             return None;
         }
         tracing::warn!(service = %key, reason = P::reason_name(*reason), retryable, text, "the writer rejects a {}", P::ENTRY);
         if self.rejects.len() >= REMEMBERED {
             self.rejects.pop_first();
         }
-        self.rejects.insert(key.clone(), *reason);
+        self.rejects.insert(key.clone(), KnownReject { reason: *reason, is_said: true });
         Some(key)
+    }
+
+    /// Called when the writer took a new stream in. It says again what it rejects, and nothing of what ended meanwhile.
+    pub(crate) fn stream_opened(&mut self, now: Instant) {
+        self.rejects.values_mut().for_each(|known| known.is_said = false);
+        self.unsaid_since = Some(now).filter(|_| !self.rejects.is_empty());
+    }
+
+    /// Returns the rejects that ended between two streams: those that were not said on this one although there was time,
+    /// and although the writer has decided the entry (`is_decided`). Called about once a second while a stream is open.
+    pub(crate) fn ended(&mut self, is_decided: impl Fn(&P::Key) -> bool, now: Instant) -> Vec<P::Key> {
+        if self.unsaid_since.is_none_or(|since| now.saturating_duration_since(since) < SAID_AGAIN_WITHIN) {
+            return Vec::new();
+        }
+        if self.rejects.values().all(|known| known.is_said) {
+            self.unsaid_since = None;
+            return Vec::new();
+        }
+        let unsaid = self.rejects.iter().filter(|(_, known)| !known.is_said).map(|(key, _)| key);
+        unsaid.filter(|key| is_decided(key)).cloned().collect()
     }
 
     /// Called when an entry is gone. Returns whether it was rejected.
@@ -143,6 +182,9 @@ impl<P: OfferedPayload> HealthLog<P> {
 
 #[cfg(test)]
 mod tests {
+    use gimbal_model::SourceKey;
+    use gimbal_session::{RejectReason, Services};
+
     use super::*;
 
     #[test]
@@ -157,5 +199,45 @@ mod tests {
         assert_eq!(log.change(None, true, false), None);
         assert_eq!(log.change(None, false, true), Some(TroubleChange::Well));
         assert_eq!(log.change(None, false, true), None);
+    }
+
+    #[test]
+    fn a_source_that_becomes_unknown_while_it_says_nothing_is_said_to_be() {
+        let mut log = TroubleLog::default();
+        let refused = || Some("refused".to_owned());
+        assert_eq!(log.change(refused(), false, false), Some(TroubleChange::Trouble("refused".into())));
+        assert_eq!(log.change(None, true, false), None);
+        assert_eq!(log.change(refused(), true, false), Some(TroubleChange::Unknown("refused".into())));
+        assert_eq!(log.change(refused(), true, false), None);
+    }
+
+    fn reject(name: &str) -> Reject {
+        let (key, message) = (Some(SourceKey::new("team", name)), "no such namespace".to_owned());
+        Reject { key, reason: RejectReason::NamespaceMissing, retryable: true, message }
+    }
+
+    #[test]
+    fn a_reject_that_is_not_said_again_on_a_new_stream_has_ended() {
+        let now = Instant::now();
+        let mut log =
+            HealthLog::<Services>::new(Liveness::new(Duration::from_secs(10)), &Readiness::default(), "its name");
+        for name in ["a", "b", "c"] {
+            assert!(log.rejected(&reject(name)).is_some());
+        }
+        assert!(log.rejected(&reject("a")).is_none(), "it is known");
+        assert_eq!(log.ended(|_| true, now + SAID_AGAIN_WITHIN), [], "the stream goes on");
+        log.stream_opened(now);
+        assert!(log.rejected(&reject("a")).is_none(), "it was logged");
+        let early = now + SAID_AGAIN_WITHIN - Duration::from_millis(1);
+        assert_eq!(log.ended(|_| true, early), []);
+        let key = |name: &str| SourceKey::new("team", name);
+        // Of an entry that is on its way nothing is known yet.
+        assert_eq!(log.ended(|decided| *decided != key("c"), now + SAID_AGAIN_WITHIN), [key("b")]);
+        log.resolved(&key("b"));
+        assert!(log.rejected(&reject("b")).is_some(), "it begins anew");
+        assert_eq!(log.ended(|_| true, now + 2 * SAID_AGAIN_WITHIN), [key("c")]);
+        log.resolved(&key("c"));
+        assert_eq!(log.ended(|_| true, now + 2 * SAID_AGAIN_WITHIN), []);
+        assert!(log.rejected(&reject("a")).is_none());
     }
 }

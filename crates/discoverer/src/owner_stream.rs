@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use gimbal_session::{AgentMessage, AgentVerdict, Need, WriterMessage};
+use gimbal_session::{AgentMessage, AgentVerdict, Need, Reject, StreamState, WriterMessage};
 
 use crate::dial_pauses::DialFailure;
 use crate::from_writer::{ContentRequest, UnhandledReport};
 use crate::link::LinkEvent;
 use crate::owner_task::OwnerTask;
 use crate::payload::OfferedPayload;
-use crate::source::{MaySpeak, Source, SourceStatus as _};
+use crate::source::{Changed, MaySpeak, Source, SourceStatus as _};
 
 /// Why there is no stream while another process speaks for the source.
 const SPOKEN_FOR: &str = "another process speaks for this source, or may";
@@ -105,22 +105,22 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
                 self.welcomed = true;
                 self.link_trouble = None;
                 self.source.stream_opened();
+                self.health_log.stream_opened(Instant::now());
+                // What fits in no frame is rejected here, on every stream.
+                for key in self.too_large.clone() {
+                    self.tell_reject(&key);
+                }
                 self.notify_watchers(|watchers, view| watchers.everything(view, &[]));
             }
             WriterMessage::Ack(_) => self.notify_watchers(|watchers, view| watchers.acknowledged(view)),
-            WriterMessage::Reject(reject) => {
-                let is_known = self.health_log.rejected(&reject).is_none();
-                if let Some(key) = &reject.key {
-                    self.source.rejected(key, &reject, is_known);
-                }
-                if let Some(key) = reject.key {
-                    self.notify_watchers(|watchers, view| watchers.changed(view, std::iter::once(&key)));
+            WriterMessage::Reject(Reject { key: Some(key), .. }) | WriterMessage::Resolved(key) => {
+                // Of an entry whose newest state fits in no frame, that is what counts.
+                if !self.too_large.contains(&key) {
+                    self.tell_reject(&key);
                 }
             }
-            WriterMessage::Resolved(key) => {
-                self.health_log.resolved(&key);
-                self.source.resolved(&key);
-                self.notify_watchers(|watchers, view| watchers.changed(view, std::iter::once(&key)));
+            WriterMessage::Reject(reject) => {
+                self.health_log.rejected(&reject);
             }
             WriterMessage::Resync { reason, .. } => tracing::info!(reason, "the writer asks for a snapshot"),
             WriterMessage::Report { .. } => {
@@ -135,6 +135,43 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
             WriterMessage::Unreadable { reason, .. } => tracing::warn!(reason, "a message of the writer was skipped"),
             WriterMessage::Credit(_) | WriterMessage::Goodbye(_) => {}
         }
+    }
+
+    /// Follows which of the entries that changed fit in no frame.
+    pub(crate) fn follow_too_large(&mut self, changed: &Changed<P>) {
+        for (key, entry) in changed {
+            let is_too_large = self.publisher.agent.is_too_large(key);
+            let was = if is_too_large { !self.too_large.insert(key.clone()) } else { self.too_large.remove(key) };
+            // Of one that is gone nothing is rejected any more.
+            if was != is_too_large && entry.is_some() {
+                self.tell_reject(key);
+            }
+        }
+    }
+
+    /// Ends the rejects that the writer did not say again on this stream.
+    pub(crate) fn end_unsaid_rejects(&mut self) {
+        let agent = &self.publisher.agent;
+        if agent.stream_state() == StreamState::Open {
+            for key in self.health_log.ended(|key| !agent.is_pending(key), Instant::now()) {
+                self.tell_reject(&key);
+            }
+        }
+    }
+
+    /// Logs whether an entry is rejected, and tells the source.
+    fn tell_reject(&mut self, key: &P::Key) {
+        match self.publisher.agent.rejects().get(key) {
+            Some(reject) => {
+                let is_known = self.health_log.rejected(reject).is_none();
+                self.source.rejected(key, reject, is_known);
+            }
+            None => {
+                self.health_log.resolved(key);
+                self.source.resolved(key);
+            }
+        }
+        self.notify_watchers(|watchers, view| watchers.changed(view, std::iter::once(key)));
     }
 
     /// Called when there is no stream. Logs a warning when an accepted stream ended or the reason changed; further

@@ -1,5 +1,6 @@
 //! The task that owns all state. Source events, the stream and inspection calls meet here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,8 @@ pub(crate) struct OwnerTask<S, P: OfferedPayload = Services> {
     pub(crate) publisher: Publisher<P>,
     /// Number of publishers so far.
     pub(crate) publishers: u64,
+    /// Entries of which the source was told that they fit in no frame.
+    pub(crate) too_large: BTreeSet<P::Key>,
     calls: mpsc::Receiver<InspectionCall>,
     pub(crate) link: Link<P>,
     dry_run: bool,
@@ -62,6 +65,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
         Self {
             publisher: Publisher::new(parts.config.clone(), parts.source.report_credit()),
             publishers: 1,
+            too_large: BTreeSet::new(),
             source: parts.source,
             dry_run: parts.writer.is_none(),
             link: Link::new(parts.writer),
@@ -137,6 +141,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
         let publisher = Publisher::new(self.config.clone(), self.source.report_credit());
         let old = std::mem::replace(&mut self.publisher, publisher);
         self.publishers += 1;
+        self.too_large.clear();
         self.welcomed = false;
         if self.link.is_open() {
             self.link.reopen();
@@ -155,6 +160,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
                 self.source.resolved(key);
             }
         }
+        self.follow_too_large(&changed);
         let replied = self.reply();
         if self.publisher.is_read() {
             self.link.skip_head_start();
@@ -195,6 +201,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
 
     fn every_second(&mut self) {
         self.watchers.prune();
+        self.end_unsaid_rejects();
         let mut reported = std::mem::take(&mut self.reported);
         self.metrics.refresh(&self.view(), &mut reported);
         self.reported = reported;

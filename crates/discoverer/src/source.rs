@@ -139,11 +139,13 @@ pub trait Source<P: OfferedPayload = Services>: Send + 'static {
     }
 
     /// Called whenever the writer rejects an entry or holds its changes, so that the source can notify the entry's owner:
-    /// once for each change of what it says, and again on every new stream. `reject.message` is a sentence to show to the
-    /// owner. `is_known` says that the entry was rejected for this reason before, as far as that is remembered.
+    /// once for each change of what it says, and again on every new stream. So is an entry that fits in no frame, which is
+    /// rejected before it is sent. `reject.message` is a sentence to show to the owner. `is_known` says that the entry was
+    /// rejected for this reason before, as far as that is remembered.
     fn rejected(&mut self, _key: &P::Key, _reject: &Reject<P>, _is_known: bool) {}
 
-    /// Called when a reject ends, because the writer accepted the entry or the source removed it.
+    /// Called when a reject ends, because the writer accepted the entry or the source removed it. One that ended between two
+    /// streams ends some time after the second one began.
     fn resolved(&mut self, _key: &P::Key) {}
 
     /// Called when the writer took a new stream in. On it the rejects that hold are said again, each before a report of

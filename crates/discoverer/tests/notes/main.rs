@@ -16,7 +16,7 @@ use gimbal_discoverer::{AgentArgs, MaySpeak, Program, Setup};
 use gimbal_testkit::eventually;
 use gimbal_transport::pb;
 
-use crate::payload::{Note, Phase, Secret, key};
+use crate::payload::{Note, Phase, Refusal, Secret, key};
 use crate::running::{PORTS, RunningDiscoverer, SOON};
 use crate::source::{Notebook, Step};
 use crate::writer::NotesWriter;
@@ -163,6 +163,29 @@ async fn an_answer_from_before_a_new_beginning_answers_no_later_request() {
     notebook.step(Step::NoSecret);
     notebook.step(Step::Secret(secret.clone()));
     until("the content came", || expect(writer.contents(), vec![secret.clone()])).await;
+    discoverer.stop().await;
+}
+
+/// Its owner learns that, as of what the writer rejects.
+#[tokio::test]
+async fn the_source_is_told_which_entries_fit_in_no_frame() {
+    let writer = NotesWriter::start(7).await;
+    let discoverer = Running::start(&writer).await;
+    let notebook = &discoverer.notebook;
+    let (list, huge) = (key("home", "list"), "x".repeat(1 << 20));
+    let mut told = vec![(list.clone(), Some(Refusal::TooLarge))];
+    notebook.step(Step::Set(list.clone(), Some(Note::present(1, &huge, []))));
+    until("it is told", || expect(notebook.rejects().first().cloned(), told.first().cloned())).await;
+    until("the stream is there", || expect(writer.streams(), (1, 1))).await;
+    let before = notebook.rejects().len();
+    writer.cut();
+    until("it is told again, as the writer does", || expect(notebook.rejects().len() > before, true)).await;
+    notebook.step(Step::Set(list.clone(), Some(Note::present(1, "list", []))));
+    until("the writer holds it", || expect(writer.held(), vec![list.clone()])).await;
+    told.push((list.clone(), None));
+    let mut said = notebook.rejects();
+    said.dedup();
+    assert_eq!(said, told);
     discoverer.stop().await;
 }
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use gimbal_discoverer::{
     Changed, ContentRequest, Coverage, EventEffect, MaySpeak, Source, SourceReply, SourceStatus, UnhandledReport,
 };
-use gimbal_session::{Content as _, Credit, Entry as _, Freshness};
+use gimbal_session::{Content as _, Credit, Entry as _, Freshness, Reject};
 use tokio::sync::mpsc;
 
-use crate::payload::{Note, NoteKey, Notes, Phase, Secret};
+use crate::payload::{Note, NoteKey, Notes, Phase, Refusal, Secret};
 
 /// What the source does next.
 pub enum Step {
@@ -36,6 +36,8 @@ struct Received {
     reports: Vec<UnhandledReport<Notes>>,
     facts: Vec<u64>,
     requests: usize,
+    /// What was said of entries: that they are rejected, or no more.
+    rejects: Vec<(NoteKey, Option<Refusal>)>,
 }
 
 /// The test's end of a source.
@@ -76,6 +78,11 @@ impl Notebook {
     /// Returns how many requests for secrets came.
     pub fn requests(&self) -> usize {
         self.received.lock().unwrap().requests
+    }
+
+    /// Returns what was said of entries: why they are rejected, or that they are no more.
+    pub fn rejects(&self) -> Vec<(NoteKey, Option<Refusal>)> {
+        self.received.lock().unwrap().rejects.clone()
     }
 
     pub fn facts(&self) -> Vec<u64> {
@@ -209,6 +216,14 @@ impl Source<Notes> for NoteSource {
     fn report_received(&mut self, report: UnhandledReport<Notes>) {
         self.received.lock().unwrap().reports.push(report.clone());
         self.unhandled.insert(report.key().clone(), report);
+    }
+
+    fn rejected(&mut self, key: &NoteKey, reject: &Reject<Notes>, _: bool) {
+        self.received.lock().unwrap().rejects.push((key.clone(), Some(reject.reason)));
+    }
+
+    fn resolved(&mut self, key: &NoteKey) {
+        self.received.lock().unwrap().rejects.push((key.clone(), None));
     }
 
     fn facts_received(&mut self, facts: &u64) {
