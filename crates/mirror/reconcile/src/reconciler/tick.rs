@@ -24,11 +24,13 @@ impl Reconciler {
         }
     }
 
-    /// Counts the silence of every agent from `now`. Called when this process was stopped for a while: what the agents
-    /// sent meanwhile waits to be received, and so they are not the ones that were silent.
+    /// Counts the silence of every agent from `now`, and gives those that are away as long to come back as to a new leader
+    /// (docs/design.md#rule-5). Called when this process was stopped for a while: what the agents sent meanwhile waits to
+    /// be received, and so they are not the ones that were silent or away.
     pub fn excuse_silence(&mut self, now: Instant) {
         for backend in self.desired.values_mut() {
             backend.end_mut().excuse_silence(now);
+            backend.loss_mut().begin_grace();
         }
     }
 

@@ -127,6 +127,22 @@ fn not_ready_then_drained_then_back() {
     }
 }
 
+/// Its agent dials all that time, and is heard once the writer runs again.
+#[test]
+fn a_writer_that_was_stopped_takes_no_agent_for_lost() {
+    let mut world = filled(EndpointsApi::EndpointSlices);
+    world.cut(0);
+    pass(&mut world, SECOND);
+    world.now += T2;
+    world.wall += T2;
+    world.writer.excuse_silence(world.now);
+    pass(&mut world, 5 * SECOND);
+    assert_eq!(endpoints(&world, 0), (42, 0));
+    // One that stays away is lost as ever.
+    pass(&mut world, 60 * SECOND);
+    assert_eq!(endpoints(&world, 0), (0, 0));
+}
+
 /// Endpoints objects pass through the same stages.
 #[test]
 fn endpoints_objects_too() {
