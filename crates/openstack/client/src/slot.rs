@@ -307,7 +307,7 @@ mod tests {
             let Poll::Ready(token) = futures::poll!(&mut others) else { panic!("it waits") };
             assert!(Arc::ptr_eq(&first, &token.unwrap()));
         }
-        // One that a service has refused is good for nobody.
+        // One that a service has refused is of no use any more.
         assert!(futures::poll!(Box::pin(slot.another(&first, never))).is_pending());
         assert!(futures::poll!(Box::pin(slot.token(never))).is_pending());
     }

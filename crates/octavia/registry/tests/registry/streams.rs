@@ -269,7 +269,7 @@ fn what_a_killed_writer_has_asked_for_and_appears_late_is_not_made_twice() {
     }
 }
 
-/// Nothing may be said to be left while something may still appear: who is told so forgets the owner.
+/// Its owner is forgotten by whoever hears that nothing is left, so that must not be said while something may still appear.
 #[test]
 fn what_a_killed_writer_has_asked_for_is_awaited_before_its_owner_is_gone() {
     let kinds: [fn(&CloudChange) -> Option<Way>; 3] = [
