@@ -105,6 +105,18 @@ fn checked(wanted: &DesiredLoadBalancer) -> Result<(), (KuryrReason, String)> {
     policy().check(&known(), wanted).map_err(|breach| (breach.reason, breach.message))
 }
 
+/// The controller sends such entries for owners whose load balancer it cannot describe, so that it is no orphan's.
+#[test]
+fn an_entry_that_names_its_owner_alone_is_refused() {
+    for project in ["", "own"] {
+        let alone = with(|header| {
+            header.vip = VipWish::default();
+            header.placement.project = project.into();
+        });
+        assert_eq!(checked(&alone).unwrap_err().0, KuryrReason::NetworkNotAllowed);
+    }
+}
+
 #[test]
 fn what_a_group_has_together_is_counted_once() {
     let quota = ClusterQuota { load_balancers: 1, listeners: 3, floating_ips: 1, ..ClusterQuota::default() };
