@@ -1,6 +1,5 @@
 //! Writes Events, one at a time and at a limited rate, so that a mass of them does not flood the API server.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use futures::future::pending;
@@ -10,12 +9,11 @@ use gimbal_kubernetes_objects::Event;
 use gimbal_schedule::TokenBucket;
 use tokio::task::JoinSet;
 
+use crate::event_lines::EventLines;
 use crate::metrics::ControllerMetrics;
 
 /// Time-out of each of the calls that an Event takes.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest number of Events that wait. Further ones are dropped and counted.
-const MOST: usize = 10_000;
 /// Events a second, and for how long a quiet time saves them up.
 const RATE: (u64, Duration) = (5, Duration::from_secs(4));
 /// How often an Event is tried.
@@ -26,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Events that wait, and the one that is being written.
 pub(crate) struct EventQueue {
     cluster: Cluster,
-    waiting: VecDeque<(Event, u32)>,
+    waiting: EventLines,
     current: Option<(Event, u32)>,
     task: JoinSet<Result<(), ApiError>>,
     pace: TokenBucket,
@@ -40,7 +38,7 @@ impl EventQueue {
     pub(crate) fn new(cluster: &Cluster, metrics: ControllerMetrics) -> Self {
         Self {
             cluster: cluster.clone().with_timeout(TIMEOUT),
-            waiting: VecDeque::new(),
+            waiting: EventLines::default(),
             current: None,
             task: JoinSet::new(),
             pace: TokenBucket::new(RATE.0, RATE.1),
@@ -52,10 +50,8 @@ impl EventQueue {
 
     /// Adds an Event.
     pub(crate) fn push(&mut self, event: Event) {
-        if self.waiting.len() >= MOST {
+        if self.waiting.push(event) {
             self.metrics.event_dropped();
-        } else {
-            self.waiting.push_back((event, 0));
         }
     }
 
@@ -66,7 +62,7 @@ impl EventQueue {
         if self.current.is_none()
             && !paused
             && self.pace.has_any()
-            && let Some((event, tries)) = self.waiting.pop_front()
+            && let Some((event, tries)) = self.waiting.pop()
         {
             self.pace.take(now);
             let (cluster, sent) = (self.cluster.clone(), event.clone());
@@ -109,7 +105,7 @@ impl EventQueue {
             return self.metrics.event_dropped();
         }
         self.not_before = Some(now + error.retry_after().unwrap_or(PAUSE));
-        self.waiting.push_front((event, tries + 1));
+        self.waiting.give_back(event, tries + 1);
     }
 
     /// Returns when [`EventQueue::write_next`] has something to do.

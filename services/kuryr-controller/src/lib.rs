@@ -13,6 +13,7 @@
 
 mod args;
 mod election;
+mod event_lines;
 mod event_queue;
 mod kinds;
 mod kuryr_metrics;
