@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gimbal_kubernetes_agent::failure_label;
 use gimbal_kubernetes_client::ApiError;
-use gimbal_kuryr_controller_core::KuryrCounts;
+use gimbal_kuryr_controller_core::{KuryrCounts, LateCounts};
 use gimbal_runtime::{MetricDoc, metrics_table};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -52,7 +52,7 @@ metrics_table! {
         services: Gauge, "services" [],
             "Services of the cluster";
         load_balancers: Family<StateLabels, Gauge>, "load_balancers" ["state"],
-            "KuryrLoadBalancers: all, offered to the writer, deleting, ready as the writer last reported, waiting-for-writer, refused by the controller, rejected by the writer";
+            "KuryrLoadBalancers: all, offered to the writer, deleting, ready as the writer last reported, waiting-for-writer, refused by the controller, rejected by the writer, late or blocked: tried by the writer and not ready for 15 minutes";
         ready_seconds: Histogram = Histogram::new(exponential_buckets(0.1, 2.0, 14)), "ready" [] seconds,
             "Time from a change of a load balancer being offered to the writer until everything that is offered of it is ready";
         leading: Gauge, "leading" [],
@@ -90,7 +90,7 @@ impl ControllerMetrics {
     }
 
     /// Sets what there is.
-    pub(crate) fn show(&self, counts: &KuryrCounts) {
+    pub(crate) fn show(&self, counts: &KuryrCounts, late: LateCounts) {
         set(&self.in_flight, counts.in_flight);
         set(&self.waiting, counts.queued);
         set(&self.failing, counts.failing);
@@ -103,6 +103,8 @@ impl ControllerMetrics {
             ("waiting-for-writer", counts.waiting_for_writer),
             ("refused", counts.not_offered),
             ("rejected", counts.rejected),
+            ("late", late.late),
+            ("blocked", late.blocked),
         ] {
             set(&self.load_balancers.get_or_create_owned(&StateLabels { state }), count);
         }
@@ -160,7 +162,7 @@ mod tests {
         let metrics = ControllerMetrics::register(&mut registry);
         metrics.lease_called("renew", None);
         metrics.written("KuryrLoadBalancer", "spec", None);
-        metrics.show(&KuryrCounts::default());
+        metrics.show(&KuryrCounts::default(), LateCounts::default());
         metrics.event_written(Some(&ApiError::Withheld));
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

@@ -216,7 +216,8 @@ impl KuryrSource {
     fn show(&mut self, now: Instant) {
         if self.shown.is_none_or(|shown| now.saturating_duration_since(shown) >= SHOW) {
             self.shown = Some(now);
-            self.metrics.show(&self.state.core.counts());
+            let late = self.state.core.count_late(now);
+            self.metrics.show(&self.state.core.counts(), late);
             self.kuryr_metrics.found_stuck(self.state.core.drain_stuck());
             self.kuryr_metrics.show(&self.state.core);
         }

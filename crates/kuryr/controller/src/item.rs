@@ -69,6 +69,8 @@ pub(crate) struct BalancerItem<T> {
     pub(crate) accepted: bool,
     /// Since when something is offered that is not there yet.
     pub(crate) changing_since: Option<Instant>,
+    /// Since when the writer tries it and it is not ready, as far as that was looked at.
+    pub(crate) unready_since: Option<Instant>,
     /// When a status that says that something is being done is written. Most is done before.
     pub(crate) hold: Option<Instant>,
     /// Why the Service has no load balancer, as the last notice said.
@@ -109,6 +111,7 @@ impl<T> Default for BalancerItem<T> {
             reject: None,
             accepted: false,
             changing_since: None,
+            unready_since: None,
             hold: None,
             skip_told: None,
             unmade: [None, None],

@@ -68,4 +68,5 @@ pub use counts::{ClusterKnowledge, KuryrCounts};
 pub use notice::ServiceNotice;
 pub use settings::{KuryrSettings, NamespacePatterns};
 pub use sighting::{KuryrKind, Sighting, WatchedObject};
+pub use timing::{LATE, LateCounts};
 pub use write::{ClusterObject, ClusterWrite, WriteBody, WriteOutcome, WrittenObject};

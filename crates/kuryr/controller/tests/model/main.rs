@@ -11,6 +11,7 @@ mod doubt;
 mod edited;
 mod heap;
 mod kept;
+mod late;
 mod life;
 mod memory;
 mod rejects;
