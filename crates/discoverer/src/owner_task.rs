@@ -46,7 +46,7 @@ pub(crate) struct OwnerTask<S, P: OfferedPayload = Services> {
     pub(crate) publisher: Publisher<P>,
     /// Number of publishers so far.
     pub(crate) publishers: u64,
-    /// Entries of which the source was told that they fit in no frame.
+    /// Entries that fit in no frame, as the source knows.
     pub(crate) too_large: BTreeSet<P::Key>,
     calls: mpsc::Receiver<InspectionCall>,
     pub(crate) link: Link<P>,

@@ -202,16 +202,21 @@ fn show_why(answer: &pb::ExplainResponse, output: OutputForm) -> Result<(), Exit
         });
         return print(&format!("{explained}\n"));
     }
+    print(&why_lines(answer))
+}
+
+/// Returns an explanation for people.
+fn why_lines(answer: &pb::ExplainResponse) -> String {
     let mut text = String::new();
     if let Some(status) = &answer.load_balancer {
         text.push_str(&columns(&[heads(), row(status)]));
     }
-    answer.reasons.iter().for_each(|reason| text.push_str(&format!("- {reason}\n")));
+    answer.reasons.iter().for_each(|reason| text.push_str(&columns(&[vec![format!("- {reason}")]])));
     let step = |step: &pb::StepTaken| {
         vec![format!("{}.{} s ago", step.age_ms / 1000, step.age_ms % 1000 / 100), step.step.clone()]
     };
     text.push_str(&columns(&answer.steps.iter().map(step).collect::<Vec<_>>()));
-    print(&text)
+    text
 }
 
 async fn watch(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<(), Exit> {
@@ -312,6 +317,14 @@ fn json_of(status: &pb::LoadBalancerStatus) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// They quote answers of others.
+    #[test]
+    fn reasons_are_shown_without_control_characters() {
+        let reasons = vec!["Octavia says a\u{1b}[2J\r\nb".to_owned(), "c".to_owned()];
+        let answer = pb::ExplainResponse { reasons, ..pb::ExplainResponse::default() };
+        assert_eq!(why_lines(&answer), "- Octavia says a[2Jb\n- c\n");
+    }
 
     #[test]
     fn a_load_balancer_as_a_row_and_as_json() {

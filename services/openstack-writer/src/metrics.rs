@@ -23,7 +23,8 @@ use crate::clusters::{AGES, Clusters};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CloudCallLabels {
-    service: &'static str,
+    /// Not `service`: in a cluster with the Prometheus operator every series has that label, for the Service it is read from.
+    api: &'static str,
     verb: &'static str,
     resource: &'static str,
     outcome: &'static str,
@@ -31,7 +32,7 @@ struct CloudCallLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CloudTimeLabels {
-    service: &'static str,
+    api: &'static str,
     verb: &'static str,
     resource: &'static str,
 }
@@ -96,9 +97,9 @@ metrics_table! {
     struct WriterTable("gimbal_openstack_writer") {
         build: InfoMetric, "build" ["version"],
             "The version of the program";
-        calls: Family<CloudCallLabels, Counter>, "calls" ["service", "verb", "resource", "outcome"],
+        calls: Family<CloudCallLabels, Counter>, "calls" ["api", "verb", "resource", "outcome"],
             "Calls to OpenStack, by outcome";
-        call_seconds: Family<CloudTimeLabels, Counter<f64, std::sync::atomic::AtomicU64>>, "call" ["service", "verb", "resource"] seconds,
+        call_seconds: Family<CloudTimeLabels, Counter<f64, std::sync::atomic::AtomicU64>>, "call" ["api", "verb", "resource"] seconds,
             "Time that calls took, added up";
         load_balancers: Family<StateLabels, Gauge>, "load_balancers" ["state"],
             "Owners of load balancers: all, and those of them that are ready, being removed or pending; of connected clusters those that are stuck, held, over_quota, or without repair budget";
@@ -302,17 +303,17 @@ impl CloudWriterMetrics {
         for (labels, totals) in &calls {
             let before = counted.calls.get(labels);
             let CallLabels { service, verb, resource } = *labels;
-            let (service, verb) = (service.as_str(), verb.as_str());
+            let (api, verb) = (service.as_str(), verb.as_str());
             for (outcome, count) in &totals.outcomes {
                 let known = before.and_then(|before| before.outcomes.get(outcome)).copied().unwrap_or_default();
                 let outcome = CallOutcome::as_str(*outcome);
-                let labels = CloudCallLabels { service, verb, resource, outcome };
+                let labels = CloudCallLabels { api, verb, resource, outcome };
                 // Another client, for other credentials, starts at 0.
                 let more = if *count < known { *count } else { count - known };
                 self.0.own.calls.get_or_create_owned(&labels).inc_by(more);
             }
             let known = before.map(|before| before.time).filter(|time| *time <= totals.time).unwrap_or(Duration::ZERO);
-            let labels = CloudTimeLabels { service, verb, resource };
+            let labels = CloudTimeLabels { api, verb, resource };
             self.0.own.call_seconds.get_or_create_owned(&labels).inc_by((totals.time - known).as_secs_f64());
         }
         counted.calls = calls;
@@ -438,7 +439,7 @@ mod tests {
             metrics.show_calls(&mut counted, calls(ok, millis));
         }
         let text = text(&registry);
-        let labels = r#"{service="load-balancer",verb="create",resource="loadbalancer""#;
+        let labels = r#"{api="load-balancer",verb="create",resource="loadbalancer""#;
         assert!(text.contains(&format!("gimbal_openstack_writer_calls_total{labels},outcome=\"ok\"}} 6")), "{text}");
         assert!(text.contains(&format!("gimbal_openstack_writer_call_seconds_total{labels}}} 0.06")), "{text}");
     }

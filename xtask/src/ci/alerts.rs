@@ -13,6 +13,9 @@ const FOLDER: &str = "deploy/alerts/";
 const METRICS: &str = "docs/metrics.md";
 /// Labels that Prometheus gives to every series.
 const OF_TARGETS: [&str; 2] = ["instance", "job"];
+/// Labels that the Prometheus operator gives to every series of a ServiceMonitor. A metric's own label of such a name becomes
+/// another one there, so that an alert about it is about the target.
+const OF_MONITORS: [&str; 7] = ["namespace", "service", "pod", "container", "endpoint", "instance", "job"];
 
 /// Labels of each metric, by its name.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
@@ -94,6 +97,8 @@ impl Alert<'_> {
         let shown = self.summary.split("$labels.").skip(1).filter_map(|rest| words(rest).next());
         faults.extend(shown.filter(|label| !in_result(label)).map(|label| format!("its result has no label {label}")));
         for (name, labels) in series {
+            let hidden = OF_MONITORS.iter().filter(|label| metrics.get(name).is_some_and(|own| own.contains(**label)));
+            faults.extend(hidden.map(|label| format!("{name} has the label {label}, which the operator sets")));
             match metrics.get(name) {
                 None => faults.push(format!("{METRICS} has no {name}")),
                 Some(known) => faults.extend(
@@ -177,7 +182,7 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "| Name | Type |\n|---|---|\n| `gimbal_a` | gauge | `state`, `to` |  | x |\n\
-        | `kuryr_b_seconds` | histogram |  | seconds | y |\n";
+        | `kuryr_b_seconds` | histogram |  | seconds | y |\n| `kuryr_c_total` | counter | `service` |  | z |\n";
 
     fn faults(text: &str) -> Vec<String> {
         let has = |link: &str| link == "page.md#stuck";
@@ -230,6 +235,10 @@ mod tests {
                 "A: its result has no label le",
             ),
             (alert(">-", "page.md#stuck"), "A: asks for no metric on the line of expr"),
+            (
+                alert("sum by (service) (rate(kuryr_c_total[5m])) > 0", "page.md#stuck"),
+                "A: kuryr_c_total has the label service, which the operator sets",
+            ),
             (alert("gimbal_a > 0", "page.md"), "A: its runbook \"page.md\" is no section of a page"),
             (alert("gimbal_a > 0", "page.md#gone"), "A: its runbook \"page.md#gone\" is no section of a page"),
             (

@@ -168,24 +168,25 @@ async fn an_answer_from_before_a_new_beginning_answers_no_later_request() {
 
 /// Its owner learns that, as of what the writer rejects.
 #[tokio::test]
-async fn the_source_is_told_which_entries_fit_in_no_frame() {
+async fn the_source_hears_which_entries_fit_in_no_frame() {
     let writer = NotesWriter::start(7).await;
     let discoverer = Running::start(&writer).await;
     let notebook = &discoverer.notebook;
     let (list, huge) = (key("home", "list"), "x".repeat(1 << 20));
-    let mut told = vec![(list.clone(), Some(Refusal::TooLarge))];
+    let mut heard = vec![(list.clone(), Some(Refusal::TooLarge))];
     notebook.step(Step::Set(list.clone(), Some(Note::present(1, &huge, []))));
-    until("it is told", || expect(notebook.rejects().first().cloned(), told.first().cloned())).await;
+    until("the source hears of it", || expect(notebook.rejects().first().cloned(), heard.first().cloned())).await;
     until("the stream is there", || expect(writer.streams(), (1, 1))).await;
     let before = notebook.rejects().len();
     writer.cut();
-    until("it is told again, as the writer does", || expect(notebook.rejects().len() > before, true)).await;
+    until("it hears of it again, as of what the writer rejects", || expect(notebook.rejects().len() > before, true))
+        .await;
     notebook.step(Step::Set(list.clone(), Some(Note::present(1, "list", []))));
     until("the writer holds it", || expect(writer.held(), vec![list.clone()])).await;
-    told.push((list.clone(), None));
+    heard.push((list.clone(), None));
     let mut said = notebook.rejects();
     said.dedup();
-    assert_eq!(said, told);
+    assert_eq!(said, heard);
     discoverer.stop().await;
 }
 
