@@ -85,8 +85,8 @@ class Tree:
         for listener in balancer.listeners:
             for policy in listener.l7policies:
                 for rule in policy.l7rules:
-                    self.add("l7rules", rule, "ONLINE", of=(listener, policy))
-                self.add("l7policies", policy, "ONLINE", of=(listener,))
+                    self.add("l7rules", rule, "ONLINE")
+                self.add("l7policies", policy, "ONLINE")
             self.add("listeners", listener, "ONLINE")
         self.add("loadbalancers", balancer, worst(pools))
 
@@ -94,23 +94,19 @@ class Tree:
         checked = pool.health_monitor is not None and pool.health_monitor.provisioning_status != LEAVING
         health = lab_haproxy.HEALTH
         members = [
-            self.add("members", member, health.get(member.id, "ONLINE") if checked else "NO_MONITOR", of=(pool,))
-            for member in pool.members
+            self.add("members", member, health.get(member.id, "ONLINE") if checked else "NO_MONITOR") for member in pool.members
         ]
         if pool.health_monitor is not None:
-            self.add("healthmonitors", pool.health_monitor, "ONLINE", of=(pool,))
+            self.add("healthmonitors", pool.health_monitor, "ONLINE")
         members = [status for status in members if status is not None]
         return self.add("pools", pool, of_members(members) if checked else "ONLINE")
 
-    def add(self, kind, thing, computed, of=()):
-        """Notes what changes about `thing`, which goes with what it is `of`, and returns its operating status; None if it goes.
-
-        What goes with something is reported by itself, or Octavia would count it against its project's quota for ever.
-        """
+    def add(self, kind, thing, computed):
+        """Notes what changes about `thing`, and returns its operating status; None if it goes."""
         tags, was = tags_of(thing), thing.provisioning_status
         operating = tags.get("lab:op") or (computed if thing.enabled else "OFFLINE")
         entry = {"id": thing.id}
-        gone = self.all_gone or LEAVING in {was, *(one.provisioning_status for one in of)}
+        gone = self.all_gone or was == LEAVING
         if gone:
             entry["provisioning_status"] = "DELETED"
         else:

@@ -84,15 +84,6 @@ impl CloudModel {
     }
 
     fn octavia(&mut self, path: &[&str], request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
-        if request.method == Method::Get {
-            return self.route(path, request);
-        }
-        // What a refused request took from a quota is rolled back with it.
-        let used = self.quotas.used.clone();
-        self.route(path, request).inspect_err(|_| self.quotas.used = used)
-    }
-
-    fn route(&mut self, path: &[&str], request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
         use Method::{Delete, Get, Post, Put};
         let body = &request.body;
         match (request.method, path) {
@@ -147,18 +138,6 @@ impl CloudModel {
                 }
             }
         })
-    }
-}
-
-impl CloudModel {
-    /// Removes what the provider has deleted, with everything below it, and gives it back to the quotas.
-    pub(crate) fn remove_deleted(&mut self, id: &str) {
-        for one in self.store.tree(id) {
-            if let Some(object) = self.store.find(&one) {
-                self.quotas.give_back(&object.project, object.kind);
-            }
-        }
-        self.store.remove(id);
     }
 }
 

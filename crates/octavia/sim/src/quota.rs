@@ -1,6 +1,6 @@
 //! Quotas of projects.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
@@ -40,57 +40,33 @@ impl ProjectQuota {
     }
 }
 
-/// How many objects of each kind a project has, as Octavia remembers it.
-pub(crate) type Used = BTreeMap<(String, ApiKind), usize>;
-
 /// The quotas by project.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Quotas {
-    limits: HashMap<String, ProjectQuota>,
-    pub(crate) used: Used,
-}
+pub(crate) struct Quotas(HashMap<String, ProjectQuota>);
 
 impl Quotas {
-    /// Takes `more` objects of a kind from a project's quota. What is being deleted still counts.
-    ///
-    /// As in `Repositories.check_quota_met`, the rows are counted only while the remembered number is 0. It is not what they
-    /// would be: a batch that replaces members takes only what it adds to their number, and gives back each one that goes.
+    /// Checks that a project may have `more` objects of a kind. What is being deleted still counts.
     pub(crate) fn check(
-        &mut self,
+        &self,
         store: &ObjectTree,
         project: &str,
         kind: ApiKind,
         more: usize,
     ) -> Result<(), ApiRefusal> {
-        let limit = self.limits.get(project).and_then(|quota| *quota.clone().of(kind));
-        let used = self.used.entry((project.to_owned(), kind)).or_default();
-        let before = match *used {
-            0 => store.all(kind).filter(|(_, object)| object.project == project).count(),
-            remembered => remembered,
-        };
-        if limit.is_some_and(|limit| (before + more) as u64 > limit) {
-            return Err(ApiRefusal::quota(kind.name()));
-        }
-        *used = before + more;
-        Ok(())
-    }
-
-    /// Gives back one object of a kind that is gone.
-    pub(crate) fn give_back(&mut self, project: &str, kind: ApiKind) {
-        if let Some(used) = self.used.get_mut(&(project.to_owned(), kind)) {
-            *used = used.saturating_sub(1);
-        }
+        let Some(limit) = self.0.get(project).and_then(|quota| *quota.clone().of(kind)) else { return Ok(()) };
+        let used = store.all(kind).filter(|(_, object)| object.project == project).count();
+        if (used + more) as u64 > limit { Err(ApiRefusal::quota(kind.name())) } else { Ok(()) }
     }
 }
 
 impl CloudModel {
     /// Sets the quota of a project.
     pub fn set_quota(&mut self, project: &str, quota: ProjectQuota) {
-        self.quotas.limits.insert(project.to_owned(), quota);
+        self.quotas.0.insert(project.to_owned(), quota);
     }
 
     pub(crate) fn show_quota(&self, project: &str) -> SimResponse {
-        let mut quota = self.quotas.limits.get(project).copied().unwrap_or_default();
+        let mut quota = self.quotas.0.get(project).copied().unwrap_or_default();
         let limits = KINDS.map(|(kind, key)| {
             let limit = quota.of(kind).map_or(json!(-1), |limit| json!(limit));
             (key.to_owned(), limit)
@@ -99,7 +75,7 @@ impl CloudModel {
     }
 
     pub(crate) fn update_quota(&mut self, project: &str, request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
-        let mut quota = self.quotas.limits.get(project).copied().unwrap_or_default();
+        let mut quota = self.quotas.0.get(project).copied().unwrap_or_default();
         for (kind, key) in KINDS {
             match request.body["quota"].get(key).map(Value::as_i64) {
                 None => {}
@@ -108,7 +84,7 @@ impl CloudModel {
                 Some(_) => return Err(ApiRefusal::new(400, format!("Invalid input for field/attribute {key}."))),
             }
         }
-        self.quotas.limits.insert(project.to_owned(), quota);
+        self.quotas.0.insert(project.to_owned(), quota);
         let SimResponse { body, .. } = self.show_quota(project);
         Ok(SimResponse::ok(202, body))
     }
