@@ -9,7 +9,7 @@ use gimbal_kuryr_model::DesiredEntry;
 use gimbal_kuryr_translate::{NodeChange, Nodes, status_knowledge};
 use gimbal_model::SourceKey;
 
-use crate::item::{HeldBalancer, ServiceProof, has_finalizer, is_newer};
+use crate::item::{HeldBalancer, ServiceProof, is_newer};
 use crate::sighting::private::AnyObject;
 use crate::went_back::is_protected;
 use crate::{KuryrController, KuryrKind, Sighting, WatchedObject};
@@ -131,12 +131,7 @@ impl<T> KuryrController<T> {
                 let unlisted = |held: &mut HeldBalancer| held.listed != list;
                 for (key, item) in &mut self.items {
                     if let Some(held) = item.held.take_if(unlisted) {
-                        let own = &held.object.metadata.meta.uid;
-                        let is_undone =
-                            went_back || (has_finalizer(&held.object) && !held.object.metadata.is_being_deleted());
-                        if is_undone && item.offers_itself && item.wanted_owner() == Some(own) {
-                            item.lost = Some(own.clone());
-                        }
+                        item.note_lost_balancer(&held.object, went_back);
                         self.handled.extend(item.forget_shown_report());
                         self.dirty.insert(key.clone());
                     }
@@ -260,6 +255,11 @@ impl<T> KuryrController<T> {
             if held.known && !known && new.uid == old.uid && !is_told {
                 self.handled.extend(item.forget_report());
             }
+        }
+        let own = &balancer.metadata.meta.uid;
+        let other = item.held.as_ref().map(|held| &held.object).filter(|held| held.metadata.meta.uid != *own).cloned();
+        if let Some(other) = other {
+            item.note_lost_balancer(&other, went_back);
         }
         item.held = Some(HeldBalancer::new(balancer, false, listed, item.said()));
         self.dirty.insert(key);

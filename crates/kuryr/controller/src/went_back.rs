@@ -11,10 +11,11 @@
 use std::collections::BTreeSet;
 
 use gimbal_kubernetes_objects::BalancedService;
+use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::Text;
 use gimbal_model::SourceKey;
 
-use crate::item::{BalancerItem, named_owners, service_has_finalizer};
+use crate::item::{BalancerItem, has_finalizer, named_owners, service_has_finalizer};
 use crate::{KuryrController, KuryrKind};
 
 impl<T> KuryrController<T> {
@@ -76,6 +77,16 @@ impl<T> KuryrController<T> {
 }
 
 impl<T> BalancerItem<T> {
+    /// Called when a KuryrLoadBalancer is not there any more, or another one is, and no watch has shown a deletion. One of its own
+    /// is lost if the store went back, and if it had our finalizer.
+    pub(crate) fn note_lost_balancer(&mut self, balancer: &KuryrLoadBalancer, went_back: bool) {
+        let own = &balancer.metadata.meta.uid;
+        let is_undone = went_back || (has_finalizer(balancer) && !balancer.metadata.is_being_deleted());
+        if is_undone && self.offers_itself && self.wanted_owner() == Some(own) {
+            self.lost = Some(own.clone());
+        }
+    }
+
     /// The owner of what is offered and wanted.
     pub(crate) fn wanted_owner(&self) -> Option<&Text> {
         self.offered.as_ref().filter(|entry| !entry.is_deleting()).map(|entry| entry.owner())

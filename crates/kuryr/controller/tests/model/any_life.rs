@@ -198,8 +198,8 @@ fn any_life_ends_well() {
 #[test]
 fn lives_that_once_went_wrong() {
     use Op::{
-        Answer, BackUp, Create, Delete, Facts, GoBack, List, OwnBalancer, Plan, Port, Restart, RestartBehind, Type,
-        Watch, Work,
+        Answer, BackUp, Create, Delete, Facts, GoBack, Late, List, OwnBalancer, Plan, Port, Restart, RestartBehind,
+        Type, Watch, Work,
     };
     // A create lands in the store right after it went back, and the process that sent it ends.
     let made_in_a_restored_store = [
@@ -233,6 +233,22 @@ fn lives_that_once_went_wrong() {
     // The Service was to take what the restored store lacks.
     let to_be_taken = [Facts, BackUp, OwnBalancer(0), Create(0, 0), RestartBehind, Plan, List(0), Answer(0, 0), GoBack];
     lives(false, &to_be_taken);
+    // Another one has its name after that.
+    let of_one_name = [
+        BackUp,
+        OwnBalancer(1),
+        Restart(0),
+        Facts,
+        Plan,
+        Restart(0),
+        Late,
+        Watch(2),
+        GoBack,
+        Create(0, 0),
+        OwnBalancer(1),
+        OwnBalancer(0),
+    ];
+    lives(false, &of_one_name);
     // The restored store has the Service without its finalizer.
     let without_finalizer = [
         Facts,
