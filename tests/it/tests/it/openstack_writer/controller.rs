@@ -19,7 +19,7 @@ use gimbal_transport::{ClientTls, TlsFiles, client_tls, dial, open};
 use tokio::sync::mpsc;
 
 /// How long a test waits for a load balancer: real services are slow on a busy machine.
-pub const MADE: Duration = Duration::from_secs(180);
+pub const MADE: Duration = Duration::from_secs(420);
 
 enum Order {
     Set(DesiredKey, Option<DesiredEntry>),
