@@ -75,16 +75,12 @@ impl Actor {
         if let CloudChange::FailoverBalancer { id } = change {
             return self.failover_refused(id.clone(), &refusal, now);
         }
-        let part = match (&refusal, self.part_of(change)) {
-            // What is refused for long does not stop the other members.
-            (
-                ServiceRefusal::Quota(_)
-                | ServiceRefusal::Forbidden(_)
-                | ServiceRefusal::Invalid(_)
-                | ServiceRefusal::Unsupported(_),
-                PlanPart::Port(Some(id)),
-            ) if self.adds_members(change) => PlanPart::NewMembers(id),
-            (_, part) => part,
+        let part = match &refusal {
+            ServiceRefusal::Quota(_)
+            | ServiceRefusal::Forbidden(_)
+            | ServiceRefusal::Invalid(_)
+            | ServiceRefusal::Unsupported(_) => self.refused_part(change),
+            _ => self.part_of(change),
         };
         let memory = &mut self.memory;
         match refusal {
@@ -108,6 +104,20 @@ impl Actor {
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
         }
         None
+    }
+
+    /// Takes note that a change need not be sent until then, because the quota that it needs is used up. The other parts go on.
+    pub fn quota_is_used_up(&mut self, change: &CloudChange, words: String, until: Duration) {
+        let part = self.refused_part(change);
+        self.memory.block(part, Block::Quota(words), Some(until));
+    }
+
+    /// Returns the part that a change is about where it is refused for long: that does not stop the other members.
+    fn refused_part(&self, change: &CloudChange) -> PlanPart {
+        match self.part_of(change) {
+            PlanPart::Port(Some(id)) if self.adds_members(change) => PlanPart::NewMembers(id),
+            part => part,
+        }
     }
 
     /// Takes note of a failure. The other parts go on meanwhile; but nothing goes on without a load balancer, and a removal is one
@@ -165,14 +175,15 @@ impl Actor {
         }
         // Something else may be there than was thought, a port that a load balancer has taken meanwhile for instance. What is
         // refused after another look too is wrong by itself.
-        match self.memory.invalid.insert(part.clone(), words.clone()) {
+        match self.memory.invalid.insert(part.clone(), Some(words.clone())) {
             None => {
                 self.memory.looked = false;
                 self.memory.pause(now, INVALID_PAUSE);
             }
-            Some(before) if before == words => {
+            Some(Some(before)) if before == words => {
                 self.memory.block(part, Block::Invalid(words), Some(now + INVALID_FOR));
             }
+            // Other words, or each look sees something else: the pause grows.
             Some(_) => {
                 self.memory.looked = false;
                 self.part_failed(part, now, None);
@@ -189,7 +200,7 @@ impl Actor {
             _ => now,
         };
         self.memory.used_port = Some((port.to_owned(), since, since + self.drift_interval <= now));
-        self.memory.invalid.clear();
+        self.memory.forget_invalid();
     }
 
     fn unsupported_by_provider(
@@ -272,6 +283,9 @@ impl Actor {
                     }
                     (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields["admin_state_up"] == false => {
                         PlanPart::Closing(id)
+                    }
+                    (CloudChange::DeleteListener { id } | CloudChange::DeletePool { id }, None) => {
+                        PlanPart::Removal(id.clone())
                     }
                     (_, port) => PlanPart::Port(port),
                 }

@@ -46,7 +46,7 @@ impl Actor {
             self.unless_blocked(step, now)
         };
         let made = wanted.iter().find_map(next);
-        made.or_else(|| self.unless_blocked(self.surplus(balancer, &wanted, target)?, now))
+        made.or_else(|| self.unless_blocked(self.surplus(balancer, &wanted, target, now)?, now))
     }
 
     /// Returns the next step about one port.
@@ -186,10 +186,13 @@ impl Actor {
         balancer: &SeenBalancer,
         wanted: &[ListenerId],
         target: &WantedBalancer<'_>,
+        now: Duration,
     ) -> Option<BalancerStep> {
+        // One that cannot be removed is in the way of no other.
+        let may_go = |id: &str, tags: &[String]| self.part_may_go(id, tags) && self.may_remove(id, now);
         let is_wanted =
             |one: &SeenListener| wanted.iter().any(|id| listener_at(balancer, *id).is_some_and(|w| w.id == one.id));
-        let listener = balancer.listeners.iter().find(|one| !is_wanted(one) && self.part_may_go(&one.id, &one.tags));
+        let listener = balancer.listeners.iter().find(|one| !is_wanted(one) && may_go(&one.id, &one.tags));
         if let Some(listener) = listener {
             return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
         }
@@ -198,7 +201,7 @@ impl Actor {
             wanted.iter().filter_map(|id| Some(pool_of(balancer, &target.pool(*id)?)?.id.as_str())).collect();
         let pool = balancer.pools.iter().find(|pool| {
             let id = pool.id.as_str();
-            !used.contains(&id) && !needed.contains(&id) && self.part_may_go(id, &pool.tags)
+            !used.contains(&id) && !needed.contains(&id) && may_go(id, &pool.tags)
         })?;
         Some(BalancerStep::Change(CloudChange::DeletePool { id: pool.id.clone() }))
     }

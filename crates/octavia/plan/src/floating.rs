@@ -97,14 +97,15 @@ impl Actor {
     ) -> FloatingNext {
         let project = &*wanted.header.placement.project;
         if let Some(address) = wish.address {
+            let address = address.to_string();
             match &self.memory.asked_floating {
-                None => {
-                    let network = wish.network.as_deref().map(str::to_owned);
-                    let look = CloudLook::FloatingIp { address: address.to_string(), network };
-                    return FloatingNext::Step(BalancerStep::Look(look));
-                }
-                Some(Some(found)) => return self.taken_over(found, port, project),
+                Some(Some(found)) if found.address == address => return self.taken_over(found, port, project),
                 Some(None) => {}
+                // Not asked, or for an address that was wanted before.
+                None | Some(Some(_)) => {
+                    let network = wish.network.as_deref().map(str::to_owned);
+                    return FloatingNext::Step(BalancerStep::Look(CloudLook::FloatingIp { address, network }));
+                }
             }
         }
         // A port leads to one floating IP at a time.

@@ -133,20 +133,22 @@ impl Actor {
         self.unless_refused(BalancerStep::Change(change), now)
     }
 
-    /// Whether the removal of a load balancer or port is not refused for the time being.
-    fn may_remove(&self, id: &str, now: Duration) -> bool {
+    /// Whether the removal of something that is not wanted is not refused for the time being.
+    pub(crate) fn may_remove(&self, id: &str, now: Duration) -> bool {
         self.memory.block_of(&PlanPart::Removal(id.to_owned()), now).is_none()
     }
 
     /// Returns the step by which a load balancer goes before another one can be made in its place. As long as it may not be
     /// deleted it serves.
     fn gives_way(&self, target: &WantedBalancer<'_>, current: &SeenBalancer, now: Duration) -> BalancerStep {
-        match self.unless_refused(delete_balancer(current), now) {
-            BalancerStep::Blocked(block) => {
-                self.members_meanwhile(target, current, now).unwrap_or(BalancerStep::Blocked(block))
-            }
-            step => step,
+        let step = self.unless_refused(delete_balancer(current), now);
+        // One whose deletion has failed may fail again, and the members would wait for the pause after it.
+        if matches!(step, BalancerStep::Change(_))
+            && !self.memory.was_refused(&PlanPart::Removal(current.id.clone()), now)
+        {
+            return step;
         }
+        self.members_meanwhile(target, current, now).unwrap_or(step)
     }
 
     /// Deletes a port that no load balancer has. Another writer may have made one on it a moment ago: a look comes right before.
@@ -195,8 +197,12 @@ impl Actor {
             let then = self.memory.retry_at(now).map_or(at, |retry| retry.min(at));
             return if at > now { BalancerStep::Wait(Wait::Until(then)) } else { BalancerStep::Look(CloudLook::Owner) };
         }
-        // A port that cannot be removed is reported, and is in the way of nothing.
-        let mut blocked = self.memory.blocked(now).filter(|(part, _)| !matches!(part, PlanPart::Removal(_)));
+        // A port that cannot be removed is reported, and is in the way of nothing; a listener that is not wanted serves clients.
+        let is_part = |id: &String| {
+            balancer.listeners.iter().any(|one| one.id == *id) || balancer.pools.iter().any(|one| one.id == *id)
+        };
+        let is_apart = |part: &PlanPart| matches!(part, PlanPart::Removal(id) if !is_part(id));
+        let mut blocked = self.memory.blocked(now).filter(|(part, _)| !is_apart(part));
         if let Some((_, block)) = blocked.next() {
             return BalancerStep::Blocked(block.clone());
         }

@@ -60,7 +60,7 @@ pub(crate) enum PlanPart {
     Groups,
     /// Tags of Neutron's objects.
     Tags,
-    /// A listener with its pool, or what belongs to none that is wanted.
+    /// A listener with its pool, or a change of what belongs to none that is wanted.
     Port(Option<ListenerId>),
     /// Who may connect to a listener.
     Ranges(ListenerId),
@@ -68,7 +68,7 @@ pub(crate) enum PlanPart {
     NewMembers(ListenerId),
     /// That no client connects to a listener.
     Closing(ListenerId),
-    /// The load balancer or port with this ID, which is not wanted beside the one that is.
+    /// What has this ID and is not wanted: a load balancer or port beside the one that is, a listener, or a pool.
     Removal(String),
 }
 
@@ -127,8 +127,8 @@ pub(crate) struct Memory {
     pause: Option<Pause>,
     /// Parts about which nothing can be done, or could.
     blocks: BTreeMap<PlanPart, LeftAlone>,
-    /// The words of the last request about a part that was refused as invalid.
-    pub(crate) invalid: BTreeMap<PlanPart, String>,
+    /// The words of the last request about a part that was refused as invalid; unset where something else is there since.
+    pub(crate) invalid: BTreeMap<PlanPart, Option<String>>,
     /// Parts without our mark that the last look saw, and when one first saw them.
     strangers: BTreeMap<String, Duration>,
     /// Those of them that were there for a drift interval.
@@ -260,6 +260,11 @@ impl Memory {
         until.is_none_or(|until| until > now).then_some(block)
     }
 
+    /// Whether a change of a part was refused or has failed of late, whether or not it is time to try it again.
+    pub(crate) fn was_refused(&self, part: &PlanPart, now: Duration) -> bool {
+        self.blocks.get(part).is_some_and(|one| one.is_of_late(now))
+    }
+
     /// Returns the step where nothing else can be done than what is left alone.
     pub(crate) fn left_alone(&self, part: &PlanPart, now: Duration) -> Option<BalancerStep> {
         let block = self.block_of(part, now)?;
@@ -276,7 +281,7 @@ impl Memory {
 
     /// Tries again what was refused as invalid: there is something else to be invalid about.
     pub(crate) fn forget_invalid(&mut self) {
-        self.invalid.clear();
+        self.invalid.values_mut().for_each(|words| *words = None);
         self.blocks.retain(|_, one| !matches!(one.block, Block::Invalid(_)));
     }
 
@@ -406,6 +411,7 @@ impl Memory {
         self.failures = 0;
         self.pause = None;
         if let Some(part) = part {
+            self.invalid.remove(part);
             self.blocks.retain(|one, alone| one != part || alone.failing.is_none());
         }
     }

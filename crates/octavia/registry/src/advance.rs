@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{ApiService, BalancerStep, CloudChange, Wait, is_group};
+use gimbal_octavia_plan::{ApiService, BalancerStep, Block, CloudChange, Wait, is_group};
 use gimbal_schedule::Urgency;
 
 use crate::call::{CallToMake, CloudCall};
@@ -12,12 +12,16 @@ use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
 use crate::event::RegistryEvent;
 use crate::journal::Deed;
-use crate::pace::Line;
+use crate::pace::{Line, named_resource};
 use crate::removals::{self, GuardedOwner};
 use crate::shared::{CallFor, RegistryCore};
 
 /// After this many other changes of what Octavia has, a creation comes first.
 const CHANGES_PER_CREATION: u32 = 4;
+/// So many parts that lack a quota are passed over in one turn.
+const PARTS_IN_A_TURN: usize = 64;
+/// The time from one such turn to the next.
+const BETWEEN_TURNS: std::time::Duration = std::time::Duration::from_millis(50);
 /// After this time a report says that the work goes on.
 pub(crate) const SLOW: std::time::Duration = std::time::Duration::from_secs(5);
 /// For this long after a stream began, something may appear that another writer has asked for before it was killed.
@@ -192,9 +196,10 @@ impl ManagedCluster {
             self.rest(owner, cell, CellState::Grouped, later, now);
             return None;
         }
+        let step = self.within_quotas(owner, cell, step, shared, now);
         match step {
             BalancerStep::Look(look) => self.read(owner, cell, look),
-            BalancerStep::Change(change) => return self.change(owner, cell, change, shared, now),
+            BalancerStep::Change(change) => return Some(self.change(owner, cell, change, now)),
             BalancerStep::Wait(Wait::Until(at)) => {
                 self.works(owner, cell, now);
                 let at = shared.instant(at);
@@ -206,7 +211,7 @@ impl ManagedCluster {
                     cell.journal.note(shared.at(now), Deed::Finished);
                 }
                 self.lets_go(owner, cell);
-                (cell.is_suspect, cell.last_error) = (false, None);
+                (cell.is_suspect, cell.last_error, cell.unsent) = (false, None, 0);
                 if let Some(wanted) = cell.wanted_at.take() {
                     let took = now.saturating_duration_since(wanted);
                     shared.events.push(RegistryEvent::Served { cluster: self.settings.name.clone(), took });
@@ -216,9 +221,8 @@ impl ManagedCluster {
                 self.rest(owner, cell, CellState::Done, at, now);
             }
             BalancerStep::Blocked(block) => {
-                if matches!(block, gimbal_octavia_plan::Block::Quota(_)) {
-                    let name = self.settings.name.clone();
-                    shared.pace.wait_for_quota(&cell.project, (name, owner.clone()));
+                if matches!(block, Block::Quota(_)) {
+                    self.wait_for_quota(owner, cell, shared, now);
                 }
                 self.told.insert(owner.clone());
                 let at = cell.actor.retry_at(shared.at(now)).map(|at| shared.instant(at));
@@ -234,7 +238,7 @@ impl ManagedCluster {
                 self.rest(owner, cell, CellState::Grouped, None, now);
             }
             BalancerStep::Gone => {
-                cell.working_since = None;
+                (cell.working_since, cell.unsent) = (None, 0);
                 self.gone(owner, cell, shared, now);
             }
         }
@@ -255,7 +259,7 @@ impl ManagedCluster {
             BalancerStep::Gone => true,
             _ => false,
         };
-        (is_wrong && cell.looked_at.is_none_or(|at| at < until)).then_some(until)
+        (is_wrong && cell.looked_from.is_none_or(|at| at < until)).then_some(until)
     }
 
     /// Rests in a state, at most until `at`.
@@ -319,15 +323,50 @@ impl ManagedCluster {
         self.told.insert(owner.clone());
     }
 
-    fn change(
+    /// Returns the step that is left where the quota that a step needs is known to be used up: only the part that needs it waits.
+    fn within_quotas(
         &mut self,
         owner: &Text,
         cell: &mut Cell,
-        change: CloudChange,
+        mut step: BalancerStep,
         shared: &mut RegistryCore,
         now: Instant,
-    ) -> Option<(CloudChange, Line)> {
-        self.works(owner, cell, now);
+    ) -> BalancerStep {
+        for _ in 0..PARTS_IN_A_TURN {
+            let BalancerStep::Change(change) = &step else { return step };
+            self.in_project(cell, change);
+            let (words, until) = if let Some(words) = self.over_limit(owner, change) {
+                (words, now + shared.settings.drift_interval)
+            } else if let Some(full) = shared.pace.is_full(&cell.project, change, now) {
+                full
+            } else {
+                return step;
+            };
+            self.works(owner, cell, now);
+            cell.actor.quota_is_used_up(change, words.to_string(), shared.at(until));
+            self.wait_for_quota(owner, cell, shared, now);
+            self.told.insert(owner.clone());
+            let next = cell.actor.step(&self.facts, shared.at(now));
+            if next == step {
+                return BalancerStep::Blocked(Block::Quota(words.to_string()));
+            }
+            step = next;
+        }
+        // Others have their turn.
+        BalancerStep::Wait(Wait::Until(shared.at(now + BETWEEN_TURNS)))
+    }
+
+    /// Lets an owner hear when something was deleted that it lacks room for.
+    fn wait_for_quota(&self, owner: &Text, cell: &Cell, shared: &mut RegistryCore, now: Instant) {
+        let lacks = cell.actor.blocks(shared.at(now)).filter_map(|(_, block)| match block {
+            Block::Quota(words) => Some(named_resource(words)),
+            _ => None,
+        });
+        shared.pace.wait_for_quota(&cell.project, (self.settings.name.clone(), owner.clone()), lacks.collect());
+    }
+
+    /// Notes the project that a change is made in.
+    fn in_project(&self, cell: &mut Cell, change: &CloudChange) {
         if let Some(balancer) = cell.actor.balancer().filter(|balancer| !balancer.project.is_empty()) {
             cell.project = balancer.project.as_str().into();
         }
@@ -336,22 +375,13 @@ impl ManagedCluster {
         {
             cell.project = wanted.header.placement.project.clone();
         }
-        if let Some(words) = self.over_limit(owner, &change) {
-            cell.last_error = Some(words);
-            self.told.insert(owner.clone());
-            self.rest(owner, cell, CellState::OverQuota, Some(now + shared.settings.drift_interval), now);
-            return None;
-        }
-        if let Some(until) = shared.pace.is_full(&cell.project, &change, now) {
-            let name = self.settings.name.clone();
-            shared.pace.wait_for_quota(&cell.project, (name, owner.clone()));
-            self.told.insert(owner.clone());
-            self.rest(owner, cell, CellState::OverQuota, Some(until), now);
-            return None;
-        }
+    }
+
+    fn change(&mut self, owner: &Text, cell: &mut Cell, change: CloudChange, now: Instant) -> (CloudChange, Line) {
+        self.works(owner, cell, now);
         let line = Line::of(&change, &cell.project);
         self.rest(owner, cell, CellState::Ready, None, now);
-        Some((change, line))
+        (change, line)
     }
 
     /// Returns why the policy does not let the cluster have one more.

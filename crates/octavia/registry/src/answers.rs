@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gimbal_guard::Fall;
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_octavia_plan::{
-    AddressHolder, ApiService, ApiVerb, ChangeOutcome, CloudChange, MissingAbility, Seen, SeenFloatingIp, SeenPort,
+    AddressHolder, ApiService, ChangeOutcome, CloudChange, MissingAbility, Seen, SeenFloatingIp, SeenPort,
     ServiceRefusal,
 };
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::event::RegistryEvent;
 use crate::fingerprint::{floating_print, print_of, row_print, strangers_print};
 use crate::journal::Deed;
 use crate::owner_look::{LookPart, list, one};
-use crate::pace::Line;
+use crate::pace::{Line, WITH_A_BALANCER, freed_by};
 use crate::removals::{self, GuardedOwner};
 use crate::shared::{ReadFor, RegistryCore};
 use crate::tracker::TrackRead;
@@ -148,7 +148,7 @@ impl ManagedCluster {
             if look.is_over()
                 && let CellState::Looking(mut look) = std::mem::replace(&mut cell.state, CellState::Ready)
             {
-                let life = look.life;
+                let (life, from) = (look.life, look.from);
                 cell.unread.clone_from(look.unread());
                 for (group, owners) in look.take_groups() {
                     self.group_found(&group, &owners);
@@ -173,7 +173,7 @@ impl ManagedCluster {
                         cell.strangers = strangers
                             .map(|print| cell.strangers.filter(|(_, same)| *same == print).unwrap_or((now, print)));
                         cell.confirmed = life;
-                        cell.looked_at = Some(now);
+                        (cell.looked_at, cell.looked_from) = (Some(now), from);
                         // No owner is gone as long as it may have something there.
                         if cell.unread.is_empty() || !cell.is_deleting() {
                             cell.failed_looks = 0;
@@ -250,9 +250,8 @@ impl ManagedCluster {
         cell.settled = row.map(row_print);
         let deed = if row.is_some() { Deed::Settled } else { Deed::Vanished };
         cell.journal.note(shared.at(now), deed);
-        if row.is_none() || std::mem::take(&mut cell.frees) {
-            shared.deleted_in(project);
-        }
+        let frees = std::mem::take(&mut cell.frees);
+        shared.may_have_room(project, if row.is_none() { &WITH_A_BALANCER } else { frees });
         self.wake(&owner);
     }
 
@@ -274,13 +273,17 @@ impl ManagedCluster {
         shared: &mut RegistryCore,
         now: Instant,
     ) {
-        let is_removal = change.request().verb == ApiVerb::Delete;
         let line = Line::of(change, project);
         if let Ok(ChangeOutcome::Refused(ServiceRefusal::Quota(words))) = &outcome {
             shared.pace.filled(project, change, words, now);
         }
-        if line == Line::Neutron && is_removal && matches!(outcome, Ok(ChangeOutcome::Accepted(_))) {
-            shared.deleted_in(project);
+        if let Ok(outcome) = &outcome {
+            let name = (self.settings.name.clone(), owner.clone());
+            let found = shared.pace.tried(project, &name, change, outcome);
+            shared.may_have_room(project, &found);
+            if line == Line::Neutron && matches!(outcome, ChangeOutcome::Accepted(_)) {
+                shared.may_have_room(project, freed_by(change));
+            }
         }
         let Some(mut cell) = self.cells.remove(owner) else { return };
         if matches!(cell.state, CellState::Sending(sending) if sending == id) {
@@ -309,7 +312,9 @@ impl ManagedCluster {
                     if let ChangeOutcome::Refused(refusal) = &outcome {
                         cell.last_error = words_of(refusal).or_else(|| cell.last_error.take());
                     }
-                    cell.frees |= is_removal || matches!(change, CloudChange::SetMembers { .. });
+                    if line == Line::Octavia {
+                        cell.frees = freed_by(change);
+                    }
                     if let Some(missing) = cell.actor.answered(change, outcome, at) {
                         self.learn(missing, shared, now);
                     }

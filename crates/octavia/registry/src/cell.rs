@@ -34,8 +34,6 @@ pub(crate) enum CellState {
     Behind,
     /// It waits until a group has let its owner go.
     Grouped,
-    /// It waits until something is deleted, for a quota is used up.
-    OverQuota,
     /// Everything is as it is wanted.
     Done,
     /// Nothing can be done.
@@ -66,9 +64,11 @@ pub(crate) struct Cell {
     pub(crate) is_suspect: bool,
     /// That look found something missing; else what differs was changed.
     pub(crate) is_missing: bool,
-    /// Something was deleted, or members were, and a quota may have room when Octavia has finished.
-    pub(crate) frees: bool,
+    /// What was deleted, so that its quota may have room when Octavia has finished.
+    pub(crate) frees: &'static [&'static str],
     pub(crate) looked_at: Option<Instant>,
+    /// When that look began: what appeared since may be missing in it.
+    pub(crate) looked_from: Option<Instant>,
     /// Somebody else has changed what it has since its look began, which may have missed that.
     pub(crate) is_outdated: bool,
     pub(crate) failed_looks: u32,
@@ -125,8 +125,9 @@ impl Cell {
             strangers: None,
             is_suspect: false,
             is_missing: false,
-            frees: false,
+            frees: &[],
             looked_at: None,
+            looked_from: None,
             is_outdated: false,
             failed_looks: 0,
             unsent: 0,

@@ -92,7 +92,6 @@ impl Registry {
                 format!("waits for other owners of a shared load balancer: {}", cluster.not_heard(cell).join(", "))
             }
             CellState::Behind => "waits until the former owner of its name is gone".to_owned(),
-            CellState::OverQuota => format!("waits for the quota{rest}"),
             CellState::Done => format!("has nothing to do{rest}"),
             CellState::Blocked(block) => format!("cannot go on: {block:?}{rest}"),
             CellState::Gone => "nothing of it is left".to_owned(),
@@ -134,7 +133,7 @@ impl Registry {
             for cell in cluster.cells.values() {
                 match &cell.state {
                     CellState::Blocked(Block::RepairBudget) => counts.budget_spent += 1,
-                    CellState::Blocked(Block::Quota(_)) | CellState::OverQuota => counts.over_quota += 1,
+                    CellState::Blocked(Block::Quota(_)) => counts.over_quota += 1,
                     _ => {}
                 }
             }

@@ -50,7 +50,7 @@ impl ManagedCluster {
             let Some(mut cell) = self.cells.remove(&owner) else { continue };
             let is_next = matches!(cell.state, CellState::InLine(Line::Looks));
             if is_next {
-                self.look(&owner, &mut cell, None);
+                self.look(&owner, &mut cell, None, now);
             }
             self.cells.insert(owner, cell);
             if is_next {
@@ -60,8 +60,8 @@ impl ManagedCluster {
         false
     }
 
-    /// Begins a look at everything that an owner has.
-    pub(crate) fn look(&mut self, owner: &Text, cell: &mut Cell, known: Option<OwnerRows>) {
+    /// Begins a look at everything that an owner has; `from` is when the first of its reads began.
+    pub(crate) fn look(&mut self, owner: &Text, cell: &mut Cell, known: Option<OwnerRows>, from: Instant) {
         self.set_timer(owner, cell, None);
         let mut projects = self.settings.projects.clone();
         if !projects.contains(&cell.project) && !cell.project.is_empty() {
@@ -75,7 +75,7 @@ impl ManagedCluster {
             cell.lists_ports = false;
         }
         let (mut look, mut reads) = OwnerLook::begin(&self.mark(owner), &projects, known, self.life);
-        look.number = self.next_number();
+        (look.number, look.from) = (self.next_number(), Some(from));
         look.spare(self.spared(cell, projects));
         if cell.is_orphan || cell.is_deleting() {
             reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));

@@ -1,6 +1,7 @@
 //! A look at everything that one owner has, read by read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
 use gimbal_octavia_plan::{
@@ -21,8 +22,10 @@ pub(crate) enum LookPart {
     Floating,
     /// Floating IPs of the port of a VIP.
     FloatingOf(String),
-    Listener(String),
-    Pool(String),
+    /// The listeners of a load balancer.
+    Listeners(String),
+    /// The pools of a load balancer.
+    Pools(String),
     Monitor(String),
     Members(String),
 }
@@ -72,6 +75,8 @@ pub(crate) struct OwnerRows {
 pub(crate) struct OwnerLook {
     /// Tells its reads from those of a former look, which may still be answered.
     pub(crate) number: u64,
+    /// When the first of its reads began.
+    pub(crate) from: Option<Instant>,
     /// The life of the stream in which it began.
     pub(crate) life: u32,
     /// Name of the cluster whose objects are looked for; unset: whoever's they are.
@@ -107,6 +112,7 @@ impl OwnerLook {
     pub(crate) fn begin(mark: &Mark, projects: &[Text], known: Option<OwnerRows>, life: u32) -> (Self, Vec<LookRead>) {
         let mut look = Self {
             number: 0,
+            from: None,
             life,
             cluster: Some(mark.cluster.clone()),
             is_alone: !is_group(&mark.owner),
@@ -192,6 +198,7 @@ impl OwnerLook {
     pub(crate) fn at_balancer(id: &str, project: &Text) -> (Self, Vec<LookRead>) {
         let look = Self {
             number: 0,
+            from: None,
             life: 0,
             cluster: None,
             is_alone: false,
@@ -235,16 +242,17 @@ impl OwnerLook {
                     }
                 }
             }
-            // What is gone meanwhile is gone.
-            LookPart::Listener(id) => {
-                self.rows.listeners.extend(rows.into_iter().next().map(|row| (id.clone(), row)));
+            LookPart::Listeners(balancer) => {
+                let all = self.named_by(balancer, "listeners", rows);
+                self.rows.listeners.extend(all);
             }
-            LookPart::Pool(id) => {
-                if let Some(row) = rows.into_iter().next() {
+            LookPart::Pools(balancer) => {
+                for (id, row) in self.named_by(balancer, "pools", rows) {
                     more.extend(self.monitor_of(&row, project));
-                    self.rows.pools.insert(id.clone(), row);
+                    self.rows.pools.insert(id, row);
                 }
             }
+            // What is gone meanwhile is gone.
             LookPart::Monitor(id) => self.monitors.extend(rows.into_iter().next().map(|row| (id.clone(), row))),
             LookPart::Members(pool) => drop(self.members.insert(pool.clone(), rows)),
         }
@@ -294,19 +302,22 @@ impl OwnerLook {
                 continue;
             }
             let project = row["project_id"].as_str().map(Text::from).or_else(|| project.cloned()).unwrap_or_default();
-            for id in ids(&row["listeners"]) {
-                if !self.rows.listeners.contains_key(&id) {
-                    let read = one(ApiService::Octavia, "listener", format!("listeners/{id}"));
-                    more.extend(self.ask(LookPart::Listener(id), &project, read));
-                }
+            let balancer = row["id"].as_str().unwrap_or_default().to_owned();
+            // One list each: with fifty ports a request for each listener and pool would be a hundred.
+            let parts_of =
+                |resource, path| list(ApiService::Octavia, resource, path, vec![("loadbalancer_id", balancer.clone())]);
+            if ids(&row["listeners"]).iter().any(|id| !self.rows.listeners.contains_key(id)) {
+                let read = parts_of("listener", "listeners");
+                more.extend(self.ask(LookPart::Listeners(balancer.clone()), &project, read));
             }
-            for id in ids(&row["pools"]) {
-                match self.rows.pools.get(&id).cloned() {
-                    Some(known) => more.extend(self.monitor_of(&known, &project)),
-                    None => {
-                        let read = one(ApiService::Octavia, "pool", format!("pools/{id}"));
-                        more.extend(self.ask(LookPart::Pool(id.clone()), &project, read));
-                    }
+            let pools = ids(&row["pools"]);
+            if pools.iter().any(|id| !self.rows.pools.contains_key(id)) {
+                let read = parts_of("pool", "pools");
+                more.extend(self.ask(LookPart::Pools(balancer.clone()), &project, read));
+            }
+            for id in pools {
+                if let Some(known) = self.rows.pools.get(&id).cloned() {
+                    more.extend(self.monitor_of(&known, &project));
                 }
                 let read = list(ApiService::Octavia, "member", &format!("pools/{id}/members"), Vec::new());
                 more.extend(self.ask(LookPart::Members(id), &project, read));
@@ -322,6 +333,14 @@ impl OwnerLook {
             }
         }
         more
+    }
+
+    /// Returns those rows that a load balancer names. A part that was made since is seen by the next look, with its children.
+    fn named_by(&self, balancer: &str, kind: &str, rows: Vec<Value>) -> Vec<(String, Value)> {
+        let of = self.rows.balancers.iter().find(|one| one["id"] == balancer);
+        let named = of.map(|one| ids(&one[kind])).unwrap_or_default();
+        let with_id = |row: Value| Some((row["id"].as_str()?.to_owned(), row));
+        rows.into_iter().filter_map(with_id).filter(|(id, _)| named.contains(id)).collect()
     }
 
     fn monitor_of(&mut self, pool: &Value, project: &Text) -> Option<LookRead> {

@@ -12,6 +12,10 @@ use crate::settings::RegistrySettings;
 
 /// Latency above which fewer changes are sent in parallel. A creation takes Octavia more than half a second.
 const LATENCY: Duration = Duration::from_secs(3);
+/// How many of those who wait for a quota try it when there may be room.
+const TRIED_TOGETHER: usize = 3;
+/// What goes with a load balancer.
+pub(crate) const WITH_A_BALANCER: [&str; 6] = ["loadbalancer", "listener", "pool", "healthmonitor", "member", "port"];
 /// How long a used-up quota is left alone, unless something was deleted.
 const QUOTA_PAUSE: Duration = Duration::from_secs(300);
 
@@ -49,6 +53,9 @@ impl Line {
 /// An owner, by its cluster.
 pub(crate) type ClusterOwner = (Text, Text);
 
+/// The resources that an owner lacks room for; `None` stands for one that the refusal has not named.
+pub(crate) type Lacking = BTreeSet<Option<&'static str>>;
+
 /// The changes of one service that are under way.
 #[derive(Debug)]
 struct ServicePace {
@@ -61,10 +68,14 @@ struct ServicePace {
 #[derive(Debug, Default)]
 struct ProjectPace {
     creating: u32,
-    /// Resources whose quota is used up, and until when that is taken for granted.
-    full: BTreeMap<&'static str, Instant>,
-    /// Owners that wait for the quota.
-    waiting: BTreeSet<ClusterOwner>,
+    /// Resources whose quota is used up, the words of the refusal, and until when that is taken for granted.
+    full: BTreeMap<&'static str, (Text, Instant)>,
+    /// Owners that wait for a quota, and what each lacks.
+    waiting: BTreeMap<ClusterOwner, Lacking>,
+    /// Those of them that try it now.
+    trying: BTreeMap<ClusterOwner, Lacking>,
+    /// The one that was let go last: the next ones have their turn.
+    last: Option<ClusterOwner>,
 }
 
 /// Limits of all clusters together.
@@ -165,11 +176,11 @@ impl CloudPace {
         if lane == CallLane::Neutron { &mut self.neutron } else { &mut self.octavia }
     }
 
-    /// Returns until when a creation need not be tried, for its quota is used up.
-    pub(crate) fn is_full(&self, project: &Text, change: &CloudChange, now: Instant) -> Option<Instant> {
+    /// Returns why and until when a creation need not be tried, for its quota is used up.
+    pub(crate) fn is_full(&self, project: &Text, change: &CloudChange, now: Instant) -> Option<(Text, Instant)> {
         let call = change.request();
-        let until = self.projects.get(project)?.full.get(call.resource).copied()?;
-        (call.verb == ApiVerb::Create && until > now).then_some(until)
+        let (words, until) = self.projects.get(project)?.full.get(call.resource)?;
+        (call.verb == ApiVerb::Create && *until > now).then(|| (words.clone(), *until))
     }
 
     /// Takes note that a quota is used up: that of the resource which the refusal names. A load balancer that is made with
@@ -177,31 +188,87 @@ impl CloudPace {
     pub(crate) fn filled(&mut self, project: &Text, change: &CloudChange, words: &str, now: Instant) {
         let state = self.projects.entry(project.clone()).or_default();
         let resource = named_resource(words).unwrap_or_else(|| change.request().resource);
-        state.full.insert(resource, now + QUOTA_PAUSE);
+        state.full.insert(resource, (words.into(), now + QUOTA_PAUSE));
     }
 
-    /// Lets an owner wait until something was deleted in a project.
-    pub(crate) fn wait_for_quota(&mut self, project: &Text, owner: ClusterOwner) {
-        self.projects.entry(project.clone()).or_default().waiting.insert(owner);
+    /// Lets an owner wait until there may be room for what it lacks in a project.
+    pub(crate) fn wait_for_quota(&mut self, project: &Text, owner: ClusterOwner, lacks: Lacking) {
+        self.projects.entry(project.clone()).or_default().waiting.insert(owner, lacks);
     }
 
-    /// Takes note that something was deleted in a project. Returns who waits for that.
-    pub(crate) fn freed(&mut self, project: &Text) -> BTreeSet<ClusterOwner> {
-        let Some(state) = self.projects.get_mut(project) else { return BTreeSet::new() };
-        state.full.clear();
-        std::mem::take(&mut state.waiting)
+    /// Takes note that there may be room for these resources in a project: some of them were deleted, or somebody who waited was
+    /// given one. Returns who tries next. These are a few of those who wait for it: where they find room, more follow.
+    pub(crate) fn may_have_room(&mut self, project: &Text, resources: &[&'static str]) -> Vec<ClusterOwner> {
+        let Some(state) = self.projects.get_mut(project) else { return Vec::new() };
+        state.full.retain(|resource, _| !resources.contains(resource));
+        if resources.is_empty() {
+            return Vec::new();
+        }
+        let is_next = |lacks: &Lacking| {
+            lacks.is_empty() || lacks.iter().any(|one| one.is_none_or(|resource| resources.contains(&resource)))
+        };
+        let mut next: Vec<_> =
+            state.waiting.iter().filter(|(_, lacks)| is_next(lacks)).map(|(one, _)| one).cloned().collect();
+        let done = next.partition_point(|one| state.last.as_ref().is_some_and(|last| one <= last));
+        next.rotate_left(done);
+        next.truncate(TRIED_TOGETHER);
+        for owner in &next {
+            state.trying.extend(state.waiting.remove_entry(owner));
+        }
+        state.last = next.last().cloned().or_else(|| state.last.take());
+        next
+    }
+
+    /// Takes what came of a change of somebody who may be trying whether a quota has room. Returns the resources that it has found
+    /// room for.
+    pub(crate) fn tried(
+        &mut self,
+        project: &Text,
+        owner: &ClusterOwner,
+        change: &CloudChange,
+        outcome: &ChangeOutcome,
+    ) -> Vec<&'static str> {
+        let call = change.request();
+        let Some(state) = self.projects.get_mut(project).filter(|_| call.verb == ApiVerb::Create) else {
+            return Vec::new();
+        };
+        let is_whole = matches!(change, CloudChange::CreateBalancer { .. });
+        let is_it =
+            |lacks: &Lacking| is_whole || lacks.iter().any(|one| one.is_none_or(|resource| resource == call.resource));
+        let Some(lacked) = state.trying.get(owner).filter(|lacks| is_it(lacks)).cloned() else { return Vec::new() };
+        state.trying.remove(owner);
+        if !matches!(outcome, ChangeOutcome::Accepted(_)) {
+            return Vec::new();
+        }
+        let named: Vec<&'static str> = lacked.into_iter().flatten().collect();
+        if named.is_empty() { WITH_A_BALANCER.to_vec() } else { named }
     }
 
     pub(crate) fn forget(&mut self, owner: &ClusterOwner) {
         for project in self.projects.values_mut() {
             project.waiting.remove(owner);
+            project.trying.remove(owner);
         }
+    }
+}
+
+/// Returns what there is room for when a change has been carried out.
+pub(crate) fn freed_by(change: &CloudChange) -> &'static [&'static str] {
+    match change {
+        CloudChange::DeleteBalancer { .. } => &WITH_A_BALANCER,
+        CloudChange::DeleteListener { .. } => &["listener"],
+        CloudChange::DeletePool { .. } => &["pool", "healthmonitor", "member"],
+        CloudChange::DeleteMonitor { .. } => &["healthmonitor"],
+        CloudChange::DeleteMember { .. } | CloudChange::SetMembers { additive: false, .. } => &["member"],
+        CloudChange::DeletePort { .. } => &["port"],
+        CloudChange::DeleteFloatingIp { .. } => &["floatingip"],
+        _ => &[],
     }
 }
 
 /// Returns the resource that a refusal for a quota names: `Listener`, `['port']`, with or without what the service says before
 /// that (`... for resources: Listener`).
-fn named_resource(words: &str) -> Option<&'static str> {
+pub(crate) fn named_resource(words: &str) -> Option<&'static str> {
     const RESOURCES: [&str; 7] = ["loadbalancer", "listener", "pool", "healthmonitor", "member", "port", "floatingip"];
     let named = words.rsplit_once("resources:").map_or(words, |(_, named)| named);
     let named: String = named.chars().filter(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase();

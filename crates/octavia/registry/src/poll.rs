@@ -375,7 +375,7 @@ impl ManagedCluster {
                 cell.lists_ports = ports.is_some();
                 let known = Some(OwnerRows { ports, ..rows }).filter(|rows| !rows.balancers.is_empty());
                 let planned = self.reads.len();
-                self.look(owner, cell, known);
+                self.look(owner, cell, known, run.begun);
                 // After a restart there are as many as load balancers, and whoever wants something new has no time for them.
                 self.first_reads.extend(self.reads.drain(planned..));
             }
@@ -419,7 +419,7 @@ impl ManagedCluster {
             }
             let ports = if changed && !new_port { told_ports(cell) } else { None };
             let known = Some(OwnerRows { ports, ..rows }).filter(|rows| !rows.balancers.is_empty());
-            self.look(owner, cell, known);
+            self.look(owner, cell, known, run.begun);
         }
     }
 

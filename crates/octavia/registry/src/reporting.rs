@@ -145,9 +145,6 @@ impl ManagedCluster {
             let words = format!("nothing can be changed in project {}: {words}", cell.project);
             add("Degraded", "ProjectUnreadable", &words);
         }
-        if matches!(cell.state, CellState::OverQuota) {
-            add("QuotaExceeded", "Quota", words);
-        }
         let mut refused: Vec<PortRefusal> = Vec::new();
         let mut refuse = |listener, reason: &str, words: &str| {
             if refused.iter().all(|one| one.listener != listener) {
@@ -231,7 +228,7 @@ impl ManagedCluster {
     /// Whether there is something to report. Work that ends soon is reported when it has ended.
     fn is_telling(&self, owner: &Text, cell: &Cell, now: Instant) -> bool {
         match cell.state {
-            CellState::Done | CellState::Blocked(_) | CellState::OverQuota | CellState::Gone => true,
+            CellState::Done | CellState::Blocked(_) | CellState::Gone => true,
             _ if self.held.contains(owner) && cell.is_deleting() => true,
             _ if self.unread(cell).is_some() || cell.unsent >= RUNS => true,
             _ => cell.working_since.is_some_and(|since| since + SLOW <= now),
@@ -251,7 +248,7 @@ impl ManagedCluster {
             CellState::Done if self.held.contains(owner) => Phase::Held,
             CellState::Done => Phase::Ready,
             CellState::Blocked(Block::RepairBudget) => Phase::Degraded,
-            CellState::Blocked(_) | CellState::OverQuota => Phase::Blocked,
+            CellState::Blocked(_) => Phase::Blocked,
             _ if cell.looked_at.is_none() => Phase::Waiting,
             _ => Phase::Making,
         }

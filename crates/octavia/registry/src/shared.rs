@@ -122,9 +122,9 @@ impl RegistryCore {
         id
     }
 
-    /// Takes note that something was deleted in a project, so that a quota may have room again.
-    pub(crate) fn deleted_in(&mut self, project: &Text) {
-        let waiting = self.pace.freed(project);
-        self.freed.extend(waiting);
+    /// Takes note that a quota of these resources may have room in a project.
+    pub(crate) fn may_have_room(&mut self, project: &Text, resources: &[&'static str]) {
+        let next = self.pace.may_have_room(project, resources);
+        self.freed.extend(next);
     }
 }

@@ -66,6 +66,9 @@ fn fits(row: &Value, key: &str, value: &str) -> bool {
         "tags-any" => tags(value).iter().any(|has| *has),
         "not-tags" => !tags(value).iter().all(|has| *has),
         "not-tags-any" => !tags(value).iter().any(|has| *has),
+        "loadbalancer_id" => {
+            row["loadbalancers"].as_array().is_some_and(|all| all.iter().any(|one| one["id"] == value))
+        }
         _ => match &row[key] {
             Value::String(text) => text == value,
             Value::Bool(on) => value.eq_ignore_ascii_case(if *on { "true" } else { "false" }),

@@ -49,6 +49,8 @@ pub struct World {
     pub missing: Vec<MissingAbility>,
     /// What becomes of some changes that do not reach the services.
     pub refuses: Option<Refuses>,
+    /// What cannot be deleted, for something uses it.
+    pub in_use: Option<String>,
 }
 
 pub fn key() -> DesiredKey {
@@ -68,7 +70,7 @@ impl World {
     pub fn new(cloud: CloudModel, facts: CloudFacts, desired: DesiredEntry) -> Self {
         let actor = actor(desired);
         let (late, sent, missing) = (Vec::new(), Vec::new(), Vec::new());
-        Self { cloud, actor, facts, late, sent, reads: 0, steps: 0, kills: 0, missing, refuses: None }
+        Self { cloud, actor, facts, late, sent, reads: 0, steps: 0, kills: 0, missing, refuses: None, in_use: None }
     }
 
     pub fn counts(&self) -> WorldCounts {
@@ -211,6 +213,12 @@ impl World {
             return;
         }
         let request = request_of(&change.request());
+        let is_in_use = |id: &String| change.request().verb == ApiVerb::Delete && request.path.ends_with(id.as_str());
+        if self.in_use.as_ref().is_some_and(is_in_use) {
+            let outcome = ChangeOutcome::Refused(ServiceRefusal::InUse);
+            self.missing.extend(self.actor.answered(change, outcome, self.cloud.now()));
+            return;
+        }
         let outcome = match way {
             Way::Arrives => outcome(self.cloud.handle(&request)),
             Way::Lost => ChangeOutcome::Unknown,

@@ -1,6 +1,6 @@
 //! Floating IPs: of the pool, kept, and of somebody else.
 
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange, CloudLook, SeenFloatingIp};
 use gimbal_octavia_sim::SimRequest;
 use serde_json::{Value, json};
 
@@ -95,6 +95,29 @@ fn one_that_another_owner_has_is_a_conflict_and_one_that_was_kept_is_not() {
         assert_eq!(leads_to(&mut world, &id).is_string(), taken, "{description}: {last:?}");
         assert_eq!(crate::wish::forwarded(&world.cloud, &world.balancer()), wish.forwards());
     }
+}
+
+#[test]
+fn an_answer_about_another_address_is_no_answer() {
+    let (mut wish, mut world) = asking();
+    theirs(&mut world, "", None);
+    loop {
+        let step = world.step();
+        if matches!(step, BalancerStep::Look(CloudLook::FloatingIp { .. })) {
+            break;
+        }
+        world.take(&step, Way::Arrives);
+    }
+    // The address changes while its read is under way.
+    let found = floating(&mut world).first().map(SeenFloatingIp::read);
+    (wish.floating_address, wish.known) = (Some("203.0.113.78"), true);
+    world.actor.want(wish.entry());
+    world.actor.found_floating_ip(found);
+    let step = world.step();
+    assert!(
+        matches!(&step, BalancerStep::Look(CloudLook::FloatingIp { address, .. }) if address == "203.0.113.78"),
+        "{step:?}"
+    );
 }
 
 #[test]

@@ -141,6 +141,52 @@ fn one_whose_place_was_taken_or_is_to_be_taken_serves_while_it_may_not_be_delete
 }
 
 #[test]
+fn one_that_is_to_be_replaced_serves_while_its_deletion_fails() {
+    let failures: [Refuses; 2] = [
+        |change| {
+            let failed = ChangeOutcome::Refused(ServiceRefusal::ProviderFailed);
+            matches!(change, CloudChange::DeleteBalancer { .. }).then_some(failed)
+        },
+        |change| matches!(change, CloudChange::DeleteBalancer { .. }).then_some(ChangeOutcome::Unknown),
+    ];
+    for (nth, refuses) in failures.into_iter().enumerate() {
+        let (mut wish, mut world) = world(Wish::at_its_address);
+        made(&wish, &mut world);
+        wish.flavor = Some("f0000000-0000-4000-8000-000000000001");
+        world.actor.want(wish.entry());
+        world.refuses = Some(refuses);
+        world.run_for(2 * MINUTE);
+        for host in 4..8 {
+            members_follow(&mut wish, &mut world, host);
+            world.run_for(MINUTE);
+        }
+        let tries = count(&world, |change| refuses(change).is_some());
+        assert!((2..=40).contains(&tries), "{nth}: {tries}");
+        world.refuses = None;
+        world.run_for(6 * MINUTE);
+        made(&wish, &mut world);
+    }
+}
+
+#[test]
+fn a_listener_that_stays_keeps_no_other_from_going() {
+    let (mut wish, mut world) =
+        world(|wish| wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 81), (Protocol::Tcp, 82)]);
+    made(&wish, &mut world);
+    let first = world.actor.balancer().unwrap().listeners.iter().find(|one| one.port == 81).unwrap().id.clone();
+    wish.ports.truncate(1);
+    world.actor.want(wish.entry());
+    world.in_use = Some(first.clone());
+    world.run_for(MINUTE);
+    let left: Vec<String> = world.actor.balancer().unwrap().listeners.iter().map(|one| one.id.clone()).collect();
+    assert!(left.len() == 2 && left.contains(&first), "{left:?}");
+    assert!(!matches!(world.step(), BalancerStep::Done), "the listener serves clients");
+    world.in_use = None;
+    world.run_for(6 * MINUTE);
+    made(&wish, &mut world);
+}
+
+#[test]
 fn a_port_that_may_not_be_deleted_does_not_keep_a_load_balancer_from_being_ready() {
     for refusal in [ServiceRefusal::Forbidden("role".into()), ServiceRefusal::Changed] {
         let (mut wish, mut world) = world(|wish| wish.from_outside = true);

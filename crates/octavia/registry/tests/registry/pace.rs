@@ -123,6 +123,72 @@ fn who_asks_for_more_listeners_than_there_are_stops_nobody_who_asks_for_fewer() 
     assert_eq!(world.conditions("prod1", &big), ["QuotaExceeded/Quota"]);
 }
 
+/// Two owners with a listener each, which are as many as there may be, and a third one that was refused.
+fn without_listeners() -> World {
+    let mut world = World::usual();
+    world.cloud.set_quota("p1", ProjectQuota { listeners: Some(2), ..ProjectQuota::default() });
+    world.want_many("prod1", "shop", 3);
+    world.run(30 * SECOND);
+    let ready = world.wishes.keys().filter(|(of, key)| world.phase(of, key) == Some(Phase::Ready)).count();
+    assert_eq!(ready, 2);
+    world.sent.clear();
+    world
+}
+
+#[test]
+fn who_lacks_a_quota_gives_up_what_it_does_not_want() {
+    let mut world = without_listeners();
+    let served = world.wishes.keys().find(|(of, key)| world.phase(of, key) == Some(Phase::Ready)).unwrap().1.clone();
+    world.change("prod1", &served, |wish| {
+        wish.ports = vec![8080];
+        wish.members.clear();
+    });
+    world.run(10 * SECOND);
+    let gone = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::DeleteListener { .. })).count();
+    assert_eq!(gone, 1, "{:?}", world.sent);
+}
+
+#[test]
+fn members_that_change_make_no_room_for_listeners() {
+    let mut world = World::usual();
+    world.cloud.set_quota("p1", ProjectQuota { listeners: Some(15), ..ProjectQuota::default() });
+    let small = key("small", "web");
+    world.want("prod1", small.clone(), Wish::new("small", &world.subnet));
+    world.converge(30 * SECOND);
+    for number in 0..10 {
+        let mut wish = Wish::new(&format!("big{number}"), &world.subnet);
+        wish.ports = (1..=20).collect();
+        world.want("prod1", key("big", &format!("s{number}")), wish);
+    }
+    world.run(30 * SECOND);
+    world.sent.clear();
+    for second in 0..60 {
+        world.change("prod1", &small, |wish| wish.members = vec![(second % 9 + 1, 80)]);
+        world.run(SECOND);
+    }
+    let refused = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::CreateBalancer { .. })).count();
+    let changed = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
+    assert!(refused == 0 && changed > 10, "{refused} creations, {changed} changes of members");
+}
+
+/// What is freed is for everybody who waits, one after the other: some of those who try may want it no more.
+#[test]
+fn room_for_many_is_found_by_all_who_wait_for_it() {
+    let mut world = World::usual();
+    world.cloud.set_quota("p1", ProjectQuota { listeners: Some(20), ..ProjectQuota::default() });
+    let big = key("big", "web");
+    let mut wish = Wish::new("big", &world.subnet);
+    wish.ports = (1..=20).collect();
+    world.want("prod1", big.clone(), wish);
+    world.converge(60 * SECOND);
+    world.want_many("prod1", "small", 15);
+    world.run(30 * SECOND);
+    world.change("prod1", &big, |wish| wish.deleting = true);
+    world.run_until(60 * SECOND, "all have their place", |world| {
+        world.wishes.keys().filter(|(of, key)| world.phase(of, key) == Some(Phase::Ready)).count() == 15
+    });
+}
+
 #[test]
 fn the_policy_limits_what_a_cluster_has() {
     let mut world = World::usual();

@@ -299,6 +299,28 @@ fn what_a_killed_writer_has_asked_for_is_awaited_before_its_owner_is_gone() {
     }
 }
 
+/// The first read of a look shows nothing of what the last one would.
+#[test]
+fn a_look_that_began_too_early_proves_nothing_however_late_it_ends() {
+    let is_late = |change: &CloudChange| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Late);
+    let mut world = World::usual();
+    world.way_of = Some(is_late);
+    let (web, mut wish) = (key("shop", "web"), Wish::new("u1", &world.subnet));
+    wish.from_outside = true;
+    world.want("prod1", web.clone(), wish);
+    let count = |world: &World| world.sent.iter().filter(|sent| is_late(&sent.change).is_some()).count();
+    world.run_until(60 * SECOND, "it is sent", |world| count(world) > 0);
+    world.wishes.values_mut().for_each(|wish| wish.deleting = true);
+    world.slow_reads = Some(|read| {
+        let is_of_a_look = read.query.iter().any(|(key, _)| *key == "description");
+        (read.resource == "port" && is_of_a_look).then_some(15 * SECOND)
+    });
+    world.restart(0);
+    world.run_until(180 * SECOND, "gone", |world| world.phase("prod1", &web) == Some(Phase::Gone));
+    world.run(15 * SECOND);
+    assert_eq!(world.left_of("prod1"), [""; 0]);
+}
+
 #[test]
 fn what_is_wanted_first_while_a_stream_goes_on_waits_for_nobody() {
     let mut world = World::usual();

@@ -113,6 +113,13 @@ fn who_may_change_nothing_any_more_tries_seldom_and_says_so() {
     assert_eq!(world.conditions("prod1", &s2), ["Degraded/ProjectUnreadable"]);
     let message = &world.reports[&("prod1".to_owned(), s2.clone())].conditions[0].message;
     assert_eq!(&**message, "nothing can be changed in project p2: no role");
+    // As it is, so it is wanted again.
+    world.change("prod1", &s2, |wish| wish.members = vec![(1, 80), (2, 80), (3, 80)]);
+    world.run(120 * SECOND);
+    assert_eq!((world.phase("prod1", &s2), world.conditions("prod1", &s2)), (Some(Phase::Ready), Vec::new()));
+    world.change("prod1", &s2, |wish| wish.members = vec![(9, 80)]);
+    world.run(600 * SECOND);
+    assert_eq!(world.conditions("prod1", &s2), ["Degraded/ProjectUnreadable"]);
     world.unsendable_project = None;
     world.converge(120 * SECOND);
     assert_eq!(world.conditions("prod1", &s2), [""; 0]);

@@ -93,6 +93,8 @@ pub struct World {
     pub closed_lists: Option<fn(&CloudRead) -> bool>,
     /// Reads that find nothing, as those of a gateway that does not know the way.
     pub lost_reads: Option<fn(&CloudRead) -> bool>,
+    /// How much longer some reads take.
+    pub slow_reads: Option<fn(&CloudRead) -> Option<Duration>>,
     /// What becomes of some changes.
     pub way_of: Option<fn(&CloudChange) -> Option<Way>>,
     /// Called after everything that happens.
@@ -138,6 +140,7 @@ impl World {
             unsendable_project: None,
             closed_lists: None,
             lost_reads: None,
+            slow_reads: None,
             way_of: None,
             check: None,
             watched: Vec::new(),
@@ -346,8 +349,9 @@ impl World {
             CloudCall::Read(read) => {
                 let is_lost = self.lost_reads.is_some_and(|is_lost| is_lost(&read));
                 let rows = if is_lost { Vec::new() } else { self.read(&read) };
+                let longer = self.slow_reads.and_then(|slow| slow(&read)).unwrap_or_default();
                 self.reads.push((at, read));
-                (at + LATENCY, CallAnswer::Rows(rows))
+                (at + LATENCY + longer, CallAnswer::Rows(rows))
             }
             CloudCall::Change(change) => {
                 assert!(not_after.is_some_and(|not_after| not_after > self.now()), "a change without an end");
