@@ -12,6 +12,8 @@ use gimbal_runtime::Exit;
 use gimbal_lease::Times;
 use gimbal_schedule::LimiterSettings;
 
+use crate::publish::{Advertised, PublishedService};
+
 /// Reconciles what discovery agents stream to it into the Gimbal cluster. The only process with that cluster's
 /// credentials.
 #[derive(Debug, Clone, Parser)]
@@ -67,6 +69,13 @@ pub struct Args {
     /// writes for two thirds of it, and renews it after one; 3s suits an API server that answers within two seconds.
     #[arg(long, env = "GIMBAL_LEASE_DURATION", value_name = "DURATION", default_value = "3s")]
     pub lease_duration: gimbal_runtime::HumanDuration,
+    /// Service without a selector, as namespace/name, whose only endpoint the leader is: one address in front of all replicas then
+    /// leads to it. Needs --advertise.
+    #[arg(long, env = "GIMBAL_PUBLISH", value_name = "NS/NAME", requires = "advertise")]
+    pub publish: Option<PublishedService>,
+    /// Where other machines reach this process, for --publish; without a port: that of --listen.
+    #[arg(long, env = "GIMBAL_ADVERTISE", value_name = "IP[:PORT]")]
+    pub advertise: Option<Advertised>,
     /// How long agents have to come back to a writer that begins to lead before anything new follows from their absence
     /// (onLoss).
     #[arg(long, env = "GIMBAL_LOSS_GRACE", value_name = "DURATION", default_value = "30s")]

@@ -6,6 +6,8 @@
 //!                                +-> owner (Reconciler) -+-> backend_state         -> ConfigMaps
 //!  API server -> cluster_watches +          ^            +-> agent_streams         -> discoverers
 //!  people -> inspection_service, admin -----+
+//!
+//!  lease -> publish -> API server: the slice of the Service that leads to the leader
 //! ```
 
 mod admin;
@@ -23,6 +25,7 @@ mod listing;
 mod mailbox;
 mod metrics;
 mod owner;
+mod publish;
 mod ready;
 mod run;
 mod supervise;

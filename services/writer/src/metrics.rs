@@ -144,6 +144,8 @@ metrics_table! {
             "1 for the writer that leads, as far as this one knows";
         lease_calls: Family<LeaseLabels, Counter>, "lease_calls" ["verb", "code"],
             "Calls about the Lease, by outcome; verb renew keeps it, release gives it up";
+        published: Gauge, "published" [],
+            "Whether this process is the endpoint of the Service that --publish names";
         refused_streams: Family<ReasonLabels, Counter>, "refused_streams" ["reason"],
             "Streams of agents that were refused, by reason";
         goodbyes: BackendSeries<GoodbyeLabels, Counter>, "goodbyes" ["backend", "reason"],
@@ -223,6 +225,11 @@ impl Metrics {
     pub fn led_by(&self, holder: &str) {
         let holder = (!holder.is_empty()).then(|| (HolderLabels { holder: holder.to_owned() }, 1));
         self.0.own.lease_holder.show(holder);
+    }
+
+    /// Sets whether this process is the endpoint of the Service that leads to the leader.
+    pub fn published(&self, published: bool) {
+        self.0.own.published.set(published.into());
     }
 
     /// Records the end of a call about the Lease.

@@ -26,6 +26,7 @@ use crate::jobs_in_flight::JobsInFlight;
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{StateOwner, StateOwnerParts};
+use crate::publish::LeaderPublisher;
 use crate::ready::{ReadinessReport, UNREACHABLE};
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
@@ -160,6 +161,16 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         health,
     });
     tasks.spawn("the owner", owner.run(shutdown.clone()));
+    if let (Some(service), Some(advertised)) = (args.publish.clone(), args.advertise) {
+        let publisher = LeaderPublisher {
+            cluster: permitted.apart().with_timeout(WRITE_TIMEOUT),
+            leadership: leadership.clone(),
+            service,
+            address: advertised.at(address),
+            metrics: metrics.clone(),
+        };
+        tasks.spawn("the task that publishes the leader", until(shutdown.clone(), publisher.run()));
+    }
     let calls = watching.clone();
     let report = ReadinessReport {
         owner: handle.clone(),

@@ -20,7 +20,21 @@ const NOT_SET: [(&str, &[&str]); 5] = [
 const OTHER_DEFAULTS: [&str; 4] = ["listen", "admin-listen", "log-format", "cluster-ip-services"];
 
 fn run(program: &str, args: &[impl AsRef<std::ffi::OsStr>]) -> Output {
-    Command::new(binary(program).unwrap()).args(args).env_clear().output().unwrap()
+    run_with(program, args, Vec::new())
+}
+
+fn run_with(program: &str, args: &[impl AsRef<std::ffi::OsStr>], variables: Vec<(&str, &str)>) -> Output {
+    Command::new(binary(program).unwrap()).args(args).env_clear().envs(variables).output().unwrap()
+}
+
+/// Returns the variables of a pod, as kubelet would set them.
+fn variables(deployment: &Value) -> Vec<(&str, &str)> {
+    let all = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array();
+    let value = |variable: &Value| {
+        assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], "status.podIP", "{variable}");
+        "10.0.0.7"
+    };
+    all.into_iter().flatten().map(|variable| (text(&variable["name"]), value(variable))).collect()
 }
 
 /// Returns the flags of a program with their defaults, as `--help` shows them.
@@ -48,9 +62,12 @@ fn deployment(objects: &[Value]) -> &Value {
 
 fn set_by(chart: &Chart) -> BTreeMap<String, String> {
     let objects = chart.render().unwrap();
-    let arguments = arguments(deployment(&objects)).into_iter().map(|arg| arg.trim_start_matches("--"));
+    let deployment = deployment(&objects);
+    let arguments = arguments(deployment).into_iter().map(|arg| arg.trim_start_matches("--"));
     let pairs = arguments.map(|arg| arg.split_once('=').unwrap_or((arg, "")));
-    pairs.map(|(flag, value)| (flag.to_owned(), value.to_owned())).collect()
+    let pairs = pairs.map(|(flag, value)| (flag.to_owned(), value.to_owned()));
+    let flag = |name: &str| name.trim_start_matches("GIMBAL_").to_lowercase().replace('_', "-");
+    pairs.chain(variables(deployment).into_iter().map(|(name, value)| (flag(name), value.to_owned()))).collect()
 }
 
 #[test]
@@ -87,7 +104,7 @@ fn the_programs_take_the_flags_of_their_deployments() {
         for chart in Chart::examples(program).unwrap() {
             let objects = chart.render().unwrap();
             let deployment = deployment(&objects);
-            let output = run(program, &arguments(deployment));
+            let output = run_with(program, &arguments(deployment), variables(deployment));
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{chart:?}: {said}");
             let mounts = list(&deployment["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]);

@@ -48,6 +48,7 @@ mod ownership;
 mod pace;
 mod page_of_tests;
 mod policy;
+mod published;
 mod quarantine;
 mod quiet;
 mod quota;
