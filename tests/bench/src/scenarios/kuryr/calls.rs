@@ -55,7 +55,9 @@ impl Calls {
             return &mut self.changes;
         }
         match last {
-            "loadbalancers" | "listeners" | "pools" if !asks("k8s-svc-uid") && !asks("provisioning_status") => {
+            "loadbalancers" | "listeners" | "pools"
+                if !asks("k8s-svc-uid") && !asks("provisioning_status") && !asks("loadbalancer_id=") =>
+            {
                 &mut self.polls
             }
             "floatingips" if !asks("description=") && !asks("port_id=") && !asks("address=") => &mut self.polls,

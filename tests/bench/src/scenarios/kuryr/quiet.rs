@@ -18,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LISTS: f64 = 3.0;
 /// After a restart nothing more must come for so long.
 const REST: Duration = Duration::from_secs(8);
-const WITHIN: Duration = Duration::from_secs(180);
+const WITHIN: Duration = Duration::from_secs(600);
 
 pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut stage = super::stage("always").await?;

@@ -9,8 +9,9 @@ use gimbal_tests::WayBack;
 pub const TARGET: u16 = 8080;
 /// How often a Service is asked for.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long many load balancers may take.
+/// How long many load balancers may take, and each one besides.
 const WITHIN: Duration = Duration::from_secs(600);
+const EACH: Duration = Duration::from_secs(5);
 
 /// Makes a Service with this many ports, whose slice is there before it.
 pub async fn make(stage: &WayBack, name: &str, ports: u16, members: u8) -> anyhow::Result<()> {
@@ -29,7 +30,7 @@ pub async fn set_members(stage: &WayBack, name: &str, ports: u16, addresses: &[S
 
 /// Waits until each of these Services has an address; often, for the time is measured.
 pub async fn until_addresses(stage: &WayBack, names: &[String]) -> anyhow::Result<()> {
-    let end = Instant::now() + WITHIN;
+    let end = Instant::now() + WITHIN + EACH * u32::try_from(names.len())?;
     for name in names {
         while let Err(error) = stage.address(name).await {
             anyhow::ensure!(Instant::now() < end, "{name}: {error:#}\n{}", stage.logs());
