@@ -13,7 +13,7 @@ const SUBNET: &str = "50b00000-0000-4000-8000-000000000000";
 /// How Octavia refuses a change of a load balancer that is PENDING, or of a part of it.
 const BUSY: [&str; 2] = ["immutable", "Invalid state"];
 /// How long a change may take to settle, on a busy machine.
-const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+const SETTLED_WITHIN: Duration = Duration::from_secs(240);
 
 impl OpenStack {
     /// Creates a load balancer in the project of this name, and waits until it has settled. `body` is Octavia's
