@@ -132,7 +132,7 @@ impl<P: OfferedPayload> HealthLog<P> {
     pub(crate) fn rejected<'a>(&mut self, reject: &'a Reject<P>) -> Option<&'a P::Key> {
         let Reject { key, reason, retryable, message: text } = reject;
         let Some(key) = key else {
-            tracing::warn!(reason = P::reason_name(*reason), text, "the writer could not read a message");
+            tracing::warn!(reason = P::reason_name(*reason), text, "the writer could not read a part of what was sent");
             return None;
         };
         if let Some(known) = self.rejects.get_mut(key).filter(|known| known.reason == *reason) {

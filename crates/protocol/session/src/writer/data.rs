@@ -190,13 +190,16 @@ impl<P: Payload> WriterEnd<P> {
 
     /// Called when the newest state of a key (or of an unknown one) cannot be parsed. The entry that is held stays.
     fn unreadable(&mut self, key: Option<P::Key>, reason: String, out: &mut Vec<WriterOutput<P>>) {
-        if let Some(key) = &key {
-            self.rejects.unreadable(key, &reason);
-            // The agent holds the key, so it is not removed.
-            self.holdings.forget_removed(key);
-            if let Some(stream) = &mut self.stream {
-                stream.broken.insert(key.clone());
+        match &key {
+            Some(key) => {
+                self.rejects.unreadable(key, &reason);
+                // The agent holds the key, so it is not removed.
+                self.holdings.forget_removed(key);
+                if let Some(stream) = &mut self.stream {
+                    stream.broken.insert(key.clone());
+                }
             }
+            None => self.reject_of_nobody(format!("an entry could not be read, and its key neither: {reason}")),
         }
         out.push(WriterOutput::Unreadable { key, reason });
     }

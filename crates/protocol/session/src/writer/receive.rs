@@ -56,15 +56,19 @@ impl<P: Payload> WriterEnd<P> {
     /// The lost message may have been a data frame. The next frame would show the gap, but may never come, so a
     /// snapshot is requested now.
     fn unreadable_message(&mut self, reason: String, now: Instant, out: &mut Vec<WriterOutput<P>>) {
-        let rejected = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
-        if !rejected {
-            let message = format!("a message could not be read: {reason}");
-            self.outbox.push(WriterMessage::Reject(invalid(None, message)));
-        }
+        self.reject_of_nobody(format!("a message could not be read: {reason}"));
         if let Some(stream) = self.stream.as_mut().filter(|stream| stream.data) {
             stream.request("a message could not be read", now);
         }
         out.push(WriterOutput::Unreadable { key: None, reason });
+    }
+
+    /// Tells the agent about something without a key that could not be read, once until it is sent.
+    pub(super) fn reject_of_nobody(&mut self, message: String) {
+        let rejected = self.outbox.iter().any(|message| matches!(message, WriterMessage::Reject(r) if r.key.is_none()));
+        if !rejected {
+            self.outbox.push(WriterMessage::Reject(invalid(None, message)));
+        }
     }
 
     fn data(&mut self, data: Data<P>, now: Instant, out: &mut Vec<WriterOutput<P>>) {

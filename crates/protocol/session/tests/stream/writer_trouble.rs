@@ -218,9 +218,28 @@ fn one_unreadable_change_stops_nothing_else() {
 fn an_unreadable_change_of_nobody_asks_for_everything() {
     let now = start();
     let mut writer = holding(&[], now);
-    writer.receive(bad_delta(4, None), now);
-    assert_eq!(resyncs(&mut writer), 1);
+    let out = writer.receive(bad_delta(4, None), now);
+    assert_eq!(out.last(), Some(&WriterOutput::Changed(key("other"))), "the others of the frame proceed");
+    writer.settle(&key("other"), Outcome::Applied);
+    let messages = writer.take_messages();
+    let [WriterMessage::Reject(told), WriterMessage::Resync { .. }, WriterMessage::Ack(4)] = &messages[..] else {
+        panic!("{messages:?}")
+    };
+    let words = "an entry could not be read, and its key neither: bad address";
+    assert_eq!((&told.key, told.retryable, told.message.as_str()), (&None, false, words));
     assert!(writer.rejects().is_empty());
+}
+
+#[test]
+fn an_unreadable_piece_of_nobody_is_told() {
+    let now = start();
+    let mut writer = holding(&[], now);
+    writer.receive(begin(4, Scope::All), now);
+    let pieces = vec![Err(unreadable(None)), Err(unreadable(None)), Ok(crate::common::piece("b", &service("2", [])))];
+    let out = writer.receive(data(5, Frame::SnapshotChunk { pieces, digest: None }), now);
+    assert_eq!(out.last(), Some(&WriterOutput::Changed(key("b"))));
+    let of_nobody = |message: &WriterMessage| matches!(message, WriterMessage::Reject(told) if told.key.is_none());
+    assert_eq!(writer.take_messages().iter().filter(|message| of_nobody(message)).count(), 1, "once for a frame");
 }
 
 #[test]
