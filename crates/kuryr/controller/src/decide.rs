@@ -11,8 +11,9 @@ use gimbal_kuryr_translate::{
 };
 use gimbal_model::SourceKey;
 
-use crate::item::{ServiceProof, has_finalizer, is_alone, spec_version};
+use crate::item::{BalancerItem, ServiceProof, has_finalizer, is_alone, spec_version};
 use crate::notice::Told;
+use crate::pauses::Purpose;
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
 use crate::{ClusterObject, KuryrController, KuryrKind, ServiceNotice};
 
@@ -202,10 +203,22 @@ impl<T> KuryrController<T> {
             && situation.service_is_protected()
         {
             match self.fate(key, situation, uid) {
-                OwnerFate::Stays | OwnerFate::Elsewhere | OwnerFate::Lost => {}
+                OwnerFate::Stays => self.name_unmade(key, situation, uid),
+                OwnerFate::Elsewhere | OwnerFate::Lost => {}
                 OwnerFate::Goes => self.set_offered(key, Some(DesiredEntry::Deleting { owner: uid.clone() })),
                 OwnerFate::Doubtful => self.doubt(key),
             }
+        }
+    }
+
+    /// Names a living owner whose KuryrLoadBalancer cannot be made, for the API server refuses it: something may exist for it, and
+    /// its namespace must not be unknown for as long as that lasts.
+    fn name_unmade(&mut self, key: &SourceKey, situation: &Situation, uid: &Text) {
+        let is_refused = |item: &BalancerItem<T>| {
+            item.pauses[1].is_refused(Purpose::Create) && !item.unmade.iter().flatten().any(|unmade| unmade == uid)
+        };
+        if situation.balancer.is_none() && self.facts.is_some() && self.items.get(key).is_some_and(is_refused) {
+            self.set_offered(key, Some(DesiredEntry::LoadBalancer(owner_alone(None, uid))));
         }
     }
 
@@ -236,8 +249,12 @@ impl<T> KuryrController<T> {
         if !is_shown || !is_protected || !names_owner || balancer.metadata.is_being_deleted() {
             return None;
         }
+        // What a former process, or another one, may have made for it has an owner.
+        let is_made = item.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
+        let alone = || is_made.then(|| DesiredEntry::LoadBalancer(owner_alone(Some(balancer), owner)));
         if of_service && item.is_edited(balancer, can_translate) {
-            return None;
+            // It is set back first. Where that is refused, the namespace must not be unknown for as long as that lasts.
+            return if item.pauses[1].is_refused(Purpose::Conform) { alone() } else { None };
         }
         item.ours = Some(spec_version(balancer));
         match desired(balancer, &facts) {
@@ -247,9 +264,7 @@ impl<T> KuryrController<T> {
             }
             Err(error) => {
                 item.not_offered = Some(error);
-                // What a former process, or another one, may have made for it has an owner.
-                let is_made = item.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
-                is_made.then(|| DesiredEntry::LoadBalancer(owner_alone(balancer, owner)))
+                alone()
             }
         }
     }

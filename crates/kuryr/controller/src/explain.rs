@@ -1,7 +1,6 @@
 //! Why an entry is offered as it is, in sentences.
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind};
-use gimbal_kuryr_translate::Finding;
 use gimbal_model::SourceKey;
 
 use crate::item::{BalancerItem, has_finalizer, is_alone};
@@ -21,11 +20,9 @@ impl<T> KuryrController<T> {
         said.extend(about_balancer(&situation));
         let Some(item) = self.items.get(&key) else { return said };
         said.extend(self.about_offer(&key, &situation, item));
-        said.extend(item.findings.iter().chain(&item.offer_findings).map(|finding| match finding {
-            Finding::Kept(_) | Finding::AsBefore { .. } | Finding::FloatingAsBefore => {
-                format!("About its settings: {finding}.")
-            }
-            _ => format!("Left out: {finding}."),
+        said.extend(item.findings.iter().chain(&item.offer_findings).map(|finding| match finding.is_of_setting() {
+            true => format!("About its settings: {finding}."),
+            false => format!("Left out: {finding}."),
         }));
         if let Some(report) = &item.report {
             let error = report.last_error.as_ref().map(|error| format!(" OpenStack's last refusal: {error}"));

@@ -182,11 +182,16 @@ impl<T> BalancerItem<T> {
             && self.pauses.iter().all(ObjectPauses::is_idle)
     }
 
-    /// Whether the spec of the KuryrLoadBalancer is what somebody has made of it while something else is offered. It is set back, and
-    /// the writer must not act upon it before. What is wanted is in `wanted_spec` only if it `is_known`.
+    /// Whether the spec of the KuryrLoadBalancer is what somebody has made of it while something else is offered, or while no
+    /// controller ran. It is set back, and the writer must not act upon it before. What is wanted is in `wanted_spec` only if it
+    /// `is_known`.
     pub(crate) fn is_edited(&self, balancer: &KuryrLoadBalancer, is_known: bool) -> bool {
-        let offers = self.offered.as_ref().is_some_and(|entry| !entry.is_deleting());
-        if !offers || self.ours.as_ref() == Some(&spec_version(balancer)) {
+        let offers = self.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !is_alone(entry));
+        if self.ours.as_ref() == Some(&spec_version(balancer)) {
+            return false;
+        }
+        // What another process has offered the writer has reported on.
+        if !offers && is_reported(balancer) {
             return false;
         }
         let Some(wanted) = &self.wanted_spec else { return !is_known };
@@ -204,10 +209,13 @@ impl<T> BalancerItem<T> {
         let is_made = |spec: &KuryrLoadBalancerSpec| named_service(spec) == Some(service) && spec.project_id.is_some();
         let held = self.balancer().filter(|held| is_made(&held.spec));
         let is_ours = |held: &&Arc<KuryrLoadBalancer>| self.ours.as_ref() == Some(&spec_version(held));
-        match (held.filter(|held| offered.is_none() || is_ours(held)), offered) {
+        let status = self.balancer().and_then(|held| held.status.as_ref()?.loadbalancer.as_ref());
+        let made_in = status.map(|made| made.subnet_id.clone());
+        let chosen = match (held.filter(|held| offered.is_none() || is_ours(held)), offered) {
             (Some(held), _) => Some(Chosen::of_spec(&held.spec)),
             (None, offered) => offered.map(|header| Chosen::of_header(header)),
-        }
+        };
+        chosen.map(|chosen| chosen.made_in(made_in))
     }
 
     /// What was offered last, and what the writer said of it.
@@ -258,6 +266,12 @@ pub(crate) fn service_has_finalizer(service: &BalancedService) -> bool {
 
 pub(crate) fn has_finalizer(balancer: &KuryrLoadBalancer) -> bool {
     balancer.metadata.has_finalizer(finalizers::LOAD_BALANCER)
+}
+
+/// Whether its status is about the spec that it has: no one has changed that since the writer had it.
+fn is_reported(balancer: &KuryrLoadBalancer) -> bool {
+    let status = balancer.status.as_ref();
+    status.is_some_and(|status| status.observed_generation == Some(balancer.metadata.generation))
 }
 
 /// Names the spec of a KuryrLoadBalancer: the API server counts its changes.

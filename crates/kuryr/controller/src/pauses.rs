@@ -121,6 +121,11 @@ impl ObjectPauses {
         self.refused.clear();
     }
 
+    /// Whether the API server has refused the last write of a purpose.
+    pub(crate) fn is_refused(&self, purpose: Purpose) -> bool {
+        self.refused.iter().any(|refused| refused.purpose == purpose)
+    }
+
     /// Until when something has to wait.
     pub(crate) fn longest(&self, now: Instant) -> Option<Instant> {
         let refused = self.refused.iter().map(|refused| refused.until).max();

@@ -1,7 +1,7 @@
 //! What was chosen for a load balancer that exists.
 
 use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
-use gimbal_kuryr_model::{ClassDefaults, LoadBalancerHeader, Text};
+use gimbal_kuryr_model::{ClassDefaults, CloudFacts, LoadBalancerHeader, Text};
 
 /// What was chosen for a load balancer that exists, and would be another one if it were chosen anew: what it keeps for its life,
 /// and where its floating IP comes from. Where the writer's configuration does not have any more what a Service names, this stays
@@ -18,6 +18,8 @@ pub struct Chosen {
     pub(crate) floating_network: Option<Text>,
     pub(crate) floating_subnet: Option<Text>,
     pub(crate) floating_address: Option<Text>,
+    /// The subnet that the load balancer was made in, whatever its spec says.
+    pub(crate) made_in: Option<Text>,
 }
 
 impl Chosen {
@@ -35,7 +37,19 @@ impl Chosen {
             floating_network: spec.floating_network_id.clone(),
             floating_subnet: spec.floating_subnet_id.clone(),
             floating_address: spec.lb_ip.clone(),
+            made_in: None,
         }
+    }
+
+    /// Adds the subnet that the load balancer was made in, as its status says.
+    #[must_use]
+    pub fn made_in(self, subnet: Option<Text>) -> Self {
+        Self { made_in: subnet.filter(|subnet| !subnet.is_empty()), ..self }
+    }
+
+    /// Returns the subnet that it was made in, if the configuration does not have that any more.
+    pub(crate) fn subnet_that_is_gone(&self, facts: &CloudFacts) -> Option<&Text> {
+        self.made_in.as_ref().filter(|subnet| !facts.subnets.contains_key(*subnet))
     }
 
     /// Reads it from what is streamed of it, which says nothing of the members' subnet.
@@ -54,6 +68,7 @@ impl Chosen {
             floating_network: floating.and_then(|floating| floating.network.clone()),
             floating_subnet: floating.and_then(|floating| floating.subnet.clone()),
             floating_address: floating.and_then(|floating| floating.address).map(|address| address.to_string().into()),
+            made_in: None,
         }
     }
 

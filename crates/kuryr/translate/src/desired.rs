@@ -142,14 +142,14 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
     Ok(Streamed { wanted, findings })
 }
 
-/// Returns an entry that names the owner of an object and wants nothing: the writer refuses it, for it says nowhere where a load
-/// balancer would be, and what exists for the owner stays as it is. Without it, that would be an orphan's.
+/// Returns an entry that names the owner of an object, if there is one, and wants nothing: the writer refuses it, for it says
+/// nowhere where a load balancer would be, and what exists for the owner stays as it is. Without it, that would be an orphan's.
 #[must_use]
-pub fn owner_alone(object: &KuryrLoadBalancer, owner: &Text) -> DesiredLoadBalancer {
+pub fn owner_alone(object: Option<&KuryrLoadBalancer>, owner: &Text) -> DesiredLoadBalancer {
     let is_sent = |group: &SharedGroup| words_problem(&group.name, MOST_NAME).is_none();
     let header = LoadBalancerHeader {
         owner: owner.clone(),
-        known: !status_knowledge(object).needs_discovery(),
+        known: object.is_some_and(|object| !status_knowledge(object).needs_discovery()),
         placement: LoadBalancerPlacement::default(),
         vip: VipWish::default(),
         floating: None,
@@ -166,13 +166,13 @@ pub fn owner_alone(object: &KuryrLoadBalancer, owner: &Text) -> DesiredLoadBalan
         monitor: None,
         tls_containers: Box::default(),
         // What its group has is no orphan's either.
-        shared_group: shared_group(object).filter(|group| is_sent(group)).map(|group| {
+        shared_group: object.and_then(shared_group).filter(|group| is_sent(group)).map(|group| {
             let SharedGroup { name, created: _ } = *group;
             Box::new(SharedGroup { name, created: None })
         }),
         adopt: None,
     };
-    let generation = object.metadata.generation;
+    let generation = object.map_or(0, |object| object.metadata.generation);
     DesiredLoadBalancer { generation, header: Arc::new(header), members: DesiredMembers::default() }
 }
 

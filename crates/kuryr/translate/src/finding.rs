@@ -94,6 +94,18 @@ pub enum Finding {
     /// There is no network for its floating IP any more.
     #[error("its floating IP stays, although the cloud has no external network for this cluster any more")]
     FloatingAsBefore,
+    /// Its floating IP may not be asked for any more.
+    #[error("its floating IP {address} stays, although the cloud does not let this cluster ask for addresses any more")]
+    AddressAsBefore {
+        /// The address.
+        address: Text,
+    },
+    /// Its subnet is not one of the cloud's any more.
+    #[error("its subnet {subnet} stays, although the cloud does not have that for this cluster any more")]
+    SubnetAsBefore {
+        /// The subnet.
+        subnet: Text,
+    },
     /// There is no second address.
     #[error("the Service has no address of its second family: {0}")]
     SecondFamily(&'static str),
@@ -156,7 +168,14 @@ impl Finding {
     /// Whether something that was asked for is not there to be chosen.
     pub(crate) fn is_of_choice(&self) -> bool {
         use AnnotationProblem::{NoSuchClass, NotAllowed};
-        matches!(self, Self::Annotation { problem: NoSuchClass | NotAllowed, .. })
+        matches!(self, Self::Annotation { problem: NoSuchClass | NotAllowed, .. } | Self::FloatingAddress { .. })
+    }
+
+    /// Whether it is about a setting that would have something else made, and takes nothing away.
+    #[must_use]
+    pub fn is_of_setting(&self) -> bool {
+        use Finding::{AddressAsBefore, AsBefore, FloatingAsBefore, Kept, SubnetAsBefore};
+        matches!(self, Kept(_) | AsBefore { .. } | FloatingAsBefore | AddressAsBefore { .. } | SubnetAsBefore { .. })
     }
 
     /// Returns the type of the condition that says so.
@@ -164,7 +183,7 @@ impl Finding {
     pub fn condition(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } | Self::TooManyMembers { .. } => conditions::TOO_LARGE,
-            Self::Kept(_) | Self::AsBefore { .. } | Self::FloatingAsBefore => conditions::HELD,
+            _ if self.is_of_setting() => conditions::HELD,
             Self::Port { problem: PortProblem::Duplicate, .. } => conditions::CONFLICT,
             _ => conditions::UNSUPPORTED,
         }
@@ -181,7 +200,11 @@ impl Finding {
             Self::Address { .. } => "InvalidAddress",
             Self::FloatingAddress { .. } => "FloatingAddressNotAllowed",
             Self::SourceRange { .. } => "InvalidSourceRange",
-            Self::Kept(_) | Self::AsBefore { .. } | Self::FloatingAsBefore => "Setting",
+            Self::Kept(_)
+            | Self::AsBefore { .. }
+            | Self::FloatingAsBefore
+            | Self::AddressAsBefore { .. }
+            | Self::SubnetAsBefore { .. } => "Setting",
             Self::SecondFamily(_) => "SecondFamily",
             Self::NoExternalNetwork => "NoExternalNetwork",
             Self::TooLarge { .. } => "TooManyEndpoints",

@@ -61,8 +61,9 @@ pub struct Translated {
 /// Why the Service has no load balancer.
 pub fn translate(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     let anew = made(&Input { chosen: None, ..*input })?;
-    let has_no_network = input.facts.is_some_and(|facts| facts.external.is_none());
-    if input.chosen.is_none() || !(has_no_network || anew.findings.iter().any(Finding::is_of_choice)) {
+    let (Some(facts), Some(chosen)) = (input.facts, input.chosen) else { return Ok(anew) };
+    let is_reduced = facts.external.is_none() || chosen.subnet_that_is_gone(facts).is_some();
+    if !is_reduced && !anew.findings.iter().any(Finding::is_of_choice) {
         return Ok(anew);
     }
     let as_before = made(input)?;

@@ -1,6 +1,9 @@
 //! What somebody makes of the KuryrLoadBalancer of a Service, and what a setting would.
 
-use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredEntry, LoadBalancerHeader};
+use std::time::Duration;
+
+use gimbal_kuryr_controller_core::ClusterKnowledge;
+use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredEntry, ExternalNetwork, LoadBalancerHeader, VipWish};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
@@ -47,6 +50,52 @@ fn what_somebody_changes_is_not_offered_before_it_is_set_back() {
     assert!(world.offered.values().all(|entry| *entry == before.values().next().cloned().unwrap()));
     world.rest();
     world.check();
+}
+
+/// Nor does it hear of what was changed while no controller ran.
+#[test]
+fn what_was_changed_before_the_start_is_not_offered_before_it_is_set_back() {
+    let edit = |it: &mut Value| it["spec"]["provider"] = json!("ovn");
+    let is_offered = |world: &World| !world.offered.is_empty();
+    for fate in [0, 7, 9, 10, 11] {
+        let mut world = served();
+        let before = header(&world);
+        world.api.edit(Kind::Balancer, "a", edit);
+        world.restart(&ORDER);
+        assert!(!is_offered(&world) && world.controller.knowledge() != ClusterKnowledge::Complete);
+        assert!(world.plan() && world.answer(0, fate));
+        world.drain();
+        assert!(world.offered.values().all(|entry| is_alone(entry)), "{fate}: {:?}", world.offered);
+        world.rest();
+        assert_eq!(header(&world), before, "{fate}");
+        world.check();
+    }
+    // Where that is refused for good, nothing but the owner is known.
+    let mut world = served();
+    let before = header(&world);
+    world.patience = Duration::from_secs(20);
+    world.api.edit(Kind::Balancer, "a", edit);
+    world.api.refuses = Some((Kind::Balancer, "a".into()));
+    world.restart(&ORDER);
+    world.rest();
+    assert_eq!(world.controller.knowledge(), ClusterKnowledge::Complete);
+    assert!(is_offered(&world) && world.offered.values().all(|entry| is_alone(entry)), "{:?}", world.offered);
+    world.api.refuses = None;
+    world.pass(Duration::from_secs(60));
+    world.rest();
+    assert_eq!(header(&world), before);
+    world.check();
+    // One that is as the writer had it is offered at once, whatever is wanted by now.
+    world.api.edit(Kind::Slice, "a", |it| it["endpoints"] = slice("a", 3)["endpoints"].clone());
+    world.restart(&ORDER);
+    assert_eq!(header(&world), before);
+    world.rest();
+    world.check();
+}
+
+/// It names its owner, and wants nothing.
+fn is_alone(entry: &DesiredEntry) -> bool {
+    matches!(entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == VipWish::default())
 }
 
 #[test]
@@ -128,6 +177,36 @@ fn a_class_that_is_gone_takes_no_load_balancer_away() {
     world.rest();
     assert!(!conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
     world.check();
+}
+
+#[test]
+fn an_address_or_a_subnet_that_may_not_be_had_any_more_stays() {
+    let external = facts().external.map(|external| ExternalNetwork { user_addresses: false, ..external });
+    let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
+    let subnet = moved.subnets.remove("services").unwrap();
+    moved.subnets.insert("newer".into(), subnet);
+    for later in [CloudFacts { external, ..facts() }, moved] {
+        let mut world = World::new(true);
+        let mut wanted = service("LoadBalancer", 80);
+        wanted["spec"]["loadBalancerIP"] = json!("172.24.4.9");
+        world.api.create(Kind::Service, "a", wanted);
+        world.rest();
+        let before = header(&world);
+        assert!(before.floating.as_ref().is_some_and(|floating| floating.address.is_some()), "{before:?}");
+        for restarts in [false, true] {
+            if restarts {
+                world.restart(&ORDER);
+            }
+            world.controller.set_facts(&later);
+            world.rest();
+            assert_eq!(header(&world), before);
+            assert!(conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+        }
+        world.controller.set_facts(&facts());
+        world.rest();
+        assert!(!conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+        world.check();
+    }
 }
 
 #[test]

@@ -70,8 +70,9 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// The subnet that holds the address, else the first one of its family. [`crate::desired`] refuses an address outside.
-    fn subnet(&self, spec: &KuryrLoadBalancerSpec, class: &ClassDefaults) -> Option<Text> {
+    /// The subnet that holds the address, else the first one of its family. [`crate::desired`] refuses an address outside. Where
+    /// the configuration does not have the one any more that the load balancer was made in, that stays.
+    fn subnet(&mut self, spec: &KuryrLoadBalancerSpec, class: &ClassDefaults) -> Option<Text> {
         let asked = self.annotations.subnet.as_ref().or(class.subnet.as_ref());
         if asked.is_some() {
             return asked.cloned();
@@ -81,7 +82,12 @@ impl<'a> Choices<'a> {
         }
         let services = &self.facts.service_subnets;
         let holding = spec.ip.as_deref().and_then(address).and_then(|ip| self.facts.subnet_of(services, ip));
-        holding.or_else(|| self.service_subnet(primary_family(spec))).or_else(|| services.first()).cloned()
+        let default =
+            holding.or_else(|| self.service_subnet(primary_family(spec))).or_else(|| services.first()).cloned();
+        let before = self.chosen.and_then(|chosen| chosen.subnet_that_is_gone(self.facts));
+        let Some(before) = before.filter(|before| default.as_ref() != Some(*before)) else { return default };
+        self.findings.push(Finding::SubnetAsBefore { subnet: shown(before) });
+        Some(before.clone())
     }
 
     fn service_subnet(&self, family: Family) -> Option<&Text> {
@@ -154,9 +160,15 @@ impl<'a> Choices<'a> {
             return;
         };
         if let Some(asked) = spec.lb_ip.take_if(|_| !external.user_addresses) {
-            self.findings.push(Finding::FloatingAddress { address: asked });
-            if !outside {
-                return;
+            // One that it has would be lost for good. The writer refuses it, and nothing changes.
+            if before.is_some_and(|before| before.floating_address.as_ref() == Some(&asked)) {
+                spec.lb_ip = Some(asked.clone());
+                self.findings.push(Finding::AddressAsBefore { address: asked });
+            } else {
+                self.findings.push(Finding::FloatingAddress { address: asked });
+                if !outside {
+                    return;
+                }
             }
         }
         let network = match self.annotations.floating_network.as_ref() {

@@ -120,7 +120,7 @@ fn names_of_members_are_cleaned() {
 #[test]
 fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
     let of = |spec: Value, annotations: Value, facts: &CloudFacts, before: Option<&KuryrLoadBalancerSpec>| {
-        let chosen = before.map(Chosen::of_spec);
+        let chosen = before.map(|spec| Chosen::of_spec(spec).made_in(spec.subnet_id.clone()));
         let joined = joined(service(spec, annotations), Vec::new());
         let (settings, chosen) = (ControllerSettings::default(), chosen.as_ref());
         let nodes = Nodes::default();
@@ -141,6 +141,13 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
         ..facts()
     };
     let closed = CloudFacts { external: None, ..facts() };
+    let unasked = CloudFacts {
+        external: facts().external.map(|external| ExternalNetwork { user_addresses: false, ..external }),
+        ..facts()
+    };
+    let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
+    let subnet = moved.subnets.remove("services").unwrap();
+    moved.subnets.insert("newer".into(), subnet);
     for (spec, annotations, later, said) in [
         (json!({}), json!({"loadbalancer.openstack.org/class": "fast"}), &reduced, "there is no such class"),
         (json!({}), json!({"openstack.org/kuryr-project": "other-project"}), &reduced, "this cluster may not use it"),
@@ -153,6 +160,14 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
         (json!({}), json!({}), &closed, "its floating IP stays"),
         (json!({"loadBalancerIP": "172.24.4.9"}), json!({}), &closed, "its floating IP stays"),
         (json!({"type": "ClusterIP", "externalIPs": ["172.24.5.7"]}), json!({}), &closed, "its floating IP stays"),
+        (json!({"loadBalancerIP": "172.24.4.9"}), json!({}), &unasked, "its floating IP 172.24.4.9 stays"),
+        (
+            json!({"type": "ClusterIP", "externalIPs": ["172.24.5.7"]}),
+            json!({}),
+            &unasked,
+            "its floating IP 172.24.5.7 stays",
+        ),
+        (json!({}), json!({}), &moved, "its subnet services stays"),
     ] {
         let first = of(spec.clone(), annotations.clone(), &facts(), None);
         assert_eq!(messages(&first), Vec::<String>::new());
@@ -165,6 +180,14 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
         let header = desired_of(first.spec.clone()).wanted.header;
         assert_eq!(Chosen::of_header(&header), Chosen::of_spec(&first.spec));
     }
+    // Another address was not chosen before, and another default is applied.
+    let asks = |ip: &str| json!({"loadBalancerIP": ip});
+    let first = of(asks("172.24.4.9"), json!({}), &facts(), None).spec;
+    let other = of(asks("172.24.4.8"), json!({}), &unasked, Some(&first));
+    assert_eq!((&other.spec.lb_ip, other.findings[0].reason()), (&None, "FloatingAddressNotAllowed"));
+    let mut both = moved.clone();
+    both.subnets.insert("services".into(), facts().subnets["services"].clone());
+    assert_eq!(of(json!({}), json!({}), &both, Some(&first)).spec.subnet_id.as_deref(), Some("newer"));
     // Where nothing else was chosen, it is a mistake like any other.
     let plain = of(json!({}), json!({}), &facts(), None).spec;
     let typo = of(json!({}), json!({"loadbalancer.openstack.org/class": "fsat"}), &facts(), Some(&plain));

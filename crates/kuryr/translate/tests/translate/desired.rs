@@ -63,9 +63,9 @@ fn what_the_writer_would_not_read_is_not_sent() {
     assert_eq!(of(json!({"ports": ports})).unwrap().wanted.header.listeners[0].name.as_deref(), Some("ab"));
     // Its owner can be named all the same.
     let bad = object(spec(json!({"subnet_id": "a/b", "shared_group": "a\nb"})));
-    let alone = owner_alone(&bad, &"6d0e7f4e".into());
+    let alone = owner_alone(Some(&bad), &"6d0e7f4e".into());
     assert_eq!((&*alone.header.owner, alone.bad_text(), &alone.header.shared_group), ("6d0e7f4e", None, &None));
-    let shared = owner_alone(&object(spec(json!({"shared_group": "web"}))), &"6d0e7f4e".into());
+    let shared = owner_alone(Some(&object(spec(json!({"shared_group": "web"})))), &"6d0e7f4e".into());
     assert_eq!(shared.header.shared_group.as_deref().map(|group| &*group.name), Some("/web"));
 }
 
