@@ -107,16 +107,7 @@ fn documentation() -> anyhow::Result<()> {
 }
 
 fn tools() -> anyhow::Result<()> {
-    for asset in [
-        Asset::Etcd,
-        Asset::ApiServer,
-        Asset::ControllerManager,
-        Asset::Kubectl,
-        Asset::Buf,
-        Asset::Grpcurl,
-        Asset::Helm,
-        Asset::Crane,
-    ] {
+    for asset in Asset::ALL {
         asset.path()?;
     }
     assets::cargo_deny().map(drop)

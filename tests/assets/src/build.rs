@@ -18,8 +18,13 @@ pub(super) enum Recipe {
         /// More flags for the linker.
         stamp: String,
     },
-    /// By `go install`: `package@version`.
-    Install(String),
+    /// By `go install`.
+    Install {
+        /// `package@version`.
+        package: String,
+        /// Tags of the build, which leave parts out.
+        tags: &'static str,
+    },
 }
 
 /// Returns the folder of `go.mod`.
@@ -33,7 +38,7 @@ pub(super) fn build(asset: Asset, recipe: &Recipe, path: &Path) -> anyhow::Resul
     let has_go = Command::new("go").arg("version").stdout(Stdio::null()).status();
     anyhow::ensure!(
         has_go.is_ok_and(|status| status.success()),
-        "{what} is not in {} and there is no `go` to build it: install Go 1.26 or newer, or name a folder that has the \
+        "{what} is not in {} and there is no `go` to build it: install Go 1.26.7 or newer, or name a folder that has the \
          program in KUBEBUILDER_ASSETS (kube-apiserver, etcd) or GIMBAL_CACHE_DIR",
         path.display()
     );
@@ -47,9 +52,9 @@ pub(super) fn build(asset: Asset, recipe: &Recipe, path: &Path) -> anyhow::Resul
                 command.args(["build", "-trimpath", "-ldflags", &format!("-s -w {stamp}"), "-o"]);
                 command.arg(work.join(asset.name())).arg(package);
             }
-            Recipe::Install(package) => {
+            Recipe::Install { package, tags } => {
                 command.current_dir(work).env("GOBIN", work).env_remove("GOFLAGS");
-                command.args(["install", "-trimpath", "-ldflags", "-s -w", package]);
+                command.args(["install", "-trimpath", "-ldflags", "-s -w", "-tags", tags, package]);
             }
         }
         run(command, &what)

@@ -23,6 +23,8 @@ const BUF: &str = "1.66.0";
 /// Built on the libraries of the Kubernetes version above, so that both share the cache of the Go compiler.
 const HELM: &str = "4.2.4";
 const CRANE: &str = "0.22.1";
+/// Of Prometheus 3.16: the first one that `go install` takes, because earlier ones replace dependencies.
+const PROMTOOL: &str = "0.316.0";
 
 /// A third-party program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +45,13 @@ pub enum Asset {
     Helm,
     /// crane.
     Crane,
+    /// promtool.
+    Promtool,
 }
 
 impl Asset {
     /// Every program.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -56,6 +60,7 @@ impl Asset {
         Self::Buf,
         Self::Helm,
         Self::Crane,
+        Self::Promtool,
     ];
 
     /// Returns the program's name.
@@ -70,6 +75,7 @@ impl Asset {
             Self::Buf => "buf",
             Self::Helm => "helm",
             Self::Crane => "crane",
+            Self::Promtool => "promtool",
         }
     }
 
@@ -83,6 +89,7 @@ impl Asset {
             Self::Buf => BUF,
             Self::Helm => HELM,
             Self::Crane => CRANE,
+            Self::Promtool => PROMTOOL,
         }
     }
 
@@ -124,12 +131,15 @@ impl Asset {
             Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Kubectl => {
                 format!("k8s-{KUBERNETES}-etcd-{ETCD}")
             }
-            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane => format!("{}-{}", self.name(), self.version()),
+            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool => {
+                format!("{}-{}", self.name(), self.version())
+            }
         }
     }
 
     fn recipe(self) -> Recipe {
         let version = self.version();
+        let install = |package: &str, tags| Recipe::Install { package: format!("{package}@v{version}"), tags };
         match self {
             Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
             Self::ApiServer | Self::ControllerManager | Self::Kubectl => Recipe::Module {
@@ -139,10 +149,12 @@ impl Asset {
                     "-X k8s.io/component-base/version.gitVersion=v{version} -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
                 ),
             },
-            Self::Grpcurl => Recipe::Install(format!("github.com/fullstorydev/grpcurl/cmd/grpcurl@v{version}")),
-            Self::Buf => Recipe::Install(format!("github.com/bufbuild/buf/cmd/buf@v{version}")),
-            Self::Helm => Recipe::Install(format!("helm.sh/helm/v4/cmd/helm@v{version}")),
-            Self::Crane => Recipe::Install(format!("github.com/google/go-containerregistry/cmd/crane@v{version}")),
+            Self::Grpcurl => install("github.com/fullstorydev/grpcurl/cmd/grpcurl", ""),
+            Self::Buf => install("github.com/bufbuild/buf/cmd/buf", ""),
+            Self::Helm => install("helm.sh/helm/v4/cmd/helm", ""),
+            Self::Crane => install("github.com/google/go-containerregistry/cmd/crane", ""),
+            // Without the clients of clouds in which Prometheus finds what to scrape.
+            Self::Promtool => install("github.com/prometheus/prometheus/cmd/promtool", "remove_all_sd"),
         }
     }
 }

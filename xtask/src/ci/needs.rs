@@ -31,16 +31,14 @@ const ALWAYS: [Need; 5] = [
 const GO: Need = Need {
     call: &["go", "version"],
     why: "builds the servers and tools that are not there yet",
-    hint: "install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd \
+    hint: "install Go 1.26.7 or newer, or set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd \
            (`cargo xtask test --fast` needs no others)",
 };
 
 /// Fails with a line for each program that is missing.
 pub fn check(which: Which) -> anyhow::Result<()> {
-    let servers = [Asset::Etcd, Asset::ApiServer];
-    let tools: &[Asset] =
-        if which == Which::All { &[Asset::ControllerManager, Asset::Buf, Asset::Grpcurl] } else { &[] };
-    let go = servers.iter().chain(tools).any(|asset| !asset.is_there()).then_some(&GO);
+    let used: &[Asset] = if which == Which::All { &Asset::ALL } else { &[Asset::Etcd, Asset::ApiServer] };
+    let go = used.iter().any(|asset| !asset.is_there()).then_some(&GO);
     let lines: Vec<String> = ALWAYS.iter().chain(go).filter_map(missing).collect();
     anyhow::ensure!(lines.is_empty(), "not everything is installed:\n{}", lines.join("\n"));
     Ok(())
