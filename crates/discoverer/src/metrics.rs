@@ -47,6 +47,8 @@ metrics_table! {
             "Services, slices and endpoints left out, by reason";
         connected: Gauge, "connected" [],
             "1 while the writer has taken the stream in";
+        pub(crate) dry_run: Gauge, "dry_run" [],
+            "Whether it runs without --writer, so that nothing is sent";
         complete: Gauge, "source_complete" [],
             "1 while everything of the source is known";
         // Without `seconds`, which would add a unit to the exposition that was never there.

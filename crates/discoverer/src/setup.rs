@@ -93,6 +93,7 @@ impl Setup {
         let listener = bind("--listen", listen).await?;
         let admin = bind("--admin-listen", self.args.admin_listen).await?;
         let writer = self.writer(tls.as_ref())?;
+        self.metrics.dry_run.set(writer.is_none().into());
         if writer.is_none() {
             tracing::info!("no --writer: a dry run, nothing is sent");
         }
