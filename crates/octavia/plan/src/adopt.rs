@@ -7,8 +7,9 @@ use gimbal_model::Protocol;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{is_marked, names_another_cluster, port_tag, with_missing};
+use crate::mark::{is_group, is_marked, names_another_cluster, owner_tag_of, port_tag, with_missing};
 use crate::seen::{SeenBalancer, SeenListener};
+use crate::sharing::Sharing;
 
 /// What taking over a load balancer would change.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,10 +32,12 @@ impl Actor {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else {
             return Err("the owner is being removed".to_owned());
         };
+        // What a group has names the owners of it as well.
+        let is_groups = is_group(&self.mark.owner) && self.mark.is_on(&balancer.tags);
         let foreign = |tag: &&String| {
             names_another_cluster(std::iter::once(tag.as_str()), &self.mark.cluster)
                 || (tag.starts_with("k8s-cluster:") && **tag != self.mark.cluster_tag())
-                || (is_marked(tag) && **tag != self.mark.owner_tag())
+                || (is_marked(tag) && **tag != self.mark.owner_tag() && (!is_groups || is_group(tag)))
         };
         if let Some(tag) = balancer.tags.iter().find(foreign) {
             return Err(format!("load balancer {} is marked for another owner: {tag}", balancer.id));
@@ -43,15 +46,21 @@ impl Actor {
         let mut fields = Map::new();
         set(&mut fields, "name", &balancer.name, &name);
         set(&mut fields, "description", &balancer.description, &self.mark.description());
-        fields.extend(with_missing(&balancer.tags, &self.mark.tags()).map(|tags| ("tags".to_owned(), tags)));
+        let sharing = self.sharing.as_deref();
+        let owners = sharing.into_iter().flat_map(Sharing::owner_tags);
+        let tags: Vec<String> = self.mark.tags().into_iter().chain(owners).collect();
+        fields.extend(with_missing(&balancer.tags, &tags).map(|tags| ("tags".to_owned(), tags)));
         let mut changes = Vec::new();
         if !fields.is_empty() {
             changes.push(CloudChange::UpdateBalancer { id: balancer.id.clone(), fields: Value::Object(fields) });
         }
         for listener in &balancer.listeners {
             let Some(id) = wanted.header.listener(id_of(listener)).map(|wish| wish.id) else { continue };
-            let name = LoadBalancerHeader::listener_name(&self.key.namespace, &self.key.name, id);
-            let tags: Vec<String> = std::iter::once(port_tag(id)).chain(self.mark.tags()).collect();
+            let part = sharing.and_then(|sharing| sharing.parts.get(&id));
+            let key = part.map_or(&self.key, |part| &part.key);
+            let name = LoadBalancerHeader::listener_name(&key.namespace, &key.name, id);
+            let owner = part.map(|part| owner_tag_of(&part.owner));
+            let tags: Vec<String> = std::iter::once(port_tag(id)).chain(self.mark.tags()).chain(owner).collect();
             let fields = marked(&listener.name, &name, &listener.tags, &tags);
             changes.extend(fields.map(|fields| CloudChange::UpdateListener { id: listener.id.clone(), fields }));
             let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref());

@@ -1,5 +1,6 @@
 //! Listeners, pools and monitors: new before old, the pool with its members before the listener that points to it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gimbal_kuryr_model::ListenerId;
@@ -26,13 +27,14 @@ impl Actor {
         let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
         let is_served = |id: &ListenerId| target.refusal(*id).is_none() && !self.memory.unsupported.contains_key(id);
         let wanted: Vec<ListenerId> = all.filter(is_served).collect();
+        let pools = PoolsByPort::of(balancer);
         if let Some(step) = self.tightened(target, balancer, &wanted, now) {
             return Some(step);
         }
         // Members change more often than all else, and whoever waits for one waits for traffic.
         let of_served = |id: &ListenerId| {
             let listener = self.managed_listener(target, balancer, *id)?;
-            let pool = pool_of(balancer, &target.pool(*id)?)
+            let pool = pool_of(balancer, &pools, &target.pool(*id)?)
                 .filter(|pool| listener.default_pool.as_ref() == Some(&pool.id))?;
             let step =
                 self.members_step(pool, &target.members(*id), &target.abilities, self.member_changes(*id, now))?;
@@ -42,18 +44,18 @@ impl Actor {
             return Some(step);
         }
         let next = |id: &ListenerId| {
-            let step = self.port_step(target, balancer, *id, now)?;
+            let step = self.port_step(target, (balancer, &pools), *id, now)?;
             self.unless_blocked(step, now)
         };
         let made = wanted.iter().find_map(next);
-        made.or_else(|| self.unless_blocked(self.surplus(balancer, &wanted, target, now)?, now))
+        made.or_else(|| self.unless_blocked(self.surplus((balancer, &pools), &wanted, target, now)?, now))
     }
 
     /// Returns the next step about one port.
     fn port_step(
         &self,
         target: &WantedBalancer<'_>,
-        balancer: &SeenBalancer,
+        (balancer, pools): (&SeenBalancer, &PoolsByPort<'_>),
         id: ListenerId,
         now: Duration,
     ) -> Option<BalancerStep> {
@@ -65,7 +67,7 @@ impl Actor {
         }
         let may = self.member_changes(id, now);
         let repair = may.repair;
-        let Some(pool) = pool_of(balancer, &wanted_pool) else {
+        let Some(pool) = pool_of(balancer, pools, &wanted_pool) else {
             if !repair && self.pool_in_use(balancer, id).is_some_and(|pool| pool.protocol == wanted_pool.protocol) {
                 // Broken, and nothing in it can be changed.
                 return None;
@@ -183,25 +185,26 @@ impl Actor {
     /// Removes what is not wanted: listeners before the pools that they point to.
     fn surplus(
         &self,
-        balancer: &SeenBalancer,
+        (balancer, pools): (&SeenBalancer, &PoolsByPort<'_>),
         wanted: &[ListenerId],
         target: &WantedBalancer<'_>,
         now: Duration,
     ) -> Option<BalancerStep> {
         // One that cannot be removed is in the way of no other.
         let may_go = |id: &str, tags: &[String]| self.part_may_go(id, tags) && self.may_remove(id, now);
-        let is_wanted =
-            |one: &SeenListener| wanted.iter().any(|id| listener_at(balancer, *id).is_some_and(|w| w.id == one.id));
+        let kept: BTreeSet<&str> =
+            wanted.iter().filter_map(|id| Some(listener_at(balancer, *id)?.id.as_str())).collect();
+        let is_wanted = |one: &SeenListener| kept.contains(one.id.as_str());
         let listener = balancer.listeners.iter().find(|one| !is_wanted(one) && may_go(&one.id, &one.tags));
         if let Some(listener) = listener {
             return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
         }
-        let used: Vec<&str> = balancer.listeners.iter().filter_map(|one| one.default_pool.as_deref()).collect();
-        let needed: Vec<&str> =
-            wanted.iter().filter_map(|id| Some(pool_of(balancer, &target.pool(*id)?)?.id.as_str())).collect();
+        let used: BTreeSet<&str> = balancer.listeners.iter().filter_map(|one| one.default_pool.as_deref()).collect();
+        let needed: BTreeSet<&str> =
+            wanted.iter().filter_map(|id| Some(pool_of(balancer, pools, &target.pool(*id)?)?.id.as_str())).collect();
         let pool = balancer.pools.iter().find(|pool| {
             let id = pool.id.as_str();
-            !used.contains(&id) && !needed.contains(&id) && may_go(id, &pool.tags)
+            !used.contains(id) && !needed.contains(id) && may_go(id, &pool.tags)
         })?;
         Some(BalancerStep::Change(CloudChange::DeletePool { id: pool.id.clone() }))
     }
@@ -227,18 +230,36 @@ pub(crate) fn members_first(steps: impl Iterator<Item = BalancerStep>) -> Option
 
 /// Returns the pool that serves a port: marked for it, of the right protocol, and not broken. A listener that points to the pool
 /// of another port was led there by somebody: two ports would change that pool in turn, for ever.
-fn pool_of<'a>(balancer: &'a SeenBalancer, wanted: &WantedPool) -> Option<&'a SeenPool> {
-    let tag = port_tag(wanted.id);
+fn pool_of<'a>(balancer: &'a SeenBalancer, pools: &PoolsByPort<'a>, wanted: &WantedPool) -> Option<&'a SeenPool> {
     let listener = listener_at(balancer, wanted.id);
     let points_to = |pool: &SeenPool| listener.and_then(|one| one.default_pool.as_ref()) == Some(&pool.id);
-    let is_another_ports = |pool: &SeenPool| pool.tags.iter().any(|one| one.starts_with("gimbal-port:"));
-    let fits = |pool: &&SeenPool| {
-        pool.protocol == wanted.protocol
-            && pool.provisioning != Provisioning::Error
-            && (pool.tags.contains(&tag) || (points_to(pool) && !is_another_ports(pool)))
-    };
+    let fits = |pool: &&SeenPool| pool.protocol == wanted.protocol && pool.provisioning != Provisioning::Error;
+    let marked = pools.marked.get(port_tag(wanted.id).as_str()).map(Vec::as_slice).unwrap_or_default();
+    let others = pools.unmarked.iter().filter(|pool| points_to(pool));
     // Of several the one that is in use.
-    balancer.pools.iter().filter(fits).max_by_key(|pool| points_to(pool))
+    others.chain(marked).copied().filter(fits).max_by_key(|pool| points_to(pool))
+}
+
+/// The pools of a load balancer by what they are marked for. With hundreds of ports, looking through all of them for each port
+/// would take longer than everything else.
+struct PoolsByPort<'a> {
+    /// By the tag of their port.
+    marked: BTreeMap<&'a str, Vec<&'a SeenPool>>,
+    unmarked: Vec<&'a SeenPool>,
+}
+
+impl<'a> PoolsByPort<'a> {
+    fn of(balancer: &'a SeenBalancer) -> Self {
+        let (mut marked, mut unmarked) = (BTreeMap::<&str, Vec<&SeenPool>>::new(), Vec::new());
+        for pool in &balancer.pools {
+            let mut ports = pool.tags.iter().filter(|tag| tag.starts_with("gimbal-port:")).peekable();
+            if ports.peek().is_none() {
+                unmarked.push(pool);
+            }
+            ports.for_each(|tag| marked.entry(tag.as_str()).or_default().push(pool));
+        }
+        Self { marked, unmarked }
+    }
 }
 
 /// Returns the listener that has a port.

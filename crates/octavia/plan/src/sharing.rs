@@ -104,7 +104,6 @@ pub fn merged(
     // Whose port is restricted says its part. What the port of the VIP may have depends on whether any is.
     let restricted = parts.values().map(|part| &part.header.clients).find(|one| matches!(one, ClientRanges::Only(_)));
     header.clients = restricted.unwrap_or(&first.header.clients).clone();
-    header.adopt = by_age.iter().find_map(|(_, wanted)| wanted.header.adopt.clone());
     header.sort();
     let wanted = DesiredLoadBalancer { generation: 0, header: Arc::new(header), members: DesiredMembers::new(members) };
     Some(SharedWish { wanted, parts, losses })
@@ -125,6 +124,7 @@ fn differing(one: &LoadBalancerHeader, other: &LoadBalancerHeader) -> Vec<&'stat
         ("address", vip.address != others.address || vip.additional_addresses != others.additional_addresses),
         ("security groups", vip.security_groups != others.security_groups),
         ("floating IP", one.floating != other.floating),
+        ("load balancer to adopt", other.adopt.is_some() && one.adopt != other.adopt),
     ];
     all.into_iter().filter(|(_, differs)| *differs).map(|(what, _)| what).collect()
 }

@@ -15,6 +15,7 @@ use crate::journal::Deed;
 use crate::pace::{Line, named_resource};
 use crate::removals::{self, GuardedOwner};
 use crate::shared::{CallFor, RegistryCore};
+use crate::turns::cost;
 
 /// After this many other changes of what Octavia has, a creation comes first.
 const CHANGES_PER_CREATION: u32 = 4;
@@ -28,11 +29,16 @@ pub(crate) const SLOW: std::time::Duration = std::time::Duration::from_secs(5);
 const LATE: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl ManagedCluster {
-    /// Asks everybody who is ready for the next step.
-    pub(crate) fn advance(&mut self, shared: &mut RegistryCore, now: Instant) {
+    /// Asks those who are ready for the next step, until that has cost so much. Returns what it has cost.
+    pub(crate) fn advance(&mut self, most: u32, shared: &mut RegistryCore, now: Instant) -> u32 {
+        // Whoever is ready does not wait for thousands that are compared, nor they for those.
+        let mut spent = self.compare(most.div_ceil(2), shared, now);
         self.regroup_stirred(shared, now);
-        while let Some(owner) = self.ready.pop_front() {
+        while spent < most {
+            let Some(owner) = self.ready.pop_front() else { break };
             let Some(mut cell) = self.cells.remove(&owner) else { continue };
+            spent = spent.saturating_add(cost(&cell));
+            shared.sums.decisions += 1;
             if matches!(cell.state, CellState::Ready)
                 && let Some((change, line)) = self.decide(&owner, &mut cell, shared, now)
             {
@@ -44,6 +50,11 @@ impl ManagedCluster {
             self.put_back(&owner, cell, now);
             self.regroup_stirred(shared, now);
         }
+        if spent < most {
+            spent = spent.saturating_add(self.compare(most - spent, shared, now));
+            self.regroup_stirred(shared, now);
+        }
+        spent
     }
 
     fn put_back(&mut self, owner: &Text, cell: Box<Cell>, now: Instant) {
@@ -165,8 +176,7 @@ impl ManagedCluster {
             return None;
         }
         if cell.confirmed != self.life {
-            let is_new = matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if !wanted.header.known);
-            if (!is_new || is_group(owner)) && !self.poller.has_listed(self.life) {
+            if waits_for_lists(owner, cell) && !self.poller.has_listed(self.life) {
                 cell.state = CellState::Unlisted;
                 return None;
             }
@@ -440,4 +450,10 @@ impl ManagedCluster {
         cell.state = CellState::Gone;
         self.told.insert(owner.clone());
     }
+}
+
+/// Whether an owner waits for the lists of what there is, before it looks for the first time: something of it may be there.
+pub(crate) fn waits_for_lists(owner: &str, cell: &Cell) -> bool {
+    let is_new = matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if !wanted.header.known);
+    !is_new || is_group(owner)
 }

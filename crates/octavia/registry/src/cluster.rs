@@ -18,6 +18,7 @@ use crate::orphans::Orphans;
 use crate::owner_look::Stray;
 use crate::pace::Line;
 use crate::poll::Poller;
+use crate::refused::RefusedEntries;
 use crate::removals::{self, GuardedOwner};
 use crate::settings::{ClusterSettings, OwnPort};
 use crate::shared::{ReadFor, RegistryCore};
@@ -79,8 +80,7 @@ pub(crate) struct ManagedCluster {
     pub(crate) keys: BTreeMap<DesiredKey, Text>,
     /// The former owner of a key, as long as something is left of it.
     former: BTreeMap<DesiredKey, Text>,
-    /// The owners of entries that are refused. They are not served, and what exists of them is no orphan.
-    pub(crate) refused: BTreeMap<DesiredKey, Vec<Text>>,
+    pub(crate) refused: RefusedEntries,
     pub(crate) groups: Groups,
     pub(crate) cells: BTreeMap<Text, Box<Cell>>,
     pub(crate) ready: VecDeque<Text>,
@@ -103,6 +103,8 @@ pub(crate) struct ManagedCluster {
     /// Owners that a guard holds something of.
     pub(crate) held: BTreeSet<Text>,
     pub(crate) orphans: Orphans,
+    /// When everything that orphans are told by was known last, or since when there is a stream.
+    pub(crate) searched_at: Option<Instant>,
     /// Projects that the policy does not allow any more.
     pub(crate) left: LeftProjects,
     pub(crate) unreadable: UnreadableProjects,
@@ -138,7 +140,7 @@ impl ManagedCluster {
             confirmed: BTreeSet::new(),
             keys: BTreeMap::new(),
             former: BTreeMap::new(),
-            refused: BTreeMap::new(),
+            refused: RefusedEntries::default(),
             groups: Groups::default(),
             cells: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -156,6 +158,7 @@ impl ManagedCluster {
             floating: BTreeSet::new(),
             held: BTreeSet::new(),
             orphans: Orphans::default(),
+            searched_at: None,
             left: LeftProjects::new(&settings),
             unreadable: UnreadableProjects::default(),
             strays: BTreeMap::new(),
@@ -214,6 +217,7 @@ impl ManagedCluster {
     pub(crate) fn heard(&mut self, age: Duration, now: Instant) {
         if !self.is_live(age, now) {
             self.life += 1;
+            self.searched_at.get_or_insert(now);
             (self.alive_since, self.has_snapshot) = (Some(now), false);
             self.poller.now();
             self.orphans.clear();
@@ -328,11 +332,12 @@ impl ManagedCluster {
     }
 
     /// An entry of these owners is refused: of its own, and of the group that it wants.
-    pub(crate) fn refuse(&mut self, key: DesiredKey, mut owners: Vec<Text>, now: Instant) {
-        let others: Vec<Text> = owners.iter().flat_map(|owner| self.groups.owners_of(owner)).cloned().collect();
-        owners.extend(others);
+    pub(crate) fn refuse(&mut self, key: DesiredKey, owners: Vec<Text>, now: Instant) {
         owners.iter().for_each(|owner| self.is_wanted_again(owner, now));
-        self.refused.insert(key, owners);
+        for group in self.refused.insert(key, owners) {
+            let others: Vec<Text> = self.groups.owners_of(&group).cloned().collect();
+            others.iter().for_each(|owner| self.is_wanted_again(owner, now));
+        }
     }
 
     /// What was taken for an orphan's has an owner.

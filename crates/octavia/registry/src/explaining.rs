@@ -30,6 +30,15 @@ impl Registry {
         })
     }
 
+    /// Returns for how long orphans of a cluster were not searched for: not all of its owners are known, or not all of its
+    /// projects can be read. `None` without a live stream: another registry may have the cluster.
+    #[must_use]
+    pub fn unsearched(&self, cluster: &str, now: Instant) -> Option<Duration> {
+        let age = self.shared.settings.heartbeat_age;
+        let cluster = self.clusters.get(cluster).filter(|cluster| cluster.is_live(age, now))?;
+        Some(now.saturating_duration_since(cluster.searched_at?))
+    }
+
     /// Says why an entry is as it is.
     #[must_use]
     pub fn explain(&self, cluster: &str, key: &DesiredKey, now: Instant) -> Option<BalancerExplanation> {
@@ -110,11 +119,13 @@ impl Registry {
             changes: sums.changes,
             unknown: sums.unknown,
             refused: sums.refused,
+            decisions: sums.decisions,
             ..RegistryCounts::default()
         };
         for cluster in self.clusters.values() {
             counts.owners += cluster.cells.len();
             counts.pending += cluster.tracker.len();
+            counts.group_wishes += cluster.groups.wishes;
             for (count, seconds) in counts.pending_for.iter_mut().zip([10, 60, 600]) {
                 *count += cluster.tracker.pending_for(Duration::from_secs(seconds), now);
             }

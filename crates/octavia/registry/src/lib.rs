@@ -43,6 +43,7 @@ mod orphans;
 mod owner_look;
 mod pace;
 mod poll;
+mod refused;
 mod registry;
 mod removals;
 mod reporting;
@@ -52,6 +53,7 @@ mod shared;
 mod sharing;
 mod timers;
 mod tracker;
+mod turns;
 mod unreadable;
 mod view;
 

@@ -100,7 +100,8 @@ impl ManagedCluster {
         if !self.is_complete {
             return;
         }
-        let refused: BTreeSet<Text> = self.refused.values().flatten().cloned().collect();
+        self.searched_at = Some(now);
+        let refused = self.refused.all(&self.groups);
         let others = |all: &BTreeSet<Text>| all.difference(&refused).cloned().collect::<BTreeSet<_>>();
         self.orphans.listed(&others(&missing), in_neutron.as_ref().map(others).as_ref(), now);
         let proven = self.orphans.proven(shared.settings.orphan_grace, now);

@@ -1,5 +1,6 @@
 //! Lists of everything that a cluster has: what somebody else has changed, and what has no owner any more.
 
+mod comparison;
 mod freed;
 mod vip_ports;
 
@@ -7,20 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{ApiService, SeenPort, is_group, marked_owner, owners_in};
+use gimbal_octavia_plan::{ApiService, is_group, marked_owner, owners_in};
 use serde_json::Value;
 
-use crate::agreement::{agrees, told_ports};
+use self::comparison::Comparison;
 use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
 use crate::event::{FoundOwner, RegistryEvent};
-use crate::fingerprint::{floating_print, has_tag, print_of, seen_floating_print, tag_with, tags_of};
-use crate::journal::Deed;
+use crate::fingerprint::{has_tag, tag_with, tags_of};
 use crate::left::LeftRows;
-use crate::owner_look::{OwnerRows, ids, list};
+use crate::owner_look::list;
 use crate::shared::{ReadFor, RegistryCore};
-use crate::sharing::owners_of_row;
 use crate::unreadable::RUNS;
 
 /// The time between two lists of Neutron's objects whose owner is unknown.
@@ -29,8 +28,6 @@ const RARELY: Duration = Duration::from_secs(600);
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// The pause after a list that failed.
 const PAUSE: Duration = Duration::from_secs(5);
-
-use vip_ports::ListedPorts;
 
 /// A list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +60,8 @@ struct PollRun {
     ports: Option<Vec<Value>>,
     /// Ports of VIPs; unset: not asked for, or not all could be read.
     vip_ports: Option<Vec<Value>>,
+    /// The owners whose VIPs these are.
+    asked: BTreeSet<Text>,
     left: LeftRows,
 }
 
@@ -70,6 +69,7 @@ struct PollRun {
 #[derive(Debug, Default)]
 pub(crate) struct Poller {
     run: Option<PollRun>,
+    comparison: Option<Box<Comparison>>,
     due: Option<Instant>,
     /// The life of the stream in which lists were complete.
     listed_in: u32,
@@ -95,7 +95,7 @@ impl Poller {
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        if self.run.is_some() { None } else { self.due }
+        if self.run.is_some() || self.comparison.is_some() { None } else { self.due }
     }
 
     /// Whether the last lists were not complete.
@@ -114,13 +114,17 @@ impl Poller {
 
     /// Whether lists are to begin.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.run.is_none() && self.due.is_none_or(|due| due <= now)
+        self.run.is_none() && self.comparison.is_none() && self.due.is_none_or(|due| due <= now)
     }
 }
 
 impl ManagedCluster {
     /// Begins lists if they are due.
     pub(crate) fn poll(&mut self, now: Instant) {
+        if self.poller.comparison.take_if(|comparison| comparison.life != self.life).is_some() {
+            // What was shown before the stream was lost counts for nothing.
+            self.poller.everything_now();
+        }
         if !self.poller.is_due(now) {
             return;
         }
@@ -171,6 +175,7 @@ impl ManagedCluster {
             floating: floating.then(Vec::new),
             ports: rarely.then(Vec::new),
             vip_ports: None,
+            asked: BTreeSet::new(),
             left: LeftRows::default(),
         });
         for (part, project, read) in reads.into_iter().rev() {
@@ -242,9 +247,7 @@ impl ManagedCluster {
                 return;
             }
         }
-        self.compare(run, shared, now);
-        self.end_unlisted();
-        self.tick_learned(shared, now);
+        self.begin_comparison(run, shared, now);
     }
 
     fn tell_unreadable(&mut self, failed: &BTreeMap<Text, Text>, shared: &mut RegistryCore) {
@@ -264,162 +267,6 @@ impl ManagedCluster {
     fn tick_learned(&mut self, shared: &mut RegistryCore, now: Instant) {
         if self.learned.forget_old(now) && self.relearn() {
             shared.events.push(RegistryEvent::FactsChanged { cluster: self.settings.name.clone() });
-        }
-    }
-
-    fn compare(&mut self, mut run: PollRun, shared: &mut RegistryCore, now: Instant) {
-        let tag = self.cluster_tag();
-        let is_whole = run.failed.is_empty();
-        let mut owners: BTreeMap<Text, OwnerRows> = BTreeMap::new();
-        let mut owner_of_port: BTreeMap<String, Text> = BTreeMap::new();
-        let mut groups: BTreeMap<Text, BTreeSet<Text>> = BTreeMap::new();
-        for row in std::mem::take(&mut run.balancers) {
-            let owner = marked_owner(tags_of(&row), &tag, &self.settings.name).map(Text::from);
-            let Some(owner) = owner else { continue };
-            if let Some(port) = row["vip_port_id"].as_str() {
-                owner_of_port.insert(port.to_owned(), owner.clone());
-            }
-            let named = is_group(&owner).then(|| groups.entry(owner.clone()).or_default());
-            let rows = owners.entry(owner).or_default();
-            let parts =
-                [("listeners", &mut run.listeners, &mut rows.listeners), ("pools", &mut run.pools, &mut rows.pools)];
-            for (key, from, to) in parts {
-                to.extend(ids(&row[key]).into_iter().filter_map(|id| from.remove_entry(&id)));
-            }
-            if let Some(named) = named {
-                // Of an owner that is gone, a change that came late may have made a part again.
-                let parts = rows.listeners.values().chain(rows.pools.values());
-                named.extend(parts.chain([&row]).flat_map(owners_of_row));
-            }
-            rows.balancers.push(row);
-        }
-        // Who has anything at all, in Octavia and in Neutron.
-        let mut present: BTreeSet<Text> = owners.keys().cloned().collect();
-        let mut in_neutron = BTreeSet::new();
-        let lists_floating = run.floating.is_some();
-        self.look_for_freed(&run);
-        if run.ports.is_some() {
-            self.strays.clear();
-            self.add_strays(run.floating.iter().chain(&run.ports).flatten());
-        }
-        let mut floating = BTreeSet::new();
-        for row in run.floating.take().unwrap_or_default() {
-            let marked = self.owner_in(&row["description"]);
-            in_neutron.extend(marked.clone().filter(|_| !is_kept(&row)));
-            let owner = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned()).or(marked);
-            let Some(owner) = owner else { continue };
-            floating.insert(owner.clone());
-            owners.entry(owner).or_default().floating.get_or_insert_default().push(row);
-        }
-        if lists_floating {
-            if is_whole {
-                self.floating.clear();
-            }
-            self.floating.append(&mut floating);
-        }
-        let lists_ports = run.ports.is_some();
-        let ListedPorts { unused: ports, exact } = self.listed_ports(&mut run);
-        let in_left = lists_ports.then(|| self.compare_left(std::mem::take(&mut run.left), shared, now));
-        for owner in self.cells.keys().cloned().collect::<Vec<_>>() {
-            if self.cells.get(&owner).is_none_or(|cell| is_unread(cell, &run.failed)) {
-                continue;
-            }
-            let mut rows = owners.remove(&owner).unwrap_or_default();
-            rows.floating = lists_floating.then(|| rows.floating.unwrap_or_default());
-            rows.ports = exact.as_ref().map(|exact| exact.get(&owner).cloned().unwrap_or_default());
-            let Some(mut cell) = self.cells.remove(&owner) else { continue };
-            self.count_balancer(&owner, !rows.balancers.is_empty(), now);
-            // Unknown so far: its creation was taken for lost. Or somebody has given it other groups.
-            let is_same = |one: &SeenPort, port: &SeenPort| {
-                one.id == port.id && same_texts(&one.security_groups, &port.security_groups)
-            };
-            let is_new = |port: &SeenPort| !cell.actor.seen().ports.iter().any(|one| is_same(one, port));
-            let new_port = ports.get(&owner).is_some_and(|ports| ports.iter().any(is_new));
-            self.compare_cell(&owner, &mut cell, (rows, new_port), &run, &tag, shared, now);
-            self.cells.insert(owner, cell);
-        }
-        let in_groups = self.groups_listed(groups, is_whole);
-        present.retain(|owner| !self.cells.contains_key(owner));
-        if !is_whole {
-            // What was not listed proves nothing.
-            return;
-        }
-        in_neutron.extend(ports.into_keys());
-        in_neutron.extend(in_left.into_iter().flatten());
-        in_neutron.retain(|owner| !self.cells.contains_key(owner));
-        self.compare_orphans(&present, &in_groups, lists_ports.then_some(&in_neutron), shared, now);
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn compare_cell(
-        &mut self,
-        owner: &Text,
-        cell: &mut Cell,
-        (rows, new_port): (OwnerRows, bool),
-        run: &PollRun,
-        tag: &str,
-        shared: &RegistryCore,
-        now: Instant,
-    ) {
-        // Whoever is at work sees for himself, and what was changed since is not in the lists.
-        if cell.is_busy()
-            || cell.changed_at.is_some_and(|at| at >= run.begun)
-            || matches!(cell.state, CellState::Behind)
-        {
-            return;
-        }
-        let projects = self.settings.projects.clone();
-        let Some(looked_at) = cell.looked_at else {
-            if matches!(cell.state, CellState::Unlisted) {
-                let ports = rows.ports.filter(|_| !cell.is_deleting());
-                cell.lists_ports = ports.is_some();
-                let known = Some(OwnerRows { ports, ..rows }).filter(|rows| !rows.balancers.is_empty());
-                let planned = self.reads.len();
-                self.look(owner, cell, known, run.begun);
-                // After a restart there are as many as load balancers, and whoever wants something new has no time for them.
-                self.first_reads.extend(self.reads.drain(planned..));
-            }
-            return;
-        };
-        let floats = rows.floating.as_ref().map(|all| floating_print(all.iter(), &projects));
-        // What was seen before a change of ours says nothing about now, even where the lists show the same again: what was
-        // made since may have been deleted by hand.
-        let known_at = cell.agreed_at.map_or(looked_at, |at| at.max(looked_at));
-        let changed = cell.changed_at.is_some_and(|at| at >= known_at);
-        let is_calm = !new_port && cell.strangers.is_none() && cell.unread.is_empty();
-        if changed
-            && is_calm
-            && matches!(cell.state, CellState::Done)
-            && looked_at + LOOK_AGAIN > now
-            && agrees(cell, &rows, floats, &projects)
-        {
-            cell.print = print_of(&rows, tag, &projects);
-            cell.floating_print = seen_floating_print(&cell.actor.seen().floating, &projects);
-            (cell.agreed_at, cell.confirmed) = (Some(run.begun), self.life);
-            return;
-        }
-        let same = !changed
-            && !new_port
-            && print_of(&rows, tag, &projects) == cell.print
-            && floats.is_none_or(|print| print == cell.floating_print);
-        // What somebody added goes at a look that sees it a drift interval after the first: looks in between do not count.
-        let second = cell.strangers.is_some_and(|(first, _)| {
-            let due = first + shared.settings.drift_interval;
-            looked_at < due && due <= now
-        });
-        let settled = !matches!(cell.state, CellState::Pending);
-        // What could not be read then may be readable now.
-        let again = if cell.unread.is_empty() { LOOK_AGAIN } else { RARELY };
-        if same && !second && looked_at + again > now {
-            cell.confirmed = self.life;
-        } else if settled {
-            cell.is_suspect = !same && !changed;
-            if cell.is_suspect {
-                cell.journal.note(shared.at(now), Deed::Drifted);
-            }
-            let ports = if changed && !new_port { told_ports(cell) } else { None };
-            let known = Some(OwnerRows { ports, ..rows }).filter(|rows| !rows.balancers.is_empty());
-            self.look(owner, cell, known, run.begun);
         }
     }
 
@@ -470,23 +317,6 @@ impl ManagedCluster {
         let words = description.as_str()?.split_whitespace();
         marked_owner(words, &self.cluster_tag(), &self.settings.name).map(Text::from)
     }
-}
-
-/// Whether something of an owner may be where nothing could be read.
-fn is_unread(cell: &Cell, failed: &BTreeMap<Text, Text>) -> bool {
-    let is_failed = |project: &str| failed.contains_key(project);
-    !failed.is_empty()
-        && (is_failed(&cell.project) || cell.actor.seen().balancers.iter().any(|one| is_failed(&one.project)))
-}
-
-/// Whether a floating IP stays when its owner goes.
-fn is_kept(row: &Value) -> bool {
-    row["description"].as_str().is_some_and(|words| words.split_whitespace().any(|word| word == "gimbal:keep"))
-}
-
-/// Whether these are the same, in any order.
-fn same_texts(one: &[String], other: &[String]) -> bool {
-    one.len() == other.len() && one.iter().all(|text| other.contains(text))
 }
 
 fn by_id(rows: Vec<Value>) -> impl Iterator<Item = (String, Value)> {

@@ -27,13 +27,18 @@ pub struct Registry {
     pub(crate) clusters: BTreeMap<Text, ManagedCluster>,
     /// The cluster that had the last turn.
     turn: Option<Text>,
+    /// The cluster whose owners were asked last.
+    pub(crate) advanced: Option<Text>,
+    /// The cluster that was reported about last.
+    pub(crate) reported: Option<Text>,
 }
 
 impl Registry {
     /// Returns a registry without clusters.
     #[must_use]
     pub fn new(settings: RegistrySettings, now: Instant) -> Self {
-        Self { shared: RegistryCore::new(settings, now), clusters: BTreeMap::new(), turn: None }
+        let (shared, clusters) = (RegistryCore::new(settings, now), BTreeMap::new());
+        Self { shared, clusters, turn: None, advanced: None, reported: None }
     }
 
     /// Returns the settings of the process.
@@ -241,6 +246,7 @@ impl Registry {
         for cluster in self.clusters.values_mut() {
             cluster.tick(&mut self.shared, now);
         }
+        self.advance(now);
     }
 
     /// Takes the answer to a call. Every call is to be answered, once.
@@ -284,22 +290,16 @@ impl Registry {
         }
     }
 
-    /// Returns when to ask for a call again, if nothing comes in before.
+    /// Returns when to ask for a call again, if nothing comes in before: at once if there is more to do than one turn allows.
+    /// Whoever asks sees to everything else before that.
     #[must_use]
     pub fn next_wake(&mut self, now: Instant) -> Option<Instant> {
+        if self.shared.turn.is_cut() {
+            return Some(now);
+        }
         let shared = &self.shared;
         let clusters = self.clusters.values_mut().filter_map(|cluster| cluster.next_wake(shared, now));
         clusters.chain(shared.pace.next(now)).filter(|at| *at > now).min()
-    }
-
-    /// Returns the reports that changed since the last call, by cluster.
-    pub fn take_reports(&mut self, now: Instant) -> Vec<(Text, DesiredKey, LoadBalancerReport)> {
-        let mut all = Vec::new();
-        let at = self.shared.at(now);
-        for (name, cluster) in &mut self.clusters {
-            all.extend(cluster.take_reports(now, at).into_iter().map(|(key, report)| (name.clone(), key, report)));
-        }
-        all
     }
 
     /// Returns every report of a cluster, for a stream that begins.
@@ -421,7 +421,6 @@ impl ManagedCluster {
         self.poll(now);
         let reads = self.tracker.due(&self.cluster_tag(), now);
         self.plan_tracking(reads);
-        self.advance(shared, now);
     }
 
     fn tell_guard(

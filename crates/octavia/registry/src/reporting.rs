@@ -16,17 +16,25 @@ use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
 use crate::sharing::{OwnersShare, is_block_of_others, words_of};
+use crate::turns::cost;
 use crate::unreadable::RUNS;
 
 /// Members in a report. Octavia has the others.
 const MOST_MEMBERS: usize = 2_000;
 
 impl ManagedCluster {
-    /// Returns the reports that differ from the last ones.
-    pub(crate) fn take_reports(&mut self, now: Instant, at: Duration) -> Vec<(DesiredKey, LoadBalancerReport)> {
-        let mut reports = Vec::new();
-        for owner in std::mem::take(&mut self.told) {
+    /// Returns reports that differ from the last ones, until they have cost so much, and what they have cost.
+    pub(crate) fn take_reports(
+        &mut self,
+        most: u32,
+        now: Instant,
+        at: Duration,
+    ) -> (Vec<(DesiredKey, LoadBalancerReport)>, u32) {
+        let (mut reports, mut spent) = (Vec::new(), 0);
+        while spent < most {
+            let Some(owner) = self.told.pop_first() else { break };
             let Some(cell) = self.cells.get(&owner) else { continue };
+            spent = spent.saturating_add(cost(cell));
             if cell.is_former || cell.is_orphan || cell.is_dropped || !self.is_telling(&owner, cell, now) {
                 continue;
             }
@@ -47,7 +55,7 @@ impl ManagedCluster {
                 }
             }
         }
-        reports
+        (reports, spent)
     }
 
     /// Returns all reports. What differs from these is reported later.

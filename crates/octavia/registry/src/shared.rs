@@ -14,6 +14,7 @@ use crate::poll::PollPart;
 use crate::settings::RegistrySettings;
 use crate::settle_times::SettleTimes;
 use crate::tracker::TrackRead;
+use crate::turns::Turn;
 
 /// What a read is for.
 #[derive(Debug, Clone)]
@@ -66,6 +67,7 @@ pub(crate) struct Sums {
     pub(crate) changes: u64,
     pub(crate) unknown: u64,
     pub(crate) refused: u64,
+    pub(crate) decisions: u64,
 }
 
 /// What all clusters share.
@@ -82,6 +84,7 @@ pub(crate) struct RegistryCore {
     pub(crate) sums: Sums,
     /// Owners that may try again, for something was deleted in their project.
     pub(crate) freed: Vec<ClusterOwner>,
+    pub(crate) turn: Turn,
 }
 
 impl RegistryCore {
@@ -97,6 +100,7 @@ impl RegistryCore {
             events: Vec::new(),
             sums: Sums::default(),
             freed: Vec::new(),
+            turn: Turn::default(),
         }
     }
 

@@ -37,8 +37,10 @@ pub(crate) struct Groups {
     pub(crate) all: BTreeMap<Text, Group>,
     /// The entries of owners that want a shared load balancer.
     keys: BTreeMap<Text, DesiredKey>,
-    /// Those of which an owner may go now.
+    /// Those that are to decide anew: somebody wants something else, or may go now.
     stirred: BTreeSet<Text>,
+    /// How often a wish was put together.
+    pub(crate) wishes: u64,
 }
 
 impl Groups {
@@ -50,6 +52,11 @@ impl Groups {
     /// Lets a group decide anew which of its owners have let go.
     pub(crate) fn stir(&mut self, group: &Text) {
         self.stirred.insert(group.clone());
+    }
+
+    /// Whether a group is to decide anew.
+    pub(crate) fn is_stirred(&self) -> bool {
+        !self.stirred.is_empty()
     }
 
     fn wants(&self, group: &Text, owner: &Text) -> bool {
@@ -133,7 +140,7 @@ impl ManagedCluster {
             (_, entry) => self.want_alone(key, entry, shared, now),
         }
         if let Some(left) = left {
-            self.regroup(&left, shared, now);
+            self.regroup_soon(&left, shared, now);
         }
         true
     }
@@ -159,7 +166,7 @@ impl ManagedCluster {
             one.reported.remove(&key);
         }
         self.groups.keys.insert(owner, key);
-        self.regroup(group, shared, now);
+        self.regroup_soon(group, shared, now);
     }
 
     /// An entry wants its group's load balancer no more: it goes, has one of its own, or is in another group.
@@ -191,7 +198,7 @@ impl ManagedCluster {
             self.groups.keys.remove(&wanted.header.owner);
         }
         if !one.wants.is_empty() {
-            return self.regroup(group, shared, now);
+            return self.regroup_soon(group, shared, now);
         }
         match self.cells.get_mut(group) {
             Some(cell) if cell.is_deleting() => {}
@@ -203,12 +210,21 @@ impl ManagedCluster {
         self.groups.stirred.insert(group.clone());
     }
 
+    /// Wants what the owners of a group want now, once for all of them that come at a time: thousands may be in one snapshot.
+    fn regroup_soon(&mut self, group: &Text, shared: &RegistryCore, now: Instant) {
+        match self.cells.get(group) {
+            Some(cell) if !cell.is_deleting() => self.groups.stir(group),
+            _ => self.regroup(group, shared, now),
+        }
+    }
+
     /// Wants what the owners of a group want now.
     fn regroup(&mut self, group: &Text, shared: &RegistryCore, now: Instant) {
         let Some(one) = self.groups.all.get(group) else { return };
         if !one.wants.is_empty() {
             let actor = self.cells.get(group).map(|cell| &cell.actor);
             let Some((entry, sharing, losses)) = self.shared_wish(group, actor) else { return };
+            self.groups.wishes += 1;
             self.want_cell(key_of(group), entry, shared, now);
             if let Some(cell) = self.cells.get_mut(group) {
                 cell.actor.share(sharing);
@@ -293,6 +309,7 @@ impl ManagedCluster {
             return self.is_ordered(group, cell) || all.iter().all(|owner| self.has_let_go(group, owner));
         }
         let Some((entry, sharing, losses)) = self.shared_wish(group, Some(&cell.actor)) else { return true };
+        self.groups.wishes += 1;
         if *cell.wanted() != entry {
             cell.held = None;
             cell.actor.want(entry);

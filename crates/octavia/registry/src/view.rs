@@ -74,4 +74,8 @@ pub struct RegistryCounts {
     pub unknown: u64,
     /// Changes that were refused. A sum.
     pub refused: u64,
+    /// Times that an owner was asked for its next step. A sum.
+    pub decisions: u64,
+    /// Times that it was put together what the owners of a shared load balancer want. A sum.
+    pub group_wishes: u64,
 }

@@ -1,12 +1,12 @@
 //! Ports of VIPs, which no short list of Neutron's shows, read by their IDs for those who are looked at first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kuryr_model::Text;
 use gimbal_octavia_plan::{ApiService, SeenPort, marked_owner};
 
 use super::{PollPart, PollRun};
-use crate::cell::CellState;
+use crate::advance::waits_for_lists;
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::fingerprint::tags_of;
 use crate::owner_look::list;
@@ -16,6 +16,7 @@ use crate::shared::ReadFor;
 const PORTS_AT_ONCE: usize = 50;
 
 /// Ports with an owner's mark.
+#[derive(Debug)]
 pub(super) struct ListedPorts {
     /// Those that nothing uses.
     pub(super) unused: BTreeMap<Text, Vec<SeenPort>>,
@@ -35,14 +36,17 @@ impl ManagedCluster {
         }
         let tag = format!("k8s-cluster:{}", self.settings.uid);
         let mut by_project: BTreeMap<Text, Vec<&str>> = BTreeMap::new();
+        let mut asked = BTreeSet::new();
         for row in &run.balancers {
             let owner = marked_owner(tags_of(row), &tag, &self.settings.name);
-            let is_new = owner
-                .and_then(|owner| self.cells.get(owner))
-                .is_some_and(|cell| cell.looked_at.is_none() && matches!(cell.state, CellState::Unlisted));
-            if let (true, Some(port), Some(project)) = (is_new, row["vip_port_id"].as_str(), row["project_id"].as_str())
+            let is_first = |owner: &&str| {
+                self.cells.get(*owner).is_some_and(|cell| cell.looked_at.is_none() && waits_for_lists(owner, cell))
+            };
+            if let (Some(owner), Some(port), Some(project)) =
+                (owner.filter(is_first), row["vip_port_id"].as_str(), row["project_id"].as_str())
             {
                 by_project.entry(project.into()).or_default().push(port);
+                asked.insert(Text::from(owner));
             }
         }
         let mut reads = Vec::new();
@@ -53,7 +57,7 @@ impl ManagedCluster {
                 reads.push(PlannedRead { what: ReadFor::Poll(PollPart::VipPorts), project: project.clone(), read });
             }
         }
-        (run.outstanding, run.vip_ports) = (reads.len(), Some(Vec::new()));
+        (run.outstanding, run.vip_ports, run.asked) = (reads.len(), Some(Vec::new()), asked);
         let is_any = !reads.is_empty();
         self.reads.extend(reads);
         is_any

@@ -7,18 +7,18 @@ use gimbal_octavia_sim::Dice;
 use crate::wish::{Wish, forwarded, going, key};
 use crate::world::{MS, SECOND, World};
 
-fn shares(world: &World, owner: &str, created: u32, ports: &[u16], hosts: std::ops::Range<u8>) -> Wish {
+pub fn shares(world: &World, owner: &str, created: u32, ports: &[u16], hosts: std::ops::Range<u8>) -> Wish {
     let members = ports.iter().flat_map(|port| hosts.clone().map(|host| (host, *port))).collect();
     let group = Some(("shop/web".to_owned(), created));
     Wish { from_outside: true, ports: ports.to_vec(), members, group, ..Wish::new(owner, &world.subnet) }
 }
 
-fn at(name: &str) -> DesiredKey {
+pub fn at(name: &str) -> DesiredKey {
     key("shop", name)
 }
 
 /// A world in which `a` has port 80, and `b`, which is younger, ports 81 and 82.
-fn two() -> World {
+pub fn two() -> World {
     let mut world = World::usual();
     for (name, owner, created, ports, hosts) in [("a", "ua", 1, &[80][..], 1..4), ("b", "ub", 2, &[81, 82], 4..7)] {
         let mut wish = shares(&world, owner, created, ports, hosts);

@@ -124,3 +124,21 @@ fn who_may_change_nothing_any_more_tries_seldom_and_says_so() {
     world.converge(120 * SECOND);
     assert_eq!(world.conditions("prod1", &s2), [""; 0]);
 }
+
+/// What lost its owner stays meanwhile, and nothing else shows it.
+#[test]
+fn for_how_long_orphans_were_not_searched_for_is_told() {
+    let mut world = closed();
+    let unsearched = |world: &World| world.writers[0].registry.unsearched("prod1", world.now());
+    world.run(3_700 * SECOND);
+    assert!(unsearched(&world).is_some_and(|time| time > 3_600 * SECOND), "{:?}", unsearched(&world));
+    world.closed_project = None;
+    world.run(120 * SECOND);
+    assert!(unsearched(&world).is_some_and(|time| time < 120 * SECOND), "{:?}", unsearched(&world));
+    // Not everything is said that the cluster wants.
+    world.writers[0].registry.set_current("prod1", true, false);
+    world.run(600 * SECOND);
+    assert!(unsearched(&world).is_some_and(|time| time > 500 * SECOND), "{:?}", unsearched(&world));
+    world.disconnect(0, "prod1");
+    assert_eq!(unsearched(&world), None, "another writer may have it");
+}

@@ -30,6 +30,8 @@ pub struct Wish {
     pub deleting: bool,
     /// The group that it shares a load balancer with, and when it was created.
     pub group: Option<(String, u32)>,
+    /// The load balancer that it is to have.
+    pub adopt: Option<String>,
 }
 
 impl Wish {
@@ -49,6 +51,7 @@ impl Wish {
             members: vec![(1, 80), (2, 80), (3, 80)],
             deleting: false,
             group: None,
+            adopt: None,
         }
     }
 
@@ -90,7 +93,7 @@ impl Wish {
             shared_group: self.group.as_ref().map(|(name, created)| {
                 Box::new(SharedGroup { name: name.as_str().into(), created: Some(format!("{created:04}").into()) })
             }),
-            adopt: None,
+            adopt: self.adopt.as_deref().map(Into::into),
         };
         header.sort();
         let member = |(host, port): &(u8, u16)| {
