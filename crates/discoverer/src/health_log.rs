@@ -147,10 +147,17 @@ impl<P: OfferedPayload> HealthLog<P> {
         Some(key)
     }
 
-    /// Called when the writer took a new stream in. It says again what it rejects, and nothing of what ended meanwhile.
-    pub(crate) fn stream_opened(&mut self, now: Instant) {
+    /// Called when the writer took a new stream in. It says again what it rejects, and nothing of what ended meanwhile. Where it
+    /// `reports` on entries, the first report of one says that it tries it; that it has acknowledged it says nothing, because it
+    /// may not have decided yet.
+    pub(crate) fn stream_opened(&mut self, reports: bool, now: Instant) {
         self.rejects.values_mut().for_each(|known| known.is_said = false);
-        self.unsaid_since = Some(now).filter(|_| !self.rejects.is_empty());
+        self.unsaid_since = Some(now).filter(|_| !reports && !self.rejects.is_empty());
+    }
+
+    /// Returns whether a reject of a former stream was not said on this one, so that a report ends it.
+    pub(crate) fn is_unsaid(&self, key: &P::Key) -> bool {
+        self.rejects.get(key).is_some_and(|known| !known.is_said)
     }
 
     /// Returns the rejects that ended between two streams: those that were not said on this one although there was time,
@@ -226,7 +233,7 @@ mod tests {
         }
         assert!(log.rejected(&reject("a")).is_none(), "it is known");
         assert_eq!(log.ended(|_| true, now + SAID_AGAIN_WITHIN), [], "the stream goes on");
-        log.stream_opened(now);
+        log.stream_opened(false, now);
         assert!(log.rejected(&reject("a")).is_none(), "it was logged");
         let early = now + SAID_AGAIN_WITHIN - Duration::from_millis(1);
         assert_eq!(log.ended(|_| true, early), []);
@@ -239,5 +246,20 @@ mod tests {
         log.resolved(&key("c"));
         assert_eq!(log.ended(|_| true, now + 2 * SAID_AGAIN_WITHIN), []);
         assert!(log.rejected(&reject("a")).is_none());
+    }
+
+    /// A writer that has begun anew may take minutes to decide, and acknowledges what comes until then.
+    #[test]
+    fn where_there_are_reports_no_reject_ends_by_itself() {
+        let now = Instant::now();
+        let mut log =
+            HealthLog::<Services>::new(Liveness::new(Duration::from_secs(10)), &Readiness::default(), "its name");
+        assert!(log.rejected(&reject("a")).is_some());
+        log.stream_opened(true, now);
+        let key = SourceKey::new("team", "a");
+        assert_eq!(log.ended(|_| true, now + 100 * SAID_AGAIN_WITHIN), []);
+        assert!(log.is_unsaid(&key), "a report would end it");
+        assert!(log.rejected(&reject("a")).is_none(), "it is known");
+        assert!(!log.is_unsaid(&key));
     }
 }

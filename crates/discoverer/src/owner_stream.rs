@@ -105,7 +105,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
                 self.welcomed = true;
                 self.link_trouble = None;
                 self.source.stream_opened();
-                self.health_log.stream_opened(Instant::now());
+                self.health_log.stream_opened(self.source.report_credit().is_some(), Instant::now());
                 // What fits in no frame is rejected here, on every stream.
                 for key in self.too_large.clone() {
                     self.tell_reject(&key);
@@ -125,6 +125,10 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
             WriterMessage::Resync { reason, .. } => tracing::info!(reason, "the writer asks for a snapshot"),
             WriterMessage::Report { .. } => {
                 while let Some(received) = self.publisher.agent.take_report() {
+                    // What holds is said before a report: it is tried now.
+                    if self.health_log.is_unsaid(&received.key) {
+                        self.tell_reject(&received.key);
+                    }
                     self.source.report_received(UnhandledReport { received, publisher: self.publishers });
                 }
             }
@@ -149,7 +153,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
         }
     }
 
-    /// Ends the rejects that the writer did not say again on this stream.
+    /// Ends the rejects that the writer did not say again on this stream, where no report tells.
     pub(crate) fn end_unsaid_rejects(&mut self) {
         let agent = &self.publisher.agent;
         if agent.stream_state() == StreamState::Open {

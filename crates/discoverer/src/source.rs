@@ -145,7 +145,8 @@ pub trait Source<P: OfferedPayload = Services>: Send + 'static {
     fn rejected(&mut self, _key: &P::Key, _reject: &Reject<P>, _is_known: bool) {}
 
     /// Called when a reject ends, because the writer accepted the entry or the source removed it. One that ended between two
-    /// streams ends some time after the second one began.
+    /// streams ends with the first report of its entry on the second one; where the writer sends no reports, some time after
+    /// that began.
     fn resolved(&mut self, _key: &P::Key) {}
 
     /// Called when the writer took a new stream in. On it the rejects that hold are said again, each before a report of

@@ -11,6 +11,8 @@ mod source;
 mod wire;
 mod writer;
 
+use std::time::Duration;
+
 use clap::Parser;
 use gimbal_discoverer::{AgentArgs, MaySpeak, Program, Setup};
 use gimbal_testkit::eventually;
@@ -163,6 +165,31 @@ async fn an_answer_from_before_a_new_beginning_answers_no_later_request() {
     notebook.step(Step::NoSecret);
     notebook.step(Step::Secret(secret.clone()));
     until("the content came", || expect(writer.contents(), vec![secret.clone()])).await;
+    discoverer.stop().await;
+}
+
+/// The writer has changed its mind between two streams. That it acknowledges an entry says nothing of what it has decided.
+#[tokio::test]
+async fn a_report_ends_what_was_rejected_on_a_former_stream() {
+    let writer = NotesWriter::start(7).await;
+    let discoverer = Running::start(&writer).await;
+    let notebook = &discoverer.notebook;
+    let (list, sealed) = (key("home", "list"), key("home", "sealed"));
+    for key in [&list, &sealed] {
+        writer.refuse(key, true);
+        notebook.step(Step::Set(key.clone(), Some(Note::present(1, "", [(1, 1)]))));
+    }
+    until("both are rejected", || expect(notebook.rejects().len(), 2)).await;
+    notebook.step(Step::Speak(MaySpeak::No));
+    until("the stream ended", || expect(writer.streams(), (1, 0))).await;
+    writer.refuse(&list, false);
+    notebook.step(Step::Speak(MaySpeak::Yes));
+    // Sooner than time alone would tell.
+    let tells = async || {
+        expect(notebook.rejects()[2..].to_vec(), vec![(sealed.clone(), Some(Refusal::Invalid)), (list.clone(), None)])
+    };
+    eventually("the source hears of both", Duration::from_secs(10), tells).await.unwrap();
+    assert_eq!(notebook.reports(&list), [(Phase::Made, 1)]);
     discoverer.stop().await;
 }
 

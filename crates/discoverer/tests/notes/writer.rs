@@ -1,6 +1,6 @@
 //! The session's writer end, behind a gRPC server. It makes an object of each note, and reports it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use gimbal_session::{AgentMessage, Entry as _, Outcome, WriterEnd, WriterMessage, WriterOutput};
+use gimbal_session::{AgentMessage, Entry as _, Outcome, Reject, WriterEnd, WriterMessage, WriterOutput};
 use gimbal_wire::{TolerantCodec, WirePayload};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
@@ -20,7 +20,7 @@ use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::payload::{Header, Note, NoteKey, Notes, Phase, Report, Secret, new_writer};
+use crate::payload::{Header, Note, NoteKey, Notes, Phase, Refusal, Report, Secret, new_writer};
 use crate::wire::Number;
 
 struct State {
@@ -29,6 +29,8 @@ struct State {
     /// Streams that are open now.
     open: usize,
     contents: BTreeMap<u64, Secret>,
+    /// What it does not try.
+    refused: BTreeSet<NoteKey>,
 }
 
 /// Serves plaintext on loopback, until it is dropped.
@@ -44,7 +46,7 @@ impl NotesWriter {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut end = new_writer();
         end.set_facts(facts).unwrap();
-        let state = State { end, generation: 0, open: 0, contents: BTreeMap::new() };
+        let state = State { end, generation: 0, open: 0, contents: BTreeMap::new(), refused: BTreeSet::new() };
         let server = NotesServer { state: Arc::new(Mutex::new(state)), news: Arc::default(), cut: Arc::default() };
         let stop = CancellationToken::new();
         let router = tonic::transport::Server::builder().add_service(server.clone());
@@ -55,6 +57,20 @@ impl NotesWriter {
 
     pub fn set_facts(&self, facts: u64) {
         self.server.state.lock().unwrap().end.set_facts(facts).unwrap();
+        self.server.news.notify_waiters();
+    }
+
+    /// Tries a note from now on, or does not.
+    pub fn refuse(&self, key: &NoteKey, is_refused: bool) {
+        let mut state = self.server.state.lock().unwrap();
+        match is_refused {
+            true => state.refused.insert(key.clone()),
+            false => state.refused.remove(key),
+        };
+        if state.end.entry(key).is_some() {
+            state.act(key);
+        }
+        drop(state);
         self.server.news.notify_waiters();
     }
 
@@ -176,6 +192,11 @@ impl State {
 
     /// Makes or removes the object of a note, and reports that.
     fn act(&mut self, key: &NoteKey) {
+        if self.refused.contains(key) {
+            let (reason, message) = (Refusal::Invalid, "no such notes".to_owned());
+            let reject = Reject { key: Some(key.clone()), reason, retryable: true, message };
+            return self.end.settle(key, Outcome::Rejected(reject));
+        }
         if let Some(note) = self.end.entry(key).cloned() {
             let phase = if note.is_deleting() { Phase::Gone } else { Phase::Made };
             self.end.report(key.clone(), Report { uid: note.uid(), phase, lines: note.part_count() }).unwrap();
