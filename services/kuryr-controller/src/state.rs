@@ -184,3 +184,64 @@ impl SourceStatus<Kuryr> for ControllerState {
         waiting.into_iter().chain(self.core.explain(key)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gimbal_kuryr_crd::{KlbPort, KuryrLoadBalancerSpec};
+    use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKind};
+    use gimbal_kuryr_translate::{MOST_LISTED, desired};
+    use gimbal_session::{AgentConfig, AgentEnd};
+
+    use super::*;
+
+    type List = fn(&mut KuryrLoadBalancerSpec, Vec<Arc<str>>);
+
+    /// The session takes the namespace of one that does not for unknown.
+    #[test]
+    fn what_is_streamed_fits_in_a_frame() {
+        let lists: [(List, usize); 7] = [
+            (|spec, texts| spec.security_groups_ids = texts, 5),
+            (|spec, texts| spec.additional_vip_subnet_ids = texts, 5),
+            (|spec, texts| spec.tls_container_refs = texts, 5),
+            (|spec, texts| spec.tls_container_refs = texts, 255),
+            (|spec, texts| spec.additional_ips = vec!["10.0.0.1".into(); texts.len()], 0),
+            (
+                |spec, texts| {
+                    let range = |n| format!("10.{}.{}.0/24", n / 256, n % 256).as_str().into();
+                    spec.source_ranges = Some((0..texts.len()).map(range).collect());
+                },
+                0,
+            ),
+            (
+                |spec, texts| {
+                    let port = |(port, name)| KlbPort {
+                        name: Some(name),
+                        port,
+                        protocol: "TCP".into(),
+                        target_port: "80".into(),
+                        node_port: None,
+                        app_protocol: None,
+                    };
+                    spec.ports = (1..).zip(texts).map(port).collect();
+                },
+                5,
+            ),
+        ];
+        let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
+        let mut agent = AgentEnd::<Kuryr>::new(config);
+        let key = DesiredKey::new(DesiredKind::LoadBalancer, "team", "web");
+        for (at, (list, len)) in lists.into_iter().enumerate() {
+            let texts = (0..MOST_LISTED / (32 + len)).map(|n| format!("{n:0len$}").as_str().into());
+            let mut object = KuryrLoadBalancer::default();
+            object.metadata.meta.uid = "uid".into();
+            (object.spec.project_id, object.spec.subnet_id) = (Some("project".into()), Some("services".into()));
+            list(&mut object.spec, texts.collect());
+            let found = desired(&object, &CloudFacts::default()).unwrap();
+            let entry = DesiredEntry::LoadBalancer(found.wanted);
+            agent.set(key.clone(), Some(Arc::new(entry)), Instant::now());
+            assert!(!agent.is_too_large(&key), "{at}: {:?}", agent.rejects());
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::{KlbSlice, KuryrLoadBalancerSpec};
+use gimbal_kuryr_model::{ClientRanges, LoadBalancerHeader};
 use serde::Serialize;
 
 use crate::Finding;
@@ -14,6 +15,9 @@ pub const LEAN_ABOVE: usize = 500_000;
 pub const MOST_BYTES: usize = 1_000_000;
 /// With its status, no object is larger than this.
 pub const MOST_WITH_STATUS: usize = 1_200_000;
+/// No load balancer is streamed whose ports, source ranges and other lists take more than this. One that fits in no frame would make
+/// its namespace unknown to the writer.
+pub const MOST_LISTED: usize = 800_000;
 /// No load balancer has more members than this, over all of its ports.
 pub const MOST_DESIRED_MEMBERS: usize = 20_000;
 /// No status lists more members than this.
@@ -76,6 +80,22 @@ pub(crate) fn bound(spec: &mut KuryrLoadBalancerSpec) -> Option<Finding> {
         spec.endpoint_slices.pop();
     }
     Some(Finding::TooLarge { kept: count(&spec.endpoint_slices), total })
+}
+
+/// Returns how many bytes the lists of a header take at most when it is sent. Members are sent one by one, and everything else is
+/// small.
+pub(crate) fn listed_len(header: &LoadBalancerHeader) -> usize {
+    /// An item without its text: more than its numbers and addresses, and what stands around them.
+    const ITEM: usize = 32;
+    let vip = &header.vip;
+    let ranges = match &header.clients {
+        ClientRanges::Only(ranges) => ranges.len(),
+        ClientRanges::Everyone | ClientRanges::NoOne => 0,
+    };
+    let names = header.listeners.iter().map(|listener| listener.name.as_deref().unwrap_or_default());
+    let texts = vip.additional_subnets.iter().chain(&vip.security_groups).chain(&header.tls_containers);
+    let texts = names.chain(texts.map(|text| &**text));
+    ITEM * (ranges + vip.additional_addresses.len()) + texts.map(|text| ITEM + text.len()).sum::<usize>()
 }
 
 fn count(slices: &[Arc<KlbSlice>]) -> usize {

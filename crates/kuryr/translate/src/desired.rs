@@ -17,10 +17,11 @@ use gimbal_model::{Family, Protocol};
 use ipnet::IpNet;
 
 use crate::address::address;
+use crate::bounds::listed_len;
 use crate::finding::shown;
 use crate::members::members;
 use crate::spec::primary_family;
-use crate::{Finding, PortProblem, RangeProblem, status_knowledge};
+use crate::{Finding, MOST_LISTED, PortProblem, RangeProblem, status_knowledge};
 
 /// What is streamed of an object, and what was left out of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,19 @@ pub enum NotStreamed {
         /// The text, cut to 64 characters.
         value: Text,
     },
+    /// It has more than can be sent.
+    #[error(
+        "its {ports} ports, {ranges} source ranges and other lists take {len} bytes, and no more than {} can be sent",
+        crate::MOST_LISTED
+    )]
+    TooLarge {
+        /// Its ports.
+        ports: usize,
+        /// Its ranges of clients.
+        ranges: usize,
+        /// What all lists take at most.
+        len: usize,
+    },
     /// It is streamed, and the writer does not try to make it.
     #[error("{message}")]
     Rejected {
@@ -78,6 +92,7 @@ impl NotStreamed {
             Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
             Self::VipUnreadable(_) => "InvalidAddress",
             Self::Invalid { .. } => "Invalid",
+            Self::TooLarge { .. } => "TooLarge",
             Self::Rejected { reason, .. } => reason,
         }
     }
@@ -89,6 +104,7 @@ impl NotStreamed {
             Self::WaitingForWriter => None,
             Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) => Some(conditions::CONFLICT),
             Self::Invalid { .. } => Some(conditions::UNSUPPORTED),
+            Self::TooLarge { .. } => Some(conditions::TOO_LARGE),
             Self::Rejected { reason, .. } => match *reason {
                 "OwnerConflict" => Some(conditions::CONFLICT),
                 "Unsupported" => Some(conditions::UNSUPPORTED),
@@ -134,6 +150,11 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
         adopt: spec.load_balancer_id.clone(),
     };
     header.sort();
+    let len = listed_len(&header);
+    if len > MOST_LISTED {
+        let ranges = spec.source_ranges.as_ref().map_or(0, Vec::len);
+        return Err(NotStreamed::TooLarge { ports: header.listeners.len(), ranges, len });
+    }
     let members = members(spec, &ports, family, facts, &mut findings);
     let wanted = DesiredLoadBalancer { generation: meta.generation, header: Arc::new(header), members };
     if let Some((field, value)) = wanted.bad_text() {

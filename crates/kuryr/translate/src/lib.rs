@@ -26,7 +26,9 @@ mod status;
 mod wanted;
 
 pub use annotations::{AnnotationProblem, Annotations, NodeSelector};
-pub use bounds::{LEAN_ABOVE, MOST_BYTES, MOST_DESIRED_MEMBERS, MOST_MEMBERS, MOST_WITH_STATUS, encoded_len};
+pub use bounds::{
+    LEAN_ABOVE, MOST_BYTES, MOST_DESIRED_MEMBERS, MOST_LISTED, MOST_MEMBERS, MOST_WITH_STATUS, encoded_len,
+};
 pub use chosen::Chosen;
 pub use desired::{NotStreamed, Streamed, desired, is_uid, named_service, owner_alone};
 pub use finding::{Finding, PortProblem, RangeProblem};

@@ -64,6 +64,36 @@ fn a_living_owner_that_cannot_be_served_is_named() {
     assert!(world.writer.made.is_empty());
 }
 
+/// If it fitted in no frame, the session would have to take its namespace for unknown.
+#[test]
+fn what_is_too_large_to_be_sent_concerns_one_object() {
+    let mut world = served();
+    let before = world.offered.clone();
+    let with = |ranges: Vec<String>| move |it: &mut Value| it["spec"]["loadBalancerSourceRanges"] = json!(ranges);
+    let many = || (0..40_000).map(|n| format!("10.{}.{}.0/24", n / 256, n % 256)).collect();
+    world.api.edit(Kind::Service, "a", with(many()));
+    world.rest();
+    assert!(world.offered == before, "what was made stays");
+    let mut new = service("LoadBalancer", 80);
+    with(many())(&mut new);
+    world.api.create(Kind::Service, "b", new);
+    world.rest();
+    assert!(world.offered == before, "nothing is made of the other one");
+    assert!(conditions(&world).contains(&"TooLarge=True TooLarge".to_owned()), "{:?}", conditions(&world));
+    assert_eq!(conditions(&world)[0], "Ready=False TooLarge");
+    let said = world.explain("a").join(" ");
+    assert!(said.contains("its 1 ports, 40000 source ranges and other lists take"), "{said}");
+    world.api.delete(Kind::Service, "b");
+    world.rest();
+    // A new process has not seen how it was.
+    world.restart(&ORDER);
+    world.rest();
+    assert!(is_complete(&world) && names_alone(&world, "Service-2"), "{:?}", world.explain("a"));
+    world.api.edit(Kind::Service, "a", with(vec!["10.0.0.0/8".to_owned()]));
+    world.rest();
+    world.check();
+}
+
 #[test]
 fn a_text_that_is_not_sent_concerns_one_object() {
     let mut world = World::new(true);

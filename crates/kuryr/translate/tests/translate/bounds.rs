@@ -1,11 +1,15 @@
 //! Objects that would become too large.
 
+use std::sync::Arc;
+
 use gimbal_kubernetes_objects::BalancedSlice;
-use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
-use gimbal_kuryr_translate::{Finding, LEAN_ABOVE, MOST_BYTES, Nodes, Translated, encoded_len};
+use gimbal_kuryr_crd::{KlbPort, KuryrLoadBalancerSpec};
+use gimbal_kuryr_translate::{
+    Finding, LEAN_ABOVE, MOST_BYTES, MOST_LISTED, Nodes, NotStreamed, Translated, desired, encoded_len,
+};
 use serde_json::{Value, json};
 
-use crate::common::{desired_of, facts, joined, pod, service, slice, spec_of, translated};
+use crate::common::{desired_of, facts, joined, object, pod, service, slice, spec_of, translated};
 
 fn of(slices: Vec<BalancedSlice>) -> Translated {
     translated(&joined(service(json!({}), json!({})), slices), &Nodes::default(), Some(&facts()))
@@ -90,4 +94,42 @@ fn ports_and_endpoints_make_no_more_members_than_one_load_balancer_may_have() {
     // As many as it may have.
     let whole = desired_of(with_ports(20, 1_000));
     assert_eq!((whole.wanted.members.as_slice().len(), whole.findings.len()), (20_000, 0));
+}
+
+/// Makes a list of this length.
+type List<'a> = &'a dyn Fn(&mut KuryrLoadBalancerSpec, usize);
+
+#[test]
+fn what_fits_in_no_frame_is_not_streamed() {
+    let of = |change: &dyn Fn(&mut KuryrLoadBalancerSpec)| {
+        let mut spec = spec_of(json!({}), json!({})).spec;
+        change(&mut spec);
+        desired(&object(spec), &facts()).map(|found| found.findings)
+    };
+    let range = |n: usize| format!("10.{}.{}.0/24", n / 256, n % 256).as_str().into();
+    let ranges = |count: usize| -> Vec<Arc<str>> { (0..count).map(range).collect() };
+    // Beside a port and a security group.
+    let most = MOST_LISTED / 32 - 3;
+    assert_eq!(of(&|spec| spec.source_ranges = Some(ranges(most))), Ok(vec![]));
+    let error = of(&|spec| spec.source_ranges = Some(ranges(40_000))).unwrap_err();
+    let said =
+        "its 1 ports, 40000 source ranges and other lists take 1280073 bytes, and no more than 800000 can be sent";
+    assert_eq!((error.to_string().as_str(), error.reason(), error.condition()), (said, "TooLarge", Some("TooLarge")));
+    // Whatever the list is.
+    let names = |count: usize| -> Vec<Arc<str>> { (0..count).map(|n| format!("{n:0100}").as_str().into()).collect() };
+    let lists: [List<'_>; 5] = [
+        &|spec, count| spec.security_groups_ids = names(count),
+        &|spec, count| spec.additional_vip_subnet_ids = names(count),
+        &|spec, count| spec.tls_container_refs = names(count),
+        &|spec, count| spec.additional_ips = vec!["10.0.0.1".into(); 5 * count],
+        &|spec, count| {
+            let port = spec.ports[0].clone();
+            let named = |(n, name)| KlbPort { name: Some(name), port: n, ..port.clone() };
+            spec.ports = (1..).zip(names(count)).map(named).collect();
+        },
+    ];
+    for (at, list) in lists.iter().enumerate() {
+        assert_eq!(of(&|spec| list(spec, 4_900)), Ok(vec![]), "{at}");
+        assert!(matches!(of(&|spec| list(spec, 6_200)), Err(NotStreamed::TooLarge { .. })), "{at}");
+    }
 }
