@@ -11,7 +11,7 @@ use gimbal_kuryr_translate::{
 };
 use gimbal_model::SourceKey;
 
-use crate::item::{BalancerItem, ServiceProof, has_finalizer, is_alone, spec_version};
+use crate::item::{ServiceProof, has_finalizer, is_alone, spec_version};
 use crate::notice::Told;
 use crate::pauses::Purpose;
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
@@ -214,12 +214,14 @@ impl<T> KuryrController<T> {
     /// Names a living owner whose KuryrLoadBalancer cannot be made, for the API server refuses it: something may exist for it, and
     /// its namespace must not be unknown for as long as that lasts.
     fn name_unmade(&mut self, key: &SourceKey, situation: &Situation, uid: &Text) {
-        let is_refused = |item: &BalancerItem<T>| {
-            item.pauses[1].is_refused(Purpose::Create) && !item.unmade.iter().flatten().any(|unmade| unmade == uid)
-        };
-        if situation.balancer.is_none() && self.facts.is_some() && self.items.get(key).is_some_and(is_refused) {
-            self.set_offered(key, Some(DesiredEntry::LoadBalancer(owner_alone(None, uid))));
-        }
+        let Some(item) = self.items.get(key).filter(|_| situation.balancer.is_none()) else { return };
+        let is_unmade = item.unmade.iter().flatten().any(|unmade| unmade == uid);
+        let spec = item.wanted_spec.as_deref().filter(|_| item.pauses[1].is_refused(Purpose::Create) && !is_unmade);
+        let Some(spec) = spec else { return };
+        let mut object = KuryrLoadBalancer::default();
+        object.metadata.meta.namespace = key.namespace.clone();
+        object.spec.shared_group = spec.shared_group.clone();
+        self.set_offered(key, Some(DesiredEntry::LoadBalancer(owner_alone(Some(&object), uid))));
     }
 
     fn doubt(&mut self, key: &SourceKey) {

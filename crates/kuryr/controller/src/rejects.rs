@@ -8,7 +8,7 @@ use gimbal_kuryr_translate::NotStreamed;
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{BalancerItem, EntryReject};
+use crate::item::{BalancerItem, EntryReject, is_alone};
 
 impl<T> KuryrController<T> {
     /// Takes in that the writer does not try an entry, and why: `reason` is one word, `message` is for the owner. That holds,
@@ -52,7 +52,8 @@ impl<T> KuryrController<T> {
 
     /// Why a KuryrLoadBalancer is not offered, or not tried, if that has a reason which its status shows.
     pub(crate) fn refused(&self, key: &SourceKey, balancer: &KuryrLoadBalancer) -> Option<NotStreamed> {
-        let item = self.items.get(key).filter(|item| item.drained.is_some());
+        // That the writer refuses what wants nothing is meant.
+        let item = self.items.get(key).filter(|item| item.drained.as_deref().is_some_and(|entry| !is_alone(entry)));
         let rejected = || item.and_then(|item| Some(item.reject.as_ref()?.words.clone()));
         self.not_offered(key, balancer).or_else(rejected)
     }

@@ -10,7 +10,7 @@ use gimbal_kuryr_controller_core::{
 };
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::{
-    ApiVersion, CloudFacts, DesiredEntry, DesiredKey, ExternalNetwork, LoadBalancerReport, SubnetFacts,
+    ApiVersion, CloudFacts, DesiredEntry, DesiredKey, ExternalNetwork, LoadBalancerReport, SubnetFacts, VipWish,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -351,6 +351,8 @@ impl World {
             assert!(self.leads && self.knows_facts, "{key} is offered too early");
             match entry.as_deref() {
                 Some(DesiredEntry::Deleting { owner }) => self.check_deleting(&key, owner),
+                // Of what wants nothing nothing is made.
+                Some(DesiredEntry::LoadBalancer(wanted)) if wanted.header.vip == VipWish::default() => {}
                 Some(entry) => {
                     let owner = entry.owner().to_string();
                     assert!(self.api.protected.contains(&owner), "{key} is offered before its finalizers are set");
