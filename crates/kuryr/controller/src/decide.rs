@@ -89,7 +89,8 @@ impl<T> KuryrController<T> {
         }
         let Some(joined) = self.index.get(key) else { return };
         let (facts, settings) = (self.facts.as_deref(), &self.settings.services);
-        let chosen = self.items.get(key).and_then(|item| item.chosen(&joined.service.metadata.meta.uid));
+        let item = self.items.get(key);
+        let chosen = item.zip(facts).and_then(|(item, facts)| item.chosen(&joined.service.metadata.meta.uid, facts));
         let chosen = chosen.as_ref();
         let input = Input { joined: &joined, nodes: &self.nodes, facts, settings, exists: true, chosen };
         // Why it has none was asked already.

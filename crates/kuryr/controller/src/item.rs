@@ -6,7 +6,7 @@ use std::time::Instant;
 use gimbal_kubernetes_objects::{BalancedService, Meta};
 use gimbal_kuryr_crd::names::{conditions, finalizers};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Text, VipWish};
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry, LoadBalancerReport, Text, VipWish};
 use gimbal_kuryr_translate::{Chosen, Finding, NotStreamed, is_uid, named_service, status_knowledge};
 
 use crate::notice::Told;
@@ -200,10 +200,10 @@ impl<T> BalancerItem<T> {
     }
 
     /// What was chosen for the load balancer of a Service: what its KuryrLoadBalancer says, unless somebody has edited it.
-    pub(crate) fn chosen(&self, service: &Text) -> Option<Chosen> {
+    pub(crate) fn chosen(&self, service: &Text, facts: &CloudFacts) -> Option<Chosen> {
         let offered = match self.offered.as_deref() {
             Some(entry) if is_alone(entry) || entry.owner() != service => None,
-            Some(DesiredEntry::LoadBalancer(wanted)) => Some(&wanted.header),
+            Some(DesiredEntry::LoadBalancer(wanted)) => Some(wanted),
             Some(DesiredEntry::Deleting { .. }) | None => None,
         };
         let is_made = |spec: &KuryrLoadBalancerSpec| named_service(spec) == Some(service) && spec.project_id.is_some();
@@ -213,7 +213,7 @@ impl<T> BalancerItem<T> {
         let made_in = status.map(|made| made.subnet_id.clone());
         let chosen = match (held.filter(|held| offered.is_none() || is_ours(held)), offered) {
             (Some(held), _) => Some(Chosen::of_spec(&held.spec)),
-            (None, offered) => offered.map(|header| Chosen::of_header(header)),
+            (None, offered) => offered.map(|it| Chosen::of_header(&it.header).with_members(&it.members, facts)),
         };
         chosen.map(|chosen| chosen.made_in(made_in))
     }

@@ -1,7 +1,9 @@
 //! What was chosen for a load balancer that exists.
 
 use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
-use gimbal_kuryr_model::{ClassDefaults, CloudFacts, LoadBalancerHeader, Text};
+use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredMembers, LoadBalancerHeader, Text};
+
+use crate::members::own_subnet;
 
 /// What was chosen for a load balancer that exists, and would be another one if it were chosen anew: what it keeps for its life,
 /// and where its floating IP comes from. Where the writer's configuration does not have any more what a Service names, this stays
@@ -70,6 +72,17 @@ impl Chosen {
             floating_address: floating.and_then(|floating| floating.address).map(|address| address.to_string().into()),
             made_in: None,
         }
+    }
+
+    /// Adds the subnet that was chosen for the members, as far as those that are streamed tell: all are in it, and would not be by
+    /// themselves.
+    #[must_use]
+    pub fn with_members(self, members: &DesiredMembers, facts: &CloudFacts) -> Self {
+        let members = members.as_slice();
+        let chosen = members.first().and_then(|member| member.subnet.as_ref());
+        let is_of_all = members.iter().all(|member| member.subnet.as_ref() == chosen);
+        let is_own = members.iter().all(|member| own_subnet(facts, member.id.address) == chosen);
+        Self { member_subnet: chosen.filter(|_| is_of_all && !is_own).cloned(), ..self }
     }
 
     /// Returns it as a class: annotations outrank it, and it outranks the defaults of the cluster.

@@ -98,11 +98,13 @@ fn member_name(endpoint: &KlbEndpoint, port: u16) -> Option<Text> {
 }
 
 fn subnet(spec: &KuryrLoadBalancerSpec, facts: &CloudFacts, address: IpAddr) -> Option<Text> {
-    if spec.member_subnet_id.is_some() {
-        return spec.member_subnet_id.clone();
-    }
+    spec.member_subnet_id.as_ref().or_else(|| own_subnet(facts, address)).cloned()
+}
+
+/// The subnet that a member is in if none was chosen.
+pub(crate) fn own_subnet(facts: &CloudFacts, address: IpAddr) -> Option<&Text> {
     match facts.defaults.addressing {
-        MemberAddressing::L2 => facts.subnet_of(&facts.pod_subnets, address).cloned(),
+        MemberAddressing::L2 => facts.subnet_of(&facts.pod_subnets, address),
         MemberAddressing::L3 => None,
     }
 }

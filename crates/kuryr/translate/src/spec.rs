@@ -62,7 +62,9 @@ pub struct Translated {
 pub fn translate(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     let anew = made(&Input { chosen: None, ..*input })?;
     let (Some(facts), Some(chosen)) = (input.facts, input.chosen) else { return Ok(anew) };
-    let is_reduced = facts.external.is_none() || chosen.subnet_that_is_gone(facts).is_some();
+    // Many clusters have no external network, and never had one.
+    let lost_network = facts.external.is_none() && chosen.floating_network.is_some();
+    let is_reduced = lost_network || chosen.subnet_that_is_gone(facts).is_some();
     if !is_reduced && !anew.findings.iter().any(Finding::is_of_choice) {
         return Ok(anew);
     }

@@ -1,7 +1,10 @@
 //! What was not understood opens no door, and what is not served is said.
 
 use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
-use gimbal_kuryr_model::{ClientRanges, CloudFacts, ExternalNetwork, LoadBalancerReport, VipMode};
+use gimbal_kuryr_model::{
+    ClassDefaults, ClientRanges, CloudFacts, ExternalNetwork, LoadBalancerDefaults, LoadBalancerReport,
+    MemberAddressing, VipMode,
+};
 use gimbal_kuryr_translate::{Chosen, ControllerSettings, Input, Nodes, Streamed, Translated, desired, translate};
 use serde_json::{Value, json};
 
@@ -192,6 +195,37 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
     let plain = of(json!({}), json!({}), &facts(), None).spec;
     let typo = of(json!({}), json!({"loadbalancer.openstack.org/class": "fsat"}), &facts(), Some(&plain));
     assert_eq!((typo.findings[0].condition(), &typo.spec), ("Unsupported", &plain));
+}
+
+/// The KuryrLoadBalancer was edited, and the class of the Service is gone.
+#[test]
+fn what_is_streamed_tells_which_subnet_was_chosen_for_members() {
+    let class = ClassDefaults { member_subnet: Some("members".into()), ..ClassDefaults::default() };
+    let with_class = CloudFacts { classes: [("fast".into(), class)].into(), ..facts() };
+    let slices = || vec![slice("a", json!([pod("10.1.0.4", "x"), pod("10.1.0.5", "y")]))];
+    let of = |annotations: Value, facts: &CloudFacts, chosen: Option<&Chosen>| {
+        let joined = joined(service(json!({}), annotations), slices());
+        let (settings, nodes) = (ControllerSettings::default(), Nodes::default());
+        let input =
+            Input { joined: &joined, nodes: &nodes, facts: Some(facts), settings: &settings, exists: true, chosen };
+        translate(&input).unwrap().spec
+    };
+    let annotations = || json!({"loadbalancer.openstack.org/class": "fast"});
+    for addressing in [MemberAddressing::L2, MemberAddressing::L3] {
+        let defaults = LoadBalancerDefaults { addressing, ..LoadBalancerDefaults::default() };
+        let with_class = CloudFacts { defaults, ..with_class.clone() };
+        let without = CloudFacts { classes: Default::default(), ..with_class.clone() };
+        let first = of(annotations(), &with_class, None);
+        assert_eq!(first.member_subnet_id.as_deref(), Some("members"));
+        let wanted = streamed(first.clone(), &with_class).wanted;
+        let chosen = Chosen::of_header(&wanted.header).with_members(&wanted.members, &without);
+        assert_eq!(of(annotations(), &without, Some(&chosen)), first, "{addressing:?}");
+        // Where none was chosen, members are where the cloud says.
+        let plain = of(json!({}), &with_class, None);
+        let wanted = streamed(plain.clone(), &with_class).wanted;
+        let chosen = Chosen::of_header(&wanted.header).with_members(&wanted.members, &without);
+        assert_eq!(of(annotations(), &without, Some(&chosen)), plain, "{addressing:?}");
+    }
 }
 
 #[test]
