@@ -125,8 +125,10 @@ const MARGIN: usize = 20_000;
 fn all_conditions(input: &StatusInput<'_>, old: &[StatusCondition]) -> Vec<StatusCondition> {
     let mut found = BTreeMap::new();
     for (kind, reason, message) in true_conditions(input) {
-        let (_, messages) = found.entry(kind).or_insert_with(|| (reason, Vec::new()));
-        if !messages.contains(&message) {
+        let (_, messages): &mut (Text, Vec<String>) = found.entry(kind).or_insert_with(|| (reason, Vec::new()));
+        // There may be tens of thousands, of which what does not fit is cut off anyway.
+        let has_room = messages.iter().map(String::len).sum::<usize>() < MOST_MESSAGE;
+        if has_room && !messages.contains(&message) {
             messages.push(message);
         }
     }
@@ -215,8 +217,10 @@ fn synced(input: &StatusInput<'_>) -> (bool, Text, Text) {
     (is_synced, if is_synced { "Applied" } else { "Pending" }.into(), "".into())
 }
 
+/// The longest message of a condition.
+const MOST_MESSAGE: usize = 4_096;
+
 /// What the API server takes as a message of a condition.
 fn shorten(message: Text) -> Text {
-    const LIMIT: usize = 4_096;
-    if message.len() <= LIMIT { message } else { message[..message.floor_char_boundary(LIMIT)].into() }
+    if message.len() <= MOST_MESSAGE { message } else { message[..message.floor_char_boundary(MOST_MESSAGE)].into() }
 }

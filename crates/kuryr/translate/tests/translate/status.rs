@@ -7,7 +7,8 @@ use gimbal_kuryr_model::{
     ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool,
 };
 use gimbal_kuryr_translate::{
-    Finding, MOST_MEMBERS, MOST_WITH_STATUS, NotStreamed, StatusInput, encoded_len, service_status, status,
+    Finding, MOST_MEMBERS, MOST_WITH_STATUS, NotStreamed, RangeProblem, StatusInput, encoded_len, service_status,
+    status,
 };
 use gimbal_model::Protocol;
 use serde_json::json;
@@ -164,6 +165,26 @@ fn conditions_of_every_source_are_joined() {
         "Unsupported=True SecondFamily T1 the Service has no address of its second family: there is no subnet; port 53/UDP: the provider has no UDP",
     ];
     assert_eq!(conditions(&status(&input)), expected);
+}
+
+/// To compare all of them with each other takes minutes.
+#[test]
+fn of_very_many_findings_those_are_told_that_fit() {
+    let problem = RangeProblem::Unreadable;
+    let found = |n: u32| Finding::SourceRange { value: n.to_string().as_str().into(), problem };
+    let findings: Vec<_> = (0..200_000).map(found).collect();
+    let shown = status(&StatusInput {
+        previous: None,
+        generation: 3,
+        object_len: 1_000,
+        report: None,
+        not_streamed: None,
+        findings: &findings,
+        now: "",
+    });
+    let message = &*shown.conditions.iter().find(|one| &*one.type_ == "Unsupported").unwrap().message;
+    let all: Vec<_> = findings.iter().take(100).map(ToString::to_string).collect();
+    assert_eq!(message, &all.join("; ")[..4_096]);
 }
 
 #[test]
